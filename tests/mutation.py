@@ -35,15 +35,15 @@ class Target:
 
 
 TARGETS = {
-    "adaptive_neighbors": Target(
-        "mscam_dask/linalg/adaptive_neighbors.py",
-        ("tests/linalg/test_adaptive_neighbors.py", "tests/linalg/test_simplex.py"),
-    ),
+    "simplex": Target("mscam_dask/linalg/simplex.py", ("tests/linalg/test_simplex.py",)),
     "laplacian": Target("mscam_dask/linalg/laplacian.py", ("tests/linalg/test_laplacian.py",)),
-    "stiefel": Target("mscam_dask/linalg/stiefel.py", ("tests/linalg/test_stiefel.py",)),
+    "orthonormal": Target(
+        "mscam_dask/linalg/orthonormal.py", ("tests/linalg/test_orthonormal.py",)
+    ),
     "admm": Target("mscam_dask/solvers/admm.py", ("tests/solvers/test_admm.py",)),
     "graph_update": Target(
-        "mscam_dask/solvers/graph_update.py", ("tests/solvers/test_graph_update.py",)
+        "mscam_dask/solvers/graph_update.py",
+        ("tests/solvers/test_adaptive_neighbors.py", "tests/solvers/test_graph_update.py"),
     ),
     "rank_control": Target(
         "mscam_dask/solvers/rank_control.py", ("tests/solvers/test_rank_control.py",)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +14,12 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="matplotlib is not installed")
 
-from matplotlib.collections import FillBetweenPolyCollection, LineCollection, PathCollection
+from matplotlib.collections import (
+    FillBetweenPolyCollection,
+    LineCollection,
+    PathCollection,
+    PolyCollection,
+)
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
@@ -59,10 +66,11 @@ DRAW: dict[str, Callable[[MSCAM, Any], Any]] = {
     "features": lambda m, ax: plot.features(m, 0, ax),
     "confidence": plot.confidence,
     "n_clusters_curves": plot.n_clusters_curves,
+    "presence": plot.presence,
 }
 
 
-@pytest.mark.parametrize("name", plot.__all__)
+@pytest.mark.parametrize("name", DRAW)
 def test_axes_are_those_given_or_of_a_figure_that_pyplot_does_not_know(
     name: str, model: MSCAM, counted: MSCAM
 ) -> None:
@@ -201,6 +209,108 @@ def test_areas_of_the_confidence(model: MSCAM) -> None:
         surface = 0.5 * abs(np.dot(x, np.roll(y, 1)) - np.dot(y, np.roll(x, 1)))
         assert surface == pytest.approx(own.sum())
     assert ax.lines[0].get_xdata()[0] == pytest.approx(model.confidence_.mean())
+
+
+def test_every_picture_of_a_fit_is_tested() -> None:
+    assert set(plot.__all__) == {*DRAW, "ranks", "robustness"}
+
+
+def test_bars_of_the_presence_are_the_samples_of_each_view(views: dict[str, pd.DataFrame]) -> None:
+    a, b = views["a"].copy(), views["b"].copy()
+    a.iloc[:20], b.iloc[20:50] = np.nan, np.nan
+    ax = plot.presence(MSCAM(3, auto_settings=False, max_iter=1, n_jobs=1).fit({"a": a, "b": b}))
+    bars = [item for item in ax.collections if isinstance(item, PolyCollection)]
+    spans = [
+        sorted((path.vertices[:, 0].min(), path.vertices[:, 0].max()) for path in bar.get_paths())
+        for bar in bars
+    ]
+    # 40 samples have both views, 30 only a and 20 only b
+    assert spans == [[(0, 40), (40, 70)], [(0, 40), (70, 90)]]
+    assert [text.get_text().strip() for text in ax.texts] == ["70", "60"]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["a", "b"]
+
+
+def experiment(folder: Path, **changes: Any) -> Path:
+    """The directory of an experiment with the entries that pictures read."""
+
+    def row(dataset: str, method: str, mean: float | None, protocol: str = "defaults") -> Any:
+        scores = {"adjusted_rand_index": {"mean": mean, "std": None}}
+        return {"dataset": dataset, "method": method, "protocol": protocol, "scores": scores}
+
+    record = {
+        "format": "mscam_dask.experiment",
+        "kind": "comparison",
+        "methods": [{"name": name, "title": name.upper()} for name in "xyz"],
+        "rows": [
+            *(row("one", name, mean) for name, mean in zip("xyz", (0.9, 0.5, 0.5), strict=True)),
+            *(row("two", name, mean) for name, mean in zip("xyz", (0.1, 0.3, 0.2), strict=True)),
+            *(row("three", name, mean) for name, mean in zip("xyz", (0.9, None, 0), strict=True)),
+            *(row("one", name, mean, "grid") for name, mean in (("x", 0.1), ("z", 0.2))),
+        ],
+        "curves": [],
+        **changes,
+    }
+    folder.mkdir(exist_ok=True)
+    (folder / "experiment.json").write_text(json.dumps(record), encoding="utf-8")
+    return folder
+
+
+def test_diamonds_are_mean_ranks_over_the_data_sets_that_all_methods_have(tmp_path: Path) -> None:
+    folder = experiment(tmp_path / "e")
+    given = Figure().add_subplot()
+    assert plot.ranks(folder, given) is given
+    ax = plot.ranks(folder)
+    drawn = [item.get_offsets()[:, 0].tolist() for item in points(ax)]
+    # x is first and third; y shares 2.5 and is first; z shares 2.5 and is second
+    assert drawn == [[2.5, 1.0], [1.75], [1.0, 3.0], [2.0], [2.5, 2.0], [2.25]]
+    assert [text.get_text() for text in ax.get_yticklabels()] == ["Y", "X", "Z"]
+    assert "on 2 data" in ax.get_xlabel()
+    labels = [text.get_text() for text in plot.ranks(folder, protocol="grid").get_yticklabels()]
+    assert labels == ["Z", "X"]
+    with pytest.raises(ConfigurationError, match=quotes("protocol='labels'", "grid")):
+        plot.ranks(folder, protocol="labels")
+    with pytest.raises(ConfigurationError, match=quotes("score='speed'", "adjusted_rand_index")):
+        plot.ranks(folder, score="speed")
+    with pytest.raises(DataError, match=quotes("ranks")):
+        plot.ranks(experiment(tmp_path / "f", rows=[]))
+
+
+def test_curves_of_the_robustness(tmp_path: Path) -> None:
+    curves = [
+        {
+            "method": name,
+            "protocol": protocol,
+            "corruption_rate": [0.0, 0.5, 1.0],
+            "mean": mean,
+            "std": [0.1, None, 0.2],
+            "paper": [None] * 3,
+        }
+        for name, protocol, mean in (
+            ("x", "defaults", [0.9, None, 0.2]),
+            ("x", "grid", [0.9, 0.8, 0.7]),
+        )
+    ]
+    folder = experiment(tmp_path / "e", kind="robustness", curves=curves)
+    given = Figure().add_subplot()
+    assert plot.robustness(folder, given) is given
+    first, second = given.lines
+    np.testing.assert_array_equal(first.get_ydata(), [0.9, np.nan, 0.2])
+    np.testing.assert_array_equal(second.get_xdata(), [0.0, 0.5, 1.0])
+    assert (first.get_linestyle(), second.get_linestyle()) == ("-", "--")
+    legend = given.get_legend()
+    assert legend is not None
+    assert [text.get_text() for text in legend.get_texts()] == ["X", "X (grid)"]
+    heights = [item.get_datalim(given.transData).height for item in given.collections]
+    np.testing.assert_allclose(heights, [1.0, 0.9 - 0.5 + 0.1], atol=1e-9)
+    with pytest.raises(DataError, match=quotes("comparison")):
+        plot.robustness(experiment(tmp_path / "f"))
+
+
+def test_other_directories_are_no_experiments(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=quotes("experiment.json")):
+        plot.ranks(tmp_path)
+    with pytest.raises(DataError, match=quotes("experiment.json")):
+        plot.robustness(experiment(tmp_path / "e", format="other"))
 
 
 def test_without_matplotlib_the_extra_is_named(

@@ -2,21 +2,28 @@
 
     pip install '.[plot]' && python docs/figures/plots.py
 
-The data are the handwritten digits that scikit-learn brings, in three views.
+The data are the handwritten digits that scikit-learn brings, in three views; experiments take its tables, in
+groups of columns, and mixtures.
 """
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
+from sklearn import datasets
 
 from mscam_dask import MSCAM, plot
+from mscam_dask.cli import main as command
 from mscam_dask.data.datasets import digits_views
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from mscam_dask.data.views.multi_view import MultiViewData
 
 HERE = Path(__file__).parent
 
@@ -38,12 +45,55 @@ def pictures() -> dict[str, Axes]:
         "n-clusters": plot.n_clusters_curves(counted),
         "features": plot.features(model, int(cluster)),
         "confidence": plot.confidence(model),
+        "presence": plot.presence(MSCAM(n_clusters=10).fit(with_gaps(data))),
+    }
+
+
+def with_gaps(data: MultiViewData) -> dict[str, NDArray[np.float64]]:
+    """Views of which other samples are absent."""
+    rng = np.random.default_rng(0)
+    has = rng.random((data.n_samples, len(data.views))) > 0.2
+    has[~has.any(axis=1), 0] = True
+    return {
+        view.name: np.where(own[:, None], view.read(0, data.n_samples), np.nan)
+        for view, own in zip(data.views, has.T, strict=True)
+    }
+
+
+_METHODS = 'methods = ["sc-concat", "coreg", "mlan", "lmvsc", "knn-sc", "mscam"]\nseed = 0\n'
+_RATES = "corruption_rate = [0.0, 0.2, 0.4, 0.6, 0.8]\nn_samples = 300\nruns = 3\n"
+
+
+def experiments(folder: Path) -> dict[str, Axes]:
+    """Run a comparison and a robustness experiment, and draw them."""
+    tables = {
+        "iris": datasets.load_iris(),
+        "wine": datasets.load_wine(),
+        "breast-cancer": datasets.load_breast_cancer(),
+        "digits": datasets.load_digits(),
+    }
+    for name, table in tables.items():
+        groups = np.array_split(table.data[:600], 3, axis=1)
+        views = {f"view_{index}": group for index, group in enumerate(groups)}
+        np.savez(folder / f"{name}.npz", allow_pickle=False, labels=table.target[:600], **views)
+    (folder / "ranks.toml").write_text(
+        f"[compare]\ndatasets = {list(tables)}\n{_METHODS}runs = 2\n", encoding="utf-8"
+    )
+    (folder / "robustness.toml").write_text(f"[robustness]\n{_METHODS}{_RATES}", encoding="utf-8")
+    for name in ("ranks", "robustness"):
+        arguments = ["compare", str(folder / f"{name}.toml"), "-o", str(folder / name)]
+        command(arguments, standalone_mode=False)
+    return {
+        "ranks": plot.ranks(folder / "ranks"),
+        "robustness": plot.robustness(folder / "robustness"),
     }
 
 
 def main() -> None:
     """Write the pictures."""
-    for name, ax in pictures().items():
+    with tempfile.TemporaryDirectory() as folder:
+        drawn = {**pictures(), **experiments(Path(folder))}
+    for name, ax in drawn.items():
         figure = ax.get_figure(root=True)
         assert figure is not None
         figure.savefig(HERE / f"plot-{name}.png", dpi=110, metadata={"Software": None})

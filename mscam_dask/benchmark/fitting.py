@@ -20,9 +20,9 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.as_multi_view import with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, RowSource
-from mscam_dask.engine.executors._threadpools import PinnedBlas
+from mscam_dask.engine.executors._process import PinnedBlas
 from mscam_dask.errors import TemporaryFailure
-from mscam_dask.estimators._transform import label_free_scores
+from mscam_dask.estimators._describe import label_free_scores
 from mscam_dask.metrics import score_partition
 
 __all__ = ["fit_trial", "read_stored", "shuffled_data", "stored_as", "trial_data"]

@@ -34,8 +34,7 @@ from mscam_dask.benchmark.results import (
 from mscam_dask.benchmark.trial import Limits, Trial, TrialFit, trial_entry
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
-from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.precompute import precompute_views

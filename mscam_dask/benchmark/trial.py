@@ -32,7 +32,7 @@ from msgspec import Struct
 
 from mscam_dask import __version__
 from mscam_dask.benchmark.results import Outcome, TrialEntry
-from mscam_dask.engine.executors._malloc import without_dask_trim
+from mscam_dask.engine.executors._process import without_dask_trim
 from mscam_dask.errors import MscamError, SchedulerLostError
 
 if TYPE_CHECKING:

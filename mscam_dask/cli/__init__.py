@@ -274,6 +274,12 @@ def describe(path: str) -> int:
     type=click.Path(path_type=Path),
     help="File to write; default: report.html in the directory.",
 )
+@click.option(
+    "--columns",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Table of samples to color the plots of a run by: .csv, .tsv or .parquet, ids first.",
+)
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
 @handle_errors
 def report(**options: Any) -> int:

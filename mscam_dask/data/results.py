@@ -451,12 +451,12 @@ _PER_COUNT = {
 }
 
 
-def count_dataset(counted: NClustersSelected) -> xarray.Dataset:
+def count_dataset(selection: NClustersSelected) -> xarray.Dataset:
     """Curves from which the number of clusters was chosen, over n_clusters.
 
     Parameters
     ----------
-    counted : NClustersSelected
+    selection : NClustersSelected
 
     Returns
     -------
@@ -466,11 +466,13 @@ def count_dataset(counted: NClustersSelected) -> xarray.Dataset:
     import xarray
 
     curves = {
-        name: ("n_clusters", _numbers(list(getattr(counted, name))), _long_name(prose))
+        name: ("n_clusters", _numbers(list(getattr(selection, name))), _long_name(prose))
         for name, prose in _PER_COUNT.items()
     }
     return xarray.Dataset(
-        curves, coords={"n_clusters": list(counted.counts)}, attrs={"chosen": counted.n_clusters}
+        curves,
+        coords={"n_clusters": list(selection.counts)},
+        attrs={"chosen": selection.n_clusters},
     )
 
 

@@ -54,7 +54,7 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
         )
     found, between = executor.gather([evidence, weights])
     executor.release([evidence, weights, cuts])
-    counted = context.counted
+    selection = context.n_clusters_selection
     return Assessment(
         cluster_stability=found.stability,
         co_clustering=found.together,
@@ -66,8 +66,8 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
         has_uninformative_views=context.selection is not None
         and not all(record.is_informative for record in context.selection.view_settings),
         split_half_ari=None
-        if counted is None
-        else counted.stability[counted.counts.index(counted.n_clusters)],
+        if selection is None
+        else selection.stability[selection.counts.index(selection.n_clusters)],
         cluster_names=tuple(range(parameters.n_clusters)),
     )
 

@@ -37,8 +37,7 @@ from mscam_dask.types.events import (
     SettingsSelected,
     ViewPrepared,
 )
-from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.search_space import Choices
+from mscam_dask.types.parameters import Choices, Parameters
 
 __all__ = ["CheckpointManager", "CheckpointMetadata", "CheckpointStore"]
 
@@ -88,11 +87,11 @@ class CheckpointMetadata:
         Joint information of all views on the best partition.
     best_iteration : int
     history : tuple of IterationFinished
-    counted : NClustersSelected or None
+    n_clusters_selection : NClustersSelected or None
         None if the user set the number of clusters.
     choices : Choices
         Selections of the fit other than the candidate settings.
-    known : str
+    init_labels_digest : str
         SHA-256 (hexadecimal) of the initial labels, "" if there were none.
     refines : bool
         Whether the fit has a refinement.
@@ -115,9 +114,9 @@ class CheckpointMetadata:
     best_joint: float
     best_iteration: int
     history: tuple[IterationFinished, ...]
-    counted: NClustersSelected | None
+    n_clusters_selection: NClustersSelected | None
     choices: Choices
-    known: str
+    init_labels_digest: str
     refines: bool
     refined_from: int | None
     decision_before: str | None
@@ -133,7 +132,7 @@ class CheckpointManager:
     candidates : sequence of Parameters
     choices : Choices
         Selections other than the candidate settings.
-    known : (n,) int64, optional
+    init_labels : (n,) int64, optional
         Initial labels. A checkpoint of a fit with other data, candidates, choices or initial labels
         is refused.
 
@@ -150,13 +149,15 @@ class CheckpointManager:
         data: MultiViewData,
         candidates: Sequence[Parameters],
         choices: Choices,
-        known: NDArray[np.int64] | None = None,
+        init_labels: NDArray[np.int64] | None = None,
     ) -> None:
         self._store = checkpoint_store
         self._data = data
         self._candidates = tuple(candidates)
         self._choices = choices
-        self._known = "" if known is None else hashlib.sha256(known.tobytes()).hexdigest()
+        self._init_labels_digest = (
+            "" if init_labels is None else hashlib.sha256(init_labels.tobytes()).hexdigest()
+        )
         self._arrays: dict[str, Any] = {}
 
     @functools.cached_property
@@ -214,8 +215,8 @@ class CheckpointManager:
             differs.append(f"the candidates for scale and alpha (recorded: {names or 'none'})")
         if before.may_exclude_views != now.may_exclude_views:
             differs.append("whether excluded views are selected (exclude_views)")
-        if record.known != self._known:
-            was = "others" if record.known else "none"
+        if record.init_labels_digest != self._init_labels_digest:
+            was = "others" if record.init_labels_digest else "none"
             differs.append(f"the initial labels (init_labels; recorded: {was})")
         return differs
 
@@ -243,7 +244,7 @@ class CheckpointManager:
                 spectrum = executor.submit(
                     graph_tasks.WarmStart, saved_vectors, key="warm_start/saved"
                 )
-            labels = executor.submit(graph_tasks.given, arrays[_LABELS], key="given/labels")
+            labels = executor.submit(np.asarray, arrays[_LABELS], key="given/labels")
         except KeyError as error:
             raise StoreCorruptError(
                 f"the checkpoint has no array {error}. Start the run without its checkpoints."
@@ -291,9 +292,9 @@ class CheckpointManager:
             best_joint=state.best.partition_score.joint,
             best_iteration=state.best.iteration,
             history=state.history,
-            counted=context.counted,
+            n_clusters_selection=context.n_clusters_selection,
             choices=self._choices,
-            known=self._known,
+            init_labels_digest=self._init_labels_digest,
             refines=context.refines,
             refined_from=None if state.refinement is None else state.refinement.first,
             decision_before=None if state.refinement is None else state.refinement.decision.name,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,7 @@ from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
 from mscam_dask.engine.scoring import components_of, score_cuts, spectrum_of
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import neighbors as neighbor_tasks
-from mscam_dask.engine.tasks import spectral_cut as cut_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
@@ -57,8 +56,8 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
         final = _reached(state, context.prepared, context.parameters, executor)
     if final is None:
         final = _from_partition(labels, Status.PARTITION_GRAPH, context, executor, state.graph)
-    learned = None if state.refinement is None else state.refinement.finished
-    return _solution(final, context, executor, state.history, learned)
+    refinement = None if state.refinement is None else state.refinement.finished
+    return _solution(final, context, executor, state.history, refinement)
 
 
 def trivial_solution(
@@ -73,8 +72,7 @@ def _reached(
 ) -> _FinalGraph | None:
     """Return the graph with c components, or None if an earlier partition scored higher."""
     labels = components_of(state.graph, prepared, executor, key="reached")
-    partitions = executor.submit(cut_tasks.single, labels, key="partitions/reached")
-    (partition_score,) = score_cuts(prepared, partitions, executor, key="reached")
+    (partition_score,) = score_cuts(prepared, [labels], executor, key="reached")
     if is_worse(partition_score, state.best.partition_score, parameters.tol):
         return None
     return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, partition_score)
@@ -89,8 +87,7 @@ def _from_partition(
 ) -> _FinalGraph:
     """Return the partition graph of a partition, which is the learned graph too where there is none."""
     prepared = context.prepared
-    partitions = executor.submit(cut_tasks.single, labels, key="partitions/closed")
-    (partition_score,) = score_cuts(prepared, partitions, executor, key="closed")
+    (partition_score,) = score_cuts(prepared, [labels], executor, key="closed")
     if isinstance(prepared.blocks, BlockedCandidates):
         graph = block_graph.partition_graph(
             prepared.views, prepared.blocks, labels, context.n_neighbors, executor, key="closed"
@@ -114,13 +111,13 @@ def _solution(
     context: FitContext,
     executor: Executor,
     history: tuple[IterationFinished, ...] = (),
-    learned: RefinementFinished | None = None,
+    refinement: RefinementFinished | None = None,
 ) -> Solution:
     """Gather the solution, with the embedding of each view given the final graph."""
     prepared = context.prepared
     encoders = [
         executor.submit(
-            view_tasks.encoder_of,
+            operator.attrgetter("encoder"),
             view.empty if isinstance(view, BlockedView) else view,
             key=f"encoder/{name}",
         )
@@ -146,10 +143,10 @@ def _solution(
         score=final.partition_score.score,
         n_neighbors=context.n_neighbors,
         parameters=context.parameters,
-        counted=context.counted,
-        learned=learned,
+        n_clusters_selection=context.n_clusters_selection,
+        refinement=refinement,
         settings=() if context.selection is None else context.selection.settings,
-        agreed=() if context.selection is None else context.selection.view_settings,
+        selected_view_settings=() if context.selection is None else context.selection.view_settings,
         chosen=-1 if context.selection is None else context.selection.chosen,
         prepared=context.records,
         history=history,
@@ -170,8 +167,10 @@ def _gathered(
     if isinstance(prepared.blocks, BlockedCandidates):
         whole = block_graph.gather_graph(graph, prepared.blocks.order, executor)
         return whole, graph.n_components
-    affinity = executor.submit(graph_tasks.affinity_of, graph, key=f"affinity/{key}")
-    count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
+    affinity = executor.submit(operator.attrgetter("affinity"), graph, key=f"affinity/{key}")
+    count = executor.submit(
+        operator.attrgetter("n_components"), graph, key=f"component_count/{key}"
+    )
     whole, n_components = executor.gather([affinity, count])
     return whole, n_components
 

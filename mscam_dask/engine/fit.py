@@ -14,7 +14,7 @@ from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
 from mscam_dask.engine.incomplete import check_incomplete
 from mscam_dask.engine.initial_graph import prepare_views
-from mscam_dask.engine.initialize import Initialization
+from mscam_dask.engine.initialize import Initialization, can_use_view_graphs
 from mscam_dask.engine.outer_loop import max_admm_iterations, outer_loop
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
 from mscam_dask.engine.preprocessing_selection import choice_for
@@ -27,14 +27,12 @@ from mscam_dask.engine.select import (
     select_preprocessing,
 )
 from mscam_dask.engine.session import FitContext, LoopState, Observer, Session
-from mscam_dask.engine.view_graphs import can_use_view_graphs
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.rank_control import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import RULES
-from mscam_dask.types.search_space import Choices
 
 __all__ = ["Observer", "run_fit"]
 
@@ -49,7 +47,7 @@ def run_fit(
     choices: Choices = _NOTHING,
     observers: Sequence[Observer] = (),
     checkpoint_store: CheckpointStore | None = None,
-    known: NDArray[np.int64] | None = None,
+    init_labels: NDArray[np.int64] | None = None,
 ) -> Solution:
     """Run a fit on `data`.
 
@@ -78,9 +76,9 @@ def run_fit(
         Receives the state after the selection and after each outer iteration. A checkpoint in it
         at the start is resumed, with a solution that is bit-identical to that of an uninterrupted
         fit with the same versions, linear algebra library and processor.
-    known : (n,) int64, optional
+    init_labels : (n,) int64, optional
         Initial labels from an earlier fit, −1 for samples that it did not have; needs one
-        candidate. See `mscam_dask.engine.warm_start`.
+        candidate. See `mscam_dask.engine.initialize`.
 
     Returns
     -------
@@ -106,22 +104,26 @@ def run_fit(
         )
     is_trivial = n_clusters in (1, n_samples)
     checkpoints = CheckpointManager(
-        None if is_trivial else checkpoint_store, data, candidates, choices, known
+        None if is_trivial else checkpoint_store, data, candidates, choices, init_labels
     )
     session = Session(executor, tuple(observers), checkpoints)
-    search = Search(candidates, choices, known)
+    search = Search(candidates, choices, init_labels)
     with session.open():
         if is_trivial:
             solution = _fit_trivial(data, search, session)
         else:
             saved = checkpoints.load()
-            search = search if saved is None else search.resumed(saved.parameters, saved.counted)
+            search = (
+                search
+                if saved is None
+                else search.resumed(saved.parameters, saved.n_clusters_selection)
+            )
             search = select_preprocessing(data, search, executor)
             precomputed = _precompute(data, search, executor)
             if saved is not None:
                 precomputed = dataclasses.replace(precomputed, records=saved.prepared)
             search = select_n_clusters(precomputed, search, executor)
-            session.notify(_started(precomputed, search, executor), search.counted)
+            session.notify(_started(precomputed, search, executor), search.n_clusters_selection)
             if saved is None:
                 selected = select(precomputed, search, executor)
                 state, context = _initialize(precomputed, selected, search, session)
@@ -180,9 +182,10 @@ def _initialize(
             seconds=selected.seconds,
             view_settings=choice_for(parameters, search.overlaps),
         ),
-        counted=search.counted,
+        n_clusters_selection=search.n_clusters_selection,
         refines=refines,
-        from_previous_fit=search.known is not None,
+        view_graphs=start.view_graphs if refines else None,
+        from_previous_fit=search.init_labels is not None,
     )
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
@@ -212,9 +215,9 @@ def _resume(
         records=saved.prepared,
         n_neighbors=saved.n_neighbors,
         selection=saved.selection,
-        counted=saved.counted,
+        n_clusters_selection=saved.n_clusters_selection,
         refines=saved.refines,
-        from_previous_fit=search.known is not None,
+        from_previous_fit=search.init_labels is not None,
     )
     return session.checkpoints.restore(saved, session.executor), context
 

@@ -7,8 +7,20 @@ from collections.abc import Sequence
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 
-__all__ = ["check_incomplete", "refuse_incomplete"]
+__all__ = ["check_incomplete", "exact_limit", "refuse_incomplete", "uses_sample"]
+
+
+def exact_limit(data: MultiViewData) -> dict[str, int]:
+    """Return `exact_samples` of incomplete data, all of whose neighbors are searched exhaustively."""
+    most = min(data.n_samples, SIZES.max_incomplete_samples)
+    return {"exact_samples": most} if data.is_incomplete and most > SIZES.exact_samples else {}
+
+
+def uses_sample(data: MultiViewData) -> bool:
+    """Return whether incomplete data are so many that bases and scores are those of large data."""
+    return data.is_incomplete and data.n_samples > SIZES.exact_samples
 
 
 def check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> None:
@@ -27,8 +39,8 @@ def check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> N
     if first.is_large(data.n_samples):
         raise DataError(
             f"{data.n_samples} samples, some of them absent from views; allowed are at most "
-            f"{first.exact_samples} samples if views are incomplete. Fit the samples that all views "
-            "have, and give the others to predict."
+            f"{first.exact_samples} samples if views are incomplete. Fit a random sample of so many, and "
+            "give the others to predict."
         )
     small = {view.name: view.shape[0] for view in data.views if view.shape[0] <= first.n_clusters}
     if small:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
@@ -14,9 +15,8 @@ from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
 from mscam_dask.engine.tasks import assess as assess_tasks
-from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
-from mscam_dask.solvers.graph_update import assemble_graph
+from mscam_dask.solvers.graph_update import assemble_graph, graph_rows
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.events import GraphKind
 from mscam_dask.types.parameters import Parameters, Scale
@@ -118,7 +118,7 @@ def prepare_views(
             parameters.settings_of_view(index).alpha,
             key=f"prepare/{key}/{precomputed.names[index]}",
         )
-        for index in parameters.counted(n_views)
+        for index in parameters.active_views(n_views)
     ]
     kept = {id(handle) for scales in later for handle in precomputed.factored[scales]}
     executor.release([handle for handle in factored if id(handle) not in kept])
@@ -138,7 +138,7 @@ def _prepare_large(
 ) -> PreparedHandles:
     """Ridge views with truncated bases and approximate candidate neighbors of large data."""
     # no partition is scored before the eigenvectors are there: until then workers have time for these
-    names = [data.views[index].name for index in parameters.counted(len(data.views))]
+    names = [data.views[index].name for index in parameters.active_views(len(data.views))]
     graphs = precomputed.reference_graphs.handles(executor, names)
     perturbed = None
     if 1 < parameters.n_clusters < data.n_samples:
@@ -163,7 +163,7 @@ def _prepare_large(
             executor,
             key=f"{key}/{data.views[index].name}",
         )
-        for index in parameters.counted(len(data.views))
+        for index in parameters.active_views(len(data.views))
     ]
     n_candidates = parameters.candidates(data.n_samples)
     ordered, candidates = block_candidates.ordered_by_cells(
@@ -194,7 +194,9 @@ def _with_candidates(
     blocks: tuple[Handle, ...] | BlockedCandidates,
     parameters: Parameters,
 ) -> PreparedHandles:
-    names = tuple(precomputed.names[view] for view in parameters.counted(len(precomputed.names)))
+    names = tuple(
+        precomputed.names[view] for view in parameters.active_views(len(precomputed.names))
+    )
     return PreparedHandles(
         names=names,
         n_samples=precomputed.n_samples,
@@ -230,7 +232,7 @@ def build_graph(
         return blocked, blocked.n_components
     rows = [
         executor.submit(
-            graph_tasks.block_rows,
+            graph_rows,
             block,
             None if summed is None else summed[index],
             n_neighbors,
@@ -241,7 +243,9 @@ def build_graph(
         for index, block in enumerate(blocks)
     ]
     graph = executor.submit(assemble_graph, rows, key=f"assemble_graph/{key}")
-    count = executor.submit(graph_tasks.component_count, graph, key=f"component_count/{key}")
+    count = executor.submit(
+        operator.attrgetter("n_components"), graph, key=f"component_count/{key}"
+    )
     (n_components,) = executor.gather([count])
     executor.release([*rows, count])
     return graph, int(n_components)

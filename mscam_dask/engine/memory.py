@@ -15,14 +15,16 @@ from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors._arrays import n_bytes
-from mscam_dask.engine.executors._malloc import KEPT_BYTES
+from mscam_dask.engine.executors._process import KEPT_BYTES
 from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.incomplete import uses_sample
+from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.row_blocks.handles import most_rows
 from mscam_dask.engine.scoring import MAX_SCORE_TASKS
 from mscam_dask.engine.tasks.partition_scores import MAX_EVIDENCE_ENTRIES
-from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.linalg.block_eigensolver import MOST_AGGREGATES
+from mscam_dask.linalg.incomplete_blocks import MIN_ROWS
 from mscam_dask.solvers.truncated_svd import N_OVERSAMPLES, RANK_SAMPLE
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
@@ -43,7 +45,7 @@ __all__ = [
 _GIB = 2.0**30
 
 # Interpreter and libraries of a worker before it holds any data, and freed memory that it keeps
-# (see engine.executors._malloc).
+# (see engine.executors._process).
 _BASE_BYTES = 257 * 2**20 + KEPT_BYTES
 
 # Bases in transfer between workers: a message of Dask has up to 50 MB and is held three times, as
@@ -118,8 +120,9 @@ def plan_memory(
     """
     n, c = data.n_samples, parameters.n_clusters
     large = parameters.is_large(n)
+    truncated = large or uses_sample(data)
     ranks = {
-        source.name: min(*source.shape, SIZES.max_rank) if large else min(source.shape)
+        source.name: min(*source.shape, SIZES.max_rank) if truncated else min(source.shape)
         for source in data.views
     }
     rank = sum(ranks.values())
@@ -341,9 +344,9 @@ def graph_tasks(
     # neighbors of every row, those of a large cluster during assembly, and the transpose of the graph
     limit = held.blocks + 48 * n * k + 4 * n * rank + _SEARCH_BYTES
     if data.is_incomplete:
-        # the joint embedding with its weights, a view in double precision, and sums of distances
-        own = 4 * n * rank + 4 * 8 * n * max(ranks.values())
-        search += own + _INCOMPLETE_BYTES
+        # the joint embedding with its weights, its factors in double precision, and distances
+        own = 4 * n * rank + 2 * 8 * n * (rank + 2 * len(ranks))
+        search += own + max(_INCOMPLETE_BYTES, 6 * 8 * MIN_ROWS * n)
         limit += own + min(8 * _INCOMPLETE_BYTES, 5 * 8 * n * n)
     final_beside = held.always + held.graph + held.vectors
     of_view = []

@@ -7,26 +7,44 @@ its edges. For large data these are of the sample. See docs/decisions/0015 and 0
 from __future__ import annotations
 
 import dataclasses
+import operator
 import time
 from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, initial_graph, prepare_views
 from mscam_dask.engine.precompute import PrecomputedViews
 from mscam_dask.engine.scoring import score_partitions_by_views
 from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import n_clusters as n_clusters_tasks
-from mscam_dask.engine.tasks import spectral_cut as cut_tasks
+from mscam_dask.engine.tasks.graph import GraphSpectrum
+from mscam_dask.linalg.laplacian import connected_components, edge_split
+from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.n_clusters import (
     adjusted_modularity,
     relative_gaps,
     widest_gap_near_peak,
 )
 from mscam_dask.solvers.partition_score import PartitionScore, mean_score
+from mscam_dask.solvers.reference_graphs import ReferenceGraphs, view_modularity
+from mscam_dask.solvers.spectral_cut import extend_cut, sampled_rows, spectral_cut, spread_rows
+from mscam_dask.solvers.spectral_embedding import walk_embedding
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 
-__all__ = ["choose_count", "with_count"]
+__all__ = [
+    "choose_count",
+    "cuts_of",
+    "halves_of",
+    "modularities",
+    "split_half_ari",
+    "with_count",
+]
+
 
 _HALVES = 2
 
@@ -58,12 +76,10 @@ def choose_count(
         precomputed, parameters, executor, key="count", later=precomputed.factored
     )
     first = initial_graph(prepared, parameters, executor, key="count")
-    halves = executor.submit(
-        n_clusters_tasks.halves_of, first.graph, parameters.seed, key="edge_split/count"
-    )
+    halves = executor.submit(halves_of, first.graph, parameters.seed, key="edge_split/count")
     graphs = [first.graph]
     graphs += [
-        executor.submit(cut_tasks.pick, halves, index, key=f"edge_half/{index}")
+        executor.submit(operator.getitem, halves, index, key=f"edge_half/{index}")
         for index in range(_HALVES)
     ]
     spectra = [
@@ -79,10 +95,9 @@ def choose_count(
     ]
     cuts = _best_informed(spectra[0], counts, prepared, executor)
     agreements = [
-        executor.submit(n_clusters_tasks.split_half_ari, *spectra[1:], c, key=f"stability/{c}")
-        for c in counts
+        executor.submit(split_half_ari, *spectra[1:], c, key=f"stability/{c}") for c in counts
     ]
-    values = executor.submit(n_clusters_tasks.values_of, spectra[0], key="values/count")
+    values = executor.submit(operator.attrgetter("spectrum.values"), spectra[0], key="values/count")
     eigenvalues, *stability = executor.gather([values, *agreements])
     gaps = relative_gaps(eigenvalues)
     adjusted = tuple(
@@ -104,11 +119,11 @@ def choose_count(
 
 
 def with_count(
-    candidates: Sequence[Parameters], counted: NClustersSelected
+    candidates: Sequence[Parameters], selection: NClustersSelected
 ) -> tuple[Parameters, ...]:
     """Return the candidates with the selected number of clusters."""
     return tuple(
-        dataclasses.replace(candidate, n_clusters=counted.n_clusters) for candidate in candidates
+        dataclasses.replace(candidate, n_clusters=selection.n_clusters) for candidate in candidates
     )
 
 
@@ -124,14 +139,14 @@ def _best_informed(
     spectrum: Handle, counts: Sequence[int], prepared: PreparedHandles, executor: Executor
 ) -> list[_ScoredCut]:
     """For each number of clusters, the spectral cut with the highest cross-view information."""
-    cuts = [executor.submit(n_clusters_tasks.cuts_of, spectrum, c, key=f"cuts/{c}") for c in counts]
+    cuts = [executor.submit(cuts_of, spectrum, c, key=f"cuts/{c}") for c in counts]
     by_count = [
         score_partitions_by_views(prepared, cuts_of_one, executor, key=f"count/{c}")
         for c, cuts_of_one in zip(counts, cuts, strict=True)
     ]
     by_view = [
         executor.submit(
-            n_clusters_tasks.modularities,
+            modularities,
             reference_graphs,
             cuts,
             prepared.n_validation_samples,
@@ -144,7 +159,7 @@ def _best_informed(
         )
     ]
     partition_scores = executor.gather(by_count)
-    modularities = zip(*executor.gather(by_view), strict=True)
+    by_count_and_view = zip(*executor.gather(by_view), strict=True)
     executor.release([*cuts, *by_count, *by_view])
     return [
         max(
@@ -154,5 +169,45 @@ def _best_informed(
             ),
             key=lambda cut: (cut.partition_score.score, cut.modularity),
         )
-        for of_one, of_views in zip(partition_scores, modularities, strict=True)
+        for of_one, of_views in zip(partition_scores, by_count_and_view, strict=True)
     ]
+
+
+# Minimum number of samples per cluster for k-means.
+_PER_CLUSTER = 4
+
+
+def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
+    """Deterministic spectral cuts into c clusters."""
+    embedding = walk_embedding(spectrum.spectrum.values, spectrum.vectors, n_clusters)
+    n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, _PER_CLUSTER * n_clusters)
+    if n <= enough:
+        return spectral_cut(embedding)
+    samples = spread_rows(n, enough)
+    return [
+        extend_cut(embedding, samples, labels) for labels in spectral_cut(embedding.of(samples))
+    ]
+
+
+def halves_of(graph: Graph, seed: int) -> list[Graph]:
+    """Two graphs with a random half of the edges each."""
+    halves = edge_split(graph.affinity, np.random.default_rng(seed))
+    return [Graph(half, *connected_components(half)) for half in halves]
+
+
+def split_half_ari(first: GraphSpectrum, second: GraphSpectrum, n_clusters: int) -> float:
+    """Adjusted Rand index between the spectral cuts of two graphs, the higher of both kinds of cut."""
+    pairs = zip(cuts_of(first, n_clusters), cuts_of(second, n_clusters), strict=True)
+    return max(float(adjusted_rand_score(*pair)) for pair in pairs)
+
+
+def modularities(
+    view: ReferenceGraphs, cuts: list[list[NDArray[np.int64]]], n_validation_samples: int
+) -> list[list[float]]:
+    """Modularity of each cut by the reference graphs of one view, by number of clusters.
+
+    With `n_validation_samples` these graphs are of a sample of that size.
+    """
+    n = len(cuts[0][0])
+    rows = sampled_rows(n, n_validation_samples) if n_validation_samples else slice(None)
+    return [[view_modularity(view, labels[rows]) for labels in same_count] for same_count in cuts]

@@ -11,6 +11,7 @@ import itertools
 import operator
 import time
 from collections.abc import Iterator
+from typing import TypedDict
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, build_graph
@@ -33,7 +34,7 @@ from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better
-from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, ViewIteration
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
@@ -70,33 +71,51 @@ def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopS
 
 def outer_iteration(state: LoopState, context: FitContext, executor: Executor) -> LoopState:
     """Run one outer iteration: the boxes of the diagram in docs/method.md, in their order."""
-    started, key, prepared = time.perf_counter(), str(state.iteration), context.prepared
+    started, key, prepared = time.perf_counter(), str(len(state.history)), context.prepared
     spectrum = spectrum_of(
         state.graph, state.spectrum, prepared, context.parameters, executor, key=key
     )
-    views = _solve_views(spectrum, state.control, context, executor, key=key)
+    views = _solve_views(spectrum, state.control.graph_weight, context, executor, key=key)
     best, score = _cut_and_score(spectrum, state.best, context, executor, key=key)
     executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
-    step = _update_graph(spectrum, views, state.control, context, executor, key=key)
-    eigengap, converged, view_records = _facts(spectrum, step.views, context, executor, key=key)
-    executor.release([*step.views.results, *step.views.distances])
-    # the Laplacian is not needed again; the next eigensolver starts from the vectors
-    warm_start = start_vectors(spectrum, executor, key=key)
+    control = state.control
+    attempt = 0  # of the A-step: smaller λ while there are too many components
+    while True:
+        graph_weight = control.graph_weight
+        graph, n_components = build_graph(
+            executor,
+            prepared.blocks,
+            views.distances,
+            n_neighbors=context.n_neighbors,
+            **_distance_weights(graph_weight, context),
+            key=f"{key}/{attempt}",
+        )
+        decision, control = control.observe(n_components)
+        if decision is not Decision.RETRY:
+            break
+        executor.release([graph])
+        views = _with_graph_weight(
+            views, spectrum, control.graph_weight, context, executor, key=f"{key}/{attempt}"
+        )
+        attempt += 1
+    eigengap, converged = spectrum_facts(spectrum, context.parameters.n_clusters, executor, key=key)
     record = IterationFinished(
-        iteration=state.iteration,
-        graph_weight=step.graph_weight,
-        n_connected_components=step.n_components,
+        iteration=len(state.history),
+        graph_weight=graph_weight,
+        n_connected_components=n_components,
         n_clusters=context.parameters.n_clusters,
         score=score.score,
         eigengap=eigengap,
-        views=view_records,
+        views=tuple(_records(views.results, executor, key=key)),
         view_scores=score.view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=converged,
         accepted=best is not state.best,
     )
-    history = (*state.history, record)
-    return LoopState(step.graph, warm_start, step.control, best, step.decision, history)
+    executor.release([*views.results, *views.distances])
+    # the Laplacian is not needed again; the next eigensolver starts from the vectors
+    warm_start = start_vectors(spectrum, executor, key=key)
+    return LoopState(graph, warm_start, control, best, decision, (*state.history, record))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,18 +124,6 @@ class _SolvedViews:
 
     results: list[Handle]
     distances: list[Handle]
-
-
-@dataclasses.dataclass(frozen=True)
-class _GraphStep:
-    """New graph, the λ and the views that gave it, and the rank control of the next iteration."""
-
-    graph: Handle
-    n_components: int
-    graph_weight: float
-    views: _SolvedViews
-    decision: Decision
-    control: RankControl
 
 
 def embed_views(
@@ -158,11 +165,11 @@ def embed_views(
 
 
 def _solve_views(
-    spectrum: Handle, control: RankControl, context: FitContext, executor: Executor, *, key: str
+    spectrum: Handle, graph_weight: float, context: FitContext, executor: Executor, *, key: str
 ) -> _SolvedViews:
     """Submit the ADMM of each view and the sums of their projected distances."""
     prepared, parameters = context.prepared, context.parameters
-    results = embed_views(spectrum, control.graph_weight, prepared, parameters, executor, key=key)
+    results = embed_views(spectrum, graph_weight, prepared, parameters, executor, key=key)
     if isinstance(prepared.blocks, BlockedCandidates):
         sums = block_embedding.projected_sums(results, prepared.blocks, executor, key=key)
         return _SolvedViews(results, sums)
@@ -171,6 +178,22 @@ def _solve_views(
         for index, block in enumerate(prepared.blocks)
     ]
     return _SolvedViews(results, distances)
+
+
+def _with_graph_weight(
+    views: _SolvedViews,
+    spectrum: Handle,
+    graph_weight: float,
+    context: FitContext,
+    executor: Executor,
+    *,
+    key: str,
+) -> _SolvedViews:
+    """Return the views for a smaller λ: distances of MSCAN depend on it, those of MSCAM do not."""
+    if context.parameters.model != "mscan":
+        return views
+    executor.release([*views.results, *views.distances])
+    return _solve_views(spectrum, graph_weight, context, executor, key=key)
 
 
 def _summed_over_views(
@@ -221,55 +244,23 @@ def _cut_and_score(
     return best, scores[index]
 
 
-def _update_graph(
-    spectrum: Handle,
-    views: _SolvedViews,
-    control: RankControl,
-    context: FitContext,
-    executor: Executor,
-    *,
-    key: str,
-) -> _GraphStep:
-    """Run the A-step, again with a smaller λ while the graph has more than c components."""
-    attempt = 0
-    while True:
-        graph_weight = control.graph_weight
-        data_weight, view_weight = _weights(graph_weight, context)
-        graph, n_components = build_graph(
-            executor,
-            context.prepared.blocks,
-            views.distances,
-            n_neighbors=context.n_neighbors,
-            data_weight=data_weight,
-            projected_weight=view_weight,
-            key=f"{key}/{attempt}",
-        )
-        decision, control = control.observe(n_components)
-        if decision is not Decision.RETRY:
-            return _GraphStep(graph, n_components, graph_weight, views, decision, control)
-        executor.release([graph])
-        if context.parameters.model == "mscan":  # its distances depend on λ: solve again
-            executor.release([*views.results, *views.distances])
-            views = _solve_views(spectrum, control, context, executor, key=f"{key}/{attempt}")
-        attempt += 1
-
-
-def _weights(graph_weight: float, context: FitContext) -> tuple[float, float]:
+class _DistanceWeights(TypedDict):
     """Weights of the data distances and of the projected distances of each view in the A-step."""
+
+    data_weight: float
+    projected_weight: float
+
+
+def _distance_weights(graph_weight: float, context: FitContext) -> _DistanceWeights:
     prepared, parameters = context.prepared, context.parameters
     n_views = len(prepared.names)
     if parameters.model == "mscan":
-        return 0.0, 1.0 / n_views
+        return {"data_weight": 0.0, "projected_weight": 1.0 / n_views}
     scale = projected_weight(prepared.n_samples, parameters.n_clusters)
-    return parameters.identity_weight, graph_weight * scale / n_views
-
-
-def _facts(
-    spectrum: Handle, views: _SolvedViews, context: FitContext, executor: Executor, *, key: str
-) -> tuple[float, bool, tuple[ViewIteration, ...]]:
-    """Gather the eigengap, whether the eigensolver converged, and the records of the views."""
-    eigengap, converged = spectrum_facts(spectrum, context.parameters.n_clusters, executor, key=key)
-    return eigengap, converged, tuple(_records(views.results, executor, key=key))
+    return {
+        "data_weight": parameters.identity_weight,
+        "projected_weight": graph_weight * scale / n_views,
+    }
 
 
 def _records(results: list[Handle], executor: Executor, *, key: str) -> list[ViewIteration]:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.incomplete import uses_sample
 from mscam_dask.engine.preprocessing_selection import rows_compared
 from mscam_dask.engine.tasks import partition_scores as score_tasks
 from mscam_dask.engine.tasks import views as view_tasks
@@ -112,8 +113,8 @@ def precompute_views(
 
     `scales` has the scalings of all views for each setting. Scalings that make all rows of a view
     equal, such as unit length for one positive column, are skipped unless they are the only ones.
-    With more than `exact_samples` samples, a seeded sample of them is used. With many views, the
-    reference graphs are those of a sample.
+    With more than `exact_samples` samples, a seeded sample of them is used. With many views or
+    samples, the reference graphs are those of a sample.
     """
     if exact_samples is not None and data.n_samples > exact_samples:
         rows = sampled_rows(data.n_samples, SIZES.n_scored)
@@ -126,9 +127,12 @@ def precompute_views(
             sample=sample,
             n_validation_samples=sample.n_samples,
         )
-    precomputed = _precompute(data, scales, executor)
+    of_sample = uses_sample(data)
+    precomputed = _precompute(
+        data, scales, executor, max_rank=SIZES.max_rank if of_sample else None
+    )
     n_scored = rows_compared(len(data.views), SIZES.n_scored)
-    if n_scored == SIZES.n_scored or n_scored >= data.n_samples:
+    if (n_scored == SIZES.n_scored and not of_sample) or n_scored >= data.n_samples:
         return precomputed
     return dataclasses.replace(
         precomputed,

@@ -48,9 +48,6 @@ _MIN_TOGETHER = 4
 _MAX_TASKS = 64
 _MAX_SUMMED = 8
 
-# Searches of all views together up to which the settings of a view are searched by several tasks.
-_MAX_SEARCHES = 24
-
 # With two views it is unknown which of them is uninformative.
 _MIN_CONFIRMING = 2
 
@@ -94,7 +91,9 @@ def select_view_settings(
     if len(data.views) > _MIN_CONFIRMING:
         some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
         coarse = preprocessing_tasks.Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
-    n_parts = max(1, min(len(options), _MAX_SEARCHES // len(data.views)))
+    # the searches in few views are split by scaling, because each task reads the rows of the view
+    n_scales = len({option.scale for option in options})
+    n_parts = n_scales if len(data.views) <= SIZES.few_views else 1
     neighbors = [
         _neighbors_of_view(source, tuple(options), (rows, k, coarse), n_parts, executor)
         for source in data.views
@@ -132,7 +131,7 @@ def _neighbors_of_view(
     n_parts: int,
     executor: Executor,
 ) -> Handle:
-    """Submit the neighbors of the sampled rows of a view, by parts of the settings."""
+    """Submit the neighbors of the sampled rows of a view, by parts of the scalings."""
     rows, k, coarse = searched
     if isinstance(source, ArrayRows):  # only these rows are sent
         source, rows = sampled_view(source, rows), np.arange(len(rows))

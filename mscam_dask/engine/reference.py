@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.incomplete import refuse_incomplete
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.engine.tasks.views import view_shape
@@ -24,7 +21,7 @@ from mscam_dask.solvers.reference import (
 from mscam_dask.solvers.reference_graphs import view_score
 from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.events import IterationFinished
-from mscam_dask.types.parameters import Parameters, Scale
+from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status, shares_of_views
 from mscam_dask.types.rules import CONSTANTS
 
@@ -75,7 +72,7 @@ def run_reference(
         )
     view_settings = [parameters.settings_of_view(view) for view in range(len(data.views))]
     grams = [
-        _gram(source, options.scale)
+        scaled_gram(source.read, view_shape(source), scale=options.scale, name=source.name)
         for source, options in zip(data.views, view_settings, strict=True)
     ]
     settings = ReferenceOptions(
@@ -130,10 +127,6 @@ def _refuse_parameters_without_effect(parameters: Parameters) -> None:
                 f"{field.name}={got!r} has no effect with solver='reference'; allowed is "
                 f"{field.default!r}, the default. Leave it out, or use solver='reduced'."
             )
-
-
-def _gram(source: RowSource, scale: Scale) -> NDArray[np.float64]:
-    return scaled_gram(source.read, view_shape(source), scale=scale, name=source.name)
 
 
 def _history(result: ReferenceSolution, parameters: Parameters) -> tuple[IterationFinished, ...]:

@@ -21,13 +21,17 @@ import time
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
-from mscam_dask.engine.initialize import Initialization, evaluate_graph
+from mscam_dask.engine.initialize import (
+    Initialization,
+    evaluate_graph,
+    view_graphs,
+    with_view_graphs,
+)
 from mscam_dask.engine.row_blocks import embedding as block_embedding
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates
 from mscam_dask.engine.scoring import spectrum_facts, start_vectors
 from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
 from mscam_dask.engine.tasks import views as view_tasks
-from mscam_dask.engine.view_graphs import view_graphs, with_view_graphs
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished, ViewIteration
@@ -51,7 +55,9 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
         )
     refinement = state.refinement
     assert refinement is not None
-    own = view_graphs(context.prepared, context.parameters, executor, key="refinement")
+    own = context.view_graphs
+    if own is None:  # the settings are those of a checkpoint or of an earlier fit
+        own = view_graphs(context.prepared, context.parameters, executor, key="refinement")
     limit = refinement.first + RULES.max_refinements
     while state.decision is Decision.ACCEPT and state.iteration < limit:
         state = refine_iteration(state, own, context, executor)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import operator
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
@@ -177,7 +178,7 @@ def components_of(
     """Submit the connected component of each sample."""
     if isinstance(graph, BlockedGraph):
         return block_graph.components_of(graph, _order(prepared), executor, key=key)
-    return executor.submit(graph_tasks.components_of, graph, key=f"components/{key}")
+    return executor.submit(operator.attrgetter("components"), graph, key=f"components/{key}")
 
 
 def merged_components(

@@ -18,11 +18,15 @@ from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import (
     Initialization,
+    can_use_view_graphs,
     evaluate_graph,
     improve_by_restarts,
     initialize,
     release,
     release_unshared,
+    view_graphs,
+    warm_start,
+    with_view_graphs,
 )
 from mscam_dask.engine.n_clusters import choose_count, with_count
 from mscam_dask.engine.precompute import PrecomputedViews
@@ -31,13 +35,10 @@ from mscam_dask.engine.preprocessing_selection import (
     select_view_settings,
     with_view_settings,
 )
-from mscam_dask.engine.view_graphs import can_use_view_graphs, view_graphs, with_view_graphs
-from mscam_dask.engine.warm_start import warm_start
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.rules import RULES
-from mscam_dask.types.search_space import Choices
 
 __all__ = ["Search", "Selected", "select", "select_n_clusters", "select_preprocessing"]
 
@@ -51,24 +52,28 @@ class Search:
     candidates : tuple of Parameters
         At least one.
     choices : Choices
-    known : (n,) int64 or None
+    init_labels : (n,) int64 or None
         Initial labels from an earlier fit, whose settings are kept; see
-        `mscam_dask.engine.warm_start`.
+        `mscam_dask.engine.initialize`.
     overlaps : tuple of ViewSettingsChoice
         Selections of scale and α of each view that gave the candidates.
-    counted : NClustersSelected or None
+    n_clusters_selection : NClustersSelected or None
         Selection of the number of clusters of the candidates.
     """
 
     candidates: tuple[Parameters, ...]
     choices: Choices
-    known: NDArray[np.int64] | None = None
+    init_labels: NDArray[np.int64] | None = None
     overlaps: tuple[ViewSettingsChoice, ...] = ()
-    counted: NClustersSelected | None = None
+    n_clusters_selection: NClustersSelected | None = None
 
-    def resumed(self, parameters: Parameters, counted: NClustersSelected | None) -> Search:
+    def resumed(
+        self, parameters: Parameters, n_clusters_selection: NClustersSelected | None
+    ) -> Search:
         """Search without a choice: the selection of a checkpoint."""
-        return Search((parameters,), Choices(), self.known, counted=counted)
+        return Search(
+            (parameters,), Choices(), self.init_labels, n_clusters_selection=n_clusters_selection
+        )
 
     def usable(self, precomputed: PrecomputedViews) -> list[Parameters]:
         """Candidates without scalings that make all rows of a view equal."""
@@ -118,9 +123,9 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, executor: E
     """Select the number of clusters, if there is a choice."""
     if not search.choices.n_clusters:
         return search
-    counted = choose_count(precomputed, search.usable(precomputed)[0], executor)
+    selection = choose_count(precomputed, search.usable(precomputed)[0], executor)
     return dataclasses.replace(
-        search, candidates=with_count(search.candidates, counted), counted=counted
+        search, candidates=with_count(search.candidates, selection), n_clusters_selection=selection
     )
 
 
@@ -133,8 +138,8 @@ def select(precomputed: PrecomputedViews, search: Search, executor: Executor) ->
     """
     began = time.perf_counter()
     candidates = search.usable(precomputed)
-    if search.known is not None:
-        start = warm_start(precomputed, candidates[0], search.known, executor)
+    if search.init_labels is not None:
+        start = warm_start(precomputed, candidates[0], search.init_labels, executor)
         settings, chosen = [start.record(precomputed.names)], 0
     else:
         start, settings, chosen = _best_setting(precomputed, candidates, search.choices, executor)
@@ -162,6 +167,8 @@ def _best_setting(
         if _is_better(rival, leader):
             leader, rival, chosen = rival, leader, len(records) - 1
         release_unshared(rival, leader, executor)
+        # the refinement mixes its graphs with the same one
+        leader = dataclasses.replace(leader, view_graphs=leader.view_graphs or rival.view_graphs)
     return leader, [*records, *lost], chosen
 
 
@@ -251,5 +258,5 @@ def _with_view_graphs(leader: Initialization, executor: Executor) -> Initializat
     key = f"view-graphs-{prepared.n_samples}"
     own = view_graphs(prepared, parameters, executor, key=key)
     first = with_view_graphs(leader.first, own, executor, key=key)
-    executor.release([own])
-    return evaluate_graph(prepared, parameters, first, executor, key=key)
+    rival = evaluate_graph(prepared, parameters, first, executor, key=key)
+    return dataclasses.replace(rival, view_graphs=own)

@@ -96,10 +96,12 @@ class FitContext:
         Number of neighbors k in the graph.
     selection : SettingsSelected or None
         None for trivial partitions, which need no outer iterations.
-    counted : NClustersSelected or None
+    n_clusters_selection : NClustersSelected or None
         None if the user set the number of clusters.
     refines : bool
         Whether the fit has a refinement (`mscam_dask.engine.refine`).
+    view_graphs : handle or None
+        Mean of the graphs of the single views, if the selection computed it.
     from_previous_fit : bool
         Whether the fit started with the partition of an earlier fit.
     """
@@ -109,8 +111,9 @@ class FitContext:
     records: tuple[ViewPrepared, ...]
     n_neighbors: int
     selection: SettingsSelected | None = None
-    counted: NClustersSelected | None = None
+    n_clusters_selection: NClustersSelected | None = None
     refines: bool = False
+    view_graphs: Handle | None = None
     from_previous_fit: bool = False
 
 

@@ -1,9 +1,9 @@
-"""Base class of MSCAM and MSCAN: runs a fit and exposes its result."""
+"""Base class of MSCAM and MSCAN: runs a fit, warns about its result and exposes it."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -12,14 +12,21 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import count_dataset, history_dataset
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
 from mscam_dask.data.views.missing_cells import impute_methods, impute_views
-from mscam_dask.data.views.validation import validate
+from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.validation import DataIssue, validate
 from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.map_views import map_views
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.reference import run_reference
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning
+from mscam_dask.errors import (
+    ConfigurationError,
+    ConvergenceWarning,
+    DataWarning,
+    UnstableClustersWarning,
+)
+from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._inputs import validate_labels
 from mscam_dask.estimators._resources import (
     CallbackSupportMixin,
@@ -32,23 +39,24 @@ from mscam_dask.estimators._resources import (
     with_dashboard,
 )
 from mscam_dask.estimators._search_space import SearchSpaceMixin
-from mscam_dask.estimators._transform import ClusterSpaceMixin
-from mscam_dask.estimators._warnings import (
-    row_fingerprints,
-    warn_duplicate_samples,
-    warn_excluded_views,
-    warn_no_structure,
-    warn_split_duplicates,
-    warn_unconverged_spectra,
-)
+from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.types.parameters import Parameters, ViewSettings
-from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.result import Solution, Status, Structure
 
 if TYPE_CHECKING:
     import xarray
     from scipy.sparse import csr_array
 
-__all__ = ["BaseMultiViewClustering"]
+__all__ = [
+    "BaseMultiViewClustering",
+    "row_fingerprints",
+    "warn_duplicate_samples",
+    "warn_excluded_views",
+    "warn_no_structure",
+    "warn_split_duplicates",
+    "warn_unconverged_spectra",
+]
+
 
 _SOLVERS = ("reduced", "reference")
 
@@ -144,7 +152,26 @@ class BaseMultiViewClustering(
                 look, views, executor_for(self.client, self.n_jobs), stage="validate"
             ),
         )
-        solution = self._solve(data, candidates)
+        init_labels = self._validated_init_labels(data, candidates)
+        if self.solver == "reference":
+            solution = self._solve_reference(data, candidates)
+        else:
+            observers, run_id = self._observers(data, first.n_clusters)
+            executor = executor_for(self.client, self.n_jobs, run_id)
+            for parameters in candidates:
+                check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
+            solution = run_fit(
+                data,
+                candidates,
+                executor,
+                choices=self._choices(data),
+                observers=observers,
+                checkpoint_store=self.checkpoint_store,
+                init_labels=init_labels,
+            )
+            warn_unconverged_spectra(solution, stacklevel=3)
+            if self.exclude_views is None:
+                warn_excluded_views(solution, stacklevel=3)
         self._keep_fit(solution, data)
         self.data_warnings_ = tuple(report.issues)
         self.imputed_shares_ = imputed.shares
@@ -205,45 +232,26 @@ class BaseMultiViewClustering(
         data, _ = self._views_to_fit(X)
         return self._candidates(data)
 
-    def _solve(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
-        observers, run_id = self._observers(data, candidates[0].n_clusters)
-        executor = executor_for(self.client, self.n_jobs, run_id)
-        known = self._known(data, candidates)
-        if self.solver == "reference":
-            (parameters,) = candidates
-            solution = run_reference(
-                data, parameters, memory_limit_bytes=executor.memory_limit_bytes
+    def _solve_reference(self, data: MultiViewData, candidates: tuple[Parameters, ...]) -> Solution:
+        """Fit with dense matrices in this process; warn if the graph has another number of components."""
+        (parameters,) = candidates
+        limit = executor_for(self.client, self.n_jobs).memory_limit_bytes
+        solution = run_reference(data, parameters, memory_limit_bytes=limit)
+        if not solution.status.reached:
+            warnings.warn(
+                f"{solution.n_connected_components} connected components instead of "
+                f"{parameters.n_clusters}: {solution.status.message}",
+                ConvergenceWarning,
+                stacklevel=4,
             )
-            if not solution.status.reached:
-                warnings.warn(
-                    f"{solution.n_connected_components} connected components instead of "
-                    f"{parameters.n_clusters}: {solution.status.message}",
-                    ConvergenceWarning,
-                    stacklevel=4,
-                )
-            return solution
-        for parameters in candidates:
-            check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
-        solution = run_fit(
-            data,
-            candidates,
-            executor,
-            choices=self._choices(data),
-            observers=observers,
-            checkpoint_store=self.checkpoint_store,
-            known=known,
-        )
-        warn_unconverged_spectra(solution, stacklevel=4)
-        if self.exclude_views is None:
-            warn_excluded_views(solution, stacklevel=4)
         return solution
 
     @property
     def n_clusters_curves_(self) -> xarray.Dataset | None:
         """Criteria over the candidate numbers of clusters; None if the number was given."""
         check_is_fitted(self)
-        counted = self.solution_.counted
-        return None if counted is None else count_dataset(counted)
+        selection = self.solution_.n_clusters_selection
+        return None if selection is None else count_dataset(selection)
 
     @property
     def history_(self) -> xarray.Dataset:
@@ -251,7 +259,7 @@ class BaseMultiViewClustering(
         check_is_fitted(self)
         return history_dataset(self.solution_.history, self.view_names_)
 
-    def _known(
+    def _validated_init_labels(
         self, data: MultiViewData, candidates: tuple[Parameters, ...]
     ) -> NDArray[np.int64] | None:
         """Validated initial labels, or None."""
@@ -276,7 +284,7 @@ class BaseMultiViewClustering(
         observers = () if self.callbacks is None else tuple(self.callbacks)
         if FitCallbacks.are_set(self):
             observers = (*observers, FitCallbacks(self))
-        if self.client is None or self.solver == "reference":
+        if self.client is None:
             return observers, None
         return with_dashboard(
             observers,
@@ -291,3 +299,128 @@ class BaseMultiViewClustering(
         tags.input_tags.sparse = True
         tags.input_tags.allow_nan = self.impute is not None
         return tags
+
+
+_SHOWN = 5
+
+
+def warn_unconverged_spectra(solution: Solution, *, stacklevel: int) -> None:
+    """Warn when clusters were cut from eigenvectors that did not converge."""
+    rough = [record.iteration for record in solution.history if not record.spectrum_converged]
+    if rough:
+        warnings.warn(
+            f"The eigenvectors of the graph did not reach their tolerance in {len(rough)} of "
+            f"{len(solution.history)} outer iterations (first: {rough[0]}), so the clusters may depend "
+            "on random_state. Fit with another random_state and compare; if the clusters differ, raise "
+            "n_neighbors or lower n_clusters.",
+            ConvergenceWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_excluded_views(solution: Solution, *, stacklevel: int) -> None:
+    """Warn when views were excluded because their neighbors overlap with those of no other view."""
+    if solution.exclude_views:
+        warnings.warn(
+            f"View(s) {list(solution.exclude_views)} were excluded: their nearest neighbors overlap "
+            "with those of the other views no more than by chance, as with noise or rows in another "
+            "order, and the partition scores higher without them. Correct or drop these views, or keep "
+            "them with exclude_views=[].",
+            DataWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_duplicate_samples(
+    issues: Iterable[DataIssue], n_clusters: int, *, stacklevel: int
+) -> bool:
+    """Warn when there are more clusters than distinct samples, and return whether there are."""
+    for issue in issues:
+        n_distinct = issue.total - issue.count
+        if issue.kind == "repeated samples" and n_clusters > n_distinct:
+            warnings.warn(
+                f"{n_clusters} clusters: {issue.message}",
+                ConvergenceWarning,
+                stacklevel=stacklevel + 1,
+            )
+            return True
+    return False
+
+
+def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
+    """Warn when only chance supports the clusters, or when these depend on chance."""
+    assessment = solution.assessment
+    if assessment is None or assessment.structure is Structure.STABLE:
+        return
+    found = f"{assessment.message[:1].upper()}{assessment.message[1:]}."
+    if assessment.structure is Structure.UNSTABLE:
+        warnings.warn(
+            f"{found} Compare with other values of n_clusters; cluster_tree_ says which clusters to merge.",
+            UnstableClustersWarning,
+            stacklevel=stacklevel + 1,
+        )
+    elif assessment.neighbor_overlap:
+        warnings.warn(
+            f"{found} Check that row i is the same sample in every view, and that the views hold more "
+            "than noise.",
+            DataWarning,
+            stacklevel=stacklevel + 1,
+        )
+    else:
+        warnings.warn(
+            f"{found} Treat the data as without clusters, or give n_clusters.",
+            DataWarning,
+            stacklevel=stacklevel + 1,
+        )
+
+
+def warn_split_duplicates(
+    views: Sequence[RowSource],
+    labels: NDArray[np.int64],
+    fingerprints_of: Callable[[RowSource], NDArray[np.uint64]],
+    *,
+    stacklevel: int,
+) -> None:
+    """Warn when samples that are equal in all views are in different clusters.
+
+    Views are read from the narrowest to the widest, until no such samples are left.
+    """
+    groups = np.zeros(len(labels), dtype=np.int64)
+    split = np.arange(len(labels))
+    for view in sorted(views, key=lambda one: one.shape[1]):
+        fingerprints, present = fingerprints_of(view), present_samples(view)
+        if present is not None:  # absent samples are alike in the view
+            fingerprints = present.spread(fingerprints, 0)
+        keys = np.stack([groups.astype(np.uint64), fingerprints])
+        groups = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
+        lowest = np.full(groups.max() + 1, np.iinfo(np.int64).max)
+        highest = np.full(groups.max() + 1, -1)
+        np.minimum.at(lowest, groups, labels)
+        np.maximum.at(highest, groups, labels)
+        split = np.flatnonzero((lowest != highest)[groups])
+        if not split.size:
+            return
+    warnings.warn(
+        f"{split.size} samples are in another cluster than a sample that equals them in every view "
+        f"(first rows: {split[:_SHOWN].tolist()}). Drop the duplicates, or lower n_clusters: no "
+        "feature separates equal samples.",
+        DataWarning,
+        stacklevel=stacklevel + 1,
+    )
+
+
+def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
+    """Fingerprint (n,) of each row: equal for equal rows, and for others only by rare collisions.
+
+    It is computed from the bits of the values, so values of any magnitude are distinguished.
+    """
+    rng = np.random.default_rng(0)
+    weights = rng.integers(2**63, size=view.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    numbers = []
+    for start, stop in row_blocks(*view.shape):
+        values = np.ascontiguousarray(view.read(start, stop), dtype=np.float64) + 0.0  # no -0.0
+        bits = values.view(np.uint64)
+        mixed = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed ^= mixed >> np.uint64(29)
+        numbers.append((mixed * weights).sum(axis=1, dtype=np.uint64))
+    return np.concatenate(numbers)

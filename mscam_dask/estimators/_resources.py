@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointStore
-from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor, usable_cores
+from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor, usable_cores
 from mscam_dask.engine.fit import Observer
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.events import Event

@@ -12,11 +12,13 @@ from sklearn.utils import check_random_state
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointStore
+from mscam_dask.engine.incomplete import exact_limit
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.parameters import Parameters, ViewSettings
-from mscam_dask.types.search_space import (
+from mscam_dask.types.parameters import (
     Choices,
     Fixed,
+    Parameters,
+    ViewSettings,
     most_clusters,
     most_neighbors,
     settings_grid,
@@ -60,6 +62,7 @@ class SearchSpaceMixin(ABC):
             choose=choose,
         )
         common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
+        common |= exact_limit(data)
         common["exclude_views"] = fixed.excluded_positions(data.view_names)
         if common["exclude_views"] and self.solver == "reference":
             raise ConfigurationError(

@@ -50,9 +50,9 @@ _RECORDS: dict[str, Any] = {
     "settings": tuple[CandidateSettings, ...],
     "prepared": tuple[ViewPrepared, ...],
     "history": tuple[IterationFinished, ...],
-    "counted": NClustersSelected | None,
-    "agreed": tuple[ViewSettingsSelected, ...],
-    "learned": RefinementFinished | None,
+    "n_clusters_selection": NClustersSelected | None,
+    "selected_view_settings": tuple[ViewSettingsSelected, ...],
+    "refinement": RefinementFinished | None,
     "chosen": int,
 }
 

@@ -1,7 +1,12 @@
-"""Squared Euclidean distances: all pairs, on given edges, and on average."""
+"""Squared Euclidean distances: all pairs, on given edges, and on average.
+
+Points are arrays or weighted blocks of columns, which join views without a copy.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,9 +14,10 @@ from numpy.typing import NDArray
 from scipy.linalg import blas
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 
 __all__ = [
+    "WeightedBlocks",
+    "as_weighted_blocks",
     "distances_by_products",
     "distances_to",
     "mean_squared_distance",
@@ -19,6 +25,7 @@ __all__ = [
     "squared_distances_on_edges",
     "subtract_twice_products",
 ]
+
 
 # Differences of one block of edges: small enough to stay in the second-level cache.
 _BLOCK_BYTES = 1 << 20
@@ -234,3 +241,59 @@ def _check_columns(rows: NDArray[np.float64], others: NDArray[np.float64]) -> No
             f"distances between points with {rows.shape[1]} and {others.shape[1]} columns are "
             "undefined; both must have the same number. Pass rows of the same view."
         )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class WeightedBlocks:
+    """Points x_i with ‖x_i − x_j‖² = Σ_v Σ_l w_vl (s_v,il − s_v,jl)².
+
+    Attributes
+    ----------
+    blocks : tuple of (n, r_v)
+        Columns, float32 or float64; at least one block.
+    weights : tuple of (r_v,)
+        nonnegative factors on the squared differences of each column.
+    """
+
+    blocks: tuple[NDArray[Any], ...]
+    weights: tuple[NDArray[np.float64], ...]
+
+    def __len__(self) -> int:
+        return len(self.blocks[0])
+
+    @property
+    def rank(self) -> int:
+        """Columns of all blocks together."""
+        return sum(block.shape[1] for block in self.blocks)
+
+    def take(self, rows: NDArray[np.int64]) -> WeightedBlocks:
+        """Copy of the points `rows`."""
+        return WeightedBlocks(tuple(block[rows] for block in self.blocks), self.weights)
+
+    def stacked(self, rows: slice | NDArray[np.int64], dtype: Any = np.float64) -> NDArray[Any]:
+        """Points `rows` as one array (m, Σr), with the weights applied."""
+        parts = [
+            block[rows].astype(dtype) * np.sqrt(weights).astype(dtype)
+            for block, weights in zip(self.blocks, self.weights, strict=True)
+        ]
+        return parts[0] if len(parts) == 1 else np.concatenate(parts, axis=1)
+
+    def means(self, groups: NDArray[np.int64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Mean point (g, Σr) of each group 0 … g−1 of the points."""
+        columns = [
+            np.bincount(groups, weights=column, minlength=len(sizes)) * np.sqrt(weight)
+            for block, weights in zip(self.blocks, self.weights, strict=True)
+            for column, weight in zip(block.T, weights, strict=True)
+        ]
+        return np.stack(columns, axis=1) / sizes[:, None]
+
+    def pairs(self) -> Iterator[tuple[NDArray[Any], NDArray[np.float64]]]:
+        """Blocks with their weights."""
+        return zip(self.blocks, self.weights, strict=True)
+
+
+def as_weighted_blocks(points: NDArray[np.float64] | WeightedBlocks) -> WeightedBlocks:
+    """Points as weighted blocks; an array becomes one block of weight one."""
+    if isinstance(points, WeightedBlocks):
+        return points
+    return WeightedBlocks((points,), (np.ones(points.shape[1]),))

@@ -15,25 +15,29 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.distances import distances_to, squared_distances
+from mscam_dask.linalg.distances import distances_to
 from mscam_dask.linalg.neighbors import top_k_columns
-from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.types.rules import CONSTANTS
 
 __all__ = [
+    "MIN_ROWS",
     "IncompleteBlocks",
+    "PresentSamples",
     "SharedDistances",
     "as_incomplete_blocks",
     "nearest_sharing",
     "with_finite_distances",
 ]
 
+
 # Neighbors proposed beyond K + K/4, as in the search of complete points.
 _PADDING = 8
 
 # Bytes of the distances of a block of rows to all samples.
 _BLOCK_BYTES = 8 * 2**20
-_MIN_ROWS = 16
+
+MIN_ROWS = 64
+"""Rows of such a block at least."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -76,66 +80,112 @@ class IncompleteBlocks:
 
     def distances(self, rows: NDArray[np.int64], others: NDArray[np.int64]) -> NDArray[np.float64]:
         """Squared distances (a, b) by products; infinite for points without a common block."""
-        totals = _Totals(self, (len(rows), len(others)))
-        for index, (block, own) in enumerate(zip(self.blocks, self.present, strict=True)):
-            first, second = own.positions[rows], own.positions[others]
-            i, j = np.flatnonzero(first >= 0), np.flatnonzero(second >= 0)
-            if i.size and j.size:
-                ends = block[second[j]].astype(np.float64)
-                squared = squared_distances(block[first[i]].astype(np.float64), ends)
-                totals.add(index, np.ix_(i, j), squared)
-        return totals.combined()
+        return self.products(others).distances(rows)
+
+    def products(self, others: NDArray[np.int64]) -> _Products:
+        """Factors of the squared distances to the points `others`."""
+        return _Products(self, others)
 
     def distances_on_edges(
         self, rows: NDArray[np.int64], indices: NDArray[np.int64]
     ) -> NDArray[np.float64]:
         """Squared distances (a, K) of `rows` to their `indices`, by exact differences."""
-        totals = _Totals(self, indices.shape)
-        for index, (block, own) in enumerate(zip(self.blocks, self.present, strict=True)):
+        groups = sorted(set(self.groups))
+        sums = {group: np.zeros(indices.shape) for group in groups}
+        scales = {group: np.zeros(indices.shape) for group in groups}
+        is_shared = np.zeros(indices.shape, dtype=np.bool_)
+        for block, own, group, scale in zip(
+            self.blocks, self.present, self.groups, self.scales, strict=True
+        ):
             positions = own.positions
             i = np.flatnonzero(positions[rows] >= 0)
             ends = positions[indices[i]]
             squared = distances_to(block, positions[rows[i]], np.maximum(ends, 0))
-            totals.add(index, i, np.where(ends >= 0, squared, np.nan))
-        return totals.combined()
-
-
-class _Totals:
-    """Sums of the distances and of the scales of the blocks that two points have in common."""
-
-    def __init__(self, points: IncompleteBlocks, shape: tuple[int, ...]) -> None:
-        self._points = points
-        self._distances = {group: np.zeros(shape) for group in points.groups}
-        self._scales = {group: np.zeros(shape) for group in points.groups}
-        self._shared = np.zeros(shape, dtype=np.bool_)
-
-    def add(self, index: int, where: Any, squared: NDArray[np.float64]) -> None:
-        """Add the distances of a block for the pairs `where`; NaN for pairs that do not share it."""
-        group, scale = self._points.groups[index], self._points.scales[index]
-        shared = ~np.isnan(squared)
-        self._distances[group][where] += np.where(shared, squared, 0.0)
-        self._scales[group][where] += np.where(shared, scale, 0.0)
-        self._shared[where] |= shared
-
-    def combined(self) -> NDArray[np.float64]:
-        """Sum over the groups of the mean distances; infinite where no block is shared."""
-        result = np.where(self._shared, 0.0, np.inf)
-        for group, distances in self._distances.items():
-            scales = self._scales[group]
-            whole = sum(
-                scale
-                for scale, own in zip(self._points.scales, self._points.groups, strict=True)
-                if own == group
-            )
-            if whole > 0.0:
-                # few blocks vary more than many: without it, the nearest neighbors share few
-                unknown = CONSTANTS.unknown_view_weight * (whole - scales)
-                scales += unknown
-                # at the mean distance if no block of some extent is shared
-                result += np.divide(
-                    distances + unknown, scales, out=np.ones_like(scales), where=scales > 0.0
-                )
+            sums[group][i] += np.where(ends >= 0, squared, 0.0)
+            scales[group][i] += np.where(ends >= 0, scale, 0.0)
+            is_shared[i] |= ends >= 0
+        result = np.where(is_shared, 0.0, np.inf)
+        for group in groups:
+            result += _means(sums[group], scales[group], self.scales_of(group).sum())
         return result
+
+    def scales_of(self, group: int) -> NDArray[np.float64]:
+        """Return μ_v of the blocks of a group."""
+        pairs = zip(self.scales, self.groups, strict=True)
+        return np.array([scale for scale, own in pairs if own == group])
+
+
+def _means(
+    sums: NDArray[np.float64], scales: NDArray[np.float64], whole: float
+) -> NDArray[np.float64]:
+    """Means of the distances of one group, by `sums` and `scales` of the shared blocks; overwrites both.
+
+    Few blocks vary more than many: without the weight of the others, the nearest neighbors share few.
+    """
+    weight = CONSTANTS.unknown_view_weight
+    sums -= weight * scales
+    sums += weight * whole
+    scales *= 1.0 - weight
+    scales += weight * whole
+    if scales.all():
+        return np.divide(sums, scales, out=sums)
+    # at the mean distance if no block of some extent is shared
+    means = np.divide(sums, scales, out=np.ones_like(scales), where=scales > 0.0)
+    return means if whole > 0.0 else np.zeros_like(means)
+
+
+class _Products:
+    """Squared distances of points to some others by matrix products.
+
+    With rows of zeros for the points that a block does not have, and m_iv = 1 for those that it has,
+
+        Σ_v m_iv m_jv ‖x_iv − x_jv‖² = Σ_v (m_iv ‖x_jv‖² + ‖x_iv‖² m_jv − 2 x_iv · x_jv),
+        Σ_v m_iv m_jv μ_v
+
+    are products of one matrix for i with one for j.
+    """
+
+    def __init__(self, points: IncompleteBlocks, others: NDArray[np.int64]) -> None:
+        self._points = points
+        self._groups = sorted(set(points.groups))
+        self._centers = [
+            block.sum(axis=0, dtype=np.float64) / max(len(block), 1) for block in points.blocks
+        ]
+        self._others = [np.hstack(self._factors(others, group)).T for group in self._groups]
+
+    def distances(self, rows: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Squared distances (a, b); infinite for points without a common block."""
+        shared = np.zeros((len(rows), self._others[0].shape[1]), dtype=np.bool_)
+        result = np.zeros(shared.shape)
+        for group, factors in zip(self._groups, self._others, strict=True):
+            coordinates, norms, has = self._factors(rows, group)
+            n_blocks = has.shape[1]
+            scales = self._points.scales_of(group)
+            squared = np.hstack([-2.0 * coordinates, has, norms]) @ factors
+            np.maximum(squared, 0.0, out=squared)
+            shared |= (has @ factors[-n_blocks:]) > 0.0
+            result += _means(squared, (has * scales) @ factors[-n_blocks:], scales.sum())
+        result[~shared] = np.inf
+        return result
+
+    def _factors(
+        self, samples: NDArray[np.int64], group: int
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
+        """Coordinates of the samples, and for each block their squared norm and 1; 0 where absent."""
+        points = self._points
+        coordinates, norms, present = [], [], []
+        for index, own in enumerate(points.present):
+            if points.groups[index] != group:
+                continue
+            at = own.positions[samples]
+            has = at >= 0
+            center = self._centers[index]
+            rows = np.zeros((len(samples), len(center)))
+            rows[has] = points.blocks[index][at[has]] - center
+            coordinates.append(rows)
+            norms.append(np.einsum("ij,ij->i", rows, rows))
+            present.append(has.astype(np.float64))
+        return np.hstack(coordinates), np.stack(norms, axis=1), np.stack(present, axis=1)
 
 
 def as_incomplete_blocks(views: Sequence[NDArray[np.float64]]) -> IncompleteBlocks:
@@ -199,11 +249,11 @@ def nearest_sharing(
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
     indices = np.empty((row_stop - row_start, n_candidates), dtype=np.int64)
     distances = np.empty(indices.shape)
-    everyone = np.arange(n)
-    step = max(_MIN_ROWS, _BLOCK_BYTES // (8 * n))
+    products = points.products(np.arange(n))
+    step = max(MIN_ROWS, _BLOCK_BYTES // (8 * n))
     for start in range(row_start, row_stop, step):
         rows = np.arange(start, min(start + step, row_stop))
-        found = top_k_columns(points.distances(rows, everyone), n_asked)
+        found = top_k_columns(products.distances(rows), n_asked)
         exact = points.distances_on_edges(rows, found)
         order = np.lexsort((found, exact, found == rows[:, None]), axis=-1)[:, :n_candidates]
         here = slice(start - row_start, rows[-1] + 1 - row_start)
@@ -223,3 +273,35 @@ def with_finite_distances(squared_distances: NDArray[np.float64]) -> NDArray[np.
         return squared_distances
     largest = np.where(finite, squared_distances, 0.0).max(axis=1, keepdims=True)
     return np.where(finite, squared_distances, np.where(largest > 0.0, 2.0 * largest, 1.0))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class PresentSamples:
+    """Samples that an incomplete view has.
+
+    Attributes
+    ----------
+    samples : (m,) int64
+        Positions among all samples, ascending.
+    n_samples : int
+        n.
+    """
+
+    samples: NDArray[np.int64]
+    n_samples: int
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    @property
+    def positions(self) -> NDArray[np.int64]:
+        """Position (n,) of each sample among those of the view, −1 where absent."""
+        positions = np.full(self.n_samples, -1, dtype=np.int64)
+        positions[self.samples] = np.arange(len(self.samples))
+        return positions
+
+    def spread(self, values: NDArray[Any], fill: float = np.nan) -> NDArray[Any]:
+        """Rows (n, …) of all samples from those of the view, with `fill` for absent ones."""
+        result = np.full((self.n_samples, *values.shape[1:]), fill, dtype=values.dtype)
+        result[self.samples] = values
+        return result

@@ -8,8 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.distances import distances_by_products, distances_to, subtract_twice_products
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
+from mscam_dask.linalg.distances import (
+    WeightedBlocks,
+    as_weighted_blocks,
+    distances_by_products,
+    distances_to,
+    subtract_twice_products,
+)
 
 __all__ = [
     "approximate_neighbors",

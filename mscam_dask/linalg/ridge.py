@@ -115,7 +115,28 @@ def basis_from_gram(
     DataError
         The matrix is not square or not finite.
     """
-    return _leading_eigenpairs(gram, rank_tolerance=rank_tolerance)
+    if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
+        raise DataError(
+            f"a Gram or kernel matrix has shape {gram.shape}; it must be square. Check the "
+            "view type declared for the view."
+        )
+    if not 0 <= rank_tolerance < 1:
+        raise ConfigurationError(
+            f"rank_tolerance is {rank_tolerance!r}; allowed is 0 <= rank_tolerance < 1. "
+            "Leave the default unless tiny directions matter."
+        )
+    if not np.isfinite(gram).all():
+        raise DataError(
+            "a Gram or kernel matrix holds NaN or infinity: the view does, or its values are "
+            "too large to be squared. Clean it or choose a scaling."
+        )
+    d = len(gram)
+    symmetric = 0.5 * (gram + gram.T)
+    # where many eigenvalues are equal (a graph as a view) divide and conquer is six times as fast as MRRR
+    values, vectors = scipy.linalg.eigh(symmetric, overwrite_a=True, driver="evd")
+    values, vectors = values[::-1], vectors[:, ::-1]
+    keep = values > max(0.0, rank_tolerance * values[0]) if d else np.zeros(0, dtype=bool)
+    return np.ascontiguousarray(vectors[:, keep]), np.ascontiguousarray(values[keep])
 
 
 def basis_from_kernel(
@@ -148,7 +169,7 @@ def basis_from_kernel(
     -----
     O(n^3) flops; three n x n matrices at most.
     """
-    vectors, s2 = _leading_eigenpairs(kernel, rank_tolerance=rank_tolerance)
+    vectors, s2 = basis_from_gram(kernel, rank_tolerance=rank_tolerance)
     return Basis(orient_columns(vectors), s2)
 
 
@@ -197,31 +218,3 @@ def ridge_coordinates(basis: Basis, alpha: float) -> NDArray[np.float64]:
         Q * f; ||row_i - row_j|| = ||z_i - z_j|| for Z = Q diag(f) Q^T.
     """
     return basis.vectors * shrinkage_factors(basis.singular_values_squared, alpha)
-
-
-def _leading_eigenpairs(
-    matrix: NDArray[np.float64], *, rank_tolerance: float
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenpairs above rank_tolerance * largest, descending; vectors (d, r), values (r,)."""
-    if matrix.ndim != 2 or matrix.shape[0] != matrix.shape[1]:
-        raise DataError(
-            f"a Gram or kernel matrix has shape {matrix.shape}; it must be square. Check the "
-            "view type declared for the view."
-        )
-    if not 0 <= rank_tolerance < 1:
-        raise ConfigurationError(
-            f"rank_tolerance is {rank_tolerance!r}; allowed is 0 <= rank_tolerance < 1. "
-            "Leave the default unless tiny directions matter."
-        )
-    if not np.isfinite(matrix).all():
-        raise DataError(
-            "a Gram or kernel matrix holds NaN or infinity: the view does, or its values are "
-            "too large to be squared. Clean it or choose a scaling."
-        )
-    d = len(matrix)
-    symmetric = 0.5 * (matrix + matrix.T)
-    # where many eigenvalues are equal (a graph as a view) divide and conquer is six times as fast as MRRR
-    values, vectors = scipy.linalg.eigh(symmetric, overwrite_a=True, driver="evd")
-    values, vectors = values[::-1], vectors[:, ::-1]
-    keep = values > max(0.0, rank_tolerance * values[0]) if d else np.zeros(0, dtype=bool)
-    return np.ascontiguousarray(vectors[:, keep]), np.ascontiguousarray(values[keep])

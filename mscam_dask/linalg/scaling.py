@@ -148,12 +148,6 @@ class ColumnMoments:
 
     @property
     @np.errstate(under="ignore")
-    def variance(self) -> NDArray[np.float64]:
-        """Population variance of each column, shape (d,); may overflow beyond 1e154."""
-        return np.asarray(self.standard_deviation**2, dtype=np.float64)
-
-    @property
-    @np.errstate(under="ignore")
     def is_constant(self) -> NDArray[np.bool_]:
         """Columns that hold one value, to a few units in the last place, shape (d,)."""
         magnitude = np.maximum(np.abs(self.minimum), np.abs(self.maximum))

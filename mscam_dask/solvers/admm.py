@@ -25,9 +25,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.orthonormal import inverse_root
+from mscam_dask.linalg.orthonormal import inverse_root, polar_factor, power_steps
 from mscam_dask.linalg.ridge import Basis
-from mscam_dask.linalg.stiefel import polar_factor, power_steps
 from mscam_dask.types.parameters import AdmmSettings
 
 __all__ = [

@@ -1,4 +1,4 @@
-"""A-step: adaptive neighbors from the summed distances of all views.
+"""A-step: adaptive neighbors from the summed distances of all views, Eq. (29)-(30).
 
 Row i of A solves min Σ_j (d_ij a_ij + γ_i a_ij²) on the simplex, with
 
@@ -19,32 +19,43 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.adaptive_neighbors import select_neighbors, tied_neighbor_weights
-from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.linalg.distances import WeightedBlocks, squared_distances_on_edges
 from mscam_dask.linalg.incomplete_blocks import (
     IncompleteBlocks,
+    PresentSamples,
     nearest_sharing,
     with_finite_distances,
 )
 from mscam_dask.linalg.laplacian import connected_components, graph_from_blocks
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.present_samples import PresentSamples
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 from mscam_dask.types.rules import SIZES
 
 __all__ = [
     "CandidateEdges",
     "Graph",
+    "adaptive_neighbor_weights",
     "assemble_graph",
     "candidate_neighbors",
     "graph_rows",
     "mean_graph",
+    "nearest_candidates",
     "neighbor_graph",
+    "neighbor_widths",
     "projected_distances",
     "projected_weight",
+    "select_neighbors",
     "spread_affinity",
     "spread_graph",
+    "tied_neighbor_weights",
 ]
+
+# If the k + 1 distances of a row agree to this relative precision, the row is a tie: the differences
+# are rounding, and Eq. (30) would divide rounding by rounding.
+_TIE_TOLERANCE = 16 * np.finfo(np.float64).eps
+
+# Relative precision of ties for distances from coordinates in single precision.
+_SEARCH_TOLERANCE = 1e-5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -94,7 +105,7 @@ def projected_weight(n_samples: int, n_clusters: int) -> float:
 
 
 def candidate_neighbors(
-    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
+    points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     n_candidates: int,
     row_start: int,
     row_stop: int,
@@ -103,7 +114,7 @@ def candidate_neighbors(
 
     Parameters
     ----------
-    anchors : (n, Σr), WeightedBlocks or IncompleteBlocks
+    points : (n, Σr), WeightedBlocks or IncompleteBlocks
         Joint ridge embedding.
     n_candidates : int
     row_start, row_stop : int
@@ -113,12 +124,12 @@ def candidate_neighbors(
     CandidateEdges
         Sorted by distance within each row.
     """
-    if isinstance(anchors, IncompleteBlocks):
-        indices, distances = nearest_sharing(anchors, n_candidates, row_start, row_stop)
-        coverage = _coverage(anchors, np.arange(row_start, row_stop), indices)
+    if isinstance(points, IncompleteBlocks):
+        indices, distances = nearest_sharing(points, n_candidates, row_start, row_stop)
+        coverage = _coverage(points, np.arange(row_start, row_stop), indices)
         return CandidateEdges(row_start, indices, distances, coverage)
     indices, distances = nearest_neighbors(
-        anchors, n_candidates, row_start=row_start, row_stop=row_stop
+        points, n_candidates, row_start=row_start, row_stop=row_stop
     )
     return CandidateEdges(row_start, indices, distances)
 
@@ -161,7 +172,6 @@ def projected_distances(
 def graph_rows(
     candidates: CandidateEdges,
     projected: NDArray[np.float64] | None,
-    *,
     n_neighbors: int,
     data_weight: float,
     projected_weight: float,
@@ -193,7 +203,222 @@ def graph_rows(
         distances = distances + projected_weight * projected
     if shared is not None:
         distances = with_finite_distances(np.where(shared, distances, np.inf))
-    return select_neighbors(candidates.indices, distances, n_neighbors)
+    indices, nearest = nearest_candidates(candidates.indices, distances, n_neighbors)
+    return indices, adaptive_neighbor_weights(nearest)
+
+
+def nearest_candidates(
+    indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Select the k + 1 nearest candidates of each row.
+
+    Parameters
+    ----------
+    indices : array of shape (m, K)
+        Candidates, distinct within a row; -1 marks an absent one.
+    squared_distances : array of shape (m, K)
+        Their squared distances; ignored where absent.
+    n_neighbors : int
+        k >= 1.
+
+    Returns
+    -------
+    indices : array of shape (m, k), int64
+        The k nearest, ordered by (distance, index).
+    squared_distances : array of shape (m, k + 1)
+        Squared distances of the k + 1 nearest, for `adaptive_neighbor_weights`.
+
+    Raises
+    ------
+    ConfigurationError
+        `n_neighbors` is below 1.
+    DataError
+        A row has fewer than k + 1 candidates.
+
+    Notes
+    -----
+    The formula needs d_{k+1}. When K = k and every candidate is present (k = n - 1:
+    there is no (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width for which
+    the row stays within its k candidates: the farthest then has weight 0, and k equal
+    distances (so also k = 1) give uniform weights.
+    """
+    if n_neighbors < 1:
+        raise ConfigurationError(
+            f"n_neighbors is {n_neighbors}; allowed is at least 1. Set n_neighbors, usually 9."
+        )
+    absent = indices < 0
+    n_present = indices.shape[1] - np.count_nonzero(absent, axis=1)
+    all_taken = indices.shape[1] == n_neighbors and not absent.any()
+    short = np.flatnonzero(n_present < n_neighbors + (not all_taken))
+    if short.size:
+        raise DataError(
+            f"{short.size} of {len(indices)} rows have fewer than n_neighbors + 1 = "
+            f"{n_neighbors + 1} candidates (first rows: {short[:5].tolist()}, the first has "
+            f"{n_present[short[0]]}). Propose more candidates or lower n_neighbors."
+        )
+    distances = np.where(absent, np.inf, squared_distances)
+    order = np.lexsort((indices, distances), axis=-1)[:, : n_neighbors + 1]
+    nearest = np.take_along_axis(distances, order, axis=1)
+    if all_taken:
+        nearest = np.concatenate((nearest, nearest[:, -1:]), axis=1)
+    chosen = np.take_along_axis(indices, order[:, :n_neighbors], axis=1)
+    return chosen.astype(np.int64, copy=False), nearest
+
+
+def select_neighbors(
+    indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Select the k nearest candidates of each row, with their adaptive-neighbor weights, (m, k) each.
+
+    Parameters and errors are those of `nearest_candidates` and `adaptive_neighbor_weights`.
+    """
+    chosen, nearest = nearest_candidates(indices, squared_distances, n_neighbors)
+    return chosen, adaptive_neighbor_weights(nearest)
+
+
+def adaptive_neighbor_weights(
+    sorted_squared_distances: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Solve argmin_a sum_j d_ij a_ij + gamma_i ||a_i||^2 on the simplex, k entries non-zero.
+
+    Parameters
+    ----------
+    sorted_squared_distances : array of shape (n, k + 1)
+        Squared distances of each row to its k + 1 nearest candidates, ascending.
+
+    Returns
+    -------
+    array of shape (n, k)
+        Weights of the k nearest, descending within the row, sum one. A candidate tied
+        with the (k + 1)-th gets 0. A row whose k + 1 distances are all equal (0/0, as
+        with duplicated samples) gets 1/k everywhere.
+
+    Raises
+    ------
+    DataError
+        Fewer than two columns, or a row not finite, nonnegative and ascending.
+
+    Notes
+    -----
+    With gamma_i from Eq. (30) of the paper the solution of Eq. (29) is
+
+        a_ij = (d_{i,k+1} - d_ij) / (k d_{i,k+1} - sum_{h<=k} d_ih).
+
+    The denominator is summed as differences (no cancellation) relative to d_{i,k+1}
+    (no overflow).
+
+    References
+    ----------
+    F. Nie, X. Wang, H. Huang, "Clustering and projected clustering with adaptive
+    neighbors", KDD 2014, doi:10.1145/2623330.2623726. Xu et al., arXiv:1709.03656.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> adaptive_neighbor_weights(np.array([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]]))
+    array([[0.66666667, 0.33333333],
+           [0.5       , 0.5       ]])
+    """
+    gaps, _ = _relative_gaps(sorted_squared_distances)
+    k = gaps.shape[1]
+    total = gaps.sum(axis=1, keepdims=True)
+    tied = total <= k * _TIE_TOLERANCE
+    weights: NDArray[np.float64] = np.where(tied, 1.0 / k, gaps / np.where(tied, 1.0, total))
+    return weights
+
+
+def tied_neighbor_weights(
+    sorted_squared_distances: NDArray[np.float64], n_neighbors: int
+) -> NDArray[np.float64]:
+    """Adaptive-neighbor weights that keep or drop all tied candidates: k_i neighbors of row i.
+
+    k_i is the smallest number of neighbors, at least k, such that the next candidate is farther (by a
+    share of 1e-5). If the ties extend beyond the candidates, k_i is the number of neighbors nearer than
+    the ties. So neither rounding nor the order of the samples determines which of many samples at one
+    distance is the k-th, as in word counts or citation links.
+
+    Parameters
+    ----------
+    sorted_squared_distances : array of shape (n, K)
+        Squared distances of each row to its K > k nearest candidates, ascending.
+    n_neighbors : int
+        k.
+
+    Returns
+    -------
+    array of shape (n, K)
+        Weights, rows on the simplex; 0 beyond k_i. If all candidates of a row are at one distance,
+        its weights are 1/K.
+
+    Raises
+    ------
+    DataError
+        As `adaptive_neighbor_weights`.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> d = np.array([[0.0, 1.0, 1.0, 1.0, 2.0]])
+    >>> adaptive_neighbor_weights(d[:, :3])
+    array([[1., 0.]])
+    >>> tied_neighbor_weights(d, 2)
+    array([[0.4, 0.2, 0.2, 0.2, 0. ]])
+    >>> tied_neighbor_weights(d[:, :4], 2)
+    array([[1., 0., 0., 0.]])
+    """
+    d = sorted_squared_distances
+    kth = d[:, n_neighbors - 1 : n_neighbors]
+    farther = d > (1.0 + _SEARCH_TOLERANCE) * kth
+    ends = np.take_along_axis(d, np.argmax(farther, axis=1)[:, None], axis=1)
+    reach = np.where(farther.any(axis=1, keepdims=True), ends, kth)
+    near = d < (1.0 - _SEARCH_TOLERANCE) * reach
+    return adaptive_neighbor_weights(np.hstack((np.where(near, d, reach), reach)))
+
+
+def neighbor_widths(sorted_squared_distances: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Width gamma_i for which row i has exactly k non-zero weights, Eq. (30).
+
+    Parameters
+    ----------
+    sorted_squared_distances : array of shape (n, k + 1)
+        As for `adaptive_neighbor_weights`; the widths have the same unit.
+
+    Returns
+    -------
+    array of shape (n,)
+        gamma_i = (k d_{i,k+1} - sum_{h<=k} d_ih) / 2, nonnegative; 0 for tied rows.
+
+    Raises
+    ------
+    DataError
+        As `adaptive_neighbor_weights`.
+    """
+    gaps, farthest = _relative_gaps(sorted_squared_distances)
+    widths: NDArray[np.float64] = 0.5 * gaps.sum(axis=1) * farthest[:, 0]
+    return widths
+
+
+def _relative_gaps(
+    sorted_squared_distances: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """(d_{k+1} - d_j) / d_{k+1} for j <= k, shape (n, k), and d_{k+1}, shape (n, 1)."""
+    d = sorted_squared_distances
+    if d.ndim != 2 or d.shape[1] < 2:
+        raise DataError(
+            f"sorted squared distances have shape {d.shape}; allowed is (n, k + 1) with "
+            "k >= 1: the k nearest and one more. Ask for at least two candidates."
+        )
+    valid = (d[:, 0] >= 0) & np.isfinite(d[:, -1]) & np.all(d[:, 1:] >= d[:, :-1], axis=1)
+    bad = np.flatnonzero(~valid)
+    if bad.size:
+        raise DataError(
+            f"{bad.size} of {len(d)} rows of squared distances are not finite, "
+            f"nonnegative and ascending (first rows: {bad[:5].tolist()}). Sort each row "
+            "and drop absent candidates first."
+        )
+    farthest = d[:, -1:]
+    divisor = np.where(farthest > 0, farthest, 1.0)
+    return (farthest - d[:, :-1]) / divisor, farthest
 
 
 def assemble_graph(
@@ -206,7 +431,7 @@ def assemble_graph(
 
 
 def neighbor_graph(
-    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks, n_neighbors: int
+    points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks, n_neighbors: int
 ) -> Graph:
     """Adaptive-neighbor graph of all samples from the data distances alone, Eq. (29)–(30).
 
@@ -214,20 +439,16 @@ def neighbor_graph(
 
     Parameters
     ----------
-    anchors : (n, r), WeightedBlocks or IncompleteBlocks
+    points : (n, r), WeightedBlocks or IncompleteBlocks
         Ridge embedding of one view, or of several side by side.
     n_neighbors : int
         k, at most n − 1; up to 4k are kept.
     """
-    n = len(anchors)
-    found = candidate_neighbors(anchors, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
+    n = len(points)
+    found = candidate_neighbors(points, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
     if found.indices.shape[1] == n_neighbors:
         return assemble_graph(
-            [
-                graph_rows(
-                    found, None, n_neighbors=n_neighbors, data_weight=1.0, projected_weight=0.0
-                )
-            ]
+            [graph_rows(found, None, n_neighbors, data_weight=1.0, projected_weight=0.0)]
         )
     weights = tied_neighbor_weights(with_finite_distances(found.squared_distances), n_neighbors)
     return assemble_graph([(found.indices.astype(np.int64), weights)])

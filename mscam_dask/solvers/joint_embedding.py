@@ -9,9 +9,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks
-from mscam_dask.linalg.present_samples import PresentSamples
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks
+from mscam_dask.linalg.distances import WeightedBlocks
+from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.ridge_view import RidgeView
 

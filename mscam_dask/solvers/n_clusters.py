@@ -48,7 +48,7 @@ def adjusted_modularity(modularity: float, reliability: float) -> float:
 
 
 def widest_gap_near_peak(
-    counts: Sequence[int], reliable: Sequence[float], eigengap: Sequence[float]
+    counts: Sequence[int], adjusted: Sequence[float], eigengap: Sequence[float]
 ) -> int:
     """Number with the largest eigengap among those with adjusted modularity within 8 % of the highest.
 
@@ -59,12 +59,12 @@ def widest_gap_near_peak(
     >>> widest_gap_near_peak((2, 3, 4, 5), (0.3, 0.59, 0.6, 0.4), (0.9, 0.3, 0.2, 0.1))
     3
     """
-    least = least_near_peak(reliable)
-    near = [index for index, value in enumerate(reliable) if value >= least]
+    least = least_near_peak(adjusted)
+    near = [index for index, value in enumerate(adjusted) if value >= least]
     return counts[max(near, key=eigengap.__getitem__)]
 
 
-def least_near_peak(reliable: Sequence[float]) -> float:
+def least_near_peak(adjusted: Sequence[float]) -> float:
     """Adjusted modularity from which on the eigengap decides: 8 % below the highest.
 
     Examples
@@ -72,5 +72,5 @@ def least_near_peak(reliable: Sequence[float]) -> float:
     >>> round(least_near_peak((0.3, 0.5)), 3)
     0.46
     """
-    highest = max(reliable)
+    highest = max(adjusted)
     return highest - RULES.clear_difference * abs(highest)

@@ -14,8 +14,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, get_index_dtype
 
-from mscam_dask.linalg.adaptive_neighbors import select_neighbors
-from mscam_dask.linalg.distances import distances_to, squared_distances
+from mscam_dask.linalg.distances import (
+    WeightedBlocks,
+    as_weighted_blocks,
+    distances_to,
+    squared_distances,
+)
 from mscam_dask.linalg.incomplete_blocks import (
     IncompleteBlocks,
     nearest_sharing,
@@ -23,8 +27,7 @@ from mscam_dask.linalg.incomplete_blocks import (
 )
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
-from mscam_dask.solvers.graph_update import CandidateEdges, Graph
+from mscam_dask.solvers.graph_update import CandidateEdges, Graph, select_neighbors
 
 __all__ = ["partition_graph"]
 
@@ -235,7 +238,7 @@ def _distances_to(
 ) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
     """Function that returns the squared distances of samples to `others`."""
     if isinstance(points, IncompleteBlocks):
-        return lambda samples: points.distances(samples, others)
+        return points.products(others).distances
     stacked = points.stacked(others)
     return lambda samples: squared_distances(points.stacked(samples), stacked)
 

@@ -8,9 +8,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.adaptive_neighbors import adaptive_neighbor_weights
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete_blocks import with_finite_distances
+from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
 
 __all__ = ["extend_labels", "predict_by_neighbors"]
 

@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.neighbor_overlap import add_mean_graph, shared_neighbors
 from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
@@ -155,27 +155,25 @@ def choose_view_settings(
         has = np.flatnonzero(of_all[0][:, 0] >= 0)
         lists = of_all if len(has) == len(votes) else [neighbors[has] for neighbors in of_all]
         voted = [lists[position] for position in positions]
+        own = np.zeros((len(has), votes.shape[1]), dtype=np.uint8)
+        for neighbors in voted:
+            own.ravel()[_flat(np.arange(len(has)), neighbors, own.shape[1])] += 1
         counts = np.bincount(np.concatenate(voted, axis=None), minlength=votes.shape[1])
         of_others = (popularity - counts / (len(votes) * len(voted))) / (n_views - 1)
         shares = []
         for neighbors in lists:
-            weights = votes[has[:, None], neighbors] - _own_votes(neighbors, voted)
+            of_own = own.take(_flat(np.arange(len(has)), neighbors, own.shape[1])) / len(voted)
+            weights = votes.take(_flat(has, neighbors, votes.shape[1])) - of_own
             shares.append(shared_neighbors(neighbors, weights / (n_views - 1), of_others))
         choices.append(_best(shares, kept, relevant))
     return choices
 
 
-def _own_votes(
-    neighbors: NDArray[np.integer[Any]], voted: Sequence[NDArray[np.integer[Any]]]
-) -> NDArray[np.float64]:
-    """Weights (m, k) of the neighbors in the mean graph of some lists of the same view."""
-    own = np.zeros(neighbors.shape)
-    for others in voted:
-        if others is neighbors:
-            own += 1.0
-        else:
-            own += (neighbors[:, :, None] == others[:, None, :]).any(axis=2)
-    return own / len(voted)
+def _flat(
+    rows: NDArray[np.intp], neighbors: NDArray[np.integer[Any]], n_columns: int
+) -> NDArray[np.int64]:
+    """Positions (m, k) of the neighbors of some rows in a flat matrix, which `take` reads fastest."""
+    return rows[:, None] * n_columns + neighbors
 
 
 def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:

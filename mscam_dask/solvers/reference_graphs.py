@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.adaptive_neighbors import select_neighbors
+from mscam_dask.linalg.incomplete_blocks import PresentSamples
 from mscam_dask.linalg.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.linalg.modularity import modularity
 from mscam_dask.linalg.neighbor_information import (
@@ -28,8 +28,8 @@ from mscam_dask.linalg.neighbor_information import (
     random_walk,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
+from mscam_dask.solvers.graph_update import select_neighbors
 from mscam_dask.solvers.row_blocks import (
     BLOCK_BYTES,
     RowReader,

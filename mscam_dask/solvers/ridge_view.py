@@ -13,11 +13,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.distances import mean_squared_distance
-from mscam_dask.linalg.present_samples import PresentSamples
+from mscam_dask.linalg.distances import WeightedBlocks, mean_squared_distance
+from mscam_dask.linalg.incomplete_blocks import PresentSamples
 from mscam_dask.linalg.ridge import Basis, ridge_coordinates, shrinkage_factors
 from mscam_dask.linalg.scaling import RowTransform
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 from mscam_dask.solvers.row_blocks import ViewType
 
 __all__ = [

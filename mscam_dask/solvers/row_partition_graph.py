@@ -14,11 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array, vstack
 
-from mscam_dask.linalg.adaptive_neighbors import select_neighbors
-from mscam_dask.linalg.distances import squared_distances
+from mscam_dask.linalg.distances import WeightedBlocks, squared_distances
 from mscam_dask.linalg.neighbors import top_k_columns
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks
-from mscam_dask.solvers.graph_update import CandidateEdges
+from mscam_dask.solvers.graph_update import CandidateEdges, select_neighbors
 from mscam_dask.solvers.row_graph import Components, GraphRows, rows_from_neighbors
 
 __all__ = [

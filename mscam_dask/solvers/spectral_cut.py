@@ -12,10 +12,9 @@ import scipy.linalg
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
 
-from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks
+from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
+from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks, PresentSamples
 from mscam_dask.linalg.k_means import k_means, lloyd
-from mscam_dask.linalg.present_samples import PresentSamples
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks, as_weighted_blocks
 from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
 from mscam_dask.types.rules import RULES, SIZES
 
@@ -52,6 +51,7 @@ def spectral_cut(
     *,
     known: NDArray[np.int64] | None = None,
     rng: np.random.Generator | None = None,
+    n_starts: int = SIZES.n_random_starts,
 ) -> list[NDArray[np.int64]]:
     """Solve k-means on the rows of a spectral embedding, with as many clusters as eigenvectors.
 
@@ -63,6 +63,8 @@ def spectral_cut(
         A partition into c clusters as a further start, for example the best one of a similar graph.
     rng : numpy.random.Generator, optional
         Generator of random starts; without it there are none.
+    n_starts : int
+        Number of random starts.
 
     Returns
     -------
@@ -93,7 +95,7 @@ def spectral_cut(
         if len(rows) < 2 * c:
             other = _merged_in(order, rows[order], c)
         else:
-            other = _drawn_in(order, rows[order], c, n_init=SIZES.n_random_starts, seed=seed)
+            other = _drawn_in(order, rows[order], c, n_init=n_starts, seed=seed)
         least = min(least, other, key=_SQUARES)
     cuts = [] if known is None else [_lloyd(rows, known, c)]
     return [labels for labels, _ in (*cuts, least)]

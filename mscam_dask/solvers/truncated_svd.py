@@ -134,7 +134,7 @@ def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def truncated_eigh(
-    kernel: NDArray[np.float64], rank: int, *, counted: int = RANK_SAMPLE
+    kernel: NDArray[np.float64], rank: int, *, n_sampled: int = RANK_SAMPLE
 ) -> tuple[Basis, float]:
     """Leading eigenpairs of a centered kernel matrix, and the mean of all its positive eigenvalues.
 
@@ -144,7 +144,7 @@ def truncated_eigh(
         Symmetric, n > 2048.
     rank : int
         Directions wanted.
-    counted : int
+    n_sampled : int
         Samples on which the rank is estimated.
 
     Returns
@@ -162,7 +162,7 @@ def truncated_eigh(
     directions there, any other kernel is taken to have n − 1.
     """
     n = len(kernel)
-    directions, negative = _counted(kernel, counted)
+    directions, negative = _eigenvalue_signs(kernel, n_sampled)
     if directions == 0:
         return Basis(np.zeros((n, 0)), np.zeros(0)), 1.0
     first = np.random.default_rng(_SEED).standard_normal(n)
@@ -176,10 +176,10 @@ def truncated_eigh(
     return basis, (float(kernel.trace()) + negative) / directions
 
 
-def _counted(kernel: NDArray[np.float64], counted: int) -> tuple[float, float]:
+def _eigenvalue_signs(kernel: NDArray[np.float64], n_sampled: int) -> tuple[float, float]:
     """Estimated number of positive eigenvalues of a kernel, and total magnitude of the negative ones."""
     n = len(kernel)
-    drawn = np.sort(np.random.default_rng(_SEED).choice(n, min(n, counted), replace=False))
+    drawn = np.sort(np.random.default_rng(_SEED).choice(n, min(n, n_sampled), replace=False))
     values = scipy.linalg.eigvalsh(kernel[np.ix_(drawn, drawn)])
     least = RANK_TOLERANCE * np.abs(values).max()
     positive, negative = values[values > least], values[values < -least]

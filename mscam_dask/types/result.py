@@ -264,11 +264,11 @@ class Solution:
     encoders : dict of str to callable
         Maps from rows of a view, also new ones, to its ridge embedding, for the views that are not
         excluded; empty if the solver has no out-of-sample form.
-    counted : NClustersSelected or None
+    n_clusters_selection : NClustersSelected or None
         Selection of the number of clusters; None if the user set it.
-    agreed : tuple of ViewSettingsSelected
+    selected_view_settings : tuple of ViewSettingsSelected
         Selection of scale and α of each view; empty if the user set them.
-    learned : RefinementFinished or None
+    refinement : RefinementFinished or None
         Record of the refinement; None if there was none.
     chosen : int
         Position in `settings` of the selected one; −1 if none was tried.
@@ -291,9 +291,9 @@ class Solution:
     view_coordinates: dict[str, NDArray[np.float32]]
     view_contributions: dict[str, float]
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
-    counted: NClustersSelected | None = None
-    agreed: tuple[ViewSettingsSelected, ...] = ()
-    learned: RefinementFinished | None = None
+    n_clusters_selection: NClustersSelected | None = None
+    selected_view_settings: tuple[ViewSettingsSelected, ...] = ()
+    refinement: RefinementFinished | None = None
     chosen: int = -1
     assessment: Assessment | None = None
 

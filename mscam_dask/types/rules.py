@@ -130,6 +130,8 @@ class SampleSizes:
     ----------
     exact_samples : int
         Largest number of samples for which every search is exhaustive (0038).
+    max_incomplete_samples : int
+        The same for incomplete views, and the most that are fitted (0077).
     n_compared : int
         Rows on which neighbor overlaps are measured; their standard error is then below 0.01.
     n_coarsely_compared : int
@@ -165,6 +167,7 @@ class SampleSizes:
     """
 
     exact_samples: int = 12_000
+    max_incomplete_samples: int = 100_000
     n_compared: int = 3000
     n_coarsely_compared: int = 1000
     few_views: int = 8

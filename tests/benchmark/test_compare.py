@@ -38,7 +38,7 @@ from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
-from mscam_dask.estimators._transform import label_free_scores
+from mscam_dask.estimators._describe import label_free_scores
 from mscam_dask.metrics import clustering_accuracy
 from tests.benchmark.conftest import Write
 from tests.messages import quotes

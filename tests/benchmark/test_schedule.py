@@ -8,7 +8,7 @@ from mscam_dask.benchmark import sweep
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.schedule import plan_experiment
 from mscam_dask.data.store.read import open_store
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.pipeline.config.toml_document import parse_override

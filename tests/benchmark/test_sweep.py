@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.benchmark.sweep import sweep_fits
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError

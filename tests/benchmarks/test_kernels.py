@@ -11,15 +11,14 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.adaptive_neighbors import select_neighbors
-from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.distances import as_weighted_blocks, squared_distances_on_edges
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.ivf import build_ivf, ivf_search
 from mscam_dask.linalg.laplacian import graph_from_neighbors, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.ridge import basis_from_rows
-from mscam_dask.linalg.weighted_blocks import as_weighted_blocks
 from mscam_dask.solvers.admm import reduced_problem, solve_view
+from mscam_dask.solvers.graph_update import select_neighbors
 from mscam_dask.types.parameters import AdmmSettings
 
 N = 1500

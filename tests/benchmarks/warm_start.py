@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from mscam_dask.data.readers import Selection, Source, read_source
-from mscam_dask.engine.warm_start import UNKNOWN
+from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.estimators import MSCAM
 from mscam_dask.metrics import adjusted_rand_index
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -33,3 +34,28 @@ def test_what_is_no_run(here: Path, call: Call) -> None:
     result = call("report", "absent")
     assert result.exit_code == 3
     assert str(here / "absent") in result.stderr
+
+
+def columns_in(page: Path) -> list[str]:
+    payload = page.read_text(encoding="utf-8").split('id="payload">')[1].split("</script>")[0]
+    return [column["name"] for column in json.loads(payload)["columns"]]
+
+
+def test_plots_are_colored_by_columns_of_a_table(here: Path, call: Call) -> None:
+    (here / "clinical.csv").write_text("row,site,age\n0,Ghent,61.5\n3,Oslo,48\n", encoding="utf-8")
+    settings = Path("tiny.toml").read_text(encoding="utf-8")
+    Path("colored.toml").write_text(
+        f'{settings}\n[report]\ncolumns = "clinical.csv"\n', encoding="utf-8"
+    )
+    assert call("run", "colored.toml", "--in-process", "-o", "out").exit_code == 0
+    assert columns_in(here / "out/report.html")[-2:] == ["site", "age"]
+    (here / "other.csv").write_text("row,dose\n1,0.5\n", encoding="utf-8")
+    assert call("report", "out", "--columns", "other.csv").exit_code == 0
+    assert columns_in(here / "out/report.html")[-1] == "dose"
+    (here / "clinical.csv").unlink()
+    assert call("report", "out").exit_code == 0  # with a note
+    page = (here / "out/report.html").read_text(encoding="utf-8")
+    assert "clinical.csv" in page[page.index('id="result"') : page.index('id="graph"')]
+    result = call("report", "out", "--columns", "clinical.csv")
+    assert result.exit_code == 3
+    assert "clinical.csv" in result.stderr

@@ -15,10 +15,9 @@ from distributed import Client
 from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 from threadpoolctl import threadpool_info, threadpool_limits
 
-from mscam_dask.engine.executors._threadpools import PinnedBlas
-from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors._process import PinnedBlas
+from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.errors import NoWorkersError
 from tests.clusters import local_client
 from tests.contracts.executor_contract import (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shutil
 from collections.abc import Mapping
 from typing import Any
@@ -10,7 +12,7 @@ import pytest
 import yaml
 
 from tests.deploy.files import DEPLOY, documents, run
-from tests.deploy.test_kubernetes import all_manifests, check
+from tests.deploy.test_kubernetes import all_manifests, check, pod_specs
 
 CHART = DEPLOY / "chart"
 Key = tuple[str, str]
@@ -148,3 +150,40 @@ def test_kubectl_renders_the_kustomization() -> None:
     assert result.returncode == 0, result.stderr
     made = {(item["kind"], item["metadata"]["name"]) for item in yaml.safe_load_all(result.stdout)}
     assert {("CronJob", "mscam-nightly"), ("ConfigMap", "mscam-nightly")} <= made
+
+
+def test_cert_manager_makes_the_certificates_that_pods_mount() -> None:
+    objects = rendered("--set", "certManager.enabled=true,cluster.enabled=true")
+    made = {
+        item["spec"]["secretName"]: item["spec"]
+        for (kind, _), item in objects.items()
+        if kind == "Certificate"
+    }
+    mounted = {
+        volume["secret"]["secretName"]: {item["key"] for item in volume["secret"]["items"]}
+        for manifest in (job(objects), objects["DaskCluster", "mscam"])
+        for spec in pod_specs(manifest)
+        for volume in spec["volumes"]
+        if "secret" in volume
+    }
+    assert set(made) == set(mounted)
+    assert len(made) == 3
+    assert all(keys == {"ca.crt", "tls.crt", "tls.key"} for keys in mounted.values())
+    for spec in made.values():
+        assert {"server auth", "client auth"} <= set(spec["usages"])
+        before, duration = (
+            int(spec[name].removesuffix("h")) for name in ("renewBefore", "duration")
+        )
+        assert 0 < before < duration
+    validate_certificates([item for (kind, _), item in objects.items() if kind == "Certificate"])
+
+
+def validate_certificates(items: list[Any]) -> None:
+    """Check by the schema of cert-manager, where its package from npm is on NODE_PATH."""
+    program = """
+        const {Certificate} = require("@kubernetes-models/cert-manager/cert-manager.io/v1/Certificate");
+        for (const item of JSON.parse(process.argv[1])) new Certificate(item).validate();
+    """
+    if "NODE_PATH" in os.environ:
+        result = run("node", "-e", program, json.dumps(items))
+        assert result.returncode == 0, result.stderr

@@ -57,6 +57,13 @@ def test_ports_are_on_the_loopback_interface_only(services: dict[str, Any]) -> N
     assert all(str(port).startswith("127.0.0.1:") for port in published)
 
 
+def test_every_service_that_stays_is_read_only_and_has_limits(services: dict[str, Any]) -> None:
+    for name in ("worker", "prometheus", "grafana"):
+        limits = services[name]["deploy"]["resources"]["limits"]
+        assert set(limits) == {"cpus", "memory"}
+        assert services[name]["read_only"] is True
+
+
 def test_workers_are_on_the_inner_network_only_and_everything_speaks_tls(
     services: dict[str, Any],
 ) -> None:

@@ -47,6 +47,9 @@ RETIRED = {
 
 # Words that are retired as a name only.
 RETIRED_NAMES = {
+    "n_clusters_selection": r"\bcounted *: *NClustersSelected|\.counted\b",
+    "selected_view_settings": r"\bagreed *[:=]",
+    "refinement": r"solution_?\.learned\b",
     "FinalGraph": r"\bEnding\b|\bengine[./]ending\b",
     "Trial": r"\bclass Cell\b|: Cell\b|\[Cell[\],]|\bimport (.*, )?Cell\b",
 }

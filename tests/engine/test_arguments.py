@@ -16,7 +16,7 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
 from mscam_dask.engine import precompute as precomputed
-from mscam_dask.engine.executors import local
+from mscam_dask.engine.executors import base
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.engine.row_blocks import handles as block_handles
@@ -46,7 +46,7 @@ def arrays_in(value: Any) -> list[str]:
     return pickler.digests
 
 
-class _Watching(local.SerialExecutor):
+class _Watching(base.SerialExecutor):
     """Fails at a task that changes an array it was given."""
 
     n_tasks = 0

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine import candidate_neighbors
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd

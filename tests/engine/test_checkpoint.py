@@ -14,8 +14,8 @@ from mscam_dask.data.views import multi_view as multiview
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.engine.row_blocks import handles as block_handles
@@ -28,9 +28,8 @@ from mscam_dask.types.events import (
     IterationFinished,
     SettingsSelected,
 )
-from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from mscam_dask.types.result import Solution, Status
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.snapshots import Memory
@@ -234,15 +233,17 @@ def test_the_state_of_a_fit_that_began_with_other_clusters_is_refused() -> None:
     views, asked = data(), candidates(max_iter=1)[:1]
     known = np.arange(150) % 3
     memory = Memory()
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, known=known)
+    run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, init_labels=known)
     state = memory.saved[-1]
     for other in (None, known[::-1]):
         with pytest.raises(ConfigurationError, match=quotes("init_labels")):
-            run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state), known=other)
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state), known=known)
+            run_fit(
+                views, asked, SerialExecutor(), checkpoint_store=Memory(state), init_labels=other
+            )
+    run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state), init_labels=known)
     cold = Memory(first_state(views, asked))
     with pytest.raises(ConfigurationError, match=quotes("init_labels")):
-        run_fit(views, asked, SerialExecutor(), checkpoint_store=cold, known=known)
+        run_fit(views, asked, SerialExecutor(), checkpoint_store=cold, init_labels=known)
 
 
 def without_labels(snapshot: Checkpoint) -> Checkpoint:

@@ -15,16 +15,15 @@ from scipy.spatial.distance import pdist, squareform
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.preprocessing_selection import with_view_settings
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning, UnstableClustersWarning
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import ViewSettingsSelected
-from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from mscam_dask.types.rules import SIZES
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.snapshots import Memory
@@ -66,7 +65,7 @@ def test_views_that_nobody_confirms_are_left_out_and_it_is_said(
     views, labels, model = fitted
     assert model.excluded_views_ == USELESS
     solution = model.solution_
-    assert [record.is_informative for record in solution.agreed] == [
+    assert [record.is_informative for record in solution.selected_view_settings] == [
         True,
         True,
         False,
@@ -215,7 +214,7 @@ def complementary(n_views: int) -> tuple[list[NDArray[np.float64]], NDArray[np.i
 def test_a_view_that_tells_what_no_other_does_counts(n_views: int) -> None:
     views, labels = complementary(n_views)
     model = MSCAM(6, n_jobs=1).fit(views)
-    assert [record.is_informative for record in model.solution_.agreed][-1] is False
+    assert [record.is_informative for record in model.solution_.selected_view_settings][-1] is False
     assert model.excluded_views_ == ()
     assert adjusted_rand_index(labels, model.labels_) > 0.9
 

@@ -18,9 +18,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
-from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import DataError
 from mscam_dask.solvers.ridge_view import Encoder

@@ -18,15 +18,14 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sampling import SampledRows
 from mscam_dask.engine import precompute as precomputed
-from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
 from mscam_dask.engine.tasks.views import svd_view
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks
+from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.solvers import row_partition_graph
 from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.solvers.row_graph import (
@@ -36,10 +35,9 @@ from mscam_dask.solvers.row_graph import (
     whole_graph,
 )
 from mscam_dask.types.events import FitEvent, SettingsSelected
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import SIZES
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 

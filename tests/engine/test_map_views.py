@@ -16,9 +16,8 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import RowSource, as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.map_views import map_views
 from mscam_dask.errors import DataError
 from tests.clusters import local_client

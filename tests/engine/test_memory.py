@@ -24,14 +24,13 @@ from mscam_dask.data.views.as_multi_view import MultiViewData, ViewType, as_mult
 from mscam_dask.data.views.sources import ArrayRows, ViewDigest
 from mscam_dask.data.views.validation import validate_view
 from mscam_dask.engine.candidate_neighbors import row_ranges
-from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
 from mscam_dask.engine.tasks.neighbors import own_graph
 from mscam_dask.engine.tasks.preprocessing import Coarse, sampled_neighbors
 from mscam_dask.engine.tasks.views import ridge_view_of, svd_view
-from mscam_dask.engine.view_graphs import have_view_graphs
 from mscam_dask.errors import ClusterError, MemoryPlanError
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
@@ -269,7 +268,7 @@ def test_arrays_that_travel_inside_tasks_count_where_they_arrive(
 
 @pytest.fixture
 def tight_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.executors.local.available_memory_bytes", lambda: 2**20)
+    monkeypatch.setattr("mscam_dask.engine.executors.base.available_memory_bytes", lambda: 2**20)
 
 
 @pytest.mark.usefixtures("tight_memory")

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import select as selection
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import Initialization, improve_by_restarts
 from mscam_dask.engine.tasks import spectral_cut as cut_tasks

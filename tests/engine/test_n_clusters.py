@@ -17,18 +17,17 @@ from mscam_dask.data.results import count_dataset
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import initial_graph as setup
 from mscam_dask.engine import n_clusters as cluster_count
+from mscam_dask.engine import n_clusters as n_clusters_tasks
 from mscam_dask.engine import precompute as precomputed
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
-from mscam_dask.engine.tasks import n_clusters as n_clusters_tasks
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.modularity import modularity
 from mscam_dask.types.events import FitEvent, FitStarted, NClustersSelected, SettingsSelected
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -37,8 +36,8 @@ Array = NDArray[np.float64]
 
 
 def chosen(solution: Solution) -> NClustersSelected:
-    assert solution.counted is not None
-    return dataclasses.replace(solution.counted, seconds=0.0)
+    assert solution.n_clusters_selection is not None
+    return dataclasses.replace(solution.n_clusters_selection, seconds=0.0)
 
 
 @pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
@@ -88,7 +87,7 @@ def test_every_curve_is_told_and_kept() -> None:
 def test_curves_are_what_they_are_said_to_be() -> None:
     """Three groups without an edge between them: each curve known at c = 3."""
     views, labels = gaussian_views(2, n_samples=90, n_clusters=3, spread=30.0, dims=(6, 12))
-    counted = MSCAM("auto", n_jobs=1).fit(views).solution_.counted
+    counted = MSCAM("auto", n_jobs=1).fit(views).solution_.n_clusters_selection
     assert counted is not None
     at = counted.counts.index(3)
     assert counted.eigengap[at] == pytest.approx(1.0, abs=1e-6)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.precompute import precompute_views
 from mscam_dask.engine.preprocessing_selection import (
@@ -22,9 +22,8 @@ from mscam_dask.engine.preprocessing_selection import (
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import CandidateSettings, ViewSettingsSelected
-from mscam_dask.types.parameters import Parameters, ViewSettings
+from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from mscam_dask.types.rules import SIZES
-from mscam_dask.types.search_space import Choices
 from tests.messages import quotes
 from tests.synthetic import distances_between
 
@@ -139,9 +138,9 @@ def test_the_judge_of_partitions_decides_between_the_two() -> None:
     )
     assert len(solution.settings) == 2
     assert len({record.view_settings for record in solution.settings}) == 2
-    assert all(record.alpha >= 1.0 for record in solution.agreed)
+    assert all(record.alpha >= 1.0 for record in solution.selected_view_settings)
     assert solution.parameters.view_settings == tuple(
-        ViewSettings(record.scale, record.alpha) for record in solution.agreed
+        ViewSettings(record.scale, record.alpha) for record in solution.selected_view_settings
     )
     truth = np.arange(300) % 3
     assert adjusted_rand_index(truth, solution.labels) == 1.0

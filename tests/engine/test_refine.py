@@ -17,9 +17,8 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import refine
-from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import Initialization
 from mscam_dask.engine.scoring import BestPartition
@@ -37,10 +36,9 @@ from mscam_dask.types.events import (
     RefinementFinished,
     SettingsSelected,
 )
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import RULES
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -93,11 +91,11 @@ def test_partitions_get_better(monkeypatch: pytest.MonkeyPatch) -> None:
     assert min(gains) >= 0
     assert np.mean(gains) > 0.01
     for one, other in zip(learned, plain, strict=True):
-        assert one.learned is not None
-        assert other.learned is not None
-        assert other.learned.scores == ()
-        if one.learned.taken:
-            assert one.score == pytest.approx(one.learned.scores[one.learned.taken - 1])
+        assert one.refinement is not None
+        assert other.refinement is not None
+        assert other.refinement.scores == ()
+        if one.refinement.taken:
+            assert one.score == pytest.approx(one.refinement.scores[one.refinement.taken - 1])
         else:
             assert np.array_equal(one.labels, other.labels)
         assert_partition_and_graph_agree(one, n_clusters=4)
@@ -113,7 +111,7 @@ def near(score: float, before: float) -> bool:
 
 def test_rounds_end_with_the_first_that_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     data = [blurred(seed)[0] for seed in range(4)]
-    learned = [solve(views).learned for views in data]
+    learned = [solve(views).refinement for views in data]
     without(monkeypatch)
     for views, one in zip(data, learned, strict=True):
         assert one is not None
@@ -156,7 +154,7 @@ def test_one_that_is_little_behind_is_taken(
 ) -> None:
     """The reference graphs are of the original distances, and favor cuts by these."""
     little_behind(monkeypatch, behind)
-    learned = solve(blurred()[0]).learned
+    learned = solve(blurred()[0]).refinement
     assert learned is not None
     assert learned.taken == taken
     assert len(learned.scores) == max(taken, 1)
@@ -165,11 +163,11 @@ def test_one_that_is_little_behind_is_taken(
 def test_a_partition_handed_down_stays_unless_one_is_ahead(monkeypatch: pytest.MonkeyPatch) -> None:
     views, labels = blurred()
     little_behind(monkeypatch, 0.005)
-    learned = solve(views, known=np.asarray(labels)).learned
+    learned = solve(views, init_labels=np.asarray(labels)).refinement
     assert learned is not None
     assert (len(learned.scores), learned.taken) == (1, 0)
     little_behind(monkeypatch, -0.005)
-    ahead = solve(views, known=np.asarray(labels)).learned
+    ahead = solve(views, init_labels=np.asarray(labels)).refinement
     assert ahead is not None
     assert ahead.taken == 3
 
@@ -179,7 +177,7 @@ def test_the_same_partition_again_ends_the_rounds(monkeypatch: pytest.MonkeyPatc
         return dataclasses.replace(state.best, labels=copied(state.best.labels, executor))
 
     replaced(monkeypatch, equal)
-    learned = solve(blurred()[0]).learned
+    learned = solve(blurred()[0]).refinement
     assert learned is not None
     assert (len(learned.scores), learned.taken) == (1, 0)
 
@@ -201,13 +199,13 @@ def test_a_graph_of_c_components_ends_the_loop(monkeypatch: pytest.MonkeyPatch) 
 def test_every_iteration_is_recorded() -> None:
     events: list[Any] = []
     solution = solve(blurred()[0], observers=[events.append])
-    assert solution.learned is not None
-    n_learned = len(solution.learned.scores)
+    assert solution.refinement is not None
+    n_learned = len(solution.refinement.scores)
     by_admm, learned = solution.history[:-n_learned], solution.history[-n_learned:]
     assert 0 < len(by_admm) <= 3
     assert [record.iteration for record in solution.history] == list(range(len(solution.history)))
-    assert [record.score for record in learned] == list(solution.learned.scores)
-    assert sum(record.accepted for record in learned) == solution.learned.taken
+    assert [record.score for record in learned] == list(solution.refinement.scores)
+    assert sum(record.accepted for record in learned) == solution.refinement.taken
     assert tuple(e for e in events if isinstance(e, IterationFinished)) == solution.history
     for record in learned:
         assert [view.view for view in record.views] == ["view_0", "view_1", "view_2"]
@@ -218,7 +216,7 @@ def test_they_are_told_after_the_path() -> None:
     events: list[Any] = []
     solution = solve(blurred()[0], observers=[events.append])
     assert [type(event) for event in events[-2:]] == [RefinementFinished, FitFinished]
-    assert events[-2] == solution.learned
+    assert events[-2] == solution.refinement
 
 
 def test_the_limit_of_the_iterations_is_told_before_the_first() -> None:
@@ -226,11 +224,11 @@ def test_the_limit_of_the_iterations_is_told_before_the_first() -> None:
     views, _ = blurred()
     for max_iter, limit in ((1, 4), (2, 5), (3, 6), (30, 6)):
         solution, selected = with_selection(views, max_iter=max_iter)
-        assert solution.learned is not None
+        assert solution.refinement is not None
         assert selected.max_iter == limit
         assert len(solution.history) <= limit
     solution, selected = with_selection(clear_views(), max_iter=30)
-    assert solution.learned is None
+    assert solution.refinement is None
     assert selected.max_iter == 30
 
 
@@ -254,39 +252,40 @@ def clear_views() -> list[Array]:
 def test_clear_partitions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     views = clear_views()
     solution = solve(views)
-    assert solution.learned is None
+    assert solution.refinement is None
     assert solution.score >= 0.9 * math.log(4)
     monkeypatch.setattr(
         "mscam_dask.solvers.partition_score.RULES", dataclasses.replace(RULES, nearly_perfect=1.1)
     )
-    assert solve(views).learned is not None
+    assert solve(views).refinement is not None
 
 
 @pytest.mark.parametrize("n_views", [1, 17])
 def test_one_view_and_many_views_learn_nothing(n_views: int) -> None:
     views = [blurred(seed)[0][0] for seed in range(n_views)]
-    assert solve(views).learned is None
+    assert solve(views).refinement is None
 
 
 def test_pieces_that_were_merged_learn_nothing() -> None:
     views, _ = gaussian_views(5, n_samples=360, n_clusters=6, spread=40.0)
     solution = solve(views, n_neighbors=5)
     assert solution.status is Status.MERGED_COMPONENTS
-    assert solution.learned is None
+    assert solution.refinement is None
 
 
 def test_nothing_chosen_learns_nothing() -> None:
     model = MSCAM(4, auto_settings=False, random_state=0, n_jobs=1)
-    assert model.fit(blurred()[0]).solution_.learned is None
+    assert model.fit(blurred()[0]).solution_.refinement is None
     assert (
-        clone(model).set_params(auto_settings=True).fit(blurred()[0]).solution_.learned is not None
+        clone(model).set_params(auto_settings=True).fit(blurred()[0]).solution_.refinement
+        is not None
     )
 
 
 def signature(solution: Solution) -> Any:
     graph = solution.consensus_graph
     arrays = (solution.labels, graph.data, graph.indices, graph.indptr)
-    told = solution.learned
+    told = solution.refinement
     assert told is not None
     return [array.tobytes() for array in arrays], (told.scores, told.taken), solution.score
 
@@ -295,8 +294,8 @@ def test_every_executor_and_a_restart_give_the_same_bits() -> None:
     views, _ = blurred(1)
     memory = Memory()
     reference = solve(views, checkpoint_store=memory)
-    assert reference.learned is not None
-    assert reference.learned.taken > 0
+    assert reference.refinement is not None
+    assert reference.refinement.taken > 0
     assert signature(solve(views, ThreadExecutor(2))) == signature(reference)
     with local_client(2) as client:
         assert signature(solve(views, DaskExecutor(client))) == signature(reference)
@@ -307,8 +306,8 @@ def test_every_executor_and_a_restart_give_the_same_bits() -> None:
 def test_large_data_learn_from_cells() -> None:
     views, labels = blurred(2, n_samples=600)
     exact, from_cells = solve(views), solve(views, exact_samples=300)
-    assert exact.learned is not None
-    assert from_cells.learned is not None
+    assert exact.refinement is not None
+    assert from_cells.refinement is not None
     found = adjusted_rand_score(labels, from_cells.labels)
     assert found > adjusted_rand_score(labels, exact.labels) - 0.05
 
@@ -316,8 +315,8 @@ def test_large_data_learn_from_cells() -> None:
 def test_an_earlier_fit_is_learned_from_too() -> None:
     views, _ = blurred(3)
     known = solve(views).labels
-    again = solve(views, known=known)  # must be ahead to be taken
-    assert again.learned is not None
+    again = solve(views, init_labels=known)  # must be ahead to be taken
+    assert again.refinement is not None
     assert again.score >= solve(views).score - 1e-9
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.types.parameters import Parameters
 from tests.synthetic import assert_partition_and_graph_agree

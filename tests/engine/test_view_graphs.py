@@ -15,15 +15,14 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import select
+from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.executors.local import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.view_graphs import have_view_graphs
+from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import RULES
-from mscam_dask.types.search_space import Choices
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.snapshots import Memory

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.warm_start import UNKNOWN
+from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators import MSCAM
 from mscam_dask.metrics import adjusted_rand_index

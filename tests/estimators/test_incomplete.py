@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -12,12 +13,15 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.executors.local import SerialExecutor
-from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine import incomplete, memory, precompute
 from mscam_dask.engine.memory import plan_memory
+from mscam_dask.engine.tasks.neighbors import candidates, joined_candidates
+from mscam_dask.engine.tasks.views import ridge_view_of, svd_view
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.ridge_view import Encoder
+from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 from tests.clusters import local_client
 from tests.estimators.small import pair_views, quick
 from tests.messages import quotes
@@ -265,11 +269,64 @@ def test_cells_that_are_missing_are_no_absent_samples() -> None:
         model.predict([None, None, None])
 
 
-def test_incomplete_data_above_the_exact_limit_are_refused() -> None:
+def with_sizes(monkeypatch: pytest.MonkeyPatch, **sizes: int) -> None:
+    """Give the modules that tell incomplete data by their number of samples other limits."""
+    changed = dataclasses.replace(SIZES, **sizes)
+    for module in (incomplete, memory, precompute):
+        monkeypatch.setattr(module, "SIZES", changed)
+
+
+def test_many_incomplete_samples_are_searched_exhaustively_and_scored_on_a_sample(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    views, labels, _ = with_gaps(n_samples=240)
+    few = MSCAM(3, n_jobs=1).fit(views)
+    with_sizes(monkeypatch, exact_samples=100, n_scored=80, max_rank=4)
+    drawn: list[int] = []
+
+    def recorded(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
+        rows = sampled_rows(n_samples, n_wanted)
+        drawn.append(len(rows))
+        return rows
+
+    monkeypatch.setattr("mscam_dask.engine.precompute.sampled_rows", recorded)
+    many = MSCAM(3, n_jobs=1).fit(views)
+    assert drawn == [80]
+    assert many.solution_.parameters.exact_samples == 240
+    assert adjusted_rand_score(labels, many.labels_) > 0.9
+    assert_partition_and_graph_agree(many.solution_, n_clusters=3)
+    assert np.mean(many.predict(views) == many.labels_) > 0.95
+    ranks = [values.shape[1] for values in many.solution_.view_coordinates.values()]
+    assert (
+        max(ranks) <= 4 < max(values.shape[1] for values in few.solution_.view_coordinates.values())
+    )
+    first, second = (
+        plan_memory(as_multi_view(views), many.solution_.parameters),
+        plan_memory(
+            as_multi_view(views),
+            dataclasses.replace(many.solution_.parameters, exact_samples=12_000),
+        ),
+    )
+    assert first == second  # both are exhaustive
+
+
+def test_too_many_incomplete_samples_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     views, _, _ = with_gaps()
-    parameters = Parameters(n_clusters=3, exact_samples=100)
-    with pytest.raises(DataError, match=quotes(150, 100, "incomplete")):
-        run_fit(as_multi_view(views), parameters, SerialExecutor())
+    with_sizes(monkeypatch, exact_samples=60, max_incomplete_samples=100)
+    with pytest.raises(DataError, match=quotes(150, 100, "incomplete", "predict")):
+        MSCAM(3, n_jobs=1).fit(views)
+    complete = [np.nan_to_num(view) for view in views]
+    assert len(quick().fit(complete).labels_) == 150
+
+
+def test_blocks_of_candidates_that_are_joined_are_those_of_one_search() -> None:
+    views, _, _ = with_gaps(n_samples=60, share=0.5)
+    ridge = [ridge_view_of(svd_view(view, "standard"), 1.0) for view in as_multi_view(views).views]
+    whole = candidates(ridge, 9, 0, 60)
+    joined = joined_candidates([candidates(ridge, 9, 0, 25), candidates(ridge, 9, 25, 60)])
+    assert whole.coverage is not None
+    for field in dataclasses.fields(whole):
+        assert_array_equal(getattr(joined, field.name), getattr(whole, field.name))
 
 
 def test_workers_give_the_same_bits() -> None:

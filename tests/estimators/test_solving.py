@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Status
-from mscam_dask.engine.executors import local
+from mscam_dask.engine.executors import base
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from tests.clusters import local_client
 from tests.estimators.small import quick
@@ -30,7 +30,7 @@ def test_number_of_threads_changes_no_bit(n_jobs: Any) -> None:
 
 def test_threads_are_counted_where_affinity_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert local.usable_cores() == (os.cpu_count() or 1)
+    assert base.usable_cores() == (os.cpu_count() or 1)
 
 
 def test_on_a_cluster() -> None:

@@ -19,7 +19,7 @@ from mscam_dask.engine.tasks.partition_scores import (
     score_partitions,
 )
 from mscam_dask.errors import DataError
-from mscam_dask.estimators import _predict, _transform
+from mscam_dask.estimators import _describe, _predict
 from mscam_dask.linalg.modularity import modularity
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.rules import CONSTANTS, SIZES
@@ -56,7 +56,7 @@ def test_distances_are_euclidean_in_coordinates_that_are_affine_in_the_data() ->
 def test_distances_from_a_sample_of_the_voters(monkeypatch: pytest.MonkeyPatch) -> None:
     views, _ = gaussian_views(0, n_samples=240, n_clusters=3, spread=4.0)
     model = quick().fit(views)
-    for module in (_predict, _transform):
+    for module in (_predict, _describe):
         monkeypatch.setattr(module, "SIZES", dataclasses.replace(SIZES, exact_samples=120))
     assert_array_equal(model.transform(views).argmin(axis=1), model.labels_)
 
@@ -124,7 +124,7 @@ def test_a_large_set_is_scored_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> N
     views, _ = gaussian_views(0, n_samples=200, spread=3.0)
     model = quick().fit(views)
     whole = model.score(views)
-    monkeypatch.setattr(_transform, "SIZES", dataclasses.replace(SIZES, n_scored=100))
+    monkeypatch.setattr(_describe, "SIZES", dataclasses.replace(SIZES, n_scored=100))
     assert model.score(views) != whole
     assert model.score(views) == pytest.approx(whole, abs=0.1)
 

@@ -12,7 +12,7 @@ import pytest
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConvergenceWarning, DataWarning
-from mscam_dask.estimators._warnings import row_fingerprints, warn_split_duplicates
+from mscam_dask.estimators._base import row_fingerprints, warn_split_duplicates
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
 

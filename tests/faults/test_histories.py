@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.types.parameters import Model, Parameters, Scale
 from mscam_dask.types.result import Solution

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_array, random_array
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.adaptive_neighbors import select_neighbors
 from mscam_dask.linalg.distances import squared_distances_on_edges
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.laplacian import (
@@ -23,6 +22,7 @@ from mscam_dask.linalg.laplacian import (
     laplacian,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.solvers.graph_update import select_neighbors
 from tests.messages import quotes
 
 

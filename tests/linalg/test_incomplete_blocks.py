@@ -10,6 +10,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete_blocks import (
     IncompleteBlocks,
+    PresentSamples,
     SharedDistances,
     as_incomplete_blocks,
     nearest_sharing,
@@ -17,7 +18,6 @@ from mscam_dask.linalg.incomplete_blocks import (
 )
 from mscam_dask.linalg.laplacian import induced_laplacian, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.types.rules import CONSTANTS
 
 N = 23

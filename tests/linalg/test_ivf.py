@@ -11,9 +11,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
+from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.ivf import IVFIndex, build_ivf, ivf_search
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.weighted_blocks import WeightedBlocks
 
 Array = NDArray[Any]
 

@@ -1,4 +1,4 @@
-"""Projection onto the simplex: optimality conditions of its problem."""
+"""Projection onto the simplex, and adaptive neighbors of one width: optimality conditions."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.errors import DataError
-from mscam_dask.linalg.adaptive_neighbors import project_rows_to_simplex
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.linalg.simplex import adaptive_neighbor_weights_global, project_rows_to_simplex
 from tests.messages import quotes
 
 matrices = arrays(
@@ -19,6 +19,12 @@ matrices = arrays(
     array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8),
     elements=st.floats(-10, 10, allow_subnormal=False),
 )
+
+sorted_distances = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 6), st.integers(2, 9)),
+    elements=st.one_of(st.floats(0, 100, allow_subnormal=False), st.integers(0, 3).map(float)),
+).map(lambda d: np.sort(d, axis=1))
 
 
 class TestProjection:
@@ -78,3 +84,27 @@ class TestProjection:
     def test_rows_without_columns_are_refused(self) -> None:
         with pytest.raises(DataError, match=quotes((3, 0))):
             project_rows_to_simplex(np.zeros((3, 0)))
+
+
+class TestGlobalWidth:
+    @given(sorted_distances, st.floats(0.01, 100))
+    def test_optimality_conditions_of_eq_31(self, d: NDArray[np.float64], width: float) -> None:
+        a = adaptive_neighbor_weights_global(d, width)
+        gradient = d + 2 * width * a
+        level = gradient.min(axis=1, keepdims=True)
+        assert_allclose(a.sum(axis=1), 1.0, rtol=1e-13)
+        assert ((gradient - level) * a <= 1e-11 * (d[:, -1:] + width)).all()
+
+    def test_absent_candidates_get_nothing(self) -> None:
+        a = adaptive_neighbor_weights_global(np.array([[1.0, np.inf, 1.0]]), 1.0)
+        assert_array_equal(a, [[0.5, 0.0, 0.5]])
+
+    def test_limits_of_the_width(self) -> None:
+        d = np.array([[0.0, 1.0, 2.0]])
+        assert_array_equal(adaptive_neighbor_weights_global(d, 1e-320), [[1.0, 0.0, 0.0]])
+        assert_allclose(adaptive_neighbor_weights_global(d, 1e15), np.full((1, 3), 1 / 3))
+
+    @pytest.mark.parametrize("width", [0.0, -1.0, np.nan, np.inf])
+    def test_width_must_be_positive(self, width: float) -> None:
+        with pytest.raises(ConfigurationError, match=quotes(width)):
+            adaptive_neighbor_weights_global(np.ones((1, 2)), width)

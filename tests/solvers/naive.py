@@ -12,7 +12,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.stiefel import stiefel_quadratic
+from mscam_dask.linalg.orthonormal import stiefel_quadratic
 
 Array = NDArray[np.float64]
 

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.stiefel import polar_factor
+from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, RowReader, ViewShape, ViewType, row_blocks
 from mscam_dask.solvers.view_svd import view_svd

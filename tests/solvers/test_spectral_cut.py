@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
-from mscam_dask.linalg.stiefel import polar_factor
+from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.spectral_cut import (
     canonical_labels,
     extend_cut,

@@ -169,7 +169,7 @@ def kernels() -> dict[str, Array]:
 def test_of_a_kernel_they_are_its_first_eigenvectors(kind: str) -> None:
     kernel = kernels()[kind]
     exact = basis_from_kernel(kernel)
-    basis, mean = truncated_eigh(kernel, RANK, counted=70)
+    basis, mean = truncated_eigh(kernel, RANK, n_sampled=70)
     assert basis.rank == min(RANK, exact.rank)
     s2 = exact.singular_values_squared
     assert_allclose(basis.singular_values_squared, s2[:RANK], rtol=1e-10)

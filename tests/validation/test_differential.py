@@ -21,7 +21,7 @@ from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
-from mscam_dask.engine.executors.local import SerialExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.engine.tasks.views import view_shape

@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.laplacian import laplacian
-from mscam_dask.linalg.stiefel import polar_factor, stiefel_objective, stiefel_quadratic
+from mscam_dask.linalg.orthonormal import polar_factor, stiefel_objective, stiefel_quadratic
 from mscam_dask.solvers.reference import (
     ReferenceCorrections,
     ReferenceOptions,

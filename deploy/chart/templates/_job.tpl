@@ -80,9 +80,7 @@ spec:
             secretName: {{ .Values.secrets.client }}
             defaultMode: 0440
             items:
-              - {key: ca.pem, path: ca.pem}
-              - {key: client.pem, path: client.pem}
-              - {key: client-key.pem, path: client-key.pem}
+              {{- include "mscam.certificates" (dict "Values" .Values "role" "client") | nindent 14 }}
         - name: tmp
           emptyDir: {sizeLimit: 8Gi}
         - name: mscam

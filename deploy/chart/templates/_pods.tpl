@@ -4,6 +4,19 @@
 {{ .Values.storage.existingClaim | default "mscam" }}
 {{- end }}
 
+{{- /* Files of a role in its secret: cert-manager gives its keys the same name in each. */ -}}
+{{- define "mscam.certificates" -}}
+{{- if .Values.certManager.enabled }}
+- {key: ca.crt, path: ca.pem}
+- {key: tls.crt, path: {{ .role }}.pem}
+- {key: tls.key, path: {{ .role }}-key.pem}
+{{- else }}
+- {key: ca.pem, path: ca.pem}
+- {key: {{ .role }}.pem, path: {{ .role }}.pem}
+- {key: {{ .role }}-key.pem, path: {{ .role }}-key.pem}
+{{- end }}
+{{- end }}
+
 {{- define "mscam.placement" -}}
 {{- with .nodeSelector }}
 nodeSelector: {{- toYaml . | nindent 2 }}
@@ -85,9 +98,7 @@ volumes:
       secretName: {{ .Values.secrets.worker }}
       defaultMode: 0440
       items:
-        - {key: ca.pem, path: ca.pem}
-        - {key: worker.pem, path: worker.pem}
-        - {key: worker-key.pem, path: worker-key.pem}
+        {{- include "mscam.certificates" (dict "Values" .Values "role" "worker") | nindent 8 }}
   - name: tmp
     emptyDir: {sizeLimit: 8Gi}
   - name: mscam
@@ -164,9 +175,7 @@ volumes:
       secretName: {{ .Values.secrets.scheduler }}
       defaultMode: 0440
       items:
-        - {key: ca.pem, path: ca.pem}
-        - {key: scheduler.pem, path: scheduler.pem}
-        - {key: scheduler-key.pem, path: scheduler-key.pem}
+        {{- include "mscam.certificates" (dict "Values" .Values "role" "scheduler") | nindent 8 }}
   - name: tmp
     emptyDir: {sizeLimit: 8Gi}
 {{- include "mscam.placement" .Values.scheduler }}

@@ -21,7 +21,7 @@ from mscam_dask.data.views.as_multi_view import (
     row_ranges,
 )
 from mscam_dask.data.views.validation import check_sizes, validate
-from mscam_dask.engine.executors.local import available_memory_bytes
+from mscam_dask.engine.executors.base import available_memory_bytes
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
 from mscam_dask.estimators._search_space import seed_of
 from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments

@@ -22,7 +22,7 @@ from mscam_dask.benchmark.baselines._spectral import kmeans_labels
 from mscam_dask.benchmark.baselines.base import Baseline, View, require_count, require_number
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
-from mscam_dask.linalg.adaptive_neighbors import project_rows_to_simplex
+from mscam_dask.linalg.simplex import project_rows_to_simplex
 
 __all__ = ["LMVSC"]
 

@@ -19,10 +19,11 @@ from scipy.sparse import csr_array
 from mscam_dask.benchmark.baselines.base import Baseline, View, require_count
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConvergenceWarning, DataError
-from mscam_dask.linalg.adaptive_neighbors import adaptive_neighbor_weights_global, neighbor_widths
 from mscam_dask.linalg.distances import squared_distances, squared_distances_on_edges
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
+from mscam_dask.linalg.simplex import adaptive_neighbor_weights_global
+from mscam_dask.solvers.graph_update import neighbor_widths
 from mscam_dask.solvers.rank_control import Decision, RankControl
 
 __all__ = ["MLAN"]

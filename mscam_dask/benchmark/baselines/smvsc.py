@@ -30,7 +30,7 @@ from mscam_dask.benchmark.baselines.base import (
 )
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
-from mscam_dask.linalg.adaptive_neighbors import project_rows_to_simplex
+from mscam_dask.linalg.simplex import project_rows_to_simplex
 
 __all__ = ["SMVSC"]
 

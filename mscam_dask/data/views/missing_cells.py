@@ -218,7 +218,9 @@ def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> Im
     return ImputedData(replaced, imputers, shares)
 
 
-def fill_view(view: RowSource, imputer: Imputer) -> RowSource:
+def fill_view(
+    view: RowSource, imputer: Callable[[NDArray[np.float64]], NDArray[np.float64]]
+) -> RowSource:
     """Return a view of new samples with values in its missing cells."""
     rows = view.read(0, view.shape[0])
     return _with_rows(view, imputer(rows)) if np.isnan(rows).any() else view

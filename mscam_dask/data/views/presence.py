@@ -21,7 +21,7 @@ from mscam_dask.data.views.sources import (
     recorded_digest,
 )
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.present_samples import PresentSamples
+from mscam_dask.linalg.incomplete_blocks import PresentSamples
 
 __all__ = [
     "PresentRows",

@@ -18,7 +18,7 @@ from mscam_dask.data.views.sources import (
     row_ranges,
 )
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.present_samples import PresentSamples
+from mscam_dask.linalg.incomplete_blocks import PresentSamples
 
 __all__ = ["SampledRows", "sample_per_class", "sampled_view"]
 

@@ -81,9 +81,9 @@ def make_measurable(value: Any) -> None:
     """Register `n_bytes` with Dask for a value's type, or for those of its items."""
     for item in value if isinstance(value, list | tuple) else (value,):
         kind = type(item)
-        if dataclasses.is_dataclass(kind) and kind not in _known:
+        if dataclasses.is_dataclass(kind) and kind not in _measurable:
             sizeof.register(kind, n_bytes)
-            _known.add(kind)
+            _measurable.add(kind)
 
 
-_known: set[type] = set()
+_measurable: set[type] = set()

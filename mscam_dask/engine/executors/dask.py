@@ -25,9 +25,13 @@ from distributed.comm.core import CommClosedError
 
 from mscam_dask import __version__
 from mscam_dask.engine.executors._arrays import aligned, make_measurable
-from mscam_dask.engine.executors._malloc import keep_freed_memory, return_freed_memory
+from mscam_dask.engine.executors._process import (
+    PinnedBlas,
+    RefCountedContext,
+    keep_freed_memory,
+    return_freed_memory,
+)
 from mscam_dask.engine.executors._spans import Spans, phase_of, span_cleaner
-from mscam_dask.engine.executors._threadpools import PinnedBlas, RefCountedContext
 from mscam_dask.engine.executors.base import Handle, single_handles
 from mscam_dask.errors import (
     ClusterError,

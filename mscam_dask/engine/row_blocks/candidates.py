@@ -9,7 +9,6 @@ from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView, RowOrder
-from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import row_blocks as tasks
 from mscam_dask.engine.tasks import views as view_tasks
 from mscam_dask.linalg.halo import Ranges
@@ -86,8 +85,8 @@ def _rows(
     """Source of a block of rows, and their range in it: only these rows of an array are sent."""
     if not isinstance(source, ArrayRows):
         return source, start, stop
-    rows = ArrayRows(source.array[start:stop], source.name)
-    return executor.submit(graph_tasks.given, rows, key=key), 0, stop - start
+    rows = executor.submit(ArrayRows, source.array[start:stop], source.name, key=key)
+    return rows, 0, stop - start
 
 
 def _decomposed_at_once(

@@ -18,7 +18,6 @@ from mscam_dask.engine.row_blocks.handles import (
     RowOrder,
     block_ranges,
 )
-from mscam_dask.engine.tasks import graph as graph_tasks
 from mscam_dask.engine.tasks import row_blocks as tasks
 from mscam_dask.linalg.halo import Ranges
 from mscam_dask.solvers.row_graph import (
@@ -265,7 +264,7 @@ def restore_graph(
 def restore_vectors(vectors: NDArray[Any], executor: Executor, *, key: str) -> BlockedSpectrum:
     """Submit start vectors of the eigensolver from those of a checkpoint."""
     rows = tuple(
-        executor.submit(graph_tasks.given, vectors[start:stop], key=f"given/{key}/{start}")
+        executor.submit(np.asarray, vectors[start:stop], key=f"given/{key}/{start}")
         for start, stop in block_ranges(len(vectors))
     )
     return BlockedSpectrum((), rows, (), np.zeros(0), converged=True)

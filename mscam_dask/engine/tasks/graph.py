@@ -12,23 +12,17 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, laplacian
-from mscam_dask.solvers.graph_update import CandidateEdges, Graph, graph_rows
+from mscam_dask.solvers.graph_update import Graph
 
 __all__ = [
     "GraphSpectrum",
     "WarmStart",
     "added",
-    "affinity_of",
-    "block_rows",
-    "component_count",
-    "components_of",
     "eigengap",
-    "given",
     "graph_arrays",
     "graph_spectrum",
     "restore_graph",
     "spectrum_facts",
-    "vectors_of",
     "warm_start",
 ]
 
@@ -107,38 +101,6 @@ def added(terms: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
     return total
 
 
-def block_rows(
-    candidates: CandidateEdges,
-    summed: NDArray[np.float64] | None,
-    n_neighbors: int,
-    data_weight: float,
-    weight: float,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Rows of the graph from the A-step, for a block of rows."""
-    return graph_rows(
-        candidates,
-        summed,
-        n_neighbors=n_neighbors,
-        data_weight=data_weight,
-        projected_weight=weight,
-    )
-
-
-def component_count(graph: Graph) -> int:
-    """Number of connected components of a graph."""
-    return graph.n_components
-
-
-def components_of(graph: Graph) -> NDArray[np.int64]:
-    """Connected component of each sample."""
-    return graph.components
-
-
-def affinity_of(graph: Graph) -> csr_array[np.float64]:
-    """Sparse matrix A of a graph."""
-    return graph.affinity
-
-
 def graph_arrays(
     graph: Graph,
 ) -> tuple[NDArray[np.float64], NDArray[np.integer[Any]], NDArray[np.integer[Any]]]:
@@ -157,13 +119,3 @@ def restore_graph(
     affinity: csr_array[np.float64] = csr_array((data, indices, indptr), shape=(n, n))
     count, components = connected_components(affinity)
     return Graph(affinity, count, components)
-
-
-def vectors_of(spectrum: GraphSpectrum | WarmStart) -> NDArray[Any]:
-    """Eigenvectors of a spectrum."""
-    return spectrum.vectors
-
-
-def given(values: NDArray[Any]) -> NDArray[Any]:
-    """Array of the driver as the result of a task."""
-    return values

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,7 +31,7 @@ __all__ = [
 
 
 def candidates(
-    views: list[RidgeView | LinearDiscriminants], n_candidates: int, start: int, stop: int
+    views: Sequence[RidgeView | LinearDiscriminants], n_candidates: int, start: int, stop: int
 ) -> CandidateEdges:
     """Candidate neighbors of a block of rows in the joint ridge embedding."""
     return candidate_neighbors(joint_embedding(views), n_candidates, start, stop)
@@ -38,10 +39,12 @@ def candidates(
 
 def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:
     """Candidate neighbors of consecutive blocks of rows as one block."""
+    coverages = [part.coverage for part in parts if part.coverage is not None]
     return CandidateEdges(
         parts[0].row_start,
         np.concatenate([part.indices for part in parts]),
         np.concatenate([part.squared_distances for part in parts]),
+        np.concatenate(coverages) if coverages else None,
     )
 
 

@@ -116,7 +116,7 @@ def sampled_neighbors(
 
     Settings that make all rows equal are skipped. Distance and kernel views ignore the scaling, so that
     only one is tried. Rows of samples that the view does not have are −1. Of several parts
-    (number, count) each has some of the settings.
+    (number, count) each has the settings of some scalings, and the first one the coarse neighbors.
     """
     present = present_samples(source)
     if present is None:
@@ -177,11 +177,11 @@ def _sampled_neighbors(
     many = None
     refusal: DataError | None = None
     ordered = sorted(positions, key=lambda one: one != default)
-    pairs = [(scale, alpha) for scale in ordered for alpha in positions[scale]]
-    mine = set(pairs[part[0] :: part[1]])
+    mine = ordered[part[0] :: part[1]]
     for scale in ordered:
-        by_alpha = positions[scale]
-        if not any((scale, alpha) in mine for alpha in by_alpha):
+        # the first part has the default scaling, and the next one if that makes all rows equal
+        searches_coarse = coarse is not None and many is None and part[0] == 0
+        if scale not in mine and not searches_coarse:
             continue
         try:
             view = view_svd(
@@ -194,10 +194,11 @@ def _sampled_neighbors(
         except DataError as error:
             refusal = refusal or error
             continue
-        for alpha, position in by_alpha.items():
-            if (scale, alpha) in mine:
+        by_alpha = positions[scale]
+        if scale in mine:
+            for alpha, position in by_alpha.items():
                 neighbors[position] = embedding_neighbors(view, alpha, n_neighbors)
-        if coarse is not None and many is None:
+        if coarse is not None and searches_coarse:
             many = coarse_neighbors(view, max(by_alpha), coarse.n_neighbors, coarse.rows)
         del view  # as large as the rows
     none = np.zeros((0, 0), dtype=np.int32)

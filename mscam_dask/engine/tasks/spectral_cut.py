@@ -17,9 +17,6 @@ __all__ = [
     "first_cuts",
     "minima",
     "next_cuts",
-    "pick",
-    "single",
-    "with_initial",
 ]
 
 
@@ -54,20 +51,3 @@ def _embedding(spectrum: GraphSpectrum, n_clusters: int) -> SpectralEmbedding:
 def extended(graph: Graph, known: NDArray[np.int64], n_clusters: int) -> NDArray[np.int64]:
     """Earlier labels, extended to new samples (−1)."""
     return extend_labels(graph.affinity, known, n_clusters)
-
-
-def with_initial(
-    known: NDArray[np.int64], cuts: list[NDArray[np.int64]]
-) -> list[NDArray[np.int64]]:
-    """Initial labels, followed by spectral cuts."""
-    return [known, *cuts]
-
-
-def pick(partitions: list[NDArray[np.int64]], index: int) -> NDArray[np.int64]:
-    """Item of a list of partitions."""
-    return partitions[index]
-
-
-def single(labels: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """List of one partition."""
-    return [labels]

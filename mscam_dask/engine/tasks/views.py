@@ -15,13 +15,13 @@ from mscam_dask.data.views.chunk_cache import cache_chunks
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.engine.tasks.graph import GraphSpectrum, added
 from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.incomplete_blocks import PresentSamples
 from mscam_dask.linalg.laplacian import induced_laplacian
-from mscam_dask.linalg.present_samples import PresentSamples
 from mscam_dask.solvers.admm import ViewSolution, reduced_problem, solve_view
 from mscam_dask.solvers.graph_update import CandidateEdges, projected_distances, projected_weight
 from mscam_dask.solvers.lda import LinearDiscriminants, linear_discriminants
 from mscam_dask.solvers.mscan import smooth_self_representation
-from mscam_dask.solvers.ridge_view import Encoder, RidgeView, ViewSVD, ridge_view
+from mscam_dask.solvers.ridge_view import RidgeView, ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.events import ViewIteration, ViewPrepared
@@ -33,7 +33,6 @@ __all__ = [
     "admm_record",
     "admm_view",
     "embedding_of",
-    "encoder_of",
     "learn_metric",
     "metric_record",
     "principal_coordinates",
@@ -251,8 +250,3 @@ def principal_coordinates(view: RidgeView, n_axes: int) -> NDArray[np.float32]:
     vectors, weights = view.coordinates()
     found = np.asarray(vectors[:, :n_axes] * np.sqrt(weights[:n_axes]), dtype=np.float32)
     return found if view.present is None else view.present.spread(found)
-
-
-def encoder_of(view: RidgeView) -> Encoder:
-    """Map from rows of a view to its ridge embedding."""
-    return view.encoder

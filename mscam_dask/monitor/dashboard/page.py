@@ -207,7 +207,7 @@ def head_html(run: Run, *, now: float) -> str:
     """Return the summary of a run as lines and tiles of HTML; data in it is escaped."""
     started = run.started
     size = [format_started(started)] if started is not None else []
-    events = (run.counted, run.selection, run.learned, run.end)
+    events = (run.n_clusters_selection, run.selection, run.learned, run.end)
     lines = [
         line
         for event in events
@@ -344,7 +344,7 @@ def _line_plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:
 
 def _n_clusters_curves(run: Run) -> list[Line]:
     """Curves from which n_clusters was selected, and a vertical line at the selected value."""
-    counted = run.counted
+    counted = run.n_clusters_selection
     if counted is None:
         return []
     curves = (

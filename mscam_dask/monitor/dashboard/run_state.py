@@ -92,7 +92,7 @@ class Run:
         self.announced = announced
         self.arrived = arrived
         self.started: FitStarted | None = None
-        self.counted: NClustersSelected | None = None
+        self.n_clusters_selection: NClustersSelected | None = None
         self.selection: SettingsSelected | None = None
         self.learned: RefinementFinished | None = None
         self.outer: deque[IterationFinished] = deque(maxlen=MAX_ITERATIONS)
@@ -170,7 +170,7 @@ class Run:
                 self.announced = dataclasses.replace(self.announced, n_clusters=event.n_clusters)
                 self.outer.clear()  # after a resume, the previous ones are sent again
             case NClustersSelected():
-                self.counted = event
+                self.n_clusters_selection = event
             case SettingsSelected():
                 self.selection = event
             case IterationFinished():

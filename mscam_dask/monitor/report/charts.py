@@ -26,11 +26,13 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 14, 34
 
 @dataclass(frozen=True)
 class Mark:
-    """Point of a line, with a tooltip."""
+    """Point of a line: its place, a tooltip, and its values on the two axes."""
 
     x: float
     y: float
     tip: str
+    at: float
+    value: float
 
 
 @dataclass(frozen=True)
@@ -269,7 +271,7 @@ def _line(
         x, y = scales[0](where), scales[1](value)
         text = count(int(value)) if axes.whole else number(value)
         prefix = f"{name}, " if name else ""
-        marks.append(Mark(x, y, f"{prefix}{axes.x} {number(where)}: {axes.y} {text}"))
+        marks.append(Mark(x, y, f"{prefix}{axes.x} {number(where)}: {axes.y} {text}", where, value))
         path.append(f"{pen}{x:g} {y:g}")
         pen = "L"
     return Line(name, style, tuple(marks), "".join(path))

@@ -5,8 +5,9 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,8 @@ from mscam_dask.monitor.messages import (
 )
 from mscam_dask.monitor.palette import CLUSTER_COLORS
 from mscam_dask.monitor.report import formatting
-from mscam_dask.monitor.report.confidence import Confidence, embedding_confidence
+from mscam_dask.monitor.report.block_matrix import BlockMatrix
+from mscam_dask.monitor.report.confidence import Confidence, sample_confidence
 from mscam_dask.monitor.report.drift import drift_section
 from mscam_dask.monitor.report.figures import (
     convergence_charts,
@@ -34,6 +36,7 @@ from mscam_dask.monitor.report.figures import (
 )
 from mscam_dask.monitor.report.n_clusters import n_clusters_section
 from mscam_dask.monitor.report.presence import presence_section
+from mscam_dask.monitor.report.sample_property import sample_property
 from mscam_dask.monitor.report.scatter import Scatter
 from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, draw_samples
 from mscam_dask.monitor.report.support import support_section
@@ -55,6 +58,8 @@ LISTED_SAMPLES = 200
 
 _MAX_NAME = 120
 _MAX_SETTINGS = 60
+_MAX_COLUMNS = 20
+_MAX_PAIRS = 20_000
 _MAX_TEXT = 20_000
 
 
@@ -99,6 +104,10 @@ class RunContent:
         Name, previous cluster and cluster of each sample that moved since the previous run.
     notes
         Notes about the report itself.
+    membership : (n, c) or None
+        Memberships in the clusters, in ascending order of their labels.
+    columns
+        Properties of the samples by name, with n values each, to color the plots by.
     """
 
     record: Mapping[str, Any]
@@ -110,6 +119,8 @@ class RunContent:
     files: tuple[FileLink, ...]
     moved: Sequence[tuple[str, int, int]] = ()
     notes: tuple[str, ...] = ()
+    membership: NDArray[np.float64] | None = None
+    columns: Mapping[str, NDArray[Any] | Sequence[Any]] = field(default_factory=dict)
 
 
 def run_page(content: RunContent) -> str:
@@ -126,9 +137,7 @@ def run_page(content: RunContent) -> str:
         Self-contained page that loads nothing from the network.
     """
     result = content.result
-    confidence = embedding_confidence(
-        result.view_embeddings, result.view_contributions, result.labels
-    )
+    confidence = sample_confidence(content.membership, result.labels)
     listed = (
         np.empty(0, dtype=np.int64)
         if confidence is None
@@ -197,6 +206,9 @@ def run_page(content: RunContent) -> str:
             "settings_cut": len(content.settings_text) > _MAX_TEXT,
             "payload": {
                 **_payload(plots, drawing, facts, confidence),
+                "columns": _columns(content, drawing, confidence),
+                "palette": CLUSTER_COLORS,
+                "pairs": _pairs(matrix.matrix),
                 "between": matrix.between,
                 "blocks": matrix.matrix.clusters.tolist() if matrix.between else [],
                 "sizes": matrix.matrix.sizes.tolist() if matrix.between else [],
@@ -219,20 +231,65 @@ def _payload(
 ) -> dict[str, Any]:
     """Data for the script: names of the drawn samples and their positions in every plot."""
     rows = drawing.rows.tolist()
-    ratios = [] if confidence is None else confidence.distance_ratio[drawing.rows].tolist()
-    next_clusters = [] if confidence is None else confidence.next_cluster[drawing.rows].tolist()
+    values = [] if confidence is None else confidence.values[drawing.rows].tolist()
+    following = [] if confidence is None else confidence.next_cluster[drawing.rows].tolist()
     return {
         "names": [facts.name(row)[:_MAX_NAME] for row in rows],
         "clusters": facts.labels[drawing.rows].tolist(),
         "labels": [facts.label(row)[:_MAX_NAME] for row in rows]
         if facts.labels_true is not None
         else [],
-        "ratios": [formatting.number(ratio, 3) for ratio in ratios],
-        "next": next_clusters,
+        "confidence": [round(value, 4) for value in values],
+        "next": following,
         "plots": {
-            key: {"planes": plot.planes, "names": plot.plane_names} for key, plot in plots.items()
+            key: {"planes": plot.planes, "frames": plot.frames, "names": plot.plane_names}
+            for key, plot in plots.items()
         },
     }
+
+
+def _columns(
+    content: RunContent, drawing: Drawing, confidence: Confidence | None
+) -> list[dict[str, Any]]:
+    """Properties of the drawn samples to color them by: class, confidence, and own columns."""
+    known: dict[str, Any] = {}
+    if content.labels_true is not None:
+        names = content.label_names
+        truth = content.labels_true.tolist()
+        known["class"] = truth if names is None else [names[code] for code in truth]
+    if confidence is not None:
+        known["confidence"] = confidence.values
+    own = list(content.columns.items())[:_MAX_COLUMNS]
+    columns = []
+    for name, values in [*known.items(), *own]:
+        found = sample_property(values)
+        drawn = found.values[drawing.rows].tolist()
+        columns.append(
+            {
+                "name": name[:_MAX_NAME],
+                "categories": found.categories
+                and [category[:_MAX_NAME] for category in found.categories],
+                "values": [
+                    float(f"{value:.6g}") if math.isfinite(value) else None for value in drawn
+                ],
+            }
+        )
+    return columns
+
+
+def _pairs(matrix: BlockMatrix) -> list[list[float]]:
+    """Two clusters and the weight between them, of the pairs with the largest weight."""
+    entries = matrix.between.tocoo()
+    first, second = entries.coords
+    upper = np.flatnonzero(first <= second)
+    heaviest = np.sort(upper[np.argsort(-entries.data[upper], kind="stable")[:_MAX_PAIRS]])
+    names = matrix.clusters
+    return [
+        [int(names[i]), int(names[j]), float(f"{weight:.6g}")]
+        for i, j, weight in zip(
+            first[heaviest], second[heaviest], entries.data[heaviest], strict=True
+        )
+    ]
 
 
 def render(template: str, context: dict[str, Any]) -> str:
@@ -241,7 +298,8 @@ def render(template: str, context: dict[str, Any]) -> str:
     The content security policy of the page lists their digests, so that a browser refuses all
     other styles and scripts, and every request.
     """
-    style, script = _cluster_css() + _asset("report.css"), _asset("report.js")
+    style = _cluster_css() + _asset("report.css")
+    script = _asset("report.js") + _asset("export.js")
     return (
         _environment()
         .from_string(template)
@@ -286,6 +344,7 @@ def _environment() -> Environment:
         count=formatting.count,
         number=formatting.number,
         percent=formatting.percent,
+        precise=_precise,
         duration=duration,
         sentence=formatting.sentence,
         moment=formatting.moment,
@@ -305,6 +364,11 @@ def _json_text(value: Any) -> Any:
     for char, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
         text = text.replace(char, code)
     return Markup(text)
+
+
+def _precise(value: float) -> str:
+    """Number with the digits that a table for programs has."""
+    return f"{value:.12g}"
 
 
 def _short(text: str, limit: int = _MAX_NAME) -> str:

@@ -49,11 +49,15 @@ class Scatter:
     dots
     planes : list of (2m,) lists
         x and y of every drawn sample in each plane, as integers.
+    frames : list of (3,) lists
+        Coordinates of the middle of each plane, and the length of one unit of `planes`; y points down
+        in these.
     plane_names
     """
 
     dots: tuple[Dots, ...]
     planes: list[list[int]]
+    frames: list[list[float]]
     plane_names: tuple[str, ...]
 
 
@@ -114,6 +118,7 @@ def scatter(
             for cluster, piece in zip(clusters, pieces, strict=True)
         ),
         planes=[plane.ravel().tolist() for plane in positions],
+        frames=[_frame(plane) for plane in planes],
         plane_names=plane_names,
     )
 
@@ -126,11 +131,20 @@ def _positions(plane: NDArray[np.float64]) -> NDArray[np.int64]:
         if has.any():
             positions[has] = _positions(plane[has])
         return positions
-    low, high = plane.min(axis=0), plane.max(axis=0)
+    *middle, length = _frame(plane)
+    offsets = (plane - np.array(middle)) / length
+    return np.asarray(np.rint(SIDE / 2 + offsets * [1, -1]), dtype=np.int64)
+
+
+def _frame(plane: NDArray[np.float64]) -> list[float]:
+    """Middle of a plane, and the length of one unit of the plot."""
+    has = ~np.isnan(plane).any(axis=1)
+    if not has.any():
+        return [0.0, 0.0, 1.0]
+    low, high = plane[has].min(axis=0), plane[has].max(axis=0)
     span = max(float((high - low).max()), 1e-300)
-    unit = 0.5 + (plane - (low + high) / 2) / span
-    unit[:, 1] = 1 - unit[:, 1]
-    return np.asarray(np.rint(_MARGIN + unit * (SIDE - 2 * _MARGIN)), dtype=np.int64)
+    middle = ((low + high) / 2).tolist()
+    return [*middle, span / (SIDE - 2 * _MARGIN)]
 
 
 def _dots(cluster: int, positions: NDArray[np.int64], *, is_named: bool) -> Dots:

@@ -40,6 +40,8 @@ class ClusterTree:
         (cluster, y) of each leaf.
     text
         Merges in order, for readers who do not see the picture.
+    merges
+        The same as a CSV table: clusters on both sides of each merge, and its distance.
     """
 
     width: float
@@ -48,6 +50,7 @@ class ClusterTree:
     path: str
     leaves: tuple[tuple[int, float], ...]
     text: str
+    merges: str
 
 
 @dataclass(frozen=True)
@@ -139,15 +142,23 @@ def _tree(merges: NDArray[np.float64], names: tuple[int, ...]) -> ClusterTree:
     x = np.concatenate(
         (np.full(c, _LEFT), _LEFT + (_RIGHT - _LEFT) * (0.1 + 0.9 * (heights - low) / span))
     )
-    path, text = [], []
-    for merge, (first, second, *_) in enumerate(merges):
+    path, text, lines = [], [], ["first,second,distance"]
+    for merge, (first, second, distance, _) in enumerate(merges):
         i, j, node = int(first), int(second), c + merge
         y[node] = 0.5 * (y[i] + y[j])
         path.append(f"M{x[i]:.1f} {y[i]:.1f}H{x[node]:.1f}V{y[j]:.1f}H{x[j]:.1f}")
         groups = [" and ".join(str(names[k]) for k in below[one]) for one in (i, j)]
         text.append(f"{groups[0]} with {groups[1]}")
+        sides = [" ".join(str(names[k]) for k in below[one]) for one in (i, j)]
+        lines.append(f"{sides[0]},{sides[1]},{distance:.9g}")
     leaves = tuple((names[k], round(float(y[k]), 1)) for k in below[-1])
     joined = "; ".join(text)
     return ClusterTree(
-        _RIGHT + 12.0, _STEP * c, _LEFT, "".join(path), leaves, f"Joined are {joined}."
+        _RIGHT + 12.0,
+        _STEP * c,
+        _LEFT,
+        "".join(path),
+        leaves,
+        f"Joined are {joined}.",
+        "\n".join(lines),
     )

@@ -145,9 +145,9 @@ class SampleRow:
     name
         Sample id, or the row.
     cluster, next_cluster
-    ratio, in_degree
+    confidence, in_degree
         Numbers to sort by.
-    ratio_text, in_degree_text
+    confidence_text, in_degree_text
     label
         Ground truth, or an empty text.
     point
@@ -158,8 +158,8 @@ class SampleRow:
     name: str
     cluster: int
     next_cluster: int
-    ratio: float
-    ratio_text: str
+    confidence: float
+    confidence_text: str
     in_degree: float
     in_degree_text: str
     label: str
@@ -218,8 +218,8 @@ def sample_rows(
             name=facts.name(row),
             cluster=int(facts.labels[row]),
             next_cluster=int(confidence.next_cluster[row]),
-            ratio=round(float(confidence.distance_ratio[row]), 6),
-            ratio_text=number(float(confidence.distance_ratio[row]), 3),
+            confidence=round(float(confidence.values[row]), 6),
+            confidence_text=f"{confidence.values[row]:.2f}",
             in_degree=round(float(facts.in_degree[row]), 6),
             in_degree_text=number(float(facts.in_degree[row]), 3),
             label=facts.label(row),

@@ -145,7 +145,7 @@ def read_config(
             document, "execution", execution, ("tls_ca", "tls_cert", "tls_key", "scheduler_file")
         ),
         evaluate=evaluate,
-        report=report,
+        report=_with_paths(document, "report", report, ("columns",)),
         incremental=incremental,
         output=_with_paths(
             document, "output", output, ("directory", "root", "checkpoints", "metrics")

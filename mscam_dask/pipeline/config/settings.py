@@ -424,6 +424,13 @@ class ReportTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     enabled: Annotated[
         bool, Meta(description="Whether a `report.html` is written to the run directory.")
     ] = True
+    columns: Annotated[
+        File | None,
+        Meta(
+            description="Table of properties of the samples to color the plots by: `.csv`, `.tsv` or "
+            "`.parquet`, sample ids in the first column."
+        ),
+    ] = None
 
 
 class IncrementalTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -3,7 +3,7 @@
 Runs of a pipeline lie in one root, each named after its fingerprint. A run reuses the store or the
 clusters of a previous one whole, linked where the file system can, since files of a finished run
 never change; or it starts from the previous settings and clusters, sample by sample, and its
-clusters are named after those that they share most samples with (`mscam_dask.engine.warm_start`).
+clusters are named after those that they share most samples with (`mscam_dask.engine.initialize`).
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ViewDigest, row_ranges
-from mscam_dask.engine.warm_start import UNKNOWN
+from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import matched_labels
 from mscam_dask.pipeline.config.settings import Settings

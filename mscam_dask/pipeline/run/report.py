@@ -5,15 +5,17 @@ from __future__ import annotations
 import csv
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.results import read_result
+from mscam_dask.data.readers.sample_columns import read_sample_columns
+from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError, MscamError
@@ -53,7 +55,9 @@ def report_step(directory: RunDirectory, tell: Callable[[Event], None]) -> None:
     tell(StepFinished(step="report", summary=summary, notes=notes, seconds=seconds))
 
 
-def write_report(directory: RunDirectory, output: Path | None = None) -> Path:
+def write_report(
+    directory: RunDirectory, output: Path | None = None, columns: Path | None = None
+) -> Path:
     """Write the report of a run that ended with results.
 
     Parameters
@@ -62,6 +66,9 @@ def write_report(directory: RunDirectory, output: Path | None = None) -> Path:
         Of the run.
     output
         File to write; by default report.html in the run directory.
+    columns
+        Table of properties of the samples to color the plots by; by default that of the settings of
+        the run ([report] columns).
 
     Returns
     -------
@@ -71,19 +78,20 @@ def write_report(directory: RunDirectory, output: Path | None = None) -> Path:
     Raises
     ------
     DataError
-        When there is no run, it has no results, or one of its files is damaged.
+        When there is no run, it has no results, or one of its files is damaged; when `columns` is
+        no table of its samples.
     """
     target = directory.report if output is None else output.absolute()
     if target.is_dir():
         raise DataError(f"{target} is a directory; the report is one file. Give a file name.")
-    page = report_html(directory, target.parent)
+    page = report_html(directory, target.parent, columns)
     target.parent.mkdir(parents=True, exist_ok=True)
     directory.write(target, page.encode())
     return target
 
 
-def report_html(directory: RunDirectory, base: Path) -> str:
-    """Return the page; its links are relative to `base`."""
+def report_html(directory: RunDirectory, base: Path, columns: Path | None = None) -> str:
+    """Return the page; its links are relative to `base`. For `columns` see `write_report`."""
     record = directory.read_record()
     if record.fit is None or record.data is None or not directory.result.is_dir():
         reason = "is still running" if record.state == "running" else f"{record.state}"
@@ -93,19 +101,39 @@ def report_html(directory: RunDirectory, base: Path) -> str:
             "shows its state."
         )
     labels_true, label_names, notes = _truth(directory, record)
+    result, model = read_result(directory.result), read_model(directory.result)
+    sample_ids = _sample_ids(directory, record)
+    properties, more_notes = _columns(record, columns, sample_ids, len(result.labels))
     return run_page(
         RunContent(
             record=msgspec.to_builtins(record),
-            result=read_result(directory.result),
+            result=result,
             settings_text=_settings_text(directory),
-            sample_ids=_sample_ids(directory, record),
+            sample_ids=sample_ids,
             labels_true=labels_true,
             label_names=label_names,
             files=_links(directory, base),
             moved=_moved(directory),
-            notes=notes,
+            notes=(*notes, *more_notes),
+            membership=None if model is None else model.arrays.get("membership"),
+            columns=properties,
         )
     )
+
+
+def _columns(
+    record: RunRecord, given: Path | None, sample_ids: Sequence[str] | None, n_samples: int
+) -> tuple[dict[str, NDArray[Any]], tuple[str, ...]]:
+    """Return properties of the samples, and a note if the table of the settings cannot be used."""
+    if given is not None:
+        return read_sample_columns(given, sample_ids, n_samples), ()
+    listed = (record.settings or {}).get("report", {}).get("columns")
+    if listed is None:
+        return {}, ()
+    try:
+        return read_sample_columns(Path(listed), sample_ids, n_samples), ()
+    except DataError as error:
+        return {}, (f"The plots are not colored by columns of the samples: {error}",)
 
 
 def _settings_text(directory: RunDirectory) -> str:

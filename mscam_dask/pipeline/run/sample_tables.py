@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.monitor.report.confidence import next_clusters
 from mscam_dask.pipeline.run.previous_runs import encoded_id
 
 __all__ = ["FORMATS", "SampleTable", "check_suffix", "has_parquet", "sample_table", "table_bytes"]
@@ -74,11 +75,9 @@ def sample_table(
     if membership is None:
         return table
     rows, own = np.arange(len(labels)), np.searchsorted(cluster_names, labels)
-    others = membership.copy()
-    others[rows, own] = -np.inf
     following = np.full(len(labels), _NONE)
     if len(cluster_names) > 1:
-        following = cluster_names[others.argmax(axis=1)]
+        following = cluster_names[next_clusters(membership, own)]
     table["confidence"] = membership[rows, own].tolist()
     table["next_cluster"] = _optional(following)
     for view, votes in (view_votes or {}).items():

@@ -65,9 +65,8 @@ from mscam_dask.pipeline.run.sample_tables import (
     table_bytes,
 )
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
-from mscam_dask.types.parameters import ViewSettings
+from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
 from mscam_dask.types.result import Assessment, Solution
-from mscam_dask.types.search_space import Fixed, most_clusters
 
 __all__ = [
     "Ingested",
@@ -288,7 +287,7 @@ def fit_record(solution: Solution) -> FitRecord:
     """Return the entry of a fit in run.json."""
     by_view = solution.parameters.view_settings is not None
     names, sizes = np.unique(solution.labels, return_counts=True)
-    agreed = {record.view: record for record in solution.agreed}
+    selected = {record.view: record for record in solution.selected_view_settings}
     return FitRecord(
         status=solution.status.name,
         message=solution.status.message,
@@ -303,7 +302,7 @@ def fit_record(solution: Solution) -> FitRecord:
             n_neighbors=int(solution.n_neighbors),
             initial_graph=_initial_graph(solution),
             views={
-                record.view: _view_settings_entry(chosen, agreed.get(record.view))
+                record.view: _view_settings_entry(chosen, selected.get(record.view))
                 for record, chosen in zip(
                     solution.prepared, solution.parameters.view_settings or (), strict=False
                 )
@@ -312,9 +311,9 @@ def fit_record(solution: Solution) -> FitRecord:
             exclude_views=solution.exclude_views,
         ),
         n_clusters_curves=None
-        if solution.counted is None
-        else msgspec.to_builtins(solution.counted),
-        refinement=_refinement_entry(solution.learned),
+        if solution.n_clusters_selection is None
+        else msgspec.to_builtins(solution.n_clusters_selection),
+        refinement=_refinement_entry(solution.refinement),
         candidate_settings=tuple(_candidate_entry(setting) for setting in solution.settings),
         selected_setting=solution.chosen,
         view_contributions={

@@ -18,9 +18,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.linalg.adaptive_neighbors import adaptive_neighbor_weights
 from mscam_dask.linalg.laplacian import graph_from_neighbors
-from mscam_dask.linalg.stiefel import polar_factor, stiefel_quadratic
+from mscam_dask.linalg.orthonormal import polar_factor, stiefel_quadratic
+from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
 from mscam_dask.types.parameters import AdmmSettings
 
 __all__ = [

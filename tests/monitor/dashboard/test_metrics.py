@@ -7,6 +7,7 @@ import re
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -109,7 +110,7 @@ def test_every_metric_of_the_grafana_dashboard_is_in_a_scrape(
     _, samples = watched
     board = json.loads(GRAFANA.read_text(encoding="utf-8"))
     queries = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
-    queries += [variable["definition"] for variable in board["templating"]["list"]]
+    queries += [variable["query"]["query"] for variable in board["templating"]["list"]]
     assert len(queries) > 20
     for query in queries:
         names = re.findall(r"\b(?:mscam|dask)_[a-z_]+", query)
@@ -118,6 +119,30 @@ def test_every_metric_of_the_grafana_dashboard_is_in_a_scrape(
             assert samples.get(name), f"{name} of {query!r} is not in the scrape"
     ours = {name for name in samples if name.startswith("mscam_")}
     assert ours == {name for query in queries for name in re.findall(r"\bmscam_[a-z_]+", query)}
+
+
+def test_grafana_knows_every_field_of_the_dashboard() -> None:
+    models = pytest.importorskip(
+        "grafana_foundation_sdk.models.dashboard", reason="pip install 'mscam-dask[deploy-test]'"
+    )
+    encoder = pytest.importorskip("grafana_foundation_sdk.cog.encoder")
+    board = json.loads(GRAFANA.read_text(encoding="utf-8"))
+    read = json.loads(json.dumps(models.Dashboard.from_json(board), cls=encoder.JSONEncoder))
+    assert within(board, read)
+    board["panels"][0]["titel"] = board["panels"][0].pop("title")
+    read = json.loads(json.dumps(models.Dashboard.from_json(board), cls=encoder.JSONEncoder))
+    assert not within(board, read)
+
+
+def within(part: Any, whole: Any) -> bool:
+    """Whether everything of `part` is in `whole`, which may have more keys."""
+    if isinstance(part, dict):
+        return isinstance(whole, dict) and all(
+            key in whole and within(value, whole[key]) for key, value in part.items()
+        )
+    if isinstance(part, list):
+        return len(part) == len(whole) and all(map(within, part, whole))
+    return bool(part == whole)
 
 
 def test_the_panels_of_the_grafana_dashboard_do_not_overlap() -> None:

@@ -110,6 +110,14 @@ def made_up_assessment(n_clusters: int, views: Sequence[str]) -> Assessment:
     )
 
 
+def made_up_membership(labels: NDArray[np.int64]) -> NDArray[np.float64]:
+    """Memberships of which the largest is that of the label, but for a few samples."""
+    votes: NDArray[np.float64] = np.eye(int(labels.max()) + 1)[labels]
+    votes += np.random.default_rng(7).uniform(0.0, 1.1, size=votes.shape)
+    votes /= votes.sum(axis=1, keepdims=True)
+    return votes
+
+
 def made_up_content(
     labels: NDArray[np.int64],
     *,
@@ -119,6 +127,7 @@ def made_up_content(
     labels_true: NDArray[np.int64] | None = None,
     label_names: Sequence[str] | None = None,
     fit: Mapping[str, Any] | None = None,
+    columns: Mapping[str, Sequence[Any]] | None = None,
 ) -> RunContent:
     """The report's content for these labels; `fit` replaces entries of run.json's table."""
     result = made_up_result(labels, views=views)
@@ -195,4 +204,6 @@ def made_up_content(
         labels_true=labels_true,
         label_names=label_names,
         files=(FileLink(name="run.json", href="run.json", what="the record"),),
+        membership=made_up_membership(labels),
+        columns=columns or {},
     )

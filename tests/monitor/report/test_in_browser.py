@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import csv
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
@@ -14,6 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from mscam_dask.monitor.report.page import RunContent, run_page
+from mscam_dask.monitor.report.scatter import principal_planes
 from tests.browser import Browser
 from tests.monitor.report.made_up import made_up_content
 
@@ -118,6 +121,122 @@ def test_other_axes(browser: Browser, open_page: Open) -> None:
     after = browser.run(path)
     assert after != before
     assert after.count("M") == before.count("M") == 60
+
+
+def choose_color(browser: Browser, position: str) -> None:
+    browser.run(
+        f"const s = document.querySelector('[data-color]'); s.value = '{position}';"
+        "s.dispatchEvent(new Event('change'))"
+    )
+
+
+PAINTED = (
+    "return Object.fromEntries([...document.querySelectorAll('[data-plot=view0] path.painted:not(.away)')]"
+    ".map(p => [p.getAttribute('color'), p.getAttribute('d').split('M').length - 1]))"
+)
+
+
+def test_samples_are_colored_by_a_property(browser: Browser, open_page: Open) -> None:
+    sites = np.array(["north", HOSTILE, None], dtype=object)[np.arange(240) % 3]
+    sites[:3] = None
+    age = np.where(np.arange(240) % 8 == 0, np.nan, np.linspace(20, 70, 240))
+    open_page(content(columns={"site": sites, "age": age}))
+    options = browser.run(
+        "return [...document.querySelector('[data-color]').options].map(o => o.text)"
+    )
+    assert options == ["clusters", "class", "confidence", "site", "age"]
+    choose_color(browser, "2")
+    counts = {"#3f90da": 79, "#ffa90e": 79, "#c9ced6": 82}
+    assert browser.run(PAINTED) == counts
+    shown = "return getComputedStyle(document.querySelector('[data-plot=view0] .dots')).display"
+    assert browser.run(shown) == "none"
+    legends = browser.run("return [...document.querySelectorAll('.legend')].map(l => l.innerText)")
+    assert len(set(legends)) == 1
+    assert legends[0].split() == ["<script>alert(1)</script>", "north", "missing"]
+    browser.run("document.querySelector('[data-pick=\"2\"]').click()")
+    alone = browser.run(PAINTED)
+    assert sum(alone.values()) == 60  # the others are faint
+    faint = "return document.querySelector('[data-plot=view0] .painted.away').getAttribute('d')"
+    assert browser.run(faint).count("M") == 180
+    browser.run("document.querySelector('[data-pick=\"2\"]').click()")
+    choose_color(browser, "3")
+    painted = browser.run(PAINTED)
+    assert sum(painted.values()) == 240
+    assert painted["#c9ced6"] == 30
+    assert len(painted) > 20
+    choose_color(browser, "")
+    assert browser.run(PAINTED) == {}
+    assert browser.run(shown) != "none"
+    assert browser.complaints() == []
+
+
+def saved(browser: Browser, name: str) -> str:
+    """The content of the file that a button saves."""
+    browser.run(
+        "window.made = URL.createObjectURL; window.files = [];"
+        "URL.createObjectURL = blob => { window.files.push(blob); return window.made(blob); };"
+        f"document.querySelector('button[aria-label=\"Save {name}\"]').click();"
+        "URL.createObjectURL = window.made"
+    )
+    script = "const done = arguments[0]; window.files[0].text().then(done)"
+    return str(browser.driver.execute_async_script(script))
+
+
+def test_every_figure_is_saved_as_svg_and_its_numbers_as_csv(
+    browser: Browser, open_page: Open, tmp_path: Path
+) -> None:
+    made = content(columns={"site": np.array(["=1+1", "a,b"])[np.arange(240) % 2]})
+    folder = {"behavior": "allow", "downloadPath": str(tmp_path)}
+    browser.driver.execute_cdp_cmd("Page.setDownloadBehavior", folder)
+    open_page(made)
+    figures = browser.run(
+        "return [...document.querySelectorAll('main figure svg, svg.tree, ol.bars')].map("
+        "e => e.dataset.export)"
+    )
+    assert None not in figures
+    assert len(set(figures)) == len(figures) == 13
+    for name in figures:
+        root = ET.fromstring(saved(browser, f"{name} as SVG"))
+        assert root.tag == "{http://www.w3.org/2000/svg}svg"
+        assert len(list(root.iter())) > 5
+        assert not [e for e in root.iter() if {"class", "data-tip", "tabindex"} & set(e.attrib)]
+    on_disk = tmp_path / "cluster-sizes.svg"
+    browser.wait_for(
+        "the file on the disk", on_disk.is_file
+    )  # the browser asks before a second one
+    assert ET.parse(on_disk).getroot().tag.endswith("svg")
+    rows = list(csv.reader(saved(browser, "graph as CSV").splitlines()))
+    assert rows[0] == ["sample", "cluster", "class", "confidence", "site", "x", "y"]
+    assert len(rows) == 241
+    assert {row[4] for row in rows[1:]} == {"'=1+1", "a,b"}
+    by_name = {int(row[0]): row for row in rows[1:]}
+    assert [int(by_name[row][1]) for row in range(240)] == made.result.labels.tolist()
+    plane = principal_planes(made.result.view_coordinates["pixels"].astype(np.float64))[0][0]
+    rows = list(csv.reader(saved(browser, "embedding-pixels as CSV").splitlines()))
+    assert rows[0][-2:] == ["axis_1", "axis_2"]
+    spots = {int(row[0]): [float(row[-2]), float(row[-1])] for row in rows[1:]}
+    found = np.array([spots[row] for row in range(240)])
+    # axes are those of the rows in the order of the clusters: of either sign
+    np.testing.assert_allclose(np.abs(found), np.abs(plane), atol=0.01)
+    rows = list(csv.reader(saved(browser, "view_score as CSV").splitlines()))
+    scores = made.result.history["view_score"].values
+    assert rows[0] == ["iteration", "pixels", "edges"]
+    np.testing.assert_array_equal(np.array(rows[1:], dtype=float)[:, 1:], scores)
+    rows = list(csv.reader(saved(browser, "graph-matrix as CSV").splitlines()))
+    assert sum(float(row[2]) for row in rows[1:]) == pytest.approx(240)
+    rows = list(csv.reader(saved(browser, "confusion as CSV").splitlines()))
+    assert rows[1][:2] == ["0", "60"]
+    assert browser.complaints() == []
+
+
+def test_saved_figures_are_for_white_paper(browser: Browser, open_page: Open) -> None:
+    pictures = []
+    for scheme in ("light", "dark"):
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        browser.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        open_page(content())
+        pictures.append([saved(browser, f"{name} as SVG") for name in ("graph", "score")])
+    assert pictures[0] == pictures[1]
 
 
 def test_charts_the_matrix_and_cells_answer(browser: Browser, open_page: Open) -> None:

@@ -26,8 +26,9 @@ from mscam_dask.monitor.report.block_matrix import (
     encode_png,
 )
 from mscam_dask.monitor.report.charts import Axes, line_chart, log_ticks, ticks
-from mscam_dask.monitor.report.confidence import embedding_confidence
+from mscam_dask.monitor.report.confidence import sample_confidence
 from mscam_dask.monitor.report.layout import graph_layout
+from mscam_dask.monitor.report.sample_property import sample_property
 from mscam_dask.monitor.report.scatter import principal_planes, scatter
 from mscam_dask.monitor.report.subsample import contracted_graph, draw_samples
 from mscam_dask.monitor.report.tables import confusion, separation_rows, size_bars
@@ -50,9 +51,8 @@ def some_labels(n_samples: int, n_clusters: int) -> np.ndarray[tuple[int], np.dt
     [
         lambda labels: block_matrix(block_graph(labels), labels).weight_across,
         lambda labels: confusion(labels[::-1], labels, None),
-        lambda labels: embedding_confidence({"a": np.eye(len(labels), 2)}, {"a": 1.0}, labels),
     ],
-    ids=["matrix", "confusion", "confidence"],
+    ids=["matrix", "confusion"],
 )
 def test_many_clusters_take_little_memory(made: Callable[[NDArray[np.int64]], object]) -> None:
     labels = some_labels(8000, 4000)
@@ -69,42 +69,63 @@ def test_many_clusters_take_little_memory(made: Callable[[NDArray[np.int64]], ob
 # ---- confidence -------------------------------------------------------------------------------
 
 
-def test_the_ratio_is_own_distance_over_next_distance_over_all_views() -> None:
-    rng = np.random.default_rng(1)
-    labels = some_labels(40, 3)
-    embeddings = {"a": rng.standard_normal((40, 2)), "b": 7 * rng.standard_normal((40, 5))}
-    shares = {"a": 0.3, "b": 0.7}
-    found = embedding_confidence(embeddings, shares, labels)
+@pytest.mark.parametrize("names", [(0, 1, 2), (1, 4, 6)])
+def test_confidence_is_the_membership_in_the_own_cluster(names: tuple[int, int, int]) -> None:
+    labels = np.array(names)[some_labels(40, 3)]
+    membership = np.random.default_rng(1).dirichlet(np.ones(3), size=40)
+    found = sample_confidence(membership, labels)
     assert found is not None
     for row in range(40):
-        squared = np.zeros(3)
-        for name, values in embeddings.items():
-            for cluster in range(3):
-                center = values[labels == cluster].mean(axis=0)
-                total = ((values - values.mean(axis=0)) ** 2).sum() / 40
-                squared[cluster] += shares[name] * ((values[row] - center) ** 2).sum() / total
-        others = [cluster for cluster in range(3) if cluster != labels[row]]
-        following = min(others, key=lambda cluster: squared[cluster])
-        assert found.next_cluster[row] == following
-        expected = math.sqrt(squared[labels[row]] / squared[following])
-        assert found.distance_ratio[row] == pytest.approx(expected)
+        by_name = dict(zip(names, membership[row].tolist(), strict=True))
+        assert found.values[row] == by_name.pop(int(labels[row]))
+        assert found.next_cluster[row] == max(by_name, key=lambda name: by_name[name])
+    first = found.least_certain(3)
+    assert first.tolist() == np.argsort(found.values)[:3].tolist()
+    assert len(found.least_certain(100)) == 40
 
 
-def test_a_sample_half_way_has_ratio_one_and_is_listed_first() -> None:
-    values = np.array([[0.0], [0.0], [0.0], [2.0], [4.0], [4.0], [4.0], [2.0]])
-    labels = np.array([0, 0, 0, 0, 1, 1, 1, 1])
-    found = embedding_confidence({"only": values}, {"only": 1.0}, labels)
+def test_an_empty_cluster_may_be_the_next() -> None:
+    found = sample_confidence(np.array([[0.5, 0.1, 0.4], [0.6, 0.3, 0.1]]), np.array([0, 1]))
     assert found is not None
-    assert found.least_certain(2).tolist() == [3, 7]
-    assert found.distance_ratio[3] == pytest.approx(1)
-    assert found.distance_ratio[0] == pytest.approx(0.5 / 3.5)
-    assert len(found.least_certain(100)) == 8
+    assert found.values.tolist() == [0.5, 0.3]
+    assert found.next_cluster.tolist() == [2, 0]
 
 
 def test_nothing_to_compare_is_none() -> None:
     labels = np.zeros(5, dtype=np.int64)
-    assert embedding_confidence({}, {}, np.arange(5)) is None
-    assert embedding_confidence({"a": np.ones((5, 2))}, {"a": 1.0}, labels) is None
+    assert sample_confidence(None, np.arange(5)) is None
+    assert sample_confidence(np.ones((5, 1)), labels) is None
+
+
+# ---- properties of the samples -----------------------------------------------------------------
+
+
+def test_few_whole_numbers_truth_values_and_text_are_categories() -> None:
+    for values, names, codes in (
+        ([10, 2, None, 2], ("2", "10"), [1, 0, np.nan, 0]),
+        ([True, False, True], ("False", "True"), [1, 0, 1]),
+        (["b", "a", None], ("a", "b"), [1, 0, np.nan]),
+        (["b", 3, 2.5], ("2.5", "3", "b"), [2, 1, 0]),
+    ):
+        found = sample_property(np.array(values, dtype=object))
+        assert found.categories == names
+        np.testing.assert_array_equal(found.values, codes)
+
+
+def test_other_numbers_are_numbers() -> None:
+    for values in ([0.5, 2.0, np.nan], list(range(25)), [1.5, None, 2]):
+        found = sample_property(np.array(values, dtype=object))
+        assert found.categories is None
+        expected = [np.nan if value is None else float(value) for value in values]
+        np.testing.assert_array_equal(found.values, expected)
+
+
+def test_of_many_texts_the_most_frequent_are_categories() -> None:
+    texts = [f"t{index:02d}" for index in range(40) for _ in range(40 - index)]
+    found = sample_property(texts)
+    assert found.categories == (*(f"t{index:02d}" for index in range(23)), "other")
+    expected = [min(int(text[1:]), 23) for text in texts]
+    assert found.values.tolist() == expected
 
 
 # ---- what is drawn ---------------------------------------------------------------------------
@@ -293,6 +314,18 @@ def test_one_column_still_makes_a_plane() -> None:
     assert len(plot.planes[0]) == 12
 
 
+def test_frames_give_the_coordinates_back() -> None:
+    plane = np.random.default_rng(0).standard_normal((50, 2)) * [3.0, 1.0] + [5.0, -2.0]
+    plane[7] = np.nan
+    plot = scatter([plane], np.zeros(50, dtype=np.int64), ("",))
+    x, y, unit = plot.frames[0]
+    drawn = np.array(plot.planes[0]).reshape(-1, 2)
+    found = np.column_stack((x + (drawn[:, 0] - 500) * unit, y - (drawn[:, 1] - 500) * unit))
+    has = np.arange(50) != 7
+    np.testing.assert_allclose(found[has], plane[has], atol=0.51 * unit)
+    assert (drawn[7] < 0).all()
+
+
 # ---- charts ----------------------------------------------------------------------------------
 
 
@@ -333,6 +366,8 @@ def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
     assert [mark.tip for mark in chart.lines[0].marks] == [
         f"v, iteration {at}: nats {value}" for at, value in ((0, 1), (2, 3), (3, 4))
     ]
+    marks = [(mark.at, mark.value) for mark in chart.lines[0].marks]
+    assert marks == [(0.0, 1.0), (2.0, 3.0), (3.0, 4.0)]
     assert line_chart("a", [("v", 0, [math.nan])], axes, title="A") is None
 
 

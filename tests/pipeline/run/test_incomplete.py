@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.metrics import adjusted_rand_score
 
 import mscam_dask
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.read import open_store
+from mscam_dask.errors import DataError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.run import run_pipeline
+from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 IDS = np.array([f"s{row}" for row in range(120)])
@@ -60,7 +64,7 @@ def test_a_run_clusters_every_sample(run: tuple[Path, Any, Any]) -> None:
 def test_the_report_has_a_table_of_presence(run: tuple[Path, Any, Any]) -> None:
     directory, has, _ = run
     page = (directory / "report.html").read_text()
-    (table,) = re.findall(r'<table class="data" id="presence">.*?</table>', page, re.DOTALL)
+    (table,) = re.findall(r'<table class="data" id="presence"[^>]*>.*?</table>', page, re.DOTALL)
     counts = [int(text) for text in re.findall(r'row" class="n">(\d+)<', table)]
     assert sum(counts) == 120
     in_view = re.findall(r'<td class="n">(\d+)</td>', table)
@@ -81,3 +85,43 @@ def test_a_loaded_run_predicts_samples_of_some_views(run: tuple[Path, Any, Any])
     by_id = dict(zip(data.sample_ids or (), model.labels_.tolist(), strict=True))
     agree = [by_id[name] == label for name, label in zip(table["id"], table["label"], strict=True)]
     assert np.mean(agree) > 0.6
+
+
+@pytest.mark.parametrize("method", ["mean", "median", "knn"])
+def test_a_loaded_run_fills_missing_cells_as_its_fit_did(method: str, tmp_path: Path) -> None:
+    views, _ = gaussian_views(1, n_samples=90, spread=2.0, dims=(4, 6))
+    rng = np.random.default_rng(2)
+    frames = {}
+    for name, view in zip("ab", views, strict=True):
+        view[rng.random(view.shape) < 0.1] = np.nan
+        frames[name] = pd.DataFrame(view, index=pd.Index(IDS[:90], name="id")).add_prefix(name)
+        frames[name].iloc[:60].to_csv(tmp_path / f"{name}.csv")
+        frames[name].iloc[60:].to_csv(tmp_path / f"new_{name}.csv")
+    settings = "n_clusters = 3\nauto_settings = false\nmax_iter = 3\n"
+    (tmp_path / "p.toml").write_text(
+        f'[data]\nsource = ["a.csv", "b.csv"]\nimpute = "{method}"\n'
+        f"[cluster]\n{settings}[execution]\nin_process = true\n"
+    )
+    run_pipeline(read_config(tmp_path / "p.toml"), tmp_path / "run")
+    loaded = mscam_dask.load_run(tmp_path / "run")
+    new = {name: frame.iloc[60:] for name, frame in frames.items()}
+    stored = {view.name: view.read(0, 60) for view in open_store(tmp_path / "run/data.zarr").views}
+    filled = {}
+    for name, frame in new.items():
+        # of means and medians, imputed cells change nothing
+        known = stored[name] if method == "knn" else frames[name].iloc[:60].to_numpy()
+        imputer = KNNImputer() if method == "knn" else SimpleImputer(strategy=method)
+        filled[name] = frame.copy()
+        filled[name][:] = imputer.fit(known).transform(frame.to_numpy())
+    assert_array_equal(loaded.predict(new), loaded.predict(filled))
+    assert_allclose(loaded.predict_proba(new), loaded.predict_proba(filled))
+    (tmp_path / "new").mkdir()
+    for name in "ab":
+        (tmp_path / f"new_{name}.csv").rename(tmp_path / "new" / f"{name}.csv")
+    table = predict_files(tmp_path / "run", [str(tmp_path / "new" / f"{n}.csv") for n in "ab"])
+    assert table["label"] == loaded.predict(new).tolist()
+    shutil.rmtree(tmp_path / "run/data.zarr")
+    again = mscam_dask.load_run(tmp_path / "run")
+    assert_array_equal(again.predict(filled), loaded.predict(filled))
+    with pytest.raises(DataError, match=quotes("data.zarr")):
+        again.predict(new)

@@ -20,7 +20,7 @@ from mscam_dask.data import results
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_model, read_result, write_result
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
-from mscam_dask.estimators import _predict, _stored, _transform
+from mscam_dask.estimators import _describe, _predict, _stored
 from mscam_dask.pipeline.run import run as run_module
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.previous_runs import encoded_id
@@ -102,7 +102,7 @@ def test_settings_that_were_selected_are_loaded(tiny: Path) -> None:
 def test_more_samples_than_are_stored_are_read_from_the_data(
     pipeline: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module in (_stored, _predict, _transform):
+    for module in (_stored, _predict, _describe):
         monkeypatch.setattr(module, "SIZES", dataclasses.replace(SIZES, exact_samples=40))
     outcome = again(pipeline(HERE))
     model = read_model(outcome.directory.result)

@@ -93,12 +93,13 @@
   const plots = all("svg.scatter").map((svg) => ({
     svg, ring: svg.querySelector(".ring"), planes: data.plots[svg.dataset.plot].planes, plane: 0,
   }));
-  let picked = null;
+  let picked = null, column = null;
 
   function about(point) {
     const parts = [`sample ${data.names[point]}`, `cluster ${data.clusters[point]}`];
     if (data.labels.length) parts.push(`class ${data.labels[point]}`);
-    if (data.ratios.length) parts.push(`distance ratio ${data.ratios[point]} (next: cluster ${data.next[point]})`);
+    if (data.confidence.length) parts.push(`confidence ${data.confidence[point]} (next: cluster ${data.next[point]})`);
+    if (column && !["class", "confidence"].includes(column.name)) parts.push(`${column.name} ${valueOf(column, point)}`);
     return parts.join(" · ");
   }
   function ring(point) {
@@ -142,14 +143,111 @@
       ring(button.getAttribute("aria-pressed") === "true" ? -1 : Number(button.dataset.show));
     });
 
+  // ---- colors of the samples: their clusters, or one of their properties ---------------------------
+  const RAMP = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21918c", "#28ae80", "#5ec962", "#addc30", "#fde725"];
+  const STEPS = 32, MISSING = "#c9ced6";
+  const valueOf = (of, point) => {
+    const value = of.values[point];
+    return value === null ? "missing" : of.categories ? of.categories[value] : value;
+  };
+  function rampAt(share) {
+    const at = share * (RAMP.length - 1), low = Math.min(Math.floor(at), RAMP.length - 2);
+    const channel = (text, index) => parseInt(text.slice(1 + 2 * index, 3 + 2 * index), 16);
+    const mixed = [0, 1, 2].map((index) => {
+      const [a, b] = [channel(RAMP[low], index), channel(RAMP[low + 1], index)];
+      return Math.round(a + (at - low) * (b - a));
+    });
+    return `rgb(${mixed.join(", ")})`;
+  }
+  function range(of) {
+    const known = of.values.filter((value) => value !== null);
+    return [Math.min(...known), Math.max(...known)];
+  }
+  function colorsOf(of) {  // of each sample
+    if (of.categories) return of.values.map((value) => (value === null ? MISSING : data.palette[value % data.palette.length]));
+    const [low, high] = range(of), span = high - low || 1;
+    return of.values.map((value) => (value === null ? MISSING : rampAt(Math.round((STEPS * (value - low)) / span) / STEPS)));
+  }
+  const made = (name, attributes, parent) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    parent.append(element);
+    return element;
+  };
+  const dot = (places, point) => `M${places[2 * point]} ${places[2 * point + 1]}h0`;
+  function paint(plot) {
+    const places = plot.planes[plot.plane], svg = plot.svg;
+    const groups = new Map();
+    const add = (key, point) => { if (!groups.has(key)) groups.set(key, []); groups.get(key).push(point); };
+    data.clusters.forEach((cluster, point) => add(cluster, point));
+    const half = (values) => values.sort((a, b) => a - b)[values.length >> 1];
+    for (const path of all("path.dots:not(.painted)", svg))
+      path.setAttribute("d", groups.get(Number(path.dataset.cluster)).map((point) => dot(places, point)).join(""));
+    for (const text of all("text.number", svg)) {
+      const seen = groups.get(Number(text.dataset.cluster)).filter((point) => places[2 * point] >= 0);
+      if (!seen.length) continue;
+      text.setAttribute("x", half(seen.map((point) => places[2 * point])));
+      text.setAttribute("y", half(seen.map((point) => places[2 * point + 1])));
+    }
+    all(".painted", svg).forEach((path) => path.remove());
+    svg.classList.toggle("repainted", column !== null);
+    if (column !== null) {
+      groups.clear();
+      const colors = colorsOf(column);
+      colors.forEach((color, point) => add(picked !== null && data.clusters[point] !== picked ? "" : color, point));
+      const first = svg.querySelector("text.number, .ring");
+      for (const [color, points] of groups) {
+        const path = made("path", { class: color ? "dots painted" : "dots painted away", color: color || MISSING, d: points.map((point) => dot(places, point)).join("") }, svg);
+        svg.insertBefore(path, first);
+      }
+    }
+    for (const mark of all("[data-cluster]", svg))
+      mark.classList.toggle("away", picked !== null && Number(mark.dataset.cluster) !== picked);
+  }
+  function legend(list) {
+    list.replaceChildren();
+    if (column === null) return;
+    const item = (text) => {
+      const line = document.createElement("li");
+      line.append(text);
+      list.append(line);
+      return line;
+    };
+    const swatch = (color, line) => {
+      const svg = made("svg", { viewBox: "0 0 10 10", "aria-hidden": "true" }, line);
+      made("circle", { cx: 5, cy: 5, r: 5, fill: color }, svg);
+      line.prepend(svg);
+      line.dataset.color = color;
+    };
+    if (column.categories)
+      column.categories.forEach((name, index) => {
+        if (column.values.includes(index)) swatch(data.palette[index % data.palette.length], item(name));
+      });
+    else if (column.values.some((value) => value !== null)) {
+      const [low, high] = range(column), line = item(String(low));
+      const svg = made("svg", { viewBox: "0 0 32 10", preserveAspectRatio: "none", class: "ramp", "aria-hidden": "true" }, line);
+      for (let step = 0; step < STEPS; step++)
+        made("rect", { x: step, width: 1.1, height: 10, fill: rampAt(step / (STEPS - 1)) }, svg);
+      line.append(String(high));
+    }
+    if (column.values.includes(null)) swatch(MISSING, item("missing"));
+  }
+  for (const choice of all("[data-color]"))
+    choice.addEventListener("change", () => {
+      column = choice.value === "" ? null : data.columns[Number(choice.value)];
+      for (const other of all("[data-color]")) other.value = choice.value;
+      all(".legend").forEach(legend);
+      plots.forEach(paint);
+      for (const plot of plots) plot.svg.dataset.color = column === null ? "" : column.name;
+    });
+
   // ---- one cluster alone -----------------------------------------------------------------------
   for (const button of all("[data-pick]"))
     button.addEventListener("click", () => {
       const cluster = Number(button.dataset.pick);
       picked = picked === cluster ? null : cluster;
       for (const other of all("[data-pick]")) other.setAttribute("aria-pressed", Number(other.dataset.pick) === picked);
-      for (const mark of all("svg.scatter [data-cluster]"))
-        mark.classList.toggle("away", picked !== null && Number(mark.dataset.cluster) !== picked);
+      plots.forEach(paint);
     });
 
   // ---- axes of an embedding --------------------------------------------------------------------
@@ -157,21 +255,8 @@
     choice.addEventListener("change", () => {
       const plot = plots.find((one) => one.svg.dataset.plot === choice.dataset.planes);
       plot.plane = Number(choice.value);
-      const places = plot.planes[plot.plane];
-      const paths = new Map();
-      data.clusters.forEach((cluster, point) => {
-        const spot = [places[2 * point], places[2 * point + 1]];
-        if (!paths.has(cluster)) paths.set(cluster, []);
-        paths.get(cluster).push(spot);
-      });
-      for (const path of all("path.dots", plot.svg))
-        path.setAttribute("d", paths.get(Number(path.dataset.cluster)).map(([x, y]) => `M${x} ${y}h0`).join(""));
-      const half = (values) => values.sort((a, b) => a - b)[values.length >> 1];
-      for (const text of all("text.number", plot.svg)) {
-        const spots = paths.get(Number(text.dataset.cluster));
-        text.setAttribute("x", half(spots.map((spot) => spot[0])));
-        text.setAttribute("y", half(spots.map((spot) => spot[1])));
-      }
+      plot.svg.dataset.plane = choice.value;
+      paint(plot);
       ring(-1);
     });
 

@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 
-from mscam_dask.engine.executors._malloc import DASK_TRIM, without_dask_trim
+from mscam_dask.engine.executors._process import DASK_TRIM, without_dask_trim
 
 # Page faults while arrays of 1 MiB come and go.
 _PROGRAM = """
 import json, resource, sys
 import numpy as np
-from mscam_dask.engine.executors._malloc import keep_freed_memory
+from mscam_dask.engine.executors._process import keep_freed_memory
 undone = keep_freed_memory() if sys.argv[1] == "undo" else None
 def churn():
     for _ in range(200):
@@ -31,7 +31,7 @@ print(json.dumps([undone, resource.getrusage(resource.RUSAGE_SELF).ru_minflt - b
 _HOLES = """
 import json, psutil
 import numpy as np
-from mscam_dask.engine.executors._malloc import return_freed_memory, keep_freed_memory
+from mscam_dask.engine.executors._process import return_freed_memory, keep_freed_memory
 keep_freed_memory()
 idle = return_freed_memory()
 arrays = [np.ones(2**17) for _ in range(200)]

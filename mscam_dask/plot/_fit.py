@@ -1,8 +1,4 @@
-"""Pictures of a fit, drawn with matplotlib (``pip install 'mscam-dask[plot]'``).
-
-Each function takes a fitted estimator, draws on the axes `ax` or on those of a new figure, and returns
-the axes. New figures are not registered with pyplot: ``plot.graph(model).figure.savefig("graph.svg")``.
-"""
+"""Pictures of a fitted estimator."""
 
 from __future__ import annotations
 
@@ -12,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mscam_dask.data.views.labels import encode_labels, is_missing
+from mscam_dask.data.views.labels import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.palette import CLUSTER_COLORS, cluster_color
 from mscam_dask.monitor.report.layout import graph_layout
+from mscam_dask.monitor.report.sample_property import SampleProperty, sample_property
 from mscam_dask.monitor.report.scatter import principal_planes
 from mscam_dask.monitor.report.subsample import (
     DRAW_LIMIT,
@@ -23,6 +20,7 @@ from mscam_dask.monitor.report.subsample import (
     contracted_graph,
     draw_samples,
 )
+from mscam_dask.plot._axes import add_legend, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -38,6 +36,7 @@ __all__ = [
     "graph",
     "history",
     "n_clusters_curves",
+    "presence",
 ]
 
 _MAX_EDGES = 8000
@@ -62,7 +61,8 @@ def graph(
     ax : Axes, optional
     color : (n_samples,) array, optional
         Property of the samples to color by: text, truth values and whole numbers of at most 24
-        values by category, other numbers on a continuous scale. None: the clusters.
+        values by category (of more texts the 23 most frequent), other numbers on a continuous scale.
+        None: the clusters.
     max_samples : int, default=2000
         Samples drawn; of more, a random sample, in which each represents those nearest to it in the graph.
 
@@ -70,7 +70,7 @@ def graph(
     -----
     Of more than 8000 edges the heaviest are drawn.
     """
-    ax = _axes(ax, (6.0, 6.0))
+    ax = new_axes(ax, (6.0, 6.0))
     from matplotlib.collections import LineCollection
 
     labels, rows = _drawn(estimator, max_samples)
@@ -132,7 +132,7 @@ def embedding(
         raise ConfigurationError(
             f"plane={plane} of view {view!r}; allowed are 0 to {len(planes) - 1}."
         )
-    ax = _axes(ax, (5.0, 5.0))
+    ax = new_axes(ax, (5.0, 5.0))
     _scatter(ax, planes[plane], labels, _colors_of(color, rows, estimator))
     first, second = names[plane].removeprefix("axes ").split(" and ")
     ax.set(xlabel=f"axis {first}", ylabel=f"axis {second}", title=view, xticks=[], yticks=[])
@@ -172,7 +172,7 @@ def confusion(
     order = np.concatenate((matched, np.setdiff1d(np.arange(counts.shape[1]), matched)))
     counts = counts[:, order]
     shares = counts / counts.sum(axis=1, keepdims=True)
-    ax = _axes(ax, (1.5 + 0.45 * counts.shape[1], 1.2 + 0.4 * counts.shape[0]))
+    ax = new_axes(ax, (1.5 + 0.45 * counts.shape[1], 1.2 + 0.4 * counts.shape[0]))
     ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
     if max(counts.shape) <= _MAX_NUMBERS:
         for (row, column), n_samples in np.ndenumerate(counts):
@@ -196,7 +196,7 @@ def contributions(estimator: BaseMultiViewClustering, ax: Axes | None = None) ->
     """
     shares = estimator.view_contributions_
     excluded = set(estimator.excluded_views_)
-    ax = _axes(ax, (5.0, 0.8 + 0.35 * len(shares)))
+    ax = new_axes(ax, (5.0, 0.8 + 0.35 * len(shares)))
     bars = ax.barh(range(len(shares)), list(shares.values()), color=CLUSTER_COLORS[0])
     texts = ["excluded" if view in excluded else f"{share:.0%}" for view, share in shares.items()]
     ax.bar_label(bars, texts, padding=3)
@@ -234,7 +234,7 @@ def history(
     curve = records[quantity]
     if not curve.size:
         raise DataError("The fit had no outer iteration, so history_ is empty.")
-    ax = _axes(ax, (6.0, 3.5))
+    ax = new_axes(ax, (6.0, 3.5))
     iterations = records["outer_iteration"].values + 1
     if curve.ndim == 1:
         ax.plot(iterations, curve.values, marker="o", markersize=4, color=CLUSTER_COLORS[0])
@@ -248,7 +248,7 @@ def history(
                 color=cluster_color(index),
                 label=str(view),
             )
-        _legend(ax)
+        add_legend(ax)
     ax.locator_params(axis="x", integer=True)
     ax.set(xlabel="outer iteration", ylabel=quantity.replace("_", " "))
     ax.margins(y=0.1)
@@ -287,7 +287,7 @@ def n_clusters_curves(
         raise ConfigurationError(
             f"criteria {unknown} are not in n_clusters_curves_; allowed are {list(map(str, curves))}."
         )
-    ax = _axes(ax, (6.0, 3.8))
+    ax = new_axes(ax, (6.0, 3.8))
     for index, name in enumerate(names):
         values = np.asarray(curves[name].values, dtype=np.float64)
         largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
@@ -302,7 +302,7 @@ def n_clusters_curves(
     ax.axvline(curves.attrs["chosen"], color="black", linestyle="--", linewidth=1, label="selected")
     ax.locator_params(axis="x", integer=True)
     ax.set(xlabel="number of clusters", ylabel="share of the largest value")
-    _legend(ax)
+    add_legend(ax)
     return ax
 
 
@@ -341,7 +341,7 @@ def features(
     effects = np.array([item.effect for item in found])
     finite = np.abs(effects[np.isfinite(effects)])
     longest = 1.1 * float(finite.max(initial=0.0)) or 1.0
-    ax = _axes(ax, (6.0, 1.0 + 0.32 * len(found)))
+    ax = new_axes(ax, (6.0, 1.0 + 0.32 * len(found)))
     views = list(dict.fromkeys(item.view for item in found))
     for view in views:
         own = [place for place, item in enumerate(found) if item.view == view]
@@ -357,7 +357,7 @@ def features(
     ax.invert_yaxis()
     ax.axvline(0.0, color="black", linewidth=0.8)
     ax.set(xlabel="effect (Cohen's d)", title=f"cluster {cluster}")
-    _legend(ax)
+    add_legend(ax)
     return ax
 
 
@@ -370,7 +370,7 @@ def confidence(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Ax
     ax : Axes, optional
     """
     values = estimator.confidence_
-    ax = _axes(ax, (6.0, 4.0))
+    ax = new_axes(ax, (6.0, 4.0))
     gap = 0.02 * len(values)
     start, middles = 0.0, []
     for cluster in range(estimator.n_clusters_):
@@ -394,17 +394,34 @@ def confidence(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Ax
     return ax
 
 
-def _axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """The axes given, or those of a new figure, which pyplot does not know."""
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigurationError(
-            "mscam_dask.plot needs matplotlib. Install it: pip install 'mscam-dask[plot]'."
-        ) from error
-    return Figure(figsize=size, layout="constrained").add_subplot()
+def presence(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Axes:
+    """Draw which samples each view has: samples from left to right, by the set of views that has them.
+
+    Parameters
+    ----------
+    estimator : MSCAM or MSCAN
+    ax : Axes, optional
+
+    Notes
+    -----
+    The largest set of samples is on the left. The number of samples of a view is on its right.
+    """
+    table = estimator.view_presence_
+    patterns, counts = np.unique(table, axis=0, return_counts=True)
+    order = np.argsort(-counts, kind="stable")
+    edges = np.concatenate(([0], np.cumsum(counts[order])))
+    names = estimator.view_names_
+    ax = new_axes(ax, (6.5, 0.9 + 0.35 * len(names)))
+    for view in range(len(names)):
+        has = patterns[order, view]
+        spans = np.column_stack((edges[:-1], np.diff(edges)))[has]
+        color = cluster_color(view)
+        ax.broken_barh([(start, width) for start, width in spans], (view - 0.4, 0.8), color=color)
+        total = f" {table[:, view].sum()}"
+        ax.annotate(total, (1.0, view), xycoords=("axes fraction", "data"), va="center")
+    ax.set_yticks(range(len(names)), list(names))
+    ax.set(xlabel="samples", xlim=(0, len(table)), ylim=(len(names) - 0.5, -0.5))
+    return ax
 
 
 def _drawn(
@@ -419,13 +436,14 @@ def _drawn(
 
 def _colors_of(
     color: ArrayLike | None, rows: NDArray[np.int64], estimator: BaseMultiViewClustering
-) -> NDArray[Any] | None:
+) -> SampleProperty | None:
     """Property of the samples drawn."""
     if color is None:
         return None
     values = np.asarray(color)
     _check_length(values, estimator, "color")
-    return values[rows]
+    found = sample_property(values)
+    return SampleProperty(found.values[rows], found.categories)
 
 
 def _check_length(values: NDArray[Any], estimator: BaseMultiViewClustering, name: str) -> None:
@@ -437,11 +455,14 @@ def _check_length(values: NDArray[Any], estimator: BaseMultiViewClustering, name
 
 
 def _scatter(
-    ax: Axes, places: NDArray[np.float64], labels: NDArray[np.int64], values: NDArray[Any] | None
+    ax: Axes,
+    places: NDArray[np.float64],
+    labels: NDArray[np.int64],
+    colored: SampleProperty | None,
 ) -> None:
     """Samples by cluster with its number, or by a property with a legend or color bar."""
     size = float(np.clip(12000 / len(places), 7, 30))
-    if values is None:
+    if colored is None:
         numbered = labels.max() < _MAX_NUMBERS
         for cluster in np.unique(labels):
             own = places[labels == cluster]
@@ -456,24 +477,19 @@ def _scatter(
                     bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": "none", "alpha": 0.75},
                 )
         return
-    missing = np.array([is_missing(item) for item in values.tolist()], dtype=bool)
+    values = colored.values
+    missing = np.isnan(values)
     if missing.any():
         ax.scatter(*places[missing].T, s=size, color=_MISSING, linewidths=0, label="missing")
-    known = values[~missing]
-    if values.dtype.kind == "f" or (
-        values.dtype.kind in "iu" and len(np.unique(known)) > len(CLUSTER_COLORS)
-    ):
+    if colored.categories is None:
+        known = values[~missing]
         points = ax.scatter(*places[~missing].T, s=size, c=known, cmap="viridis", linewidths=0)
         figure = ax.get_figure(root=False)
         assert figure is not None
         figure.colorbar(points, ax=ax, shrink=0.7)
         return
-    names = known if known.dtype.kind in "biu" else known.astype(np.str_)
-    for index, name in enumerate(np.unique(names)):
-        own = places[~missing][names == name]
-        ax.scatter(*own.T, s=size, color=cluster_color(index), linewidths=0, label=str(name))
-    _legend(ax)
-
-
-def _legend(ax: Axes) -> None:
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+    for index, name in enumerate(colored.categories):
+        own = places[values == index]
+        if len(own):
+            ax.scatter(*own.T, s=size, color=cluster_color(index), linewidths=0, label=name)
+    add_legend(ax)

@@ -11,11 +11,10 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.adaptive_neighbors import (
+from mscam_dask.linalg.simplex import project_rows_to_simplex
+from mscam_dask.solvers.graph_update import (
     adaptive_neighbor_weights,
-    adaptive_neighbor_weights_global,
     neighbor_widths,
-    project_rows_to_simplex,
     select_neighbors,
     tied_neighbor_weights,
 )
@@ -147,30 +146,6 @@ class TestAdaptiveNeighbors:
     def test_one_column_is_refused(self) -> None:
         with pytest.raises(DataError, match=quotes((3, 1))):
             neighbor_widths(np.zeros((3, 1)))
-
-
-class TestGlobalWidth:
-    @given(sorted_distances, st.floats(0.01, 100))
-    def test_optimality_conditions_of_eq_31(self, d: NDArray[np.float64], width: float) -> None:
-        a = adaptive_neighbor_weights_global(d, width)
-        gradient = d + 2 * width * a
-        level = gradient.min(axis=1, keepdims=True)
-        assert_allclose(a.sum(axis=1), 1.0, rtol=1e-13)
-        assert ((gradient - level) * a <= 1e-11 * (d[:, -1:] + width)).all()
-
-    def test_absent_candidates_get_nothing(self) -> None:
-        a = adaptive_neighbor_weights_global(np.array([[1.0, np.inf, 1.0]]), 1.0)
-        assert_array_equal(a, [[0.5, 0.0, 0.5]])
-
-    def test_limits_of_the_width(self) -> None:
-        d = np.array([[0.0, 1.0, 2.0]])
-        assert_array_equal(adaptive_neighbor_weights_global(d, 1e-320), [[1.0, 0.0, 0.0]])
-        assert_allclose(adaptive_neighbor_weights_global(d, 1e15), np.full((1, 3), 1 / 3))
-
-    @pytest.mark.parametrize("width", [0.0, -1.0, np.nan, np.inf])
-    def test_width_must_be_positive(self, width: float) -> None:
-        with pytest.raises(ConfigurationError, match=quotes(width)):
-            adaptive_neighbor_weights_global(np.ones((1, 2)), width)
 
 
 @given(st.integers(1, 5), st.integers(1, 5), st.integers(0, 3), st.integers(0, 999))
