@@ -75,7 +75,7 @@ __all__ = [
 ]
 
 FORMAT = "mscam_dask.result"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 
 _CHUNK_ENTRIES = 2**20
 _ASSESSED = {
