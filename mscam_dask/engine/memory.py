@@ -406,8 +406,9 @@ def _blocked_graph_tasks(
     coarse = 6 * 8 * MOST_AGGREGATES**2 + 4 * n
     pool = 2 * 4 * columns * min(n, c * 4096, 2**24 // columns + c * (k + 2))
     walking = held.walking + held.vectors + held.sums
+    summing = walking + held.laplacian
     if parameters.model == "mscan":  # which solves again for another λ
-        walking += held.laplacian
+        walking = summing
     return [
         TaskMemory("cells", int(3 * sampled), held.choosing),
         # bases before, in pieces and after
@@ -423,7 +424,7 @@ def _blocked_graph_tasks(
             "projected distances",
             (FAN_IN + 1) * held.embeddings // max(FAN_IN, len(data.views))
             + 24 * rows * n_candidates,
-            walking,
+            summing,
         ),
         TaskMemory(
             "partition graph",
