@@ -52,7 +52,6 @@ def spectral_cut(
     *,
     known: NDArray[np.int64] | None = None,
     rng: np.random.Generator | None = None,
-    n_starts: int = SIZES.n_random_starts,
     drawn: list[Minimum] | None = None,
 ) -> list[NDArray[np.int64]]:
     """Solve k-means on the rows of a spectral embedding, with as many clusters as eigenvectors.
@@ -64,11 +63,10 @@ def spectral_cut(
     known : (n,) int64, optional
         A partition into c clusters as a further start, for example the best one of a similar graph.
     rng : numpy.random.Generator, optional
-        Generator of random starts; without it there are none.
-    n_starts : int
-        Number of random starts.
+        Generator of thirty random starts.
     drawn : list of Minimum, optional
-        Random starts that were solved already, from `drawn_starts`.
+        Random starts that were solved already, from `drawn_starts`, in the place of `rng`. Without both
+        there are none.
 
     Returns
     -------
@@ -95,7 +93,7 @@ def spectral_cut(
     c = vectors.shape[1]
     best = _lloyd(rows, _qr_assignment(vectors), c)
     if rng is not None:
-        drawn = drawn_starts(embedding, int(rng.integers(2**31)), range(n_starts))
+        drawn = drawn_starts(embedding, int(rng.integers(2**31)))
     if drawn is not None:
         order = _own_order(vectors)
         best = min(best, _in_data_order(order, rows[order], *least(drawn, c), c), key=_SQUARES)

@@ -18,7 +18,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, edge_split, laplacian
-from mscam_dask.solvers.spectral_cut import spectral_cut
+from mscam_dask.solvers.spectral_cut import drawn_starts, spectral_cut
 from mscam_dask.solvers.spectral_embedding import walk_embedding
 
 __all__ = ["co_clustering", "jaccard_coefficients", "perturbed_cuts"]
@@ -139,4 +139,5 @@ def _cut(
         rng=rng,
     )
     embedding = walk_embedding(spectrum.values, spectrum.vectors, n_clusters)
-    return spectral_cut(embedding, rng=rng, n_starts=_N_STARTS)[-1]
+    drawn = drawn_starts(embedding, int(rng.integers(2**31)), range(_N_STARTS))
+    return spectral_cut(embedding, drawn=drawn)[-1]

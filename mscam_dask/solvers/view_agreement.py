@@ -57,7 +57,7 @@ def cluster_agreement(
 
 
 def neighbor_agreement(graphs: Sequence[csr_array[np.float64]]) -> NDArray[np.float64]:
-    """How far each pair of views has the same neighbors, corrected for chance.
+    """Agreement of the neighbors of each pair of views, corrected for chance.
 
     Parameters
     ----------

@@ -41,7 +41,7 @@ def evidence(
 
 
 def view_agreement(views: list[ReferenceGraphs]) -> NDArray[np.float64]:
-    """How far each pair of views has the same neighbors, `neighbor_agreement`."""
+    """`neighbor_agreement` of each pair of views."""
     return neighbor_agreement([view_graph(view) for view in views])
 
 

@@ -313,7 +313,7 @@ def render(template: str, context: dict[str, Any]) -> str:
 
 @cache
 def _compiled(template: str) -> Template:
-    """Compiled once in a process: it takes longer than everything else of a small report."""
+    """Compiled template, kept for the process: compiling takes longer than the rest of a small report."""
     return _environment().from_string(template)
 
 
