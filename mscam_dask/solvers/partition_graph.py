@@ -41,7 +41,7 @@ _MAX_PIECE = 20_000
 
 
 def partition_graph(
-    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
+    embedding: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     labels: NDArray[np.int64],
     n_neighbors: int,
     *,
@@ -51,7 +51,7 @@ def partition_graph(
 
     Parameters
     ----------
-    anchors : (n, Σr), WeightedBlocks or IncompleteBlocks
+    embedding : (n, Σr), WeightedBlocks or IncompleteBlocks
         Joint ridge embedding. Neighbors without a common view are chosen last.
     labels : (n,) int64
         Clusters 0 … c−1, none empty.
@@ -72,7 +72,7 @@ def partition_graph(
     Exact search within each cluster, Σ |cluster|² Σr flops; linear in n with `candidates`. Memory
     for the rows of one cluster and a block of distances; points of small clusters are copied.
     """
-    points = anchors if isinstance(anchors, IncompleteBlocks) else as_weighted_blocks(anchors)
+    points = embedding if isinstance(embedding, IncompleteBlocks) else as_weighted_blocks(embedding)
     order: list[NDArray[np.int64]] = []
     inside: list[csr_array[np.float64]] = []
     for cluster in range(int(labels.max()) + 1):

@@ -23,8 +23,7 @@ from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.engine.row_blocks import handles as block_handles
-from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
-from mscam_dask.engine.tasks.views import svd_view
+from mscam_dask.engine.tasks.iteration import reference_graphs_of_view, svd_view
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.solvers import row_partition_graph
 from mscam_dask.solvers.graph_update import candidate_neighbors

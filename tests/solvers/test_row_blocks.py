@@ -19,11 +19,11 @@ from mscam_dask.linalg.halo import Ranges, blocks_of, halo_of, join_rows, split_
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
 from mscam_dask.solvers import admm, row_admm, row_graph, row_view
+from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows, projected_distances
 from mscam_dask.solvers.lda import linear_discriminants
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.solvers.spectral_cut import merge_components
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from tests.synthetic import gaussian_views
@@ -113,9 +113,9 @@ def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Sc
     expected = ridge_view(svd, alpha=1.0)
     assert_allclose(blocks[0].weight, expected.weight, rtol=1e-5)
     assert_allclose(blocks[0].effective_rank, expected.effective_rank, rtol=1e-6)
-    joined = np.concatenate([block.anchors() for block in blocks])
+    joined = np.concatenate([block.embedding() for block in blocks])
     # signs of directions differ
-    assert_allclose(np.abs(joined), np.abs(expected.anchors()), atol=2e-5)
+    assert_allclose(np.abs(joined), np.abs(expected.embedding()), atol=2e-5)
     encoder = blocks[0].encoder
     assert encoder is not None
     assert_allclose(encoder(view), joined, atol=1e-5)
@@ -327,5 +327,5 @@ def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) 
         for one, (a, _) in zip(views, RANGES, strict=True)
     ]
     merged = tasks.merged_components(sums, components, np.arange(N, dtype=np.int32), 3)
-    joined = np.concatenate([one.anchors() for one in views])
+    joined = np.concatenate([one.embedding() for one in views])
     assert_array_equal(merged, merge_components(joined, labels[1], 3))

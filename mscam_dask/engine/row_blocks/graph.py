@@ -153,13 +153,18 @@ def gather_graph(graph: BlockedGraph, order: RowOrder, executor: Executor) -> cs
 def extend_labels(
     graph: BlockedGraph,
     order: RowOrder,
-    known: NDArray[np.int64],
+    init_labels: NDArray[np.int64],
     n_clusters: int,
     executor: Executor,
 ) -> Handle:
     """Submit earlier labels, extended to new samples (−1) by one task with the whole graph."""
     return executor.submit(
-        tasks.extended, list(graph.rows), order.order, known, n_clusters, key="extend_labels/warm"
+        tasks.extended,
+        list(graph.rows),
+        order.order,
+        init_labels,
+        n_clusters,
+        key="extend_labels/warm",
     )
 
 
