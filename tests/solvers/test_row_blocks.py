@@ -14,11 +14,11 @@ from scipy.sparse import csr_array, random_array
 from mscam_dask.engine.row_blocks.handles import block_ranges
 from mscam_dask.engine.tasks import row_blocks as tasks
 from mscam_dask.linalg import block_eigensolver as eigen
+from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
-from mscam_dask.linalg.halo import Ranges, blocks_of, halo_of, join_rows, split_rows
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
-from mscam_dask.solvers import admm, row_admm, row_graph, row_view
+from mscam_dask.solvers import admm, row_graph, row_view
 from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows, projected_distances
 from mscam_dask.solvers.lda import linear_discriminants
@@ -249,7 +249,7 @@ def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
     for number, one in enumerate(rows):
         own = slice(*RANGES[number])
         parts = [
-            row_admm.reduced_sums(
+            row_view.reduced_sums(
                 [*(views[block] for block in one.halo.blocks[a : a + together]), views[number]],
                 [*cut(vectors, one)[a : a + together], vectors[own]],
                 one,
@@ -259,11 +259,11 @@ def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
             for a in range(0, len(one.halo.blocks), together)
         ]
         assert len(parts) == 2
-        sums.append(row_admm.added_sums(parts))
-    coefficients, solution = row_admm.solve_reduced(sums, views[0], PARAMETERS, 2.0)
+        sums.append(row_view.added_sums(parts))
+    coefficients, solution = row_view.solve_reduced(sums, views[0], PARAMETERS, 2.0)
     embedding = np.concatenate(
         [
-            row_admm.embed_rows(one, vectors[a:b], coefficients, PARAMETERS)
+            row_view.embed_rows(one, vectors[a:b], coefficients, PARAMETERS)
             for one, (a, b) in zip(views, RANGES, strict=True)
         ]
     )

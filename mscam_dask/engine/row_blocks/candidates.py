@@ -12,7 +12,7 @@ from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView, RowOrder
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.engine.tasks import row_blocks as tasks
-from mscam_dask.linalg.halo import Ranges
+from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.ivf import CELL_POINTS
 from mscam_dask.solvers.row_graph import linked_blocks
 from mscam_dask.solvers.row_view import row_scaling

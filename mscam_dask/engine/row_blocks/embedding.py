@@ -20,10 +20,10 @@ from mscam_dask.engine.row_blocks.handles import (
 )
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.engine.tasks import row_blocks as tasks
-from mscam_dask.linalg.halo import Ranges
+from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.solvers.graph_update import projected_weight
-from mscam_dask.solvers.row_admm import added_sums, reduced_sums
 from mscam_dask.solvers.row_graph import row_weights_between
+from mscam_dask.solvers.row_view import added_sums, reduced_sums
 from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters
 

@@ -26,14 +26,18 @@ from mscam_dask.engine.tasks.iteration import (
 )
 from mscam_dask.linalg.block_eigensolver import (
     LaplacianRows,
+    Ranges,
     RitzPairs,
+    RowPieces,
     aggregate_rows,
+    blocks_of,
     coarse_block,
     coarse_vectors,
+    join_rows,
+    split_rows,
 )
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.eigensolver import Spectrum
-from mscam_dask.linalg.halo import Ranges, RowPieces, blocks_of, join_rows, split_rows
 from mscam_dask.linalg.ivf import (
     IVFIndex,
     cut_cells,
@@ -54,19 +58,21 @@ from mscam_dask.solvers.lda import (
     discriminant_points,
     mean_distance,
 )
+from mscam_dask.solvers.partition_graph import Pool, cluster_rows, points_at, pool_of_rows
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView
-from mscam_dask.solvers.row_admm import ReducedSums, embed_rows, solve_reduced
 from mscam_dask.solvers.row_cut import CutSample, VectorSample, cut_sample
 from mscam_dask.solvers.row_graph import Components, GraphRows, projected_rows, whole_graph
-from mscam_dask.solvers.row_partition_graph import Pool, cluster_rows, points_at, pool_of_rows
 from mscam_dask.solvers.row_view import (
     GramSum,
+    ReducedSums,
     ViewFactor,
+    embed_rows,
     gram_of_rows,
     moments_of_rows,
     project_rows,
     ridge_factor,
+    solve_reduced,
 )
 from mscam_dask.solvers.spectral_cut import Minimum, canonical_labels, random_minima, start_minima
 from mscam_dask.types.events import ViewIteration
