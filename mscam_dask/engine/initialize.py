@@ -298,7 +298,7 @@ UNKNOWN = -1
 _PATIENCE = 1
 """Outer iterations without a better partition before the fit stops: it starts near its end."""
 
-_BEFORE = -1
+_INITIAL_LABELS = -1
 """Iteration of the initial labels: the fit stops after the first iteration without a better one."""
 
 
@@ -325,16 +325,21 @@ def warm_start(
 
     Notes
     -----
-    If no sample of some cluster is left, the initial labels are no candidate: then only spectral cuts
-    of the new graph into c clusters are, or its components merged to c if it has more.
+    Initial labels that lack a cluster are not a candidate. The candidates are then the spectral cuts of
+    the new graph into c clusters, or its components merged to c if it has more.
     """
     parameters = dataclasses.replace(parameters, patience=min(parameters.patience, _PATIENCE))
     prepared = prepare_views(precomputed, parameters, executor, key="warm")
     first = initial_graph(prepared, parameters, executor, key="warm")
-    is_whole = len(np.unique(init_labels[init_labels != UNKNOWN])) == parameters.n_clusters
-    if is_whole or first.n_components <= parameters.n_clusters:
+    has_all_clusters = len(np.unique(init_labels[init_labels != UNKNOWN])) == parameters.n_clusters
+    if has_all_clusters or first.n_components <= parameters.n_clusters:
         return _initialize_from_labels(
-            prepared, parameters, first, executor, init_labels=init_labels, is_whole=is_whole
+            prepared,
+            parameters,
+            first,
+            executor,
+            init_labels=init_labels,
+            has_all_clusters=has_all_clusters,
         )
     return evaluate_graph(prepared, parameters, first, executor, key="warm")
 
@@ -346,9 +351,9 @@ def _initialize_from_labels(
     executor: Executor,
     *,
     init_labels: NDArray[np.int64],
-    is_whole: bool,
+    has_all_clusters: bool,
 ) -> Initialization:
-    """Return the initialization with the initial labels if they are whole, or with a better cut."""
+    """Return the initialization with the initial labels if they have all clusters, or with a better cut."""
     blocked = first.graph if isinstance(first.graph, BlockedGraph) else None
     if blocked is not None:
         assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
@@ -369,7 +374,7 @@ def _initialize_from_labels(
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key="warm")
         partitions = next_cuts(spectrum, extended, prepared, parameters, executor, key="warm")
-        if is_whole:
+        if has_all_clusters:
             partitions = executor.submit(
                 operator.add, [extended], partitions, key="partitions/warm"
             )
@@ -378,7 +383,7 @@ def _initialize_from_labels(
     best = BestPartition(
         executor.submit(operator.getitem, partitions, index, key="best_cut/warm"),
         partition_scores[index],
-        iteration=_BEFORE,
+        iteration=_INITIAL_LABELS,
     )
     return Initialization(parameters, prepared, first, spectrum, best)
 

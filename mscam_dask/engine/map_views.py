@@ -16,7 +16,7 @@ _Result = TypeVar("_Result")
 
 
 def map_views(
-    look: Callable[[RowSource], _Result],
+    function: Callable[[RowSource], _Result],
     views: Sequence[RowSource],
     executor: Executor,
     *,
@@ -29,7 +29,7 @@ def map_views(
 
     Parameters
     ----------
-    look : callable
+    function : callable
         Function of a view; importable at module level.
     views : sequence of RowSource
         Views, or rows of views.
@@ -43,27 +43,27 @@ def map_views(
     DataError
         Error of the first view, in order, that has one.
     """
-    stays = [is_in_memory(view) and not executor.shares_memory for view in views]
+    in_driver = [is_in_memory(view) and not executor.shares_memory for view in views]
     outcomes: dict[int, _Result | DataError] = {
-        index: _outcome(look, view)
-        for index, (view, here) in enumerate(zip(views, stays, strict=True))
+        index: _outcome(function, view)
+        for index, (view, here) in enumerate(zip(views, in_driver, strict=True))
         if here
     }
-    if not all(stays):
+    if not all(in_driver):
         with executor:
             handles = {
-                index: executor.submit(_outcome, look, view, key=f"{stage}/{view.name}")
+                index: executor.submit(_outcome, function, view, key=f"{stage}/{view.name}")
                 for index, view in enumerate(views)
-                if not stays[index]
+                if not in_driver[index]
             }
             outcomes |= zip(handles, executor.gather(list(handles.values())), strict=True)
     return [_result_or_raise(outcomes[index]) for index in range(len(views))]
 
 
-def _outcome(look: Callable[[RowSource], _Result], view: RowSource) -> _Result | DataError:
+def _outcome(function: Callable[[RowSource], _Result], view: RowSource) -> _Result | DataError:
     """Result of the function, or its data error, returned so that the task is not retried."""
     try:
-        return look(view)
+        return function(view)
     except DataError as error:
         return error
 

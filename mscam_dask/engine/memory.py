@@ -1,7 +1,8 @@
 """Memory estimate of a fit, computed before it starts.
 
-The estimate is arithmetic on shapes. It is an upper bound, since ranks are unknown before the views
-are read.
+`view_tasks` and `graph_tasks` estimate the peak of each kind of task (`TaskMemory`), and
+`estimate_held` the results that workers hold between tasks. The estimates are arithmetic on shapes,
+and upper bounds, because ranks are unknown before the views are read.
 """
 
 from __future__ import annotations
@@ -31,13 +32,13 @@ from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 
 __all__ = [
-    "Held",
+    "HeldBytes",
     "MemoryPlan",
     "TaskMemory",
     "check_memory",
-    "encoders",
+    "encoder_bytes",
+    "estimate_held",
     "graph_tasks",
-    "held_during",
     "plan_memory",
     "view_tasks",
 ]
@@ -54,6 +55,93 @@ _TRANSFER_BYTES = 3 * 50 * 10**6
 
 # Sums of distances and of units of a block of rows to all samples, by kind, and their masks.
 _INCOMPLETE_BYTES = 64 * 2**20
+
+# Rows are streamed in blocks of 8 MiB (see solvers.row_blocks): as read, scaled, centered, projected;
+# and the chunk that they come from.
+_STREAM_BYTES = 4 * 8 * 2**20
+
+# A neighbor search: products of a block of rows with the samples, their order, and exact differences.
+_SEARCH_BYTES = 32 * 2**20
+
+# Share of the rows on which the centers of the IVF cells are trained.
+_TRAINING_SHARE = 32 / 500
+
+# Blocks of rows that one block of rows searches: eight IVF cells for each cell of its own.
+_SEARCHED_BLOCKS = 8
+
+# Blocks whose sums are added in one task; the sums of a block take a third of the reduced problem.
+_BLOCKS_OF_SUMS = 22
+
+# Partitions that are scored together: ten k-means minima and two more cuts, in each of two embeddings.
+_CUTS = 24
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TaskMemory:
+    """Peak memory of one kind of task, and of the results that workers hold meanwhile.
+
+    Attributes
+    ----------
+    task : str
+        Name of the task, with the view if it has one.
+    peak_bytes : int
+        Arguments, result and intermediates together.
+    other_bytes : int
+        Results on all workers during the task, without the bases of all views.
+    """
+
+    task: str
+    peak_bytes: int
+    other_bytes: int = 0
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class HeldBytes:
+    """Bytes of the results on all workers, by kind.
+
+    Attributes
+    ----------
+    blocks : int
+        Candidate edges of all rows.
+    graph, laplacian, vectors : int
+        Consensus graph, its Laplacian and its eigenvectors. The Laplacian has twice the entries of
+        the graph if no two samples are neighbors of each other. Single precision for large data.
+    sums : int
+        Projected distances on the candidate edges.
+    embeddings : int
+    always : int
+        Held during the whole fit: reference graphs, partitions, encoders, views that are sent inside
+        tasks, and bases of large data.
+    other : int
+        Best initialization so far, or the last graph, while another graph is computed.
+    has_mixed_graph : bool
+        Whether the initial graph may be mixed with the graphs of the single views.
+    """
+
+    blocks: int
+    graph: int
+    laplacian: int
+    vectors: int
+    sums: int
+    embeddings: int
+    always: int
+    other: int
+    has_mixed_graph: bool
+
+    @property
+    def graph_and_spectrum(self) -> int:
+        """Bytes of a graph with its Laplacian and eigenvectors."""
+        return self.graph + self.laplacian + self.vectors
+
+    @property
+    def during_initialization(self) -> int:
+        """Bytes held while an initialization is computed, including the best one so far."""
+        return self.always + self.blocks + self.other
+
+    @property
+    def during_iteration(self) -> int:
+        """Bytes held during an outer iteration, without the Laplacian and the eigenvectors."""
+        return self.always + self.blocks + self.graph + self.embeddings
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -83,15 +171,15 @@ class MemoryPlan:
     def worker_bytes(self, n_workers: int) -> int:
         """Memory of one worker with one thread: bases, the largest task, its share of other results."""
         shared = self.shared_bytes + min(self.moved_bytes, _TRANSFER_BYTES)
-        return _BASE_BYTES + shared + _need(self.deciding_task(n_workers), n_workers)
+        return _BASE_BYTES + shared + _bytes_needed(self.deciding_task(n_workers), n_workers)
 
     def deciding_task(self, n_workers: int) -> TaskMemory:
         """Task during which a worker needs the most memory."""
-        return max(self.tasks, key=lambda task: _need(task, n_workers))
+        return max(self.tasks, key=lambda task: _bytes_needed(task, n_workers))
 
 
-def _need(task: TaskMemory, n_workers: int) -> int:
-    return task.peak_bytes - (-task.beside_bytes // max(1, n_workers))
+def _bytes_needed(task: TaskMemory, n_workers: int) -> int:
+    return task.peak_bytes - (-task.other_bytes // max(1, n_workers))
 
 
 def plan_memory(
@@ -99,7 +187,7 @@ def plan_memory(
     parameters: Parameters,
     *,
     view_graphs: bool = False,
-    carried: bool = False,
+    views_in_tasks: bool = False,
 ) -> MemoryPlan:
     """Bound the memory of every kind of task.
 
@@ -110,7 +198,7 @@ def plan_memory(
     parameters : Parameters
     view_graphs : bool
         Whether the mixed initial graph may be tried.
-    carried : bool
+    views_in_tasks : bool
         Whether views in memory are sent inside the tasks that read them. A worker keeps these as
         long as it keeps the result of the task.
 
@@ -126,7 +214,9 @@ def plan_memory(
         for source in data.views
     }
     rank = sum(ranks.values())
-    held = held_during(data, ranks, parameters, view_graphs=view_graphs, carried=carried)
+    held = estimate_held(
+        data, ranks, parameters, view_graphs=view_graphs, views_in_tasks=views_in_tasks
+    )
     tasks = []
     for source in data.views:
         of_view = view_tasks(source.shape, source.view_type, ranks[source.name], parameters, held)
@@ -136,9 +226,9 @@ def plan_memory(
     # at most two scalings are tried on all samples; rows of large data are on one worker each
     shared = 0 if large else 2 * 4 * n * rank
     driver = 12 * n * (2 * parameters.n_neighbors + 1) + 8 * n * c * len(data.views) + 24 * n
-    driver += encoders(data, ranks)
+    driver += encoder_bytes(data, ranks)
     # the rows of a graph are also held until it is assembled
-    most = max(task.beside_bytes for task in tasks) + 16 * n * parameters.n_neighbors
+    most = max(task.other_bytes for task in tasks) + 16 * n * parameters.n_neighbors
     return MemoryPlan(ordered, shared + most, shared, 4 * n * rank, driver)
 
 
@@ -160,8 +250,8 @@ def check_memory(
     MemoryPlanError
         If the smallest worker has less memory than it needs.
     """
-    carried = not executor.shares_memory
-    plan = plan_memory(data, parameters, view_graphs=view_graphs, carried=carried)
+    views_in_tasks = not executor.shares_memory
+    plan = plan_memory(data, parameters, view_graphs=view_graphs, views_in_tasks=views_in_tasks)
     limit = executor.memory_limit_bytes
     if limit is None:
         return plan
@@ -171,137 +261,48 @@ def check_memory(
         task = plan.deciding_task(n_workers)
         remedy = "run fewer fits at a time" if whole_fits else "use more workers"
         raise MemoryPlanError(
-            f"not enough memory: a worker thread needs up to {need / _GIB:.2f} GiB, but the smallest "
+            f"Not enough memory: a worker thread needs up to {need / _GIB:.2f} GiB, but the smallest "
             f"worker has {limit / _GIB:.2f} GiB per thread (largest task: {task.task!r}, "
             f"{task.peak_bytes / _GIB:.2f} GiB; other results on {n_workers} worker(s): "
-            f"{(task.beside_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, {remedy}, "
-            "cluster from a store instead of arrays in memory, or exclude the largest view"
+            f"{(task.other_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, {remedy}, "
+            "cluster from a store instead of arrays in memory, or exclude the largest view."
         )
     return plan
 
 
-# Rows are streamed in blocks of 8 MiB (see solvers.view_rows): as read, scaled, centered, projected;
-# beside them the chunk they come from.
-_STREAM_BYTES = 4 * 8 * 2**20
-
-# Products of a block of rows with all samples or some of them, their order, and differences.
-_SEARCH_BYTES = 32 * 2**20
-
-# Rows on which centers of cells are trained, as a share of all.
-_TRAINING_SHARE = 32 / 500
-
-# Blocks in whose cells a block searches: eight cells for each of its own.
-_SEARCHED_BLOCKS = 8
-
-# Blocks whose sums one task adds up, of a third of the size of the reduced problem each.
-_BLOCKS_OF_SUMS = 22
-
-# Number of partitions that are scored together: ten minima and two more cuts by each of two
-# embeddings.
-_CUTS = 24
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class TaskMemory:
-    """Peak memory of one kind of task.
-
-    Attributes
-    ----------
-    task : str
-        Name of the task, with the view if it has one.
-    peak_bytes : int
-        Arguments, result and intermediates together.
-    beside_bytes : int
-        Results on all workers during the task, beside the bases of all views.
-    """
-
-    task: str
-    peak_bytes: int
-    beside_bytes: int = 0
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Held:
-    """Bytes of results on all workers.
-
-    Attributes
-    ----------
-    blocks : int
-        Candidate edges of all rows.
-    graph, laplacian, vectors : int
-        Consensus graph, its Laplacian and its eigenvectors. The Laplacian has twice the entries of
-        the graph if no two samples are neighbors of each other. Single precision for large data.
-    sums : int
-        Projected distances on the candidate edges.
-    embeddings : int
-    always : int
-        Reference graphs, partitions, encoders, views that are sent inside tasks, and bases of large
-        data.
-    other : int
-        Best initialization so far, or the last graph, while another graph is computed.
-    joined : bool
-        Whether the initial graph may be mixed with the graphs of the single views.
-    """
-
-    blocks: int
-    graph: int
-    laplacian: int
-    vectors: int
-    sums: int
-    embeddings: int
-    always: int
-    other: int
-    joined: bool
-
-    @property
-    def start(self) -> int:
-        """Bytes of a graph with its Laplacian and eigenvectors."""
-        return self.graph + self.laplacian + self.vectors
-
-    @property
-    def choosing(self) -> int:
-        """Bytes held while an initialization is computed, including the best one so far."""
-        return self.always + self.blocks + self.other
-
-    @property
-    def walking(self) -> int:
-        """Bytes held during an outer iteration, beside the Laplacian and the eigenvectors."""
-        return self.always + self.blocks + self.graph + self.embeddings
-
-
-def encoders(data: MultiViewData, ranks: Mapping[str, int]) -> int:
+def encoder_bytes(data: MultiViewData, ranks: Mapping[str, int]) -> int:
     """Bytes of the encoders of all views: a row for each column, a column for each direction."""
     return sum(8 * view.shape[1] * ranks[view.name] for view in data.views)
 
 
-def held_during(
+def estimate_held(
     data: MultiViewData,
     ranks: Mapping[str, int],
     parameters: Parameters,
     *,
     view_graphs: bool,
-    carried: bool,
-) -> Held:
+    views_in_tasks: bool,
+) -> HeldBytes:
     """Bytes of the results of a fit; arguments as for `mscam_dask.engine.memory.plan_memory`."""
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     large = parameters.is_large(n)
     value = 4 if large else 8
-    joined = view_graphs and have_view_graphs(len(data.views), n)
+    has_mixed_graph = view_graphs and have_view_graphs(len(data.views), n)
     # the graph of the mean distance and the graphs of the views in one
-    graphs = 1 + (len(data.views) if joined else 0)
-    both_ways = 2 * k + 1
+    graphs = 1 + (len(data.views) if has_mixed_graph else 0)
+    symmetric_entries = 2 * k + 1
     # neighbors at tied distances in a view are kept, except for large data
-    kept = both_ways if joined and not large else k
-    graph = 12 * n * kept * graphs
-    laplacian = ((4 + value) * both_ways * graphs + (8 if large else 0)) * n
+    row_entries = symmetric_entries if has_mixed_graph and not large else k
+    graph = 12 * n * row_entries * graphs
+    laplacian = ((4 + value) * symmetric_entries * graphs + (8 if large else 0)) * n
     pairs = parameters.n_pairs(n)
     vectors = value * n * (pairs + max(5, pairs // 2) if large else pairs)
     edges = n * parameters.candidates(n)
     always = len(data.views) * 320 * (SIZES.n_scored if large else n) + 20 * 8 * n
     if large:  # partitions in single precision, and the order of the rows
         always -= (20 * 8 - (_CUTS // 2 + 4) * 4) * n
-    always += 2 * encoders(data, ranks)  # in the SVD and in the ridge view
-    if carried:
+    always += 2 * encoder_bytes(data, ranks)  # in the SVD and in the ridge view
+    if views_in_tasks:
         # read for two scalings and the reference graphs; large data are read whole only once
         arrays = (view.source if isinstance(view, PresentRows) else view for view in data.views)
         in_memory = sum(n_bytes(view) for view in arrays if isinstance(view, ArrayRows))
@@ -310,11 +311,11 @@ def held_during(
     other = 0
     if large:  # rows of the bases; those of other data are beside what is held
         always += 4 * n * sum(ranks.values())
-    if joined:  # the last graph, and the graphs of the views once more
+    if has_mixed_graph:  # the last graph, and the graphs of the views once more
         other = graph + vectors + graph * (graphs - 1) // graphs
     if not large:  # the best initialization of another setting
         other = max(other, blocks // 2 + graph + laplacian + vectors)
-    return Held(
+    return HeldBytes(
         blocks=blocks,
         graph=graph,
         laplacian=laplacian,
@@ -323,12 +324,12 @@ def held_during(
         embeddings=len(data.views) * 4 * n * c,
         always=always,
         other=other,
-        joined=joined,
+        has_mixed_graph=has_mixed_graph,
     )
 
 
 def graph_tasks(
-    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: Held
+    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: HeldBytes
 ) -> list[TaskMemory]:
     """Peak memory of the tasks on graphs: candidate neighbors, graph, eigenvectors, spectral cuts."""
     if parameters.is_large(data.n_samples):
@@ -347,42 +348,56 @@ def graph_tasks(
         own = 4 * n * rank + 2 * 8 * n * (rank + 2 * len(ranks))
         search += own + max(_INCOMPLETE_BYTES, 6 * 8 * MIN_ROWS * n)
         limit += own + min(8 * _INCOMPLETE_BYTES, 5 * 8 * n * n)
-    final_beside = held.always + held.graph + held.vectors
+    other_at_end = held.always + held.graph + held.vectors
     of_view = []
-    if held.joined:
+    if held.has_mixed_graph:
         ties = min(SIZES.max_ties * k, n - 1)
         whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
         peak = whole + _SEARCH_BYTES + 60 * n * ties
-        of_view = [TaskMemory("graph of one view", peak, held.choosing + held.start)]
+        of_view = [
+            TaskMemory(
+                "graph of one view", peak, held.during_initialization + held.graph_and_spectrum
+            )
+        ]
         # only the neighbors; every worker has the discriminants of all views
         columns = sum(min(c - 1, own) for own in ranks.values())
         neighbors = held.blocks * (k + 1) // n_candidates
         peak = _SEARCH_BYTES + 60 * rows * (k + 1) + 4 * n * columns
-        of_view.append(TaskMemory("neighbors by learned metrics", peak, held.choosing + neighbors))
+        of_view.append(
+            TaskMemory("neighbors by learned metrics", peak, held.during_initialization + neighbors)
+        )
     return [
         *of_view,
-        TaskMemory("candidates", search, held.choosing),
-        TaskMemory("graph spectrum", spectrum, held.choosing),
+        TaskMemory("candidates", search, held.during_initialization),
+        TaskMemory("graph spectrum", spectrum, held.during_initialization),
         TaskMemory(
-            "graph", 40 * n * k + 32 * n, held.walking + held.laplacian + held.vectors + held.sums
+            "graph",
+            40 * n * k + 32 * n,
+            held.during_iteration + held.laplacian + held.vectors + held.sums,
         ),
-        TaskMemory("partition graph", limit, final_beside),
-        _scoring(n, data, parameters, held),
-        TaskMemory("cuts", 3 * held.vectors + 8 * n * (2 * c + 28), held.choosing + held.start),
+        TaskMemory("partition graph", limit, other_at_end),
+        _scoring_task(n, data, parameters, held),
+        TaskMemory(
+            "cuts",
+            3 * held.vectors + 8 * n * (2 * c + 28),
+            held.during_initialization + held.graph_and_spectrum,
+        ),
     ]
 
 
-def _scoring(n_scored: int, data: MultiViewData, parameters: Parameters, held: Held) -> TaskMemory:
+def _scoring_task(
+    n_scored: int, data: MultiViewData, parameters: Parameters, held: HeldBytes
+) -> TaskMemory:
     """Memory of scoring: log-likelihoods of each cut by groups of views, and one sum."""
     evidence = 4 * min(parameters.n_clusters * n_scored, MAX_EVIDENCE_ENTRIES)
     peak = (_CUTS * min(len(data.views), MAX_SCORE_TASKS) + 3) * evidence
     if n_scored < data.n_samples:
         peak += 4 * _CUTS * data.n_samples
-    return TaskMemory("scoring cuts", peak, held.choosing + held.start)
+    return TaskMemory("scoring cuts", peak, held.during_initialization + held.graph_and_spectrum)
 
 
 def _blocked_graph_tasks(
-    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: Held
+    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: HeldBytes
 ) -> list[TaskMemory]:
     """Peak memory of the tasks on blocks of rows of large data.
 
@@ -392,7 +407,7 @@ def _blocked_graph_tasks(
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     rows, widest = most_rows(n), max(ranks.values())
     columns = sum(ranks.values())
-    if held.joined:  # and the discriminants
+    if held.has_mixed_graph:  # and the discriminants
         columns += sum(min(c - 1, own) for own in ranks.values())
     n_candidates = parameters.candidates(n)
     own_laplacian = held.laplacian // n * rows
@@ -404,43 +419,47 @@ def _blocked_graph_tasks(
     spectrum = held.vectors // n * (n + read + 5 * rows) + own_laplacian
     coarse = 6 * 8 * MOST_AGGREGATES**2 + 4 * n
     pool = 2 * 4 * columns * min(n, c * 4096, 2**24 // columns + c * (k + 2))
-    walking = held.walking + held.vectors + held.sums
-    summing = walking + held.laplacian
+    held_for_graph = held.during_iteration + held.vectors + held.sums
+    held_for_sums = held_for_graph + held.laplacian
     if parameters.model == "mscan":  # which solves again for another λ
-        walking = summing
+        held_for_graph = held_for_sums
     return [
-        TaskMemory("cells", int(3 * sampled), held.choosing),
+        TaskMemory("IVF cells", int(3 * sampled), held.during_initialization),
         # bases before, in pieces and after
         TaskMemory(
             "order of rows",
             3 * 4 * rows * widest + 16 * n,
             held.always + 2 * 4 * n * sum(ranks.values()),
         ),
-        TaskMemory("candidates", search, held.choosing),
-        TaskMemory("graph", 60 * n + 80 * rows * k, walking),
-        TaskMemory("graph spectrum", max(spectrum, coarse), held.choosing + held.start),
+        TaskMemory("candidates", search, held.during_initialization),
+        TaskMemory("graph", 60 * n + 80 * rows * k, held_for_graph),
+        TaskMemory(
+            "graph spectrum",
+            max(spectrum, coarse),
+            held.during_initialization + held.graph_and_spectrum,
+        ),
         TaskMemory(
             "projected distances",
             (FAN_IN + 1) * held.embeddings // max(FAN_IN, len(data.views))
             + 24 * rows * n_candidates,
-            summing,
+            held_for_sums,
         ),
         TaskMemory(
             "partition graph",
             pool + _SEARCH_BYTES + 16 * n + 60 * rows * n_candidates,
             held.always + held.blocks + 2 * held.graph,
         ),
-        _scoring(SIZES.n_scored, data, parameters, held),
+        _scoring_task(SIZES.n_scored, data, parameters, held),
         TaskMemory(
             "cuts",
             8 * 8 * min(n, SIZES.n_cut + 4 * c) * 2 * c + 8 * n * (_CUTS // 2 + 3),
-            held.choosing + held.start,
+            held.during_initialization + held.graph_and_spectrum,
         ),
     ]
 
 
 def view_tasks(
-    shape: tuple[int, int], view_type: str, rank: int, parameters: Parameters, held: Held
+    shape: tuple[int, int], view_type: str, rank: int, parameters: Parameters, held: HeldBytes
 ) -> list[TaskMemory]:
     """Peak memory of the tasks on one view: SVD, reference graphs, ADMM."""
     n, d = shape
@@ -481,13 +500,17 @@ def view_tasks(
     return [
         TaskMemory("validate {view}", blocks * min(BLOCK_BYTES, 8 * n * d)),
         TaskMemory("prepare {view}", factor, held.always),
-        TaskMemory("comparing settings of {view}", _comparison(shape, view_type), held.always),
-        TaskMemory("reference graphs of {view}", reference_graphs, held.choosing + held.start),
-        TaskMemory("ADMM of view {view}", solve, held.walking),
+        TaskMemory("compare settings of {view}", _comparison_bytes(shape, view_type), held.always),
+        TaskMemory(
+            "reference graphs of {view}",
+            reference_graphs,
+            held.during_initialization + held.graph_and_spectrum,
+        ),
+        TaskMemory("ADMM of view {view}", solve, held.during_iteration),
     ]
 
 
-def _comparison(shape: tuple[int, int], view_type: str) -> int:
+def _comparison_bytes(shape: tuple[int, int], view_type: str) -> int:
     """Peak memory of comparing view settings on a sample: rows, basis, and its SVD or a search.
 
     A dense neighbor graph of the sample takes more if there are few columns; with many views several

@@ -55,7 +55,7 @@ __all__ = [
 ]
 
 
-_HALVES = 2
+_N_HALVES = 2
 
 
 def choose_count(
@@ -89,7 +89,7 @@ def choose_count(
     graphs = [first.graph]
     graphs += [
         executor.submit(operator.getitem, halves, index, key=f"edge_half/{index}")
-        for index in range(_HALVES)
+        for index in range(_N_HALVES)
     ]
     spectra = [
         executor.submit(

@@ -50,12 +50,12 @@ MOST_AGGREGATES = 1024
 _TOLERANCE = 1e-4
 
 # Relative change of the largest Ritz value of the block below which its columns have settled.
-_SETTLED = 0.1
+_MAX_CHANGE_OF_LAST = 0.1
 
 _MAX_ROUNDS = 30
 
 # Eigenvalue of the Gram matrix of unit columns below which a direction is rounding.
-_DEPENDENT = 1e-5
+_MIN_INDEPENDENT = 1e-5
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -183,7 +183,7 @@ class RitzPairs:
     def settled(self, before: RitzPairs | None) -> bool:
         """Whether the last Ritz value changed little, so that the columns miss no eigenvector."""
         return before is not None and bool(
-            before.values[-1] - self.values[-1] <= _SETTLED * self.values[-1]
+            before.values[-1] - self.values[-1] <= _MAX_CHANGE_OF_LAST * self.values[-1]
         )
 
 
@@ -197,7 +197,7 @@ def ritz_pairs(sums: Sequence[RitzSums]) -> RitzPairs:
             "the eigenvectors of the graph are not finite: check the weights of the graph."
         )
     sizes, span = scipy.linalg.eigh(0.5 * (unit + unit.T))
-    kept = sizes > _DEPENDENT
+    kept = sizes > _MIN_INDEPENDENT
     basis = span[:, kept] / np.sqrt(sizes[kept]) / lengths[:, None]
     projected = basis.T @ energy @ basis
     values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))

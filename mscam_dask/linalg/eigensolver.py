@@ -28,7 +28,7 @@ _DENSE_ROWS = 800
 # By the dtype of L: largest residual of null vectors, and finest tolerance, both in units of the
 # largest eigenvalue.
 _NULL_RESIDUAL = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-5}
-_FINEST = {np.dtype(np.float64): 0.0, np.dtype(np.float32): 1e-5}
+_MIN_TOLERANCE = {np.dtype(np.float64): 0.0, np.dtype(np.float32): 1e-5}
 
 # By the dtype of L: largest amplification of a direction by one filter. The upper directions lose
 # digits to rounding, which the next round restores.
@@ -36,12 +36,13 @@ _LARGEST_GAIN = {np.dtype(np.float64): 1e10, np.dtype(np.float32): 1e5}
 # Null vectors and locked pairs are orthogonal to the filtered block only to rounding, and are
 # amplified most. The limit is what one more orthogonalization removes.
 _LARGEST_GAIN_AT_ZERO = {np.dtype(np.float64): 1e20, np.dtype(np.float32): 1e9}
-# By the dtype of L: directions of a warm start shorter than this are dropped.
-_VANISHED = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}
+# By the dtype of L: directions of a warm start whose part outside the null space has a smaller norm,
+# relative to the start, are dropped.
+_MIN_NORM_OUTSIDE_NULL = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}
 _LARGEST_DEGREE = 300
-# Random guard vectors must have settled (to this relative change of the cut) before convergence is
-# accepted, because they find eigenvectors that a warm start lacks.
-_SETTLED = 0.1
+# Convergence is accepted only if the cut (the largest Ritz value) changes by at most this share in a
+# round, because the random guard vectors find eigenvectors that a warm start lacks.
+_MAX_CHANGE_OF_CUT = 0.1
 # Wanted pairs with residuals below this share of the tolerance are locked: no longer filtered.
 _LOCK_SHARE = 0.5
 
@@ -280,7 +281,7 @@ def _filtered_block(
         bound=goal.bound,
         target=goal.target,
         max_rounds=goal.max_rounds,
-        trusted=warm_start is not None and goal.n_accurate < n_rest,
+        accept_start=warm_start is not None and goal.n_accurate < n_rest,
     )
     vectors = np.empty_like(block.vectors)
     vectors[order] = block.vectors
@@ -291,12 +292,12 @@ def _dense_block(
     laplacian: csr_array[Any], null: csr_array[Any], n_rest: int, bound: float
 ) -> _RitzBlock:
     """Smallest n_rest eigenpairs beyond the null space, by a dense eigensolver."""
-    # the null space is lifted above the rest of the spectrum
-    lifted = (laplacian + (2.0 * bound) * (null @ null.T)).toarray()
+    # deflation: the eigenvalues of the null space are moved above the rest of the spectrum
+    deflated = (laplacian + (2.0 * bound) * (null @ null.T)).toarray()
     try:
-        values, vectors = scipy.linalg.eigh(lifted, subset_by_index=[0, n_rest - 1])
+        values, vectors = scipy.linalg.eigh(deflated, subset_by_index=[0, n_rest - 1])
     except scipy.linalg.LinAlgError:  # it fails for some eigenvalues of high multiplicity
-        vectors = scipy.linalg.eigh(lifted, driver="evd")[1][:, :n_rest]
+        vectors = scipy.linalg.eigh(deflated, driver="evd")[1][:, :n_rest]
     vectors = vectors - apply_sparse(null, apply_sparse(null.T, vectors))
     vectors = np.asarray(scipy.linalg.qr(vectors, mode="economic")[0])
     products = apply_sparse(laplacian, vectors)
@@ -336,10 +337,13 @@ def _check_request(
             f"relative_tolerance is {relative_tolerance!r} and max_iterations "
             f"{max_iterations}; allowed are a positive number and at least 1."
         )
-    if laplacian.dtype not in _FINEST or relative_tolerance < _FINEST[laplacian.dtype]:
+    if (
+        laplacian.dtype not in _MIN_TOLERANCE
+        or relative_tolerance < _MIN_TOLERANCE[laplacian.dtype]
+    ):
         raise ConfigurationError(
             f"a Laplacian of {laplacian.dtype} is to be solved to {relative_tolerance:g}; "
-            f"allowed are float64, and float32 from {_FINEST[np.dtype(np.float32)]:g} on. Convert "
+            f"allowed are float64, and float32 from {_MIN_TOLERANCE[np.dtype(np.float32)]:g} on. Convert "
             "it to float64."
         )
     if warm_start is not None and (warm_start.ndim != 2 or len(warm_start) != n):
@@ -415,7 +419,7 @@ def _ritz_vectors_within(
     outside = given - apply_sparse(null, apply_sparse(null.T, given))
     left, sizes, _ = scipy.linalg.svd(outside, full_matrices=False, overwrite_a=True)
     # null vectors among the columns vanish in the complement, up to rounding
-    span: NDArray[Any] = left[:, sizes > _VANISHED[laplacian.dtype] * size]
+    span: NDArray[Any] = left[:, sizes > _MIN_NORM_OUTSIDE_NULL[laplacian.dtype] * size]
     if not span.shape[1]:
         return span
     return _rayleigh_ritz(laplacian, _orthonormal(null, span)).vectors
@@ -430,7 +434,7 @@ def _filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it
     bound: float,
     target: float,
     max_rounds: int,
-    trusted: bool = False,
+    accept_start: bool = False,
 ) -> _RitzBlock:
     """Filter and Rayleigh-Ritz until the `n_rest` lowest residuals meet `target`.
 
@@ -449,15 +453,15 @@ def _filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it
         Target of the residual norm.
     max_rounds : int
         The best block so far is returned after this many rounds.
-    trusted : bool
+    accept_start : bool
         Whether a start that meets the target is returned at once, although its guards are random.
     """
     block, n_matvecs = start, start.n_matvecs
     del start
-    previous_cut = 0.0 if trusted else np.inf
+    previous_cut = 0.0 if accept_start else np.inf
     for _ in range(max_rounds):
         cut = float(block.values[-1])
-        settled = previous_cut - cut <= _SETTLED * cut
+        settled = previous_cut - cut <= _MAX_CHANGE_OF_CUT * cut
         if settled and block.residuals[:n_rest].max() <= target:
             break
         previous_cut = cut

@@ -33,16 +33,16 @@ CELL_POINTS = 500
 # Cells in the pool of a cell: a pool has about 4000 points.
 _PROBES = 8
 
-# If cells are small, as those far out, a pool has as many cells as it takes to hold this many times
-# the requested neighbors.
+# If cells are small, as in sparse regions, a pool has as many cells as are needed for this many times the
+# requested neighbors.
 _POINTS_PER_NEIGHBOR = 4
 
 # Points on which each center is trained.
 _TRAINING_POINTS = 32
 _ROUNDS = 6
 
-# With more centers, they are trained in groups around about as many coarse centers as each has.
-_MAX_TOGETHER = 256
+# More centers than this are trained in groups, one group for each of √(number of centers) coarse centers.
+_MAX_CENTERS_AT_ONCE = 256
 
 # Bytes of the products of one block of points with centers or with a pool.
 _BLOCK_BYTES = 8 * 2**20
@@ -119,7 +119,7 @@ def train_centers(
     Many centers are trained in groups, so that the time grows as the sample times the square root of
     the number of centers.
     """
-    if n_cells > _MAX_TOGETHER:
+    if n_cells > _MAX_CENTERS_AT_ONCE:
         n_groups = int(np.sqrt(n_cells))
         some = np.sort(
             rng.choice(len(sample), min(len(sample), n_groups * _TRAINING_POINTS), replace=False)

@@ -24,8 +24,8 @@ __all__ = [
 ]
 
 
-# ||Q^T Q - I||_F from which Newton-Schulz is used, and at which it is done.
-_NEARLY, _ROUNDING = 1e-2, 1e-14
+# ||Q^T Q - I||_F up to which Newton-Schulz is used, and at which it stops.
+_NEWTON_SCHULZ_MAX, _NEWTON_SCHULZ_DONE = 1e-2, 1e-14
 
 _BLOCK_ENTRIES = 1 << 17
 
@@ -52,13 +52,13 @@ def orthonormalize_nearby(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
     identity = np.eye(vectors.shape[1])
     gram = vectors.T @ vectors
     error = float(np.linalg.norm(gram - identity))
-    while _ROUNDING < error <= _NEARLY:
+    while _NEWTON_SCHULZ_DONE < error <= _NEWTON_SCHULZ_MAX:
         vectors = 1.5 * vectors - 0.5 * (vectors @ gram)
         error *= error  # an upper bound, so the last Gram matrix need not be formed
-        if error > _ROUNDING:
+        if error > _NEWTON_SCHULZ_DONE:
             gram = vectors.T @ vectors
             error = float(np.linalg.norm(gram - identity))
-    if error <= _NEARLY:
+    if error <= _NEWTON_SCHULZ_MAX:
         return vectors
     return np.asarray(vectors @ inverse_root(gram), dtype=np.float64)
 

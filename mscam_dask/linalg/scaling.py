@@ -21,8 +21,8 @@ __all__ = [
 # A column with a range below this share of its magnitude counts as constant.
 _CONSTANT_TOLERANCE = 8 * np.finfo(np.float64).eps
 
-# Between 2^-200 and 2^200 squares, sums of squares and their products neither vanish nor overflow.
-_HARMLESS = 200
+# For magnitudes from 2^-200 to 2^200, squares, their sums and products neither underflow nor overflow.
+_SAFE_EXPONENT = 200
 
 
 def safe_exponent(largest: NDArray[np.float64]) -> NDArray[np.int32]:
@@ -41,7 +41,7 @@ def safe_exponent(largest: NDArray[np.float64]) -> NDArray[np.int32]:
         largest magnitude.
     """
     exponent = np.frexp(largest)[1]
-    return np.where(np.abs(exponent) > _HARMLESS, exponent, 0).astype(np.int32)
+    return np.where(np.abs(exponent) > _SAFE_EXPONENT, exponent, 0).astype(np.int32)
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,10 +34,10 @@ def joint_embedding(
 
 def complete_embedding(views: Sequence[RidgeView | LinearDiscriminants]) -> WeightedBlocks:
     """Joint ridge embedding of views that have all samples; large data have no others."""
-    of_kind: dict[type, float] = {}
+    total_by_type: dict[type, float] = {}
     for view in views:
-        of_kind[type(view)] = of_kind.get(type(view), 0.0) + view.mean_distance
-    parts = [(*view.coordinates(), of_kind[type(view)]) for view in views]
+        total_by_type[type(view)] = total_by_type.get(type(view), 0.0) + view.mean_distance
+    parts = [(*view.coordinates(), total_by_type[type(view)]) for view in views]
     return WeightedBlocks(
         tuple(vectors for vectors, _, _ in parts),
         tuple(weights / total if total > 0 else 0.0 * weights for _, weights, total in parts),
@@ -47,8 +47,8 @@ def complete_embedding(views: Sequence[RidgeView | LinearDiscriminants]) -> Weig
 def _of_incomplete(
     views: Sequence[RidgeView | LinearDiscriminants], n_samples: int
 ) -> IncompleteBlocks:
-    everyone = PresentSamples(np.arange(n_samples), n_samples)
-    kinds = list(dict.fromkeys(type(view) for view in views))
+    all_samples = PresentSamples(np.arange(n_samples), n_samples)
+    types = list(dict.fromkeys(type(view) for view in views))
     blocks = []
     for view in views:
         vectors, weights = view.coordinates()
@@ -56,7 +56,7 @@ def _of_incomplete(
     return IncompleteBlocks(
         n_samples,
         tuple(blocks),
-        tuple(view.present or everyone for view in views),
-        tuple(kinds.index(type(view)) for view in views),
+        tuple(view.present or all_samples for view in views),
+        tuple(types.index(type(view)) for view in views),
         tuple(view.mean_distance for view in views),
     )

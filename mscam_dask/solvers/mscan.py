@@ -155,12 +155,12 @@ def _conjugate_gradients(
         energy = new_energy
         iterations += 1
         relative[left] = _norms(residual) / size[left]
-        going_on = relative[left] > _TOLERANCE
-        if not going_on.all():
+        unconverged = relative[left] > _TOLERANCE
+        if not unconverged.all():
             solution[:, left] = x
-            left, energy = left[going_on], energy[going_on]
+            left, energy = left[unconverged], energy[unconverged]
             x, residual, inverse, scaled, direction = (
-                part[:, going_on] for part in (x, residual, inverse, scaled, direction)
+                part[:, unconverged] for part in (x, residual, inverse, scaled, direction)
             )
     solution[:, left] = x
     return solution, iterations

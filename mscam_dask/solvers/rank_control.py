@@ -33,8 +33,8 @@ class Decision(enum.Enum):
     ACCEPT = "go on to the next outer iteration"
     RETRY = "repeat the A-step with the new weight"
     REACHED = "the graph has exactly c components"
-    STALLED = "λ on either side of c gives too few or too many components, repeatedly"
-    STOPPED = "the partition is not accepted, or nearly perfect"
+    STALLED = "no λ gave exactly c components, in several consecutive iterations"
+    STOPPED = "the new partition is not accepted, or its score is nearly perfect"
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -75,14 +75,14 @@ class RankControl:
         if n_components == self.n_clusters:
             return Decision.REACHED, self
         if n_components > self.n_clusters:
-            return self._too_many()
+            return self._after_too_many()
         if self.above is None:
             return Decision.ACCEPT, self._next(self.graph_weight * self.growth, stalls=0)
         if self.retries < _MAX_BISECTIONS:
             return self._retry(below=self.graph_weight, above=self.above)
-        return self._give_up_jump()
+        return self._accept_despite_jump()
 
-    def _too_many(self) -> tuple[Decision, RankControl]:
+    def _after_too_many(self) -> tuple[Decision, RankControl]:
         if self.below is None and self.retries >= _MAX_REDUCTIONS:
             return Decision.STALLED, self
         if self.below is not None and self.retries > _MAX_BISECTIONS:
@@ -104,7 +104,7 @@ class RankControl:
         )
         return Decision.RETRY, state
 
-    def _give_up_jump(self) -> tuple[Decision, RankControl]:
+    def _accept_despite_jump(self) -> tuple[Decision, RankControl]:
         stalls = self.stalls + 1
         decision = Decision.STALLED if stalls >= _MAX_STALLS else Decision.ACCEPT
         return decision, self._next(self.graph_weight * self.growth, stalls=stalls)

@@ -309,7 +309,7 @@ _SETTINGS: tuple[dict[str, Any], ...] = (
 )
 
 # Settings of the paper.
-_NOTHING_CHOSEN: tuple[dict[str, Any], ...] = (
+_SETTINGS_OF_PAPER: tuple[dict[str, Any], ...] = (
     {"scale": "standard", "alpha": 1.0, "n_neighbors": 9},
 )
 
@@ -443,7 +443,7 @@ def settings_grid(
     choose : bool
         Whether settings are selected; if not, values that are not fixed are those of the paper.
     """
-    tried = _SETTINGS if choose else _NOTHING_CHOSEN
+    tried = _SETTINGS if choose else _SETTINGS_OF_PAPER
     if options:
         first = options[0]
         tried = (

@@ -93,10 +93,10 @@ def test_equal_partitions_are_scored_once(
     assert told[0] == told[2] == told[3] != told[1]
 
 
-@pytest.mark.parametrize("most_told", [2**20, 160])
+@pytest.mark.parametrize("max_entries", [2**20, 160])
 @pytest.mark.parametrize("n_validation_samples", [0, 50])
 def test_what_all_views_tell_is_the_same_however_they_are_grouped(
-    n_validation_samples: int, most_told: int
+    n_validation_samples: int, max_entries: int
 ) -> None:
     rng = np.random.default_rng(1)
     n = n_validation_samples or 120
@@ -106,16 +106,16 @@ def test_what_all_views_tell_is_the_same_however_they_are_grouped(
         score_partitions,
         partitions=cuts,
         n_validation_samples=n_validation_samples,
-        most_told=most_told,
+        max_entries=max_entries,
     )
     (whole, in_twos, backwards) = (
         partition_scores(
-            cuts, [score(some) for some in groups], n_validation_samples, most_told=most_told
+            cuts, [score(some) for some in groups], n_validation_samples, max_entries=max_entries
         )
         for groups in ([views], [views[:2], views[2:4], views[4:]], [views[::-1]])
     )
     told = score(views).evidence
-    assert {one.shape for one in told} == {(min(n, most_told // 4), 4)}
+    assert {one.shape for one in told} == {(min(n, max_entries // 4), 4)}
     for one, other, third in zip(whole, in_twos, backwards, strict=True):
         assert one[0] == other[0] == third[0][::-1]
         assert one[1] == other[1] == third[1]

@@ -216,7 +216,7 @@ def test_what_cannot_fit_is_refused_with_its_numbers_and_its_task() -> None:
         check_memory(views, parameters, Small(limit))
     assert isinstance(caught.value, ClusterError)
     deciding = of.deciding_task(1)
-    held = deciding.beside_bytes + of.shared_bytes
+    held = deciding.other_bytes + of.shared_bytes
     for number in (of.worker_bytes(1), limit, deciding.peak_bytes, held):
         assert f"{number / GIB:.2f} GiB" in str(caught.value)
     assert repr(deciding.task) in str(caught.value)
@@ -336,7 +336,7 @@ def test_comparing_the_preparations_of_a_wide_view_stays_below_its_figure(d: int
     finally:
         tracemalloc.stop()
     figures = {task.task: task.peak_bytes for task in plan(n, (d,)).tasks}
-    assert peak <= figures["comparing settings of v0"]
+    assert peak <= figures["compare settings of v0"]
 
 
 @pytest.mark.parametrize(("n", "d"), [(300, 20_000), (1200, 3000)])

@@ -70,13 +70,14 @@ _TIMEOUT_S = 60.0
 # An exception may come from a disk or a network; those of this package are the same every time.
 _RETRIES = 2
 
-# Nothing waits for these before the first partition is scored: they run where a worker would
-# stand idle, above all beside the eigensolver of the initial graph, which is one task.
+# Stages whose results are needed only when the first partition is scored: they run on workers that
+# would be idle, above all during the eigensolver of the initial graph, which is one task.
 _LOW_PRIORITY = frozenset({"reference_graphs", "perturbed_cuts", "view_agreement"})
 
-# Similar tasks with the same large arguments. The scheduler would leave them to the worker that
-# has these already, even while others stand idle: they are dealt out, and may still be moved.
-_DEALT_OUT = frozenset({"candidate_neighbors", "projected_distances", "admm_view"})
+# Stages of similar tasks with the same large arguments. The scheduler would leave them to the worker
+# that has the arguments, even while others are idle. So each is submitted to the next worker in turn,
+# and the scheduler may still move it.
+_SPREAD_STAGES = frozenset({"candidate_neighbors", "projected_distances", "admm_view"})
 
 _FIT_CONFIG = RefCountedContext(
     lambda: dask.config.set(
@@ -127,7 +128,7 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
         except TimeoutError as error:
             raise SchedulerLostError(
                 f"the Dask scheduler {_address(client)} has not answered for {timeout_s:g} s. "
-                "Checkpoints are intact: start the scheduler again and repeat the command"
+                "Checkpoints are intact: start the scheduler again and repeat the command."
             ) from error
         except OSError as error:
             raise _scheduler_lost() from error
@@ -197,7 +198,7 @@ class WorkerWatchdog:
         if not workers:
             return NoWorkersError(
                 f"the Dask scheduler {self._address} has had no worker for {self._timeout_s:g} s. "
-                f"Start workers, for example dask worker {self._address}, and repeat the command"
+                f"Start workers, for example dask worker {self._address}, and repeat the command."
             )
         fullest = max(workers, key=lambda worker: _used_bytes(worker) / _limit_bytes(worker))
         memory = (
@@ -207,7 +208,7 @@ class WorkerWatchdog:
         return WorkersPausedError(
             f"all {len(workers)} Dask workers of {self._address} have been paused for "
             f"{self._timeout_s:g} s, because their memory is full ({memory}). Give workers more "
-            "memory (--memory-limit) or use fewer of them, and repeat the command"
+            "memory (--memory-limit) or use fewer of them, and repeat the command."
         )
 
 
@@ -290,7 +291,7 @@ def ask_workers(
         except TimeoutError as error:
             raise SchedulerLostError(
                 f"the Dask scheduler {_address(client)} or one of its workers has not answered for "
-                f"{timeout_s:g} s. Start the cluster again and repeat the command"
+                f"{timeout_s:g} s. Start the cluster again and repeat the command."
             ) from error
     return {worker: answer for worker, answer in answers.items() if not _has_left(answer)}
 
@@ -353,11 +354,11 @@ class DaskExecutor:
         if client.status != "running":
             raise ClusterError(
                 f"the Dask client is {client.status}; allowed is one that is connected. Make a new "
-                "one, distributed.Client(address), or leave client out for threads of this process"
+                "one, distributed.Client(address), or omit client to use threads of this process."
             )
         self._address = _address(client)
         self._keys: set[tuple[str, str]] = set()
-        self._dealt: tuple[str, Iterator[str]] = ("", iter(()))
+        self._next_workers: tuple[str, Iterator[str]] = ("", iter(()))
         self._spans = Spans()
         self._stack = contextlib.ExitStack()
         self._handles: weakref.WeakValueDictionary[tuple[str, str], Handle] = (
@@ -431,7 +432,7 @@ class DaskExecutor:
         if phase is not None:
             group, name = f"{group}-{first}", rest
         unique = self._unique(group, name)
-        place = self._next_place(group) if stage in _DEALT_OUT else None
+        worker = self._next_worker(group) if stage in _SPREAD_STAGES else None
         with _translated(self._client), annotate(span=self._spans.annotation(phase)):
             handle = self._client.submit(
                 _run_pinned,
@@ -440,23 +441,23 @@ class DaskExecutor:
                 key=unique,
                 pure=False,
                 retries=_RETRIES,
-                workers=None if place is None else [place],
-                allow_other_workers=place is not None,
+                workers=None if worker is None else [worker],
+                allow_other_workers=worker is not None,
                 priority=-1 if stage in _LOW_PRIORITY else 0,
             )
         self._handles[unique] = handle
         return handle
 
-    def _next_place(self, group: str) -> str | None:
+    def _next_worker(self, group: str) -> str | None:
         """Return a worker for the next task of a group: each in turn, as often as it has threads."""
-        dealt, places = self._dealt
-        if dealt != group:
+        current, workers_in_turn = self._next_workers
+        if current != group:
             workers = self._by_address()
-            places = itertools.cycle(
+            workers_in_turn = itertools.cycle(
                 [address for address, worker in workers.items() for _ in range(worker["nthreads"])]
             )
-            self._dealt = (group, places)
-        return next(places, None)
+            self._next_workers = (group, workers_in_turn)
+        return next(workers_in_turn, None)
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         """See `Executor.gather`.
@@ -473,7 +474,7 @@ class DaskExecutor:
         with _translated(self._client):
             self._wait(list(handles))
             try:
-                return self._fetch(list(handles))
+                return self._results_of(list(handles))
             except KilledWorker as error:
                 raise self._worker_lost(error) from error
 
@@ -486,7 +487,7 @@ class DaskExecutor:
                 return
             watchdog.check()
 
-    def _fetch(self, handles: list[Handle]) -> list[Any]:
+    def _results_of(self, handles: list[Handle]) -> list[Any]:
         """Results of tasks that have ended, as long as the scheduler answers."""
         watchdog = self.watchdog()
         gathering: Any = self._client.gather(handles, asynchronous=True)
@@ -530,7 +531,7 @@ class DaskExecutor:
         return WorkerLostError(
             f"task {task!r} was given up after {error.allowed_failures + 1} workers died while "
             f"running it, the last one {error.last_worker.address}. They most likely ran out of "
-            f"memory ({memory}): give workers more memory or fewer threads, and read their logs"
+            f"memory ({memory}): give workers more memory or fewer threads, and read their logs."
         )
 
     def release(self, handles: Sequence[Handle]) -> None:
@@ -561,7 +562,7 @@ def _translated(client: Client) -> Iterator[None]:
 def _scheduler_lost() -> SchedulerLostError:
     return SchedulerLostError(
         "the connection to the Dask scheduler was lost, or its cluster was restarted. Checkpoints "
-        "are intact: repeat the command when the cluster is back"
+        "are intact: repeat the command when the cluster is back."
     )
 
 

@@ -475,14 +475,14 @@ def score_partitions(
     partitions: list[NDArray[np.int64]],
     n_validation_samples: int = 0,
     *,
-    most_told: int = MAX_EVIDENCE_ENTRIES,
+    max_entries: int = MAX_EVIDENCE_ENTRIES,
 ) -> ViewScores:
     """Score each partition by the reference graphs of some views.
 
     With `n_validation_samples` these graphs are of a sample of that size.
     """
     distinct, which = _distinct(partitions, n_validation_samples)
-    rows = _evidence_rows(distinct, most_told)
+    rows = _evidence_rows(distinct, max_entries)
     scores: list[list[float]] = []
     evidence: list[NDArray[np.float32]] = []
     for view in views:
@@ -501,11 +501,11 @@ def partition_scores(
     groups: list[ViewScores],
     n_validation_samples: int = 0,
     *,
-    most_told: int = MAX_EVIDENCE_ENTRIES,
+    max_entries: int = MAX_EVIDENCE_ENTRIES,
 ) -> list[tuple[tuple[float, ...], float, float]]:
     """For each partition: its scores by view, its entropy, and the joint information of all views."""
     distinct, which = _distinct(partitions, n_validation_samples)
-    rows = _evidence_rows(distinct, most_told)
+    rows = _evidence_rows(distinct, max_entries)
     joint = []
     for labels, *by_group in zip(distinct, *(group.evidence for group in groups), strict=True):
         total = by_group[0].copy()
@@ -532,10 +532,10 @@ def _distinct(
 
 
 def _evidence_rows(
-    partitions: list[NDArray[np.int64]], most_told: int
+    partitions: list[NDArray[np.int64]], max_entries: int
 ) -> slice | NDArray[np.int64]:
     """Samples for the joint information of all views; not all of them if there are many clusters."""
     n, n_clusters = len(partitions[0]), max(int(labels.max()) for labels in partitions) + 1
-    if n * n_clusters <= most_told:
+    if n * n_clusters <= max_entries:
         return slice(None)
-    return sampled_rows(n, max(1, most_told // n_clusters))
+    return sampled_rows(n, max(1, max_entries // n_clusters))
