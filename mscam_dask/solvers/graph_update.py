@@ -4,9 +4,13 @@ Row i of A solves min Σ_j (d_ij a_ij + γ_i a_ij²) on the simplex, with
 
     d_ij = w · mean_v ω_v ‖z_i − z_j‖² + λ · (n / 2c) · mean_v ‖F_v,i − F_v,j‖²
 
-over the views v, with w the identity weight. Both means average to one over pairs, so λ has no
-unit. The candidates of a row are its nearest neighbors in the joint ridge embedding, which are
-computed once; no n×n matrix is formed.
+over the views v, with w the identity weight. `graph_rows` computes the distances d_ij, and
+`adaptive_neighbor_weights` the solution in closed form,
+
+    a_ij = (d_{i,k+1} − d_ij) / (k d_{i,k+1} − Σ_{h≤k} d_ih) for the k nearest candidates, else 0.
+
+Both means average to one over pairs, so λ has no unit. The candidates of a row are its nearest
+neighbors in the joint ridge embedding, which are computed once; no n×n matrix is formed.
 """
 
 from __future__ import annotations

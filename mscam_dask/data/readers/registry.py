@@ -1,4 +1,8 @@
-"""Which reader reads what."""
+"""Table of the file formats: how each one is recognized, and the function that reads it.
+
+A new format is a reader in a module of this package and a line in `FORMATS`. If `_NOT_TEXT` has its
+suffix, remove it there.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +37,17 @@ __all__ = ["FORMATS", "Format", "read_source"]
 
 @dataclass(frozen=True)
 class Format:
-    """One format: what it is called, what it looks like, who reads it."""
+    """A file format.
+
+    Attributes
+    ----------
+    name
+        Name for messages, with the suffixes.
+    matches
+        Whether a path is in this format, by its suffix or its files.
+    read
+        Reader of a source: (source, selection, stack) to its contents.
+    """
 
     name: str
     matches: Callable[[Path], bool]
@@ -51,7 +65,7 @@ def _is_zarr(path: Path) -> bool:
 def _is_text(path: Path) -> bool:
     first, last = ("", "", *(suffix.lower() for suffix in path.suffixes))[-2:]
     is_packed = last in COMPRESSIONS and first in (".csv", ".tsv", ".txt")
-    return (is_packed or last not in _OTHERS) and path.is_file()
+    return (is_packed or last not in _NOT_TEXT) and path.is_file()
 
 
 def _is_mfeat(path: Path) -> bool:
@@ -80,14 +94,14 @@ def _published(
     return read
 
 
-# Never a table of text, whatever they hold.
-_OTHERS = (
+# Suffixes of files that are never read as tables of text.
+_NOT_TEXT = (
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".xlsx", ".xls", ".ods"),
     *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".h5mu", ".loom", ".mtx", ".arff"),
     *(".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"),
 )
 
-# Tried in this order; a file no other format claims is whitespace-separated text.
+# Tried in this order; a file that matches no other format is whitespace-separated text.
 FORMATS: tuple[Format, ...] = (
     Format("Oxford Flowers 17 distance matrices", _is_flowers17, _published(load_flowers17)),
     Format("NumPy archive (.npz)", _ends_with(".npz"), read_npz),
@@ -110,7 +124,7 @@ FORMATS: tuple[Format, ...] = (
 
 
 def read_source(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read one source with the first format that claims it.
+    """Read one source with the first format that matches it.
 
     Parameters
     ----------
@@ -122,7 +136,7 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Sourc
     Raises
     ------
     DataError
-        When the path does not exist, no format claims it, or its contents are not usable or may not be read.
+        When the path does not exist, no format matches it, or its contents are not usable or may not be read.
     """
     if isinstance(as_location(source.path), ObjectPath):
         return read_store(source, selection)

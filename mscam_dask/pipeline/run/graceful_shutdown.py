@@ -1,4 +1,9 @@
-"""SIGTERM and Ctrl-C during a run: the first ends it soon and resumable, the second at once."""
+"""SIGTERM and Ctrl-C during a run: the first signal ends the run soon, the second one at once.
+
+The first signal raises KeyboardInterrupt in the main thread. `mscam_dask.pipeline.run.run` finishes a
+checkpoint that is being written, records the state "interrupted" in run.json, and the command exits
+with 75 (SIGTERM) or 130 (Ctrl-C). The run can be resumed in either case.
+"""
 
 from __future__ import annotations
 
