@@ -21,15 +21,15 @@ __all__ = ["PAGE", "page"]
 PAGE = Path(__file__).with_name("pipeline-settings.md")
 
 _INTRODUCTION = """\
-# Every table and key of a pipeline file
+# Pipeline settings
 
 <!-- Made by docs/settings_page.py from the settings classes of the package; change those and run it again. -->
 
-A pipeline is a TOML file. `[data]` and `[cluster]` make it a run; `[compare]`, `[robustness]` or `[sweep]` an experiment
-([experiments](experiments.md)). Any key can be given from outside: `--set cluster.n_clusters=7` wins over
+A pipeline is a TOML file. A file with `[data]` and `[cluster]` is a run; one with `[compare]`, `[robustness]` or `[sweep]` is
+an experiment ([experiments](experiments.md)). Every key can be overridden: `--set cluster.n_clusters=7` wins over
 `MSCAM_CLUSTER__N_CLUSTERS=7` in the environment, which wins over the file. Unknown keys and values that are not
 allowed are refused before anything runs, all at once, each with its line. Paths in the file are relative to the file.
-The settings of a run, defaults included, are in the `pipeline.toml` of its directory.
+All settings of a run, defaults included, are in the `pipeline.toml` of its directory.
 
 A dash means that there is no fixed default; see the last column.
 """

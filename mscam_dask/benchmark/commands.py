@@ -29,15 +29,15 @@ _with_options = with_options(
         "assignments",
         multiple=True,
         metavar="TABLE.KEY=VALUE",
-        help="Override a setting of the file, for example compare.runs=3; repeatable.",
+        help="Override a setting of the file, for example output.root=DIR; repeatable.",
     ),
     click.option(
         "-o",
         "--output",
         type=click.Path(path_type=Path),
         callback=no_url,
-        help="Directory; by default runs/<pipeline>, with --dataset runs/<pipeline>-<data>. "
-        "Finished fits in it are reused.",
+        help="Output directory; default: runs/<pipeline>, of a comparison with --dataset "
+        "runs/<pipeline>-<data>. Finished fits in it are reused.",
     ),
     click.option("--overwrite", is_flag=True, help="Run every fit again."),
     click.option("--dry-run", is_flag=True, help="Estimate fits, memory and time without running."),
@@ -73,7 +73,7 @@ def compare(
     runs: int | None,
     **options: Any,
 ) -> int:
-    """Compare methods on data sets: scores, seconds and memory over several runs.
+    """Compare methods on data sets by scores, time and memory.
 
     Without a file, pipelines/comparison.toml is used if it exists, or every method is run on the
     data of --dataset. Each fit is one task; a rerun with the same output directory runs only the
@@ -91,10 +91,10 @@ def compare(
 @_with_options
 @handle_errors
 def sweep(pipeline: Path, **options: Any) -> int:
-    """Fit a grid of alpha and graph weight.
+    """Fit MSCAM for each point of a grid of alpha and graph weight.
 
-    Results are heat maps of scores with and without labels, and the best label-free point. A rerun
-    with the same output directory runs only the missing fits.
+    Results are heat maps of the scores with and without labels, and the point with the best
+    label-free score. A rerun with the same output directory runs only the missing fits.
     """
     from mscam_dask.benchmark.run_command import experiment_options, sweep_parameters
 

@@ -59,9 +59,9 @@ def _added_commands() -> dict[str, click.Command]:
 def main() -> None:
     """Multi-view subspace clustering.
 
-    Exit codes: 0 success, 1 internal error, 2 configuration, 3 data, 4 cluster, 5 components not
-    reached and 6 drift above the limit (results are written), 75 temporary failure (retry later),
-    130 interrupted.
+    Exit codes: 0 success, 1 internal error, 2 configuration, 3 data, 4 cluster, 75 temporary failure
+    (retry later), 130 interrupted. Results are written with 5 (the graph does not have n_clusters
+    connected components) and 6 (drift above the limit).
     """
 
 
@@ -152,9 +152,9 @@ def run() -> None:
 
     Ingests the data, clusters, scores the clusters against ground truth if there is any, and
     writes a run directory. Runs are idempotent: a finished run is not repeated, an interrupted one
-    (Ctrl-C) is resumed. The tasks run on Dask workers of this computer, unless --in-process or
-    --scheduler is given; the result is the same. An experiment file ([compare], [robustness],
-    [sweep]) is dispatched to the matching command.
+    (Ctrl-C) is resumed. The tasks run on Dask workers of this computer, unless --in-process,
+    --cluster or --scheduler is given; the result is the same. An experiment file ([compare],
+    [robustness], [sweep]) is dispatched to the matching command.
     """
 
 
@@ -276,9 +276,9 @@ def report() -> None:
 def doctor() -> None:
     """Check that pipelines can run here, or that a finished run is valid.
 
-    For RUN_DIR: files are as the run wrote them, the components of the graph are the clusters, rows
-    of the graph and view contributions sum to one, and the data have not changed. Each check prints
-    its result and, if there is a problem, the remedy. The exit code is 1 if a check failed.
+    A run is valid if its files and its data are unchanged, the connected components of its graph
+    are the clusters, and rows of the graph and view contributions sum to one. Each check prints its
+    result and, if there is a problem, the remedy. The exit code is 1 if a check failed.
     """
 
 

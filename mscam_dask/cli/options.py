@@ -56,7 +56,7 @@ def free_directory(
 max_bytes_option: Option = click.option(
     "--max-bytes",
     metavar="BYTES",
-    help="Most memory that a file may declare for what is held at once, for example '32 GiB'; "
+    help="Largest size in memory of an array of a file, or of a chunk of it, for example '32 GiB'; "
     "default: 8 GiB.",
 )
 """Limit of what readers allocate."""

@@ -22,8 +22,8 @@ def report_run(
     if extension is not None:
         if columns is not None:
             raise ConfigurationError(
-                f"--columns {columns}, but {directory} has no samples: it is not a run directory. Leave "
-                "it out."
+                f"--columns {columns} requires the report of a run, but {directory} is not a run "
+                "directory. Remove the option."
             )
         file = extension.write_report(directory, output)
     else:
@@ -35,6 +35,6 @@ def report_run(
 
         if not webbrowser.open(file.as_uri()):
             raise TemporaryFailure(
-                f"no browser can be started here. Open {file.as_uri()} in a browser."
+                f"No browser can be started here. Open {file.as_uri()} in a browser."
             )
     return 0

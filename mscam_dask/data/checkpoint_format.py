@@ -92,9 +92,9 @@ class Pointer:
             fields = json.loads(content)
             pointer = cls(str(fields["checkpoint"]), str(fields["manifest_sha256"]))
         except (ValueError, KeyError, TypeError) as error:
-            raise ValueError("it names no checkpoint") from error
+            raise ValueError("it does not name a checkpoint") from error
         if pointer.encode() != content:
-            raise ValueError("its content is not what its own digest says")
+            raise ValueError("its content does not match its digest")
         return pointer
 
 
@@ -146,7 +146,7 @@ def read_checkpoint(root: object, content_of: Callable[[str], bytes | None]) -> 
         )
     except (KeyError, ValueError) as error:
         raise StoreCorruptError(
-            f"{root} is no checkpoint of this version of mscam_dask: {error}."
+            f"{root} is not a checkpoint of this version of mscam_dask: {error}."
         ) from error
     return Checkpoint(arrays, record)
 
@@ -172,14 +172,14 @@ def decode_record(content: bytes) -> dict[str, Any]:
     """
     whole = json.loads(content)
     if not isinstance(whole, dict) or whole.get("format") != _FORMAT:
-        raise ValueError("it is no record of a checkpoint")
+        raise ValueError("it is not the record of a checkpoint")
     if whole.get("format_version") != _VERSION:
         raise ValueError(
             f"format version {whole.get('format_version')!r}, this version reads {_VERSION}"
         )
     record = _restored(whole["record"])
     if not isinstance(record, dict):
-        raise ValueError("its record is no mapping")
+        raise ValueError("its record is not a mapping")
     return record
 
 
@@ -227,7 +227,9 @@ def encode_array(
     if values.dtype.kind not in _KINDS:
         raise TypeError(f"array {name!r} has dtype {values.dtype}; a checkpoint holds numbers")
     if not name.isidentifier():
-        raise ValueError(f"array name {name!r} is no identifier; it becomes a directory")
+        raise ValueError(
+            f"array name {name!r} is not an identifier; it becomes the name of a directory"
+        )
     files: dict[str, Any] = {}
     group = zarr.open_group(_memory(files), mode="w-", zarr_format=3)
     width = max(1, int(np.prod(values.shape[1:])) * values.itemsize)
@@ -327,14 +329,14 @@ class Manifest:
             signed = msgspec.json.decode(content, type=_Signed)
             body = msgspec.json.decode(signed.manifest, type=_Body)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise ValueError(f"no manifest: {error}") from error
+            raise ValueError(f"it is not a manifest: {error}") from error
         if digest_of(bytes(signed.manifest)) != signed.sha256:
-            raise ValueError("its content is not what its own digest says")
+            raise ValueError("its content does not match its digest")
         if body.version != _MANIFEST_VERSION:
             raise ValueError(f"manifest of version {body.version}, not {_MANIFEST_VERSION}")
         manifest = cls(body.files)
         if manifest.encode() != content:
-            raise ValueError("it is not as it was written")
+            raise ValueError("its bytes differ from those that were written")
         return manifest
 
     def problem_with(self, name: str, content: bytes) -> str | None:

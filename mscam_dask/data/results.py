@@ -175,7 +175,7 @@ def write_result(
     """
     root = Path(output).absolute()
     if root.exists():
-        raise DataError(f"{root} exists; a result is never written over. Choose another output.")
+        raise DataError(f"{root} exists; a result is never overwritten. Choose another output.")
     root.parent.mkdir(parents=True, exist_ok=True)
     partial = new_partial(root)
     try:
@@ -408,7 +408,7 @@ def _history(root: Path, view_names: tuple[str, ...], recorded: list[str]) -> xa
     variables = {}
     for name in recorded:
         if not name.isidentifier():
-            raise corrupt_store(root / "zarr.json", f"{name!r} is no name of a history variable")
+            raise corrupt_store(root / "zarr.json", f"{name!r} is not a history variable")
         values, array = _get(root, f"history/{name}")
         variables[name] = (array.metadata.dimension_names, values, dict(array.attrs))
     return xarray.Dataset(variables, coords={"view": list(view_names)})

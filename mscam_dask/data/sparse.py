@@ -143,8 +143,8 @@ class _Check:
 
     def refuse(self, fault: str) -> NoReturn:
         raise DataError(
-            f"{self.where} is no valid sparse array ({self.form}, shape {self.shape}): {fault}. Make it "
-            "again from the original data; what is there is damaged or was put together wrongly."
+            f"{self.where} is not a valid sparse array ({self.form}, shape {self.shape}): {fault}. Make it "
+            "again from the original data; it is damaged or was assembled wrongly."
         )
 
     def run(self, parts: _Parts) -> None:
@@ -203,7 +203,7 @@ class _Check:
         for name, lists in (("rows", rows), ("data", data)):
             self._dimensions(name, lists, 1)
             if lists.shape != self.shape[:1] or not all(isinstance(one, list) for one in lists):
-                self.refuse(f"{name} is no array of {self.shape[0]} lists")
+                self.refuse(f"{name} is not an array of {self.shape[0]} lists")
         for row, (indices, values) in enumerate(zip(rows, data, strict=True)):
             if len(indices) != len(values):
                 self.refuse(f"row {row} has {len(indices)} indices and {len(values)} values")
@@ -258,7 +258,7 @@ class _Check:
         """Check indices in a Python list."""
         unusable = [index for index in values if not isinstance(index, int | np.integer)]
         if unusable:
-            self.refuse(f"{name} {unusable[0]!r} is no whole number")
+            self.refuse(f"{name} {unusable[0]!r} is not a whole number")
         outside = [index for index in values if not 0 <= index < size]
         if outside:
             self._out_of_range(name, outside[0], values.index(outside[0]), 0, size - 1)

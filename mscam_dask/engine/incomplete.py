@@ -38,9 +38,9 @@ def check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> N
     first = candidates[0]
     if first.is_large(data.n_samples):
         raise DataError(
-            f"{data.n_samples} samples, some of them absent from views; allowed are at most "
-            f"{first.exact_samples} samples if views are incomplete. Fit a random sample of so many, and "
-            "give the others to predict."
+            f"{data.n_samples} samples are too many for incomplete views; allowed are at most "
+            f"{first.exact_samples} if samples are absent from views. Fit a random sample of that size, "
+            "and assign the other samples with predict."
         )
     small = {view.name: view.shape[0] for view in data.views if view.shape[0] <= first.n_clusters}
     if small:
@@ -52,8 +52,8 @@ def check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> N
         if not data.covers_samples_without(candidate.exclude_views):
             names = [data.view_names[view] for view in candidate.exclude_views]
             raise ConfigurationError(
-                f"exclude_views={names}, but some samples are in no other view; allowed are views "
-                "without which every sample has a view. Keep them, or drop these samples."
+                f"exclude_views={names}, but some samples are only in these views. Keep the views, or "
+                "drop these samples."
             )
 
 

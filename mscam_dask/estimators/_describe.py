@@ -158,9 +158,9 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         check_is_fitted(self)
         if self.solution_.assessment is None:
             raise ConfigurationError(
-                f"n_clusters={self.n_clusters_} of {len(self.labels_)} samples, "
-                f"solver={self.solver!r}: nothing is compared. Fit 2 to {len(self.labels_) - 1} "
-                "clusters with solver='reduced'."
+                "Stability and agreement are not available for "
+                f"n_clusters={self.n_clusters_} of {len(self.labels_)} samples and "
+                f"solver={self.solver!r}. Fit 2 to {len(self.labels_) - 1} clusters with solver='reduced'."
             )
         return self.solution_.assessment
 

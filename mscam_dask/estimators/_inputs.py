@@ -158,7 +158,7 @@ class MultiViewInputMixin:
         got = {source.name: source.shape[1] for source in data.views}
         if got != {source.name: expected[source.name] for source in asked}:
             raise DataError(
-                f"the fit saw views with these numbers of columns: {expected}; got {got}. "
+                f"The views of the fit have these numbers of columns: {expected}; got {got}. "
                 "Give the same views, by the same names, with the same features; views that the new "
                 "samples do not have may be missing from a mapping, or None in a sequence."
             )

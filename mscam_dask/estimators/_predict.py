@@ -237,7 +237,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         check_is_fitted(self)
         if not self.solution_.encoders:
             raise ConfigurationError(
-                f"solver={self.solver!r} assigns no new samples and has no memberships; fit with "
+                f"predict and membership_ are not available with solver={self.solver!r}. Fit with "
                 "solver='reduced'."
             )
 

@@ -105,7 +105,7 @@ def _rows(ids: tuple[str, ...] | None, n_samples: int, data: Any) -> NDArray[np.
     others = [name for name in own if name not in places]
     if others:
         raise DataError(
-            f"{len(others)} of {len(own)} obs_names are no samples of the fit, the first {others[:3]}; "
+            f"{len(others)} of {len(own)} obs_names are not samples of the fit, the first {others[:3]}; "
             f"its ids begin with {list(ids[:3])}. Give the samples of the fit: data[list of ids]."
         )
     return np.array([places[name] for name in own], dtype=np.int64)

@@ -186,7 +186,7 @@ def _n_clusters(event: NClustersSelected) -> str:
         "adjusted modularity": event.adjusted_modularity,
         "stability": event.stability,
     }
-    # of equal values the larger number
+    # the larger number where values are equal
     maxima = {name: max(zip(curve, event.counts, strict=True))[1] for name, curve in curves.items()}
     return (
         f"n_clusters={event.n_clusters} selected (range {event.counts[0]}\u2013{event.counts[-1]}): "
@@ -284,14 +284,13 @@ def format_refinement(scores: Sequence[float], taken: int) -> str:
     Examples
     --------
     >>> format_refinement((1.84, 1.85, 1.85), 2)
-    'refinement with learned distances: 2 new partitions accepted, score 1.8500'
+    'refinement: 2 new partitions accepted, score 1.8500'
     >>> format_refinement((1.7,), 0)
-    'refinement with learned distances: no new partition accepted'
+    'refinement: no new partition accepted'
     """
-    name = "refinement with learned distances"
     if not taken:
-        return f"{name}: no new partition accepted"
-    return f"{name}: {plural(taken, 'new partition')} accepted, score {scores[taken - 1]:.4f}"
+        return "refinement: no new partition accepted"
+    return f"refinement: {plural(taken, 'new partition')} accepted, score {scores[taken - 1]:.4f}"
 
 
 def _finished(event: FitFinished) -> str:

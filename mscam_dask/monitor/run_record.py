@@ -124,7 +124,7 @@ class SettingEntry(Struct, frozen=True, kw_only=True):
 
 
 class RefinementEntry(Struct, frozen=True, kw_only=True):
-    """Result of the refinement with learned distances.
+    """Result of the refinement.
 
     Attributes
     ----------

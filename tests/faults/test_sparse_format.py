@@ -96,7 +96,7 @@ of_csr = pytest.mark.parametrize("fault", [*INDEX_FAULTS, POINTER])
 
 
 def refused(where: str) -> Any:
-    return pytest.raises(DataError, match=rf"{where}.* is no valid sparse array \(")
+    return pytest.raises(DataError, match=rf"{where}.* is not a valid sparse array \(")
 
 
 @pytest.mark.parametrize("name", CLASSES)
@@ -374,7 +374,7 @@ def test_the_graph_of_a_checkpoint(fault: str) -> None:
     else:
         arrays["graph_indices"][3] = bad_index(fault, N_SAMPLES)
     keeps.saved = dataclasses.replace(keeps.saved, arrays=arrays)
-    with pytest.raises(StoreCorruptError, match="checkpoint is damaged: the graph is no valid"):
+    with pytest.raises(StoreCorruptError, match="checkpoint is damaged: the graph is not a valid"):
         quick(checkpoint_store=keeps).fit([TABLE])
 
 

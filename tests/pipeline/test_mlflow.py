@@ -91,7 +91,7 @@ def test_a_run_is_logged_with_its_report_and_its_model(
 
 
 def test_what_is_no_run_is_refused(mlflow: Any, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes("is no run directory")):
+    with pytest.raises(DataError, match=quotes("is not a run directory")):
         log_run(tmp_path)
 
 

@@ -231,8 +231,8 @@ def check_size(source: Source, what: str, nbytes: int) -> None:
     if nbytes > source.max_bytes:
         raise DataError(
             f"{source.path}: {what} would take {nbytes} bytes of memory; allowed are {source.max_bytes}. "
-            "Restore the file if this is not its size, or allow it: max_bytes "
-            "of Source, [data] max_bytes, or --max-bytes."
+            "Restore the file if it should be smaller, or raise the limit (max_bytes "
+            "of Source, [data] max_bytes, or --max-bytes)."
         )
 
 
@@ -445,6 +445,6 @@ def _check_dataset(dataset: Any, source: Source) -> None:
 
 def _refuse(source: Source, name: str, fault: str) -> NoReturn:
     raise DataError(
-        f"{source.path}: {name!r} {fault}; a file is read without what lies elsewhere. Copy its values "
+        f"{source.path}: {name!r} {fault}; files that refer to other files are refused. Copy its values "
         "into the file (in Python: new[name] = old[name][()])."
     )

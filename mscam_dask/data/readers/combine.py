@@ -159,7 +159,7 @@ def _choose(
     found = tuple(view for item in loaded for view in item.views)
     if not found and views is None:
         raise DataError(
-            f"{' and '.join(item.where for item in loaded)} has labels and no view. Add the "
+            f"No view was found, only labels in {' and '.join(item.where for item in loaded)}. Add the "
             "files with the views."
         )
     named = [(view.name, view.name) for view in found] if views is None else _named(loaded, views)
@@ -169,7 +169,7 @@ def _choose(
     }
     if views is not None and len(where) < len(named):
         raise DataError(
-            f"views={list(views)} names a view twice; each is taken once. Remove the repeated name."
+            f"views={list(views)} contains a name twice; names must be unique. Remove the repeated name."
         )
     missing = [name for name, holders in where.items() if not holders]
     if missing:
@@ -177,13 +177,13 @@ def _choose(
             f"{item.where} has {[*(view.name for view in item.views), *item.skipped]}"
             for item in loaded
         )
-        raise DataError(f"No view is called {missing}. {listing}: name some of these.")
+        raise DataError(f"No view is called {missing}. Choose from these: {listing}.")
     for name, holders in where.items():
         if len(holders) > 1:
             raise DataError(
                 f"Several views are called {name!r}, in {' and '.join(holders)}; names must be "
-                "unique. Leave out the source that is not meant, or rename the view in it, which is the "
-                "file where it holds one view."
+                "unique. Leave out one of the sources, or rename the view in it (a file with one view "
+                "gives it the name of the file)."
             )
     held_in = tuple(holder for holders in where.values() for holder in holders)
     if views is None:
@@ -382,8 +382,8 @@ def labels_of_file(
         return labels, (f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.",)
     if sample_ids is None:
         raise DataError(
-            f"{file} has labels by sample id, and the data have no ids. Give one label per line, in the "
-            "order of the rows; or data with ids (--id-column)."
+            f"{file} has labels by sample id, but the data have no ids. Give one label per line, in the "
+            "order of the rows, or name the column of ids in the data (--id-column)."
         )
     check_unique_ids(ids, where=str(file))
     rows = {name: row for row, name in enumerate(ids)}
@@ -391,8 +391,8 @@ def labels_of_file(
     if missing:
         raise DataError(
             f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
-            f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add them, -1 for samples "
-            "without a label; or check that the ids are written alike."
+            f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add these labels (-1 for unlabeled "
+            "samples), or check that the ids are written in the same way."
         )
     n_others = len(ids) - len(sample_ids)
     exclude_views = f", {n_others} of other samples left out" if n_others else ""

@@ -63,7 +63,7 @@ def join_sources(loaded: Sequence[SourceContents], join: Join) -> list[SourceCon
         if not wanted:
             raise DataError(
                 f"join='inner': no sample id is in all of {', '.join(item.where for item in loaded)}. "
-                "Check that the ids are written alike, or set join='outer'."
+                "Check that the ids are written in the same way, or set join='outer'."
             )
     return [_joined(item, ids, wanted) for item, ids in zip(loaded, by_source, strict=True)]
 
@@ -71,8 +71,8 @@ def join_sources(loaded: Sequence[SourceContents], join: Join) -> list[SourceCon
 def _ids(item: SourceContents, join: Join) -> tuple[str, ...]:
     if item.sample_ids is None:
         raise DataError(
-            f"join={join!r} goes by sample ids, and {item.where} has none. Name their column "
-            "(--id-column, [data] id_column), or leave join out if row i is the same sample everywhere."
+            f"join={join!r} matches samples by id, but {item.where} has no ids. Name the column of ids "
+            "(--id-column, [data] id_column), or remove join if row i is the same sample everywhere."
         )
     check_unique_ids(item.sample_ids, where=item.where)
     return item.sample_ids

@@ -291,7 +291,7 @@ class _Version5:
         self.source, self.stream, self.size = source, stream, size
         self.order = ">" if head[126:128] == b"MI" else "<"
         if len(head) < _HEADER_BYTES or head[126:128] not in (b"MI", b"IM"):
-            _refuse(source.path, 126, f"{head[126:128]!r} is no byte order (IM or MI)")
+            _refuse(source.path, 126, f"{head[126:128]!r} is not a byte order (IM or MI)")
 
     def run(self) -> None:
         total, place = 0, _HEADER_BYTES

@@ -234,8 +234,8 @@ def _is_numbering(source: Source, first: list[str], second: list[str]) -> bool:
         return True
     if below_are_others or start == 0:
         raise DataError(
-            f"{source.path}: the first line, {_shown(first)}, may number the columns or be the first "
-            "sample. Say which: header=True or header=False (--header, --no-header)."
+            f"{source.path}: the first line, {_shown(first)}, may be column numbers or the first "
+            "sample. Set header=True or header=False (--header, --no-header)."
         )
     return False
 
@@ -324,9 +324,9 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     source = Source(file)
     if file.suffix.lower() in (".mat", ".npz"):
         raise DataError(
-            f"{file} cannot be read as labels; a file of labels is text with one per line, or .npy. Give "
-            "the file as a source beside those of the views: labels in it are found by their name, or "
-            "by labels=NAME (--labels NAME)."
+            f"{file} cannot be read as labels; allowed are text with one label per line, and .npy. Pass it "
+            "as a source beside the files of the views, and name the variable of the labels in it: "
+            "labels=NAME (--labels NAME)."
         )
     if file.suffix == ".npy":
         with unreadable(source, "a NumPy array (.npy) of labels"):
@@ -376,9 +376,9 @@ def parsed_labels(texts: list[str], where: str) -> NDArray[Any]:
     if missing:
         raise DataError(
             f"{len(missing)} label(s) of {where} are missing, the first {stripped[missing[0]]!r} in "
-            f"row {missing[0]} (counted from 0 below a header). Give unlabeled samples a number of "
-            "their own, for example -1, or a name where labels are text; a class that is called so "
-            f"({', '.join(MISSING[1:])}) another name."
+            f"row {missing[0]} (counted from 0 below a header). Mark unlabeled samples with a number "
+            "such as -1 (a word, if labels are text), and rename a class that is called "
+            f"{', '.join(MISSING[1:-1])} or {MISSING[-1]}."
         )
     if all(map(is_number, stripped)):
         return np.array([float(text) for text in stripped])

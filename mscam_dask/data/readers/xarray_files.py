@@ -179,9 +179,9 @@ def _check_samples_on(dataset: Any, source: Source) -> None:
     ]
     if on_rows:
         raise DataError(
-            f"samples_in='columns' (--samples-in columns) for {source.path}, whose dimensions have "
-            f"names: {dimension!r} are the samples, on the rows of {', '.join(on_rows)}. Leave the "
-            "option out; if the samples are the other dimension, rename that one to 'sample'."
+            f"samples_in='columns' (--samples-in columns) contradicts {source.path}: its dimension "
+            f"{dimension!r} names the samples, and is on the rows of {', '.join(on_rows)}. Remove the "
+            "option; if the samples are the other dimension, rename that one to 'sample'."
         )
 
 
@@ -190,14 +190,14 @@ def _check_files(root: Path) -> None:
     for file in root.rglob("*"):
         if file.is_symlink():
             raise DataError(
-                f"{file} is a symbolic link; a store is read as one directory, without what lies "
-                "elsewhere. Copy it with its links resolved (cp -rL)."
+                f"{file} is a symbolic link; links are refused in a store. Copy the store with its "
+                "links resolved (cp -rL)."
             )
         if file.is_dir():
             continue
         if not file.is_file():
             raise DataError(
-                f"{file} is no regular file; a store has nothing but directories and files. Remove it."
+                f"{file} is not a regular file; a store has only directories and regular files. Remove it."
             )
         if file.name in _METADATA:
             _check_metadata(file)
@@ -216,12 +216,12 @@ def _check_metadata(file: Path) -> None:
         codecs = json.dumps(_codec_names(metadata))
     except (ValueError, RecursionError) as error:
         raise DataError(
-            f"{file} is no usable Zarr metadata ({error}). Restore it from a copy."
+            f"{file} is not valid Zarr metadata ({error}). Restore it from a copy."
         ) from error
     if "pickle" in codecs.lower():
         raise DataError(
-            f"{file} declares pickled Python objects; they are refused, since reading them runs "
-            "code of whoever wrote the store. Write it again with numeric arrays only."
+            f"{file} declares pickled Python objects; they are refused, because reading them can run "
+            "code of the person who wrote the store. Write it again with numeric arrays only."
         )
 
 

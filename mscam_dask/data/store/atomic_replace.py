@@ -148,9 +148,8 @@ def _recover_now(root: Path) -> None:
     except OSError as error:
         kept = [str(path) for path in _left_over(root) if _is_whole_old(path)]
         raise DataError(
-            f"{root} lies under the name {' or '.join(kept)}, since its writer was killed, and "
-            f"cannot be renamed by this process ({error}). Rename it, or let a process open it that "
-            "may write there."
+            f"A killed writer left {root} under the name {' or '.join(kept)}, and this process may not "
+            f"rename it ({error}). Rename it, or run the command as a user who may write there."
         ) from error
 
 
@@ -263,7 +262,7 @@ def _decoded(root: ObjectPath, content: bytes) -> tuple[ObjectPath, str]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise corrupt_store(root / _POINTER, f"it names no store ({error})") from error
     if not re.fullmatch(rf"{_WRITES}/[0-9a-f]{{32}}", pointer.store):
-        raise corrupt_store(root / _POINTER, f"it names {pointer.store!r}, which is no write")
+        raise corrupt_store(root / _POINTER, f"it names {pointer.store!r}, which is not a write")
     return root / pointer.store, pointer.sha256
 
 

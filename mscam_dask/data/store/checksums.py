@@ -95,14 +95,14 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
         of_run = root / _STORE_OF_RUN
         hint = f" The store of this run is {of_run}." if of_run.is_dir() else ""
         raise DataError(
-            f"{root} is no Zarr v3 group (it has no zarr.json). Give the directory that "
+            f"{root} is not a Zarr v3 group (it has no zarr.json). Give the directory that "
             f"mscam-dask ingest wrote, or ingest this one first.{hint}"
         )
     content = file.read_bytes()
     try:
         metadata = json.loads(content)
         if metadata["zarr_format"] != 3 or metadata["node_type"] != "group":
-            raise ValueError("it is of no Zarr v3 group")
+            raise ValueError("it does not describe a Zarr v3 group")
         if unknown := [name for name, value in metadata.items() if not _is_known(name, value)]:
             raise ValueError(f"fields that no Zarr v3 group has: {unknown}")
         attributes: dict[str, Any] = dict(metadata.get("attributes") or {})

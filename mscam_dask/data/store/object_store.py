@@ -193,7 +193,7 @@ def as_location(place: str | Location) -> Location:
     """
     if not isinstance(place, str | Location):
         raise ConfigurationError(
-            f"{place!r} names no place; allowed are paths and URLs (s3://bucket/name.zarr)."
+            f"{place!r} is not a location; allowed are paths and URLs (s3://bucket/name.zarr)."
         )
     if not isinstance(place, str) or "://" not in place:
         return Path(place) if isinstance(place, str) else place
@@ -204,9 +204,9 @@ def as_location(place: str | Location) -> Location:
     parts = _URL.fullmatch(url)
     if parts is None or any(part in ("", ".", "..") for part in parts[3].split("/")):
         raise ConfigurationError(
-            f"{place} is a URL that names no store; allowed are s3://bucket/name.zarr, "
-            "gs://bucket/name.zarr, az://container/name.zarr, file:///directory and plain paths. Credentials and endpoint "
-            "are no part of it: they come from the environment."
+            f"{place} is not the URL of a store; allowed are s3://bucket/name.zarr, "
+            "gs://bucket/name.zarr, az://container/name.zarr, file:///directory and plain paths. Set credentials and "
+            "endpoint in the environment, not in the URL."
         )
     return ObjectPath(url)
 

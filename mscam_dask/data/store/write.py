@@ -473,8 +473,8 @@ def _samples_of(view: RowSource) -> NDArray[np.int64]:
 def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
     if old.view_type != "features" or new.view_type != "features":
         raise DataError(
-            f"View {old.name!r} of {where} holds {old.view_type}s, the new one {new.view_type}s: only "
-            "feature views can be appended to, matrices of all pairs have to be ingested whole."
+            f"View {old.name!r} has view_type={old.view_type!r} in {where} and {new.view_type!r} in the new "
+            "samples; samples can be appended to feature views only. Ingest a distance or kernel matrix as a whole."
         )
     if old.shape[1] != new.shape[1]:
         raise DataError(
@@ -514,10 +514,11 @@ def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] 
     if old.sample_ids is None and new.sample_ids is None:
         return None
     if old.sample_ids is None or new.sample_ids is None:
-        without = where if old.sample_ids is None else "the new samples"
+        has, lacks = (
+            ("the new samples", where) if old.sample_ids is None else (where, "the new samples")
+        )
         raise DataError(
-            f"there are no sample ids in {without}, and the other has some; give both ids (--id-column) "
-            "or neither."
+            f"There are sample ids in {has} and none in {lacks}. Give both ids (--id-column), or neither."
         )
     known = set(old.sample_ids)
     repeated = [name for name in new.sample_ids if name in known]
@@ -538,16 +539,16 @@ def _labels(
         return None, None
     if old.labels is None:
         raise DataError(
-            f"there are no labels in {where}, and the new samples have some; label all samples or none, or "
-            "ingest the whole data again with labels."
+            f"The new samples have labels, but {where} has none. Leave the labels out, or ingest the whole "
+            "data again with labels."
         )
     if new.labels is None:
         unlabeled = np.full(new.n_samples, UNLABELED, dtype=np.int64)
         return np.concatenate([old.labels, unlabeled]), old.label_names
     if (old.label_names is None) != (new.label_names is None):
         raise DataError(
-            f"labels are text in one of {where} and the new samples and numbers in the other; "
-            "give them in one form."
+            f"Labels are {'numbers' if old.label_names is None else 'text'} in {where} and "
+            f"{'numbers' if new.label_names is None else 'text'} in the new samples. Give both in one form."
         )
     if old.label_names is None or new.label_names is None:
         return np.concatenate([old.labels, new.labels]), None

@@ -237,7 +237,7 @@ def _shape_hint(value: Any) -> str:
     shape = getattr(value, "shape", None)
     if shape is None:
         return "Convert it to one of these."
-    return f"An array of shape {tuple(shape)} is no collection of views: pass list(array)."
+    return f"An array of shape {tuple(shape)} is not a collection of views: pass list(array)."
 
 
 def _cut(views: Any, n_features_per_view: Sequence[int]) -> list[Any]:
@@ -246,7 +246,7 @@ def _cut(views: Any, n_features_per_view: Sequence[int]) -> list[Any]:
     if not _is_table(views) or isinstance(views, RowSource):
         raise ConfigurationError(
             f"n_features_per_view={n_features_per_view!r} was given with a {type(views).__qualname__}; it is "
-            "for one two-dimensional table. Leave it out when views are already apart."
+            "for one two-dimensional table. Remove it if the views are already separate."
         )
     try:
         sizes = tuple(operator.index(size) for size in n_features_per_view)

@@ -190,13 +190,13 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
         return np.asarray(value)
     except ValueError as error:
         raise DataError(
-            f"View {name!r} cannot be made an array ({error}); allowed is a two-dimensional "
+            f"View {name!r} cannot be converted to an array ({error}); allowed is a two-dimensional "
             "table with rows of equal length."
         ) from error
     except (TypeError, RuntimeError) as error:  # such as tensors of other devices
         raise DataError(
-            f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__} that gives no "
-            f"array: {str(error).rstrip('.')}. Make a NumPy array of it first."
+            f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__} that cannot be "
+            f"converted to an array: {str(error).rstrip('.')}. Make a NumPy array of it first."
         ) from error
 
 

@@ -238,14 +238,14 @@ def _with_rows(view: RowSource, rows: NDArray[np.float64]) -> RowSource:
 def _check_enough(view: RowSource, missing: NDArray[np.bool_]) -> None:
     if missing.mean() > _LARGEST_SHARE:
         raise DataError(
-            f"View {view.name!r}: {missing.mean():.0%} of the cells are missing; imputed are at most "
-            f"{_LARGEST_SHARE:.0%}. Drop the view, or the columns and samples that are mostly missing."
+            f"View {view.name!r}: {missing.mean():.0%} of the cells are missing; at most "
+            f"{_LARGEST_SHARE:.0%} can be imputed. Drop the view, or the columns and samples that are mostly missing."
         )
     empty = np.flatnonzero(missing.all(axis=0))
     if empty.size:
         names = feature_names_of(view)
         shown = [column if names is None else names[column] for column in empty[:_SHOWN].tolist()]
         raise DataError(
-            f"View {view.name!r}: {empty.size} column(s) have no value at all (first: {shown}), and "
-            "nothing to impute from. Drop them."
+            f"View {view.name!r}: {empty.size} column(s) have no values to impute from (first: {shown}). "
+            "Drop them."
         )

@@ -170,6 +170,6 @@ def _labels(data: Any, column: str | None) -> Any:
         return None, None
     if column not in data.obs:
         raise DataError(
-            f"labels={column!r} is no column of obs, which has {list(map(str, data.obs.columns))}."
+            f"labels={column!r} is not a column of obs, which has {list(map(str, data.obs.columns))}."
         )
     return encode_labels(data.obs[column].to_numpy())

@@ -202,8 +202,8 @@ def check_presence(views: Sequence[RowSource], sample_ids: Sequence[str] | None 
         shown = first if sample_ids is None else [sample_ids[row] for row in first]
         raise DataError(
             f"{nowhere.size} sample(s) are absent from every view: all their values are NaN (first "
-            f"{'rows' if sample_ids is None else 'ids'}: {shown}). Allowed are samples that at least one "
-            "view has: drop these."
+            f"{'rows' if sample_ids is None else 'ids'}: {shown}). Drop these samples; every sample must be "
+            "in at least one view."
         )
 
 

@@ -259,10 +259,9 @@ class DaskRows:
             block = block.toarray()
         if block.shape != (stop - start, self.shape[1]):
             raise DataError(
-                f"View {self.name!r} is a Dask array that says {self.shape}, and its rows "
-                f"{start}:{stop} came with shape {block.shape}: a function of its graph returns blocks "
-                "of another shape. Pass the chunks of the result to map_blocks (chunks=...), or call "
-                ".compute_chunk_sizes()."
+                f"View {self.name!r} is a Dask array that declares shape {self.shape}, but its rows "
+                f"{start}:{stop} have shape {block.shape}. Pass the chunks of the result to "
+                "map_blocks (chunks=...), or call .compute_chunk_sizes()."
             )
         check_view(self.name, block.shape, block.dtype)
         return as_rows(unmasked(block, self.name, rows=(start, stop)))

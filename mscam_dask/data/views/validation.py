@@ -278,8 +278,8 @@ def check_finite(view: RowSource) -> None:
     if largest > _MAX:
         raise DataError(
             f"View {view.name!r} has values of magnitude {largest:.3g}; allowed are magnitudes up to "
-            f"{_MAX:g}, whose sums are still numbers. If they stand for 'missing', impute them; "
-            "else divide the view by a constant."
+            f"{_MAX:g}, because sums of larger ones overflow. If they stand for 'missing', impute them; "
+            "otherwise divide the view by a constant."
         )
 
 

@@ -105,7 +105,7 @@ def workers_timeout_s() -> float:
         seconds = 0.0
     if not 0.0 < seconds < float("inf"):
         raise ConfigurationError(
-            f"Dask's setting {_TIMEOUT_SETTING} = {value!r} is no duration; allowed is a positive "
+            f"Dask's setting {_TIMEOUT_SETTING} = {value!r} is not a duration; allowed is a positive "
             "number of seconds, or a duration such as '5 minutes'."
         )
     return seconds

@@ -171,7 +171,7 @@ def load_class(name: str) -> Any:
     is_own = name not in CLUSTER_TYPES
     if is_own and not (isinstance(found, type) and hasattr(found, "scheduler_address")):
         raise ConfigurationError(
-            f"{name} is no class of a Dask cluster. Give a subclass of distributed.deploy.Cluster."
+            f"{name} is not the class of a Dask cluster. Give a subclass of distributed.deploy.Cluster."
         )
     return found
 
@@ -266,7 +266,7 @@ def _misplaced_place(execution: ExecutionTable, name: str) -> _Reasons:
         if getattr(execution, key) is None and name == wanted:
             yield "cluster", f"= {name!r} needs {key}. Add it."
     if execution.in_process and execution.cluster is not None:
-        yield "in_process", f"is no cluster, but cluster = {name!r}. Keep one of them."
+        yield "in_process", f"starts no cluster, but cluster = {name!r}. Keep one of them."
 
 
 def _none_started(execution: ExecutionTable) -> _Reasons:
@@ -303,12 +303,12 @@ _WORKERS_OF = {
 
 
 def _malformed(document: Document, execution: ExecutionTable) -> Iterable[str]:
-    """Yield a problem for each value that is no duration, no range or no option."""
+    """Yield a problem for each value that is not a duration, not a range or not an option."""
     for key in ("lifetime", "lifetime_stagger"):
         value = getattr(execution, key)
         if value is not None and seconds_of(value) is None:
             yield (
-                f"{document.where('execution', key)}: [execution] {key} = {shown(value)} is no "
+                f"{document.where('execution', key)}: [execution] {key} = {shown(value)} is not a "
                 "duration. Give one such as '55 minutes'."
             )
     adapt = execution.adapt
@@ -453,7 +453,7 @@ def with_dask_defaults(document: Document) -> Document:
         defaults.pop(key, None)
     for key in defaults.keys() - set(known):
         raise ConfigurationError(
-            f"Dask's configuration has {_NAMESPACE}.{key.replace('_', '-')}, which is no key of "
+            f"Dask's configuration has {_NAMESPACE}.{key.replace('_', '-')}, which is not a key of "
             f"[execution].{nearest(key, known)} Remove it."
         )
     if not isinstance(given, dict) or any(key in given for key in _PLACES):

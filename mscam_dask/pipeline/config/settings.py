@@ -148,8 +148,8 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_bytes: Annotated[
         Memory | None,
         Meta(
-            description="Most memory that a file may declare for what is held at once: its arrays, or one "
-            "chunk of formats that are read by chunks; 8 GiB by default."
+            description="Largest size in memory that an array of a file may have, or a chunk of it where the "
+            "format is read by chunks; 8 GiB by default."
         ),
     ] = None
     chunk_size: Annotated[

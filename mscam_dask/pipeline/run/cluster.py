@@ -335,13 +335,13 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
         rank, n_tasks = int(os.environ["SLURM_PROCID"]), int(os.environ["SLURM_NTASKS"])
     except (KeyError, ValueError) as error:
         raise ConfigurationError(
-            "cluster = 'slurm-runner' is for the tasks of srun, which this is not. Start it in a SLURM job: "
+            "cluster = 'slurm-runner' works only inside tasks of srun, and this is not one. Start it in a SLURM job: "
             "srun --ntasks N --wait 60 mscam-dask run ..."
         ) from error
     if n_tasks < _MIN_TASKS:
         raise ConfigurationError(
-            f"cluster = 'slurm-runner' has {n_tasks} task(s) of srun, and needs 3 or more: the scheduler, "
-            "the run and a worker for each other one. Raise --ntasks."
+            f"cluster = 'slurm-runner' needs at least {_MIN_TASKS} tasks of srun (the scheduler, the run and "
+            f"workers), and has {n_tasks}. Raise --ntasks."
         )
     check_execution(execution, insecure=insecure)
     if rank == _CLIENT_RANK:
@@ -383,8 +383,8 @@ def _connected_in_slurm(execution: ExecutionTable) -> Iterator[OpenCluster]:
     """Connect to the scheduler in another task of srun, and end all tasks on leaving."""
     if os.environ.get("SLURM_PROCID") != str(_CLIENT_RANK):
         raise ConfigurationError(
-            "cluster = 'slurm-runner' starts with mscam-dask run in the tasks of srun, which also "
-            "resumes. Run it there, or give another --cluster."
+            "cluster = 'slurm-runner' works only with mscam-dask run in tasks of srun, which also "
+            "resumes a run. Start it there, or give another --cluster."
         )
     file = _slurm_file(execution)
     start_s = execution.start_timeout or _QUEUE_TIMEOUT_S

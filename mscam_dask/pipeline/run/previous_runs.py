@@ -140,12 +140,12 @@ class PreviousRun:
             names = [decoded_id(name) for name, _ in rows[1:]]
             labels = np.array([int(cluster) for _, cluster in rows[1:]], dtype=np.int64)
         except (OSError, ValueError, csv.Error) as error:
-            raise DataError(f"{file} is no list of samples and clusters: {error}.") from error
+            raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
         digest = self.record.labels_sha256
         if digest is not None and hashlib.sha256(content).hexdigest() != digest:
             raise DataError(
-                f"{file} is not as the run wrote it (another SHA-256). Resume the run, which writes "
-                "it again."
+                f"{file} has changed since the run wrote it (another SHA-256). Resume the run, which "
+                "writes it again."
             )
         return names, labels
 
@@ -162,7 +162,7 @@ class PreviousRun:
         except DataError as error:
             return str(error).partition(". ")[0].removesuffix(".")
         if not np.array_equal(labels, result.labels):
-            return f"{files[0].name} has not the clusters of {files[1].name}"
+            return f"{files[0].name} does not have the clusters of {files[1].name}"
         return ""
 
 
@@ -316,7 +316,9 @@ def _drift_since(
     if before is None and not renamed:
         return None, None
     if len(names) != len(labels):
-        raise DataError(f"{run.directory.labels} has not the clusters of {run.directory.result}.")
+        raise DataError(
+            f"{run.directory.labels} does not have the clusters of {run.directory.result}."
+        )
     cluster_of = dict(zip(names, labels.tolist(), strict=True))
     known = np.array([cluster_of.get(sample, -1) for sample in samples], dtype=np.int64)
     drift = DriftRecord(

@@ -175,7 +175,7 @@ def _moved(directory: RunDirectory) -> list[tuple[str, int, int]]:
             ]
     except ValueError as error:
         raise DataError(
-            f"{directory.moved} is damaged ({error}). Delete it, and the report is made without."
+            f"{directory.moved} is damaged ({error}). Delete it; the report is then written without it."
         ) from error
 
 

@@ -317,7 +317,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:
         known = (MSCAM if settings.cluster.method == "mscam" else MSCAN)._get_param_names()
         unknown = sorted(settings.cluster.parameters.keys() - set(known))
         if unknown:
-            raise msgspec.ValidationError(f"[cluster] {unknown[0]} is no parameter")
+            raise msgspec.ValidationError(f"[cluster] {unknown[0]} is not a parameter")
     except msgspec.ValidationError as error:
         raise DataError(
             f"{directory.record} holds no settings of this version ({error}). Run the pipeline "

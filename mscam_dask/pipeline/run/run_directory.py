@@ -171,8 +171,7 @@ class RunDirectory:
             if overwrite and isinstance(error, StoreCorruptError):
                 return
             raise ConfigurationError(
-                f"{self.path} holds no run that can be replaced: {error} Choose another output "
-                "directory."
+                f"{self.path} cannot be replaced: {error} Choose another output directory."
             ) from error
         if overwrite:
             return
@@ -350,7 +349,7 @@ class RunDirectory:
             content = self.record.read_bytes()
         except OSError as error:
             raise DataError(
-                f"{self.path} is no run directory: {_RECORD} cannot be read ({error.strerror}). Give "
+                f"{self.path} is not a run directory: {_RECORD} cannot be read ({error.strerror}). Give "
                 "the directory that mscam-dask run, compare or sweep wrote."
             ) from error
         return decode_record(content, str(self.record))
@@ -402,8 +401,8 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
         )
     if root.is_dir() and not (root / record).exists() and _holds_others(root, record):
         raise ConfigurationError(
-            f"{root} is not empty and no directory of {kind} (it has no {record}), so it is not "
-            "touched. Choose another output directory (-o)."
+            f"{root} is not empty and is not the directory of {kind} (it has no {record}). Choose "
+            "another output directory (-o)."
         )
     with full_disk_is_temporary(root):
         _make_directory(root, mode=_PRIVATE)

@@ -39,8 +39,8 @@ def check_suffix(suffix: str) -> None:
     """
     if suffix not in FORMATS:
         raise ConfigurationError(
-            f"a table of samples is not written to a file that ends in {suffix!r}: allowed are "
-            f"{' and '.join(FORMATS)}. Choose another output file (-o)."
+            f"The output file ends in {suffix!r}; allowed are {' and '.join(FORMATS)}. Choose another "
+            "output file (-o)."
         )
     if suffix == ".parquet" and not has_parquet():
         raise ConfigurationError(

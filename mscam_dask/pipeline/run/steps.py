@@ -188,7 +188,7 @@ def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
 
 def validation_summary(n_issues: int) -> str:
     """Return the summary of the step validate."""
-    return f"usable, {plural(n_issues, 'data warning')}" if n_issues else "OK"
+    return f"OK, {plural(n_issues, 'data warning')}" if n_issues else "OK"
 
 
 def fit_summary(fit: FitRecord) -> str:

@@ -208,7 +208,7 @@ def test_ingest_describe_run_and_compare_take_urls(
         compare = ("compare", "--method", "knn-sc", "--runs", "1", "-o", str(out), "--in-process")
         assert code(*compare, *(said or ("--dataset", URL))) == 0
         record = json.loads((out / "experiment.json").read_text())
-        assert {cell["outcome"] for cell in record["cells"]} == {"ok"}
+        assert {trial["outcome"] for trial in record["trials"]} == {"ok"}
         assert record["datasets"][0]["name"] == ("mine" if said else "data")
     assert code("compare", "--dataset", "s3://bucket/nothing.zarr", "--dry-run") == 3
     assert code("run", str(pipeline), "-o", "s3://bucket/run", "--in-process") == 2
