@@ -158,9 +158,21 @@ def _propose(
             found[here] = np.arange(n)
         farthest = np.take_along_axis(half, found[here], axis=1).max(axis=1)
         reach[here] = farthest + norms[rows]
-    epsilon = (points.rank + 8) * float(np.finfo(np.float32).eps)
+    epsilon = _rounding_depth(points) * float(np.finfo(np.float32).eps)
     reach -= 2.0 * epsilon * (norms[start:stop] + norms.max())
     return found, reach * unit
+
+
+def _rounding_depth(points: WeightedBlocks) -> int:
+    """Roundings in a row through which a term of a float32 product passes.
+
+    The products of a block of columns are summed before the sum is added to that of the blocks before
+    it (a BLAS may do so by panels of at least 64 columns). The exact differences, with which the
+    products are compared, are summed by block as well.
+    """
+    widest = max(columns.shape[1] for columns in points.blocks)
+    by_block = 2 * widest + len(points.blocks) + points.rank // 64
+    return min(points.rank, by_block) + 8
 
 
 def _products_in_float32(

@@ -12,6 +12,8 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.linalg import neighbors
+from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors, top_k_columns
 from tests.messages import quotes
 
@@ -84,6 +86,45 @@ def test_row_blocks_agree_with_the_whole() -> None:
     assert_array_equal(np.vstack(blocks), whole)
     assert_array_equal(nearest(points, 7, block_bytes=1), whole)
     assert nearest(points, 7, row_start=9, row_stop=9).shape == (0, 7)
+
+
+def many_blocks(n: int, n_blocks: int, width: int) -> WeightedBlocks:
+    """Ten clusters, with coordinates in single precision as those of views."""
+    rng = np.random.default_rng(3)
+    cluster = rng.integers(0, 10, n)
+    blocks = []
+    for _ in range(n_blocks):
+        points = rng.standard_normal((10, width))[cluster] + 0.5 * rng.standard_normal((n, width))
+        blocks.append((points - points.mean(axis=0)).astype(np.float32))
+    weights = tuple(rng.uniform(0.0, 1.0 / n_blocks, width) for _ in blocks)
+    return WeightedBlocks(tuple(blocks), weights)
+
+
+@pytest.mark.parametrize(("n_blocks", "width"), [(1, 300), (96, 24), (300, 1)])
+def test_no_sample_is_nearer_than_the_radius_of_the_proposals(n_blocks: int, width: int) -> None:
+    points = many_blocks(400, n_blocks, width)
+    found, reach = neighbors._propose(points, 30, 100, 140, 1 << 20)
+    whole = points.stacked(slice(None))
+    for row, (proposed, radius) in enumerate(zip(found, reach, strict=True), start=100):
+        squared = np.sum((whole - whole[row]) ** 2, axis=1)
+        others = np.delete(squared, proposed)
+        assert radius <= others.min()
+        # the radius is no looser than it has to be: most samples are beyond it
+        assert radius > 0.98 * np.sort(squared)[29]
+
+
+def test_rows_of_many_views_are_decided_in_single_precision(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    points = many_blocks(600, 128, 40)
+    in_double = as_weighted_blocks(points.stacked(slice(None)))
+    expected = nearest_neighbors(in_double, 20)[0]
+
+    def never(*_: Any) -> None:
+        raise AssertionError("searched in double precision")
+
+    monkeypatch.setattr(neighbors, "_search_in_float64", never)
+    assert_array_equal(nearest_neighbors(points, 20)[0], expected)
 
 
 def test_embedding_is_left_alone() -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from typing import Any
 
@@ -32,24 +32,37 @@ def read_parquet(source: Source, selection: Selection, stack: ExitStack) -> Sour
     selection, is the ground truth. With samples on columns, the ids are the names of the columns.
     """
     with _needs_pyarrow(source, "Parquet"):
-        import pandas as pd
+        import pandas as pd  # noqa: F401 - pyarrow makes frames with it
         import pyarrow.parquet as pq
     with unreadable(source, "a Parquet file"):
         metadata = pq.read_metadata(source.file)
         check_size(source, "its table", 8 * metadata.num_rows * max(1, metadata.num_columns))
-        return _contents(pd.read_parquet(source.file, engine="pyarrow"), source, selection)
+        return _contents(_frame(lambda: pq.read_table(source.file)), source, selection)
 
 
 def read_feather(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
     """Read one table of a Feather (Arrow IPC) file as `read_parquet` reads a Parquet file."""
     with _needs_pyarrow(source, "Feather"):
-        import pandas as pd
+        import pandas as pd  # noqa: F401 - pyarrow makes frames with it
         import pyarrow.dataset as ds
+        from pyarrow import feather
     with unreadable(source, "a Feather file"):
         stored = ds.dataset(source.file, format="ipc")
         n_values = stored.count_rows() * max(1, len(stored.schema))
         check_size(source, "its table", 8 * n_values)
-        return _contents(pd.read_feather(source.file), source, selection)
+        return _contents(_frame(lambda: feather.read_table(source.file)), source, selection)
+
+
+def _frame(read_table: Callable[[], Any]) -> Any:
+    """Frame of a table whose buffers are checked first: Arrow follows wrong offsets out of its memory."""
+    from pyarrow import ArrowException
+
+    try:
+        table = read_table()
+        table.validate(full=True)
+        return table.to_pandas()
+    except ArrowException as error:
+        raise ValueError(f"its columns are damaged ({type(error).__name__})") from error
 
 
 @contextmanager
