@@ -1,4 +1,9 @@
-"""End of a fit: the graph to return, rebuilt from the best partition if necessary, and the solution."""
+"""End of a fit: the returned graph, its labels, and the solution.
+
+The labels are always the connected components of the returned graph. That graph is the last graph
+of the outer iterations if it has c components and their score is not lower than the best; otherwise
+it is rebuilt from the best partition (`mscam_dask.solvers.partition_graph`).
+"""
 
 from __future__ import annotations
 
@@ -29,7 +34,7 @@ from mscam_dask.types.result import Solution, Status, shares_of_views
 
 __all__ = ["finalize", "trivial_solution"]
 
-# Principal axes of each view that pictures show, two at a time.
+# Principal axes of each view that figures show, two at a time.
 _N_AXES = 6
 
 
@@ -47,7 +52,7 @@ class _FinalGraph:
 def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
     """Return the solution: the last graph if it has c components, otherwise the partition graph.
 
-    The partition graph is that of the best partition.
+    The partition graph is rebuilt from the best partition.
     """
     executor, labels, final = session.executor, state.best.labels, None
     if state.spectrum is None:
@@ -87,10 +92,10 @@ def _from_partition(
 ) -> _FinalGraph:
     """Return the partition graph of a partition, which is the learned graph too where there is none."""
     prepared = context.prepared
-    (partition_score,) = score_cuts(prepared, [labels], executor, key="closed")
+    (partition_score,) = score_cuts(prepared, [labels], executor, key="rebuilt")
     if isinstance(prepared.blocks, BlockedCandidates):
         graph = block_graph.partition_graph(
-            prepared.views, prepared.blocks, labels, context.n_neighbors, executor, key="closed"
+            prepared.views, prepared.blocks, labels, context.n_neighbors, executor, key="rebuilt"
         )
     else:
         graph = executor.submit(
@@ -100,7 +105,7 @@ def _from_partition(
             context.n_neighbors,
             key="partition_graph",
         )
-    components = components_of(graph, prepared, executor, key="closed")
+    components = components_of(graph, prepared, executor, key="rebuilt")
     return _FinalGraph(
         graph,
         graph if learned_graph is None else learned_graph,

@@ -264,7 +264,7 @@ def _agreement(
             scale=options[choice.index].scale,
             alpha=options[choice.index].alpha,
             agreement=choice.agreement,
-            ahead=choice.ahead,
+            ahead=choice.margin,
             is_informative=view not in uninformative,
         )
         for view, (name, choice) in enumerate(zip(names, choices, strict=True))

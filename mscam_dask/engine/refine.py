@@ -1,15 +1,16 @@
-"""Last outer iterations of automatic settings: metrics learned from the best partition.
+"""Refinement: the last outer iterations, with metrics learned from the best partition.
 
-One iteration, from the best partition so far:
+A fit has it with automatic settings. One iteration starts from the best partition so far:
 
-1. the metric of each view, in closed form: its linear discriminants (`mscam_dask.solvers.lda`);
-2. the distances in the views and in their discriminants, half each, and the A-step: the next graph,
-   mixed with the graphs of the single views if the initial graph is (docs/decisions/0082);
-3. the spectral cuts of that graph and their scores.
+1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`).
+2. Build the next graph by the A-step, from the distances in the views and in their discriminants,
+   half each. If the initial graph is mixed with the graphs of the single views, so is this one
+   (docs/decisions/0082).
+3. Cut that graph and score the partitions.
 
-The reference graphs that give the scores are of the original distances, which favors partitions by
-these. A new partition is therefore accepted unless its score is clearly lower
-(docs/decisions/0064), and the loop ends with the first one that is not accepted.
+The scores come from reference graphs of the original distances, which favor partitions by these
+distances. A new partition is therefore accepted unless its score is clearly lower
+(docs/decisions/0064). The loop ends with the first partition that is not accepted.
 """
 
 from __future__ import annotations
@@ -55,15 +56,17 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
         )
     refinement = state.refinement
     assert refinement is not None
-    own = context.view_graphs
-    if own is None and _is_mixed(context):  # the settings are those of a checkpoint
-        own = view_graphs(context.prepared, context.parameters, executor, key="refinement")
+    mean_view_graph = context.view_graphs
+    if mean_view_graph is None and _is_mixed(context):  # the settings are those of a checkpoint
+        mean_view_graph = view_graphs(
+            context.prepared, context.parameters, executor, key="refinement"
+        )
     limit = refinement.first + RULES.max_refinements
     while state.decision is Decision.ACCEPT and state.iteration < limit:
-        state = refine_iteration(state, own, context, executor)
+        state = refine_iteration(state, mean_view_graph, context, executor)
         session.finish_iteration(state, context)
-    if own is not None:
-        executor.release([own])
+    if mean_view_graph is not None:
+        executor.release([mean_view_graph])
     rounds = state.history[refinement.first :]
     finished = RefinementFinished(
         scores=tuple(record.score for record in rounds),
@@ -79,7 +82,7 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
 
 
 def refine_iteration(
-    state: LoopState, own: Handle | None, context: FitContext, executor: Executor
+    state: LoopState, mean_view_graph: Handle | None, context: FitContext, executor: Executor
 ) -> LoopState:
     """Run one outer iteration from the best partition.
 
@@ -87,11 +90,11 @@ def refine_iteration(
     ----------
     state : LoopState
         Its graph, spectrum and best labels are released where a new partition takes their place.
-    own : handle or None
+    mean_view_graph : handle or None
         Mean of the graphs of the single views, if graphs are mixed with it.
     context : FitContext
         With `from_previous_fit`, the loop started with the partition of an earlier fit, which was
-        refined already: a new one is accepted only where its score is higher by more than `tol`.
+        refined already: a new one is accepted only if its score is higher by more than `tol`.
     executor : Executor
 
     Returns
@@ -102,30 +105,30 @@ def refine_iteration(
     """
     started, key, parameters = time.perf_counter(), str(state.iteration), context.parameters
     metrics, views = _learn_metrics(state.best.labels, context.prepared, executor, key=key)
-    following = _next_graph(state, metrics, own, context, executor)
+    proposal = _next_graph(state, metrics, mean_view_graph, context, executor)
     eigengap, converged = float("nan"), True
-    if following.spectrum is not None:
+    if proposal.spectrum is not None:
         eigengap, converged = spectrum_facts(
-            following.spectrum, parameters.n_clusters, executor, key=key
+            proposal.spectrum, parameters.n_clusters, executor, key=key
         )
     executor.release(metrics)
-    accepted = _is_accepted(following, state, context)
+    accepted = _is_accepted(proposal, state, context)
     record = IterationFinished(
         iteration=state.iteration,
         graph_weight=parameters.graph_weight,
-        n_connected_components=following.first.n_components,
+        n_connected_components=proposal.first.n_components,
         n_clusters=parameters.n_clusters,
-        score=following.best.score,
+        score=proposal.best.score,
         eigengap=eigengap,
         views=tuple(views),
-        view_scores=following.best.partition_score.view_scores,
+        view_scores=proposal.best.partition_score.view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=bool(converged),
         accepted=accepted,
     )
-    decision = _decide(following, parameters, accepted=accepted)
+    decision = _decide(proposal, parameters, accepted=accepted)
     return dataclasses.replace(
-        _next_state(state, following, executor, key, accepted=accepted),
+        _next_state(state, proposal, executor, key, accepted=accepted),
         decision=decision,
         history=(*state.history, record),
     )
@@ -158,14 +161,14 @@ def _learn_metrics(
     return metrics, records
 
 
-def _is_accepted(following: Initialization, state: LoopState, context: FitContext) -> bool:
-    """Return whether a new partition replaces the best one: not clearly lower, and not the same."""
+def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext) -> bool:
+    """Return whether a new partition replaces the best one: its score is not clearly lower, and it differs."""
     new, best, parameters = (
-        following.best.partition_score,
+        proposal.best.partition_score,
         state.best.partition_score,
         context.parameters,
     )
-    if following.first.n_components != parameters.n_clusters and new == best:
+    if proposal.first.n_components != parameters.n_clusters and new == best:
         return False
     if context.from_previous_fit:
         return is_better(new, best, parameters)
@@ -181,18 +184,20 @@ def _is_mixed(context: FitContext) -> bool:
 def _next_graph(
     state: LoopState,
     metrics: list[Handle],
-    own: Handle | None,
+    mean_view_graph: Handle | None,
     context: FitContext,
     executor: Executor,
 ) -> Initialization:
     """Return the graph of the original and the learned distances, half each, with its best cut."""
     key, prepared, parameters = str(state.iteration), context.prepared, context.parameters
-    # candidates beside the neighbors would not be looked at: the next search is by other distances
+    # only the neighbors are needed: the next iteration searches again, with other distances
     n_candidates = max(context.n_neighbors, parameters.n_neighbors) + 1
-    searched = dataclasses.replace(parameters, n_candidates=n_candidates)
-    both = [*prepared.views, *metrics]
+    search_parameters = dataclasses.replace(parameters, n_candidates=n_candidates)
+    views_and_metrics = [*prepared.views, *metrics]
     order = prepared.blocks.order if isinstance(prepared.blocks, BlockedCandidates) else None
-    blocks = candidate_blocks(both, prepared.n_samples, searched, executor, key=key, order=order)
+    blocks = candidate_blocks(
+        views_and_metrics, prepared.n_samples, search_parameters, executor, key=key, order=order
+    )
     graph, n_components = build_graph(
         executor,
         blocks,
@@ -203,41 +208,41 @@ def _next_graph(
         key=key,
     )
     release_candidates(blocks, executor)
-    following = InitialGraph(graph, n_components, context.n_neighbors)
-    if own is not None:
-        following = with_view_graphs(following, own, executor, key=key)
+    next_graph = InitialGraph(graph, n_components, context.n_neighbors)
+    if mean_view_graph is not None:
+        next_graph = with_view_graphs(next_graph, mean_view_graph, executor, key=key)
         executor.release([graph])
     return evaluate_graph(
-        prepared, parameters, following, executor, key=key, init_labels=state.best.labels
+        prepared, parameters, next_graph, executor, key=key, init_labels=state.best.labels
     )
 
 
-def _decide(following: Initialization, parameters: Parameters, *, accepted: bool) -> Decision:
-    if accepted and following.first.n_components == parameters.n_clusters:
+def _decide(proposal: Initialization, parameters: Parameters, *, accepted: bool) -> Decision:
+    if accepted and proposal.first.n_components == parameters.n_clusters:
         return Decision.REACHED
-    if not accepted or is_nearly_perfect(following.best.score, parameters):
+    if not accepted or is_nearly_perfect(proposal.best.score, parameters):
         return Decision.STOPPED
     return Decision.ACCEPT
 
 
 def _next_state(
-    state: LoopState, following: Initialization, executor: Executor, key: str, *, accepted: bool
+    state: LoopState, proposal: Initialization, executor: Executor, key: str, *, accepted: bool
 ) -> LoopState:
     """Return the state with the new graph and partition where these were accepted; release the others."""
     if not accepted:
-        unused = [] if following.spectrum is None else [following.spectrum]
-        executor.release([*unused, following.first.graph, following.best.labels])
+        unused = [] if proposal.spectrum is None else [proposal.spectrum]
+        executor.release([*unused, proposal.first.graph, proposal.best.labels])
         return state
     spectrum = state.spectrum
-    if following.spectrum is not None:
+    if proposal.spectrum is not None:
         # the Laplacian is not needed again
-        spectrum = start_vectors(following.spectrum, executor, key=key)
+        spectrum = start_vectors(proposal.spectrum, executor, key=key)
         if state.spectrum is not None:
             executor.release([state.spectrum])
     executor.release([state.graph, state.best.labels])
     return dataclasses.replace(
         state,
-        graph=following.first.graph,
+        graph=proposal.first.graph,
         spectrum=spectrum,
-        best=dataclasses.replace(following.best, iteration=state.iteration),
+        best=dataclasses.replace(proposal.best, iteration=state.iteration),
     )

@@ -351,7 +351,7 @@ def warn_duplicate_samples(
 
 
 def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
-    """Warn when only chance supports the clusters, or when these depend on chance."""
+    """Warn when the data do not support the clusters, or when the clusters are unstable."""
     assessment = solution.assessment
     if assessment is None or assessment.structure is Structure.STABLE:
         return
@@ -371,7 +371,7 @@ def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
         )
     else:
         warnings.warn(
-            f"{found} Treat the data as without clusters, or give n_clusters.",
+            f"{found} Treat the data as having no clusters, or set n_clusters.",
             DataWarning,
             stacklevel=stacklevel + 1,
         )

@@ -95,9 +95,9 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         """Mean of `cluster_stability_`: how well cuts of perturbed graphs recover the clusters.
 
         Random halves of the edges of the learned graph, and the reference graphs of two halves of the
-        views, are cut; no label enters. Below 0.75, `fit` warns and `structure_` is
+        views, are cut; no labels are used. Below 0.75, `fit` warns and `structure_` is
         ``Structure.UNSTABLE``; see docs/confidence.md for the benchmark sets. 1 for one cluster, NaN
-        where every sample is its own, and with solver="reference".
+        if every sample is its own cluster, and with solver="reference".
         """
         stability = self.cluster_stability_
         return float("nan") if np.isnan(stability).all() else float(np.nanmean(stability))
@@ -106,7 +106,8 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
     def structure_(self) -> Structure | None:
         """Whether the data support the clusters: stable, unstable or none.
 
-        None where nothing is assessed: one cluster, every sample its own, solver="reference".
+        None if nothing is assessed: with one cluster, with a cluster for every sample, and with
+        solver="reference".
         """
         check_is_fitted(self)
         assessment = self.solution_.assessment
@@ -126,10 +127,10 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
 
     @property
     def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
-        """How well each view sees each cluster (n_clusters,): 1 at most, about 0 if it does not.
+        """Agreement of each view with each cluster (n_clusters,): at most 1, about 0 by chance.
 
-        Share of a cluster's neighbors in that view that are in the cluster, less what chance gives.
-        Of more than 16 views, 16 are compared.
+        Share of a cluster's neighbors in that view that are in the cluster, minus the share expected
+        by chance. Of more than 16 views, 16 are compared.
         """
         assessment = self._assessment
         return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
@@ -326,14 +327,14 @@ class ClusterSpaceMixin(
         float
             Adjusted modularity of the predicted clusters on the reference graphs of `X`: their
             modularity, as a mean over the views, times the share of their entropy that the
-            neighbors in all views explain. It does not grow with the number of clusters, and is
-            by which ``n_clusters="auto"`` selects; 0 where all samples are in one cluster.
+            neighbors in all views explain. It does not grow with the number of clusters, and
+            ``n_clusters="auto"`` uses it too; 0 if all samples are in one cluster.
 
         Raises
         ------
         ConfigurationError, DataError
-            As `predict`; or `X` has fewer than three samples, or a view of distances or kernel
-            values, which has none between the new samples.
+            As `predict`; or `X` has fewer than three samples, or a distance or kernel view, which
+            has no values between the new samples.
 
         Notes
         -----

@@ -1,4 +1,4 @@
-"""MSCAM estimator: a metric of every view is learned together with the consensus graph."""
+"""MSCAM estimator, which learns a metric of each view together with the consensus graph."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ __all__ = ["MSCAM"]
 class MSCAM(BaseMultiViewClustering):
     """Multi-view clustering with a learned metric per view and one consensus graph.
 
-    The metric of every view is fitted to a shared sparse graph, and the graph to the distances of the
+    The metric of each view is fitted to a shared sparse graph, and the graph to the distances of the
     views. The labels are the connected components of the graph or, on most real data, the spectral
-    cut of a graph with the highest partition score; then the graph is rebuilt so that its
-    components are the clusters, and `status_` says so. Labels never enter a fit.
+    cut with the highest partition score. In that case the graph is rebuilt so that its components are
+    the clusters, and `status_` says so. No labels are used in a fit.
 
     Parameters
     ----------
@@ -50,13 +50,14 @@ class MSCAM(BaseMultiViewClustering):
         1, columns to [0, 1], or none. None: selected without labels.
     auto_settings : bool, default=True
         Whether `scale`, `alpha` and `n_neighbors` that are None are selected without labels.
-        True: for each view the scaling and α whose nearest neighbors overlap most with those of
-        the other views, and 20 neighbors; with one view a few settings are initialized and the one
-        with the best partition score is taken. With 2 to 16 views, and samples × (views + 1)
-        up to 2¹⁹, and unless the partition is nearly perfect, the initial graph may be the mean of
-        the distance graph and the views' own neighbor graphs, and the last iterations learn the
-        metrics from the best partition. False: "standard", 1 and 9, the graph of the mean distance,
-        and a growing graph weight until the graph has c components.
+        True: each view gets the scale and α whose nearest neighbors overlap most with those of the
+        other views, and `n_neighbors` is 20. With one view, a few settings are initialized, and the one
+        with the best partition score is used. The initial graph may be mixed with the neighbor graphs
+        of the single views, and the last outer iterations learn the metrics from the best partition
+        (the refinement); this holds for 2 to 16 views and samples × (views + 1) up to 2¹⁹, unless the
+        partition score is nearly perfect. False: the settings of the paper, which are "standard", 1
+        and 9, the graph of the mean distance, and a graph weight that grows until the graph has c
+        components.
     view_type : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         Type of the values of each view: one for all views, by view name, or in order.
     max_clusters : int, optional
@@ -65,13 +66,14 @@ class MSCAM(BaseMultiViewClustering):
     n_features_per_view : sequence of int, optional
         Number of columns of each view if `fit` gets one 2-D array.
     max_iter : int, default=30
-        Maximum number of outer iterations by ADMM. With `auto_settings` a fit has at most three of them,
-        and three more of the refinement, unless the clusters are clear from the beginning.
+        Maximum number of outer iterations with ADMM. With `auto_settings` a fit has at most three of them,
+        and at most three more in the refinement.
     tol : float, default=1e-3
-        Relative difference up to which two partition scores are a tie, which the earlier partition wins.
+        Relative difference up to which two partition scores count as equal; then the earlier partition
+        is kept.
     solver : {"reduced", "reference"}, default="reduced"
-        "reference" runs the corrected Algorithm 2 with dense n×n matrices, which is slow: for
-        comparison on small data. It selects no settings (as ``auto_settings=False``), accepts only
+        "reference" runs the corrected Algorithm 2 of the paper with dense n×n matrices. It is slow, and
+        meant for comparison on small data. It selects no settings (as ``auto_settings=False``), accepts only
         the default `tol`, runs in this process, is deterministic and calls no `callbacks`.
     random_state : int, RandomState or None, default=0
         Seed of all random numbers of a fit: the start of the eigensolver, which matters only within
@@ -141,16 +143,16 @@ class MSCAM(BaseMultiViewClustering):
     structure_ : Structure or None
         Stable clusters, unstable clusters, or no cluster structure.
     cluster_agreement_, view_agreement_ : dict
-        How well each view sees each cluster, and how far two views have the same neighbors.
+        Agreement of each view with each cluster, and of each view with each other view.
     cluster_tree_ : (n_clusters − 1, 4)
         Linkage matrix of SciPy over the clusters.
     status_ : Status
-        How the labels came about; ``status_.message`` is a sentence.
+        Origin of the labels; ``status_.message`` is a sentence.
     cross_view_information_ : float
         Cross-view information of the partition, in nats. Partitions are compared by it, or by
         adjusted information if that differs clearly.
     n_iter_ : int
-        Outer iterations.
+        Outer iterations, those of the refinement included.
     n_neighbors_ : int
         Number of neighbors used; larger than requested if the graph has too many components.
     view_names_ : tuple of str
@@ -168,9 +170,9 @@ class MSCAM(BaseMultiViewClustering):
     excluded_views_ : tuple of str
         Excluded views. They have no embedding, no history and no share in the score.
     sample_ids_ : tuple of str or None
-        Ids of the samples; None where they are known by position only.
+        Ids of the samples; None if samples are identified by row.
     view_votes_ : dict of str to (n_samples,) int64
-        Cluster that the neighbors of each sample in each view prefer.
+        Cluster for which most neighbors of each sample in each view vote.
     history_ : xarray.Dataset
         Quantities of the fit over (outer_iteration, view).
     data_warnings_ : tuple

@@ -22,8 +22,8 @@ __all__ = ["MSCAN"]
 class MSCAN(BaseMultiViewClustering):
     """Multi-view clustering with adaptive neighbors of self-representations.
 
-    The simpler model of the paper, without metric learning: the consensus graph follows the distances
-    between the columns of the self-representations, which the graph smooths in turn.
+    This is the simpler model of the paper, without metric learning. The consensus graph is built from
+    the distances between the columns of the self-representations, and the graph smooths these columns.
 
     Parameters
     ----------

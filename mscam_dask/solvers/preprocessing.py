@@ -48,7 +48,7 @@ class Choice:
     agreement : float
         Neighbor overlap: mean share of the neighbors of a sample that are also neighbors in another
         view, minus the share expected by chance.
-    ahead : float
+    margin : float
         Margin over the default settings in standard errors over samples; 0 if the default was kept.
     error : float
         Standard error of the overlap, over samples.
@@ -56,7 +56,7 @@ class Choice:
 
     index: int
     agreement: float
-    ahead: float
+    margin: float
     error: float
 
 
@@ -210,10 +210,10 @@ def _best(shares: Sequence[NDArray[np.float64]], usual: int, relevant: float) ->
     means = [math.fsum(share) / max(1, len(share)) for share in shares]
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
     error = _standard_error(shares[best] - shares[usual])
-    ahead = (means[best] - means[usual]) / error if error > 0 else 0.0
-    if ahead <= RULES.clear_overlap or means[usual] > (1.0 - relevant) * means[best]:
-        best, ahead = usual, 0.0
-    return Choice(best, means[best], ahead, _standard_error(shares[best]))
+    margin = (means[best] - means[usual]) / error if error > 0 else 0.0
+    if margin <= RULES.clear_overlap or means[usual] > (1.0 - relevant) * means[best]:
+        best, margin = usual, 0.0
+    return Choice(best, means[best], margin, _standard_error(shares[best]))
 
 
 def _standard_error(values: NDArray[np.float64]) -> float:

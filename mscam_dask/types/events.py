@@ -287,7 +287,7 @@ class FitFinished:
     structure : str or None
         Name of a `mscam_dask.types.result.Structure`; None where nothing was assessed.
     assessment : str
-        Sentence that says why, and which clusters are not separated; empty where nothing was assessed.
+        Sentence with the reason and the clusters that are not separated; empty if nothing was assessed.
     """
 
     status: str

@@ -52,8 +52,8 @@ _NAMED = 3
 class Status(enum.Enum):
     """Status of a fit.
 
-    The value of a member is the sentence that `Status.message` shows: how the labels came about and,
-    where it helps, a remedy.
+    The value of a member is the sentence that `Status.message` shows: the origin of the labels and,
+    if there is one, a remedy.
     """
 
     CONVERGED = (
@@ -95,7 +95,7 @@ class Status(enum.Enum):
 
 
 class Structure(enum.Enum):
-    """What supports the clusters of a fit, without labels.
+    """Support of the data for the clusters of a fit, assessed without labels.
 
     The value of a member is a short text for tables and badges.
     """

@@ -49,7 +49,7 @@ def test_neighbors_that_the_other_views_confirm_are_taken() -> None:
         choices = choices_of(lists, usual)
         assert [choice.index for choice in choices] == expected
         for choice, kept in zip(choices, usual, strict=True):
-            assert (choice.ahead == 0.0) == (choice.index == kept)
+            assert (choice.margin == 0.0) == (choice.index == kept)
             assert 0.3 < choice.agreement < 1.0
 
 
@@ -95,7 +95,7 @@ def test_within_noise_the_usual_preparation_stays(usual: int) -> None:
     random = [[lists_of(rng.standard_normal((200, 3))) for _ in range(2)] for _ in range(3)]
     choices = choices_of(random, [usual] * 3)
     assert [choice.index for choice in choices] == [usual] * 3
-    assert [choice.ahead for choice in choices] == [0.0] * 3
+    assert [choice.margin for choice in choices] == [0.0] * 3
 
 
 def lists_of_each(n: int, n_alike: int, n_others: int) -> list[list[NDArray[np.int64]]]:
