@@ -56,7 +56,12 @@ GROUPS: dict[str, tuple[str, ...]] = {
 
 _PYTEST = (
     *("-q", "-s", "-p", "no:randomly", "-p", "no:cacheprovider", "-m", "not slow and not faults"),
-    *("--hypothesis-profile=mutation", "--tb=no", "-W", "ignore::pytest.PytestAssertRewriteWarning"),
+    *(
+        "--hypothesis-profile=mutation",
+        "--tb=no",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ),
 )
 _ADDRESS_BYTES = 4 * 2**30
 
@@ -98,9 +103,7 @@ def mutants(file: str, sample: int | None, seed: int) -> tuple[int, list[Mutant]
             continue
         operator = provider[name]()
         lines = [
-            start[0]
-            for node in ast_nodes(tree)
-            for start, _ in operator.mutation_positions(node)
+            start[0] for node in ast_nodes(tree) for start, _ in operator.mutation_positions(node)
         ]
         places += [(operator, occurrence, line) for occurrence, line in enumerate(lines)]
     order = random.Random(f"{seed} {file}").sample(places, len(places))
@@ -149,7 +152,9 @@ def with_reasons(drawn: Sequence[Mutant]) -> list[Mutant]:
 
     def reason(item: Mutant) -> str:
         for rule in listed:
-            if re.search(rule["before"], item.before) and re.search(rule.get("after", ""), item.after):
+            if re.search(rule["before"], item.before) and re.search(
+                rule.get("after", ""), item.after
+            ):
                 return str(rule["reason"])
         return ""
 
@@ -168,7 +173,9 @@ def in_fork(work: Callable[[], str], cpu_seconds: float) -> str:
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
-        address_space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        address_space = (
+            int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        )
         resource.setrlimit(resource.RLIMIT_AS, (address_space + _ADDRESS_BYTES,) * 2)
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(cpu_seconds),) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -284,7 +291,9 @@ class _Server:
         """Run the tests once, under coverage; return the tests that reach each line as JSON."""
         import coverage
 
-        watched = coverage.Coverage(data_file=None, include=[str(ROOT / file) for file in self.files])
+        watched = coverage.Coverage(
+            data_file=None, include=[str(ROOT / file) for file in self.files]
+        )
         watched.start()
         names, seconds = list(self.items), {}
         for name, following in zip(names, [*names[1:], None], strict=True):
@@ -346,7 +355,9 @@ def _spans(source: str) -> Iterator[tuple[int, int, bool]]:
                 body = getattr(node, "body", None)
                 last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
                 is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-                plain = not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Try | ast.Nonlocal)
+                plain = not isinstance(
+                    node, ast.FunctionDef | ast.ClassDef | ast.Try | ast.Nonlocal
+                )
                 yield node.lineno, max(last, node.lineno), plain and not is_text
 
 
@@ -374,7 +385,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("files", nargs="*", help="names of files, without .py; all by default")
     parser.add_argument("--sample", type=int, help="mutants of each file; all by default")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--budget", type=float, default=5.0, help="CPU seconds of tests of one mutant")
+    parser.add_argument(
+        "--budget", type=float, default=5.0, help="CPU seconds of tests of one mutant"
+    )
     parser.add_argument("--tests", nargs="*", help="tests to run, in place of those of the group")
     parser.add_argument("--killed", type=Path, help="file of mutants that are dead already")
     options = parser.parse_args(arguments)
@@ -403,7 +416,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         tried = []
         source = (ROOT / file).read_text()
         if not server.survives(Mutant(file, 1, source, "", ""), options.budget):
-            raise SystemExit(f"{file} fails its tests without a mutant, where it is imported twice.")
+            raise SystemExit(
+                f"{file} fails its tests without a mutant, where it is imported twice."
+            )
         for item in with_reasons(drawn):
             if item.reason:
                 tried.append(item)
@@ -415,16 +430,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     stream.write(f"{item.key}\n")
             if lives:
                 n_tests = len(server.tests_of(item, options.budget))
-                output.write(f"\n{file}:{item.line} ({n_tests} tests)\n- {item.before}\n+ {item.after}\n")
+                output.write(
+                    f"\n{file}:{item.line} ({n_tests} tests)\n- {item.before}\n+ {item.after}\n"
+                )
         rows.append(row(file, server.coverage_of(file), n_all, tried))
         everything.extend(tried)
         output.write(f"\n{rows[-1]}")
 
     for tests, files in groups.items():
         named = [
-            str(path)
-            for pattern in options.tests or tests
-            for path in sorted(Path().glob(pattern))
+            str(path) for pattern in options.tests or tests for path in sorted(Path().glob(pattern))
         ]
         work = lambda server: [judge(server, file) for file in server.files]  # noqa: E731
         status = pytest.main([*_PYTEST, *named], plugins=[_Server(files, work)])
