@@ -40,19 +40,22 @@ __all__ = ["GROUPS", "main"]
 
 ROOT = Path(__file__).parents[1]
 
-_FIT_TESTS = ("tests/linalg", "tests/solvers", "tests/engine/test_*.py")
+_LARGE_TESTS = ("tests/solvers/test_row_blocks.py", "tests/engine/test_large.py")
+_FIT_TESTS = tuple(f"tests/engine/test_{name}.py" for name in ("fit", "refine", "checkpoint", "warm_start"))
 _STORE_TESTS = ("tests/data/store", "tests/data/test_checkpoint*.py", "tests/golden")
 GROUPS: dict[str, tuple[str, ...]] = {
-    "mscam_dask/linalg/*.py": _FIT_TESTS,
-    "mscam_dask/solvers/*.py": _FIT_TESTS,
+    "mscam_dask/solvers/row_*.py": _LARGE_TESTS,
+    "mscam_dask/linalg/block_eigensolver.py": _LARGE_TESTS,
+    "mscam_dask/linalg/*.py": ("tests/linalg",),
+    "mscam_dask/solvers/*.py": ("tests/solvers",),
+    "mscam_dask/data/store/*.py": _STORE_TESTS,
+    "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
     **{
         f"mscam_dask/engine/{name}.py": _FIT_TESTS
         for name in ("outer_loop", "fit", "refine", "checkpoint*")
     },
-    "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
-    "mscam_dask/data/store/*.py": _STORE_TESTS,
 }
-"""Files to mutate, and the tests that are to notice."""
+"""Files to mutate, and the tests that are to notice; the first pattern of a file counts."""
 
 _PYTEST = (
     *("-q", "-s", "-p", "no:randomly", "-p", "no:cacheprovider", "-m", "not slow and not faults"),
@@ -402,11 +405,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         database=None,
         phases=(Phase.explicit, Phase.generate),  # the first failure is enough
     )
-    groups: dict[tuple[str, ...], list[str]] = {}
+    tests_of: dict[str, tuple[str, ...]] = {}
     for pattern, tests in GROUPS.items():
         for path in sorted(ROOT.glob(pattern)):
             if path.stem in (options.files or [path.stem]) and path.stem != "__init__":
-                groups.setdefault(tests, []).append(str(path.relative_to(ROOT)))
+                tests_of.setdefault(str(path.relative_to(ROOT)), tests)
     output = os.fdopen(os.dup(1), "w", buffering=1)
     rows: list[str] = []
     everything: list[Mutant] = []
@@ -437,7 +440,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         everything.extend(tried)
         output.write(f"\n{rows[-1]}")
 
-    for tests, files in groups.items():
+    for tests in dict.fromkeys(tests_of.values()):
+        files = [file for file in tests_of if tests_of[file] == tests]
         named = [
             str(path) for pattern in options.tests or tests for path in sorted(Path().glob(pattern))
         ]
