@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.assess import assess
+from mscam_dask.engine.assess import assess, assess_single
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.outer_loop import embed_views
@@ -25,7 +25,7 @@ from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import Solution, Status, shares_of_views
+from mscam_dask.types.result import Assessment, Solution, Status, shares_of_views
 
 __all__ = ["finalize", "trivial_solution"]
 
@@ -132,7 +132,6 @@ def _solution(
         else _gathered(final.learned, prepared, executor, key="learned")
     )
     labels, *maps = executor.gather([final.labels, *encoders])
-    is_trivial = final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
@@ -145,9 +144,9 @@ def _solution(
         parameters=context.parameters,
         n_clusters_selection=context.n_clusters_selection,
         refinement=refinement,
-        settings=() if context.selection is None else context.selection.settings,
-        selected_view_settings=() if context.selection is None else context.selection.view_settings,
-        chosen=-1 if context.selection is None else context.selection.chosen,
+        settings=context.selection.settings,
+        selected_view_settings=context.selection.view_settings,
+        chosen=context.selection.chosen,
         prepared=context.records,
         history=history,
         view_embeddings=embeddings,
@@ -156,8 +155,16 @@ def _solution(
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
         encoders=dict(zip(prepared.names, maps, strict=True)),
-        assessment=None if is_trivial else assess(final.learned, final.labels, context, executor),
+        assessment=_assessment(final, context, executor),
     )
+
+
+def _assessment(final: _FinalGraph, context: FitContext, executor: Executor) -> Assessment | None:
+    if final.status is Status.NO_STRUCTURE:
+        return assess_single(context, executor)
+    if final.status.is_trivial:
+        return None
+    return assess(final.learned, final.labels, context, executor)
 
 
 def _gathered(
@@ -200,7 +207,7 @@ def _embeddings(
     history: tuple[IterationFinished, ...],
 ) -> dict[str, NDArray[np.float64]]:
     """Embedding of each view given the final graph; empty for trivial partitions."""
-    if final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS):
+    if final.status.is_trivial:
         return {}
     prepared, parameters = context.prepared, context.parameters
     weight = history[-1].graph_weight if history else parameters.graph_weight

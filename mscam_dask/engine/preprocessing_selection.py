@@ -31,7 +31,6 @@ from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 __all__ = [
     "ViewSettingsChoice",
     "choice_for",
-    "overlap_precision",
     "rows_compared",
     "select_view_settings",
     "with_view_settings",
@@ -45,9 +44,6 @@ ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 _MIN_TOGETHER = 2
 _MAX_TASKS = 64
 _MAX_SUMMED = 8
-
-# With two views it is unknown which of them is uninformative.
-_MIN_CONFIRMING = 2
 
 
 def select_view_settings(
@@ -85,10 +81,8 @@ def select_view_settings(
     rng = np.random.default_rng(seed)
     rows = _drawn(data.n_samples, rows_compared(len(data.views), n_compared), rng)
     k = min(CONSTANTS.validation_neighbors, len(rows) - 1)
-    coarse = None
-    if len(data.views) > _MIN_CONFIRMING:
-        some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
-        coarse = preprocessing_tasks.Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
+    some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
+    coarse = preprocessing_tasks.Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
     # the searches in few views are split by scaling, because each task reads the rows of the view
     n_scales = len({option.scale for option in options})
     n_parts = n_scales if len(data.views) <= SIZES.few_views else 1
@@ -104,15 +98,20 @@ def select_view_settings(
         neighbors,
         [Rule(tuple(options), least) for least in dict.fromkeys((0.0, mildest))],
         executor,
-        with_coarse=coarse is not None,
     )
     executor.release(neighbors)
+    of_many = selections.pop()
     # the same for all of them: partitions are compared by the scores of the same views
-    uninformative = uninformative_views(selections[0], selections.pop()) if coarse else ()
+    uninformative = uninformative_views(selections[0], of_many)
     if not data.covers_samples_without(uninformative):
         uninformative = ()
+    overlaps = [
+        max(choice.standardized for choice in of_view)
+        for of_view in zip(*selections, of_many, strict=True)
+    ]
     agreements = [
-        _agreement(data.view_names, options, choices, uninformative) for choices in selections
+        _agreement(data.view_names, options, choices, uninformative, overlaps)
+        for choices in selections
     ]
     by_settings = {_view_settings(agreement): agreement for agreement in reversed(agreements)}
     return tuple(reversed(by_settings.values()))
@@ -121,7 +120,7 @@ def select_view_settings(
 def _neighbors_of_view(
     source: RowSource,
     options: tuple[ViewSettings, ...],
-    searched: tuple[NDArray[np.int64], int, preprocessing_tasks.Coarse | None],
+    searched: tuple[NDArray[np.int64], int, preprocessing_tasks.Coarse],
     n_parts: int,
     executor: Executor,
 ) -> Handle:
@@ -159,27 +158,16 @@ def rows_compared(n_views: int, most: int) -> int:
     return min(most, max(SIZES.n_coarsely_compared, wanted))
 
 
-def overlap_precision(n_samples: int, n_views: int) -> float:
-    """Inverse standard error of the neighbor overlap of a view, if all views are independent.
-
-    For m compared rows with k neighbors each in V views, a pair of lists shares k² / m neighbors by
-    chance, approximately Poisson distributed. The mean share over rows and other views, which are also
-    independent, has a standard error of 1 / (m √(V − 1)).
-    """
-    return min(n_samples, rows_compared(n_views, SIZES.n_compared)) * math.sqrt(n_views - 1)
-
-
 def _select(
-    neighbors: Sequence[Handle], rules: Sequence[Rule], executor: Executor, *, with_coarse: bool
+    neighbors: Sequence[Handle], rules: Sequence[Rule], executor: Executor
 ) -> list[tuple[Choice, ...]]:
-    """Select the settings of each view by each rule; with `with_coarse` the coarse overlaps come last.
+    """Select the settings of each view by each rule; the coarse overlaps come last.
 
     In the first round a view is compared with the mean over all settings of every other view, then with
     those selected in the previous round, until nothing changes. The result does not depend on the order
     of the views.
     """
-    if with_coarse:
-        rules = [*rules, Rule((), is_coarse=True)]
+    rules = [*rules, Rule((), is_coarse=True)]
     n_views = len(neighbors)
     voting = _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
     choosing = _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
@@ -244,6 +232,7 @@ def _agreement(
     options: Sequence[ViewSettings],
     choices: Sequence[Choice],
     uninformative: Sequence[int],
+    overlaps: Sequence[float],
 ) -> ViewSettingsChoice:
     return tuple(
         ViewSettingsSelected(
@@ -252,6 +241,7 @@ def _agreement(
             alpha=options[choice.index].alpha,
             agreement=choice.agreement,
             ahead=choice.ahead,
+            overlap=overlaps[view],
             is_informative=view not in uninformative,
         )
         for view, (name, choice) in enumerate(zip(names, choices, strict=True))

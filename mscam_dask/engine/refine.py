@@ -175,7 +175,7 @@ def _is_accepted(following: Initialization, state: LoopState, context: FitContex
 def _is_mixed(context: FitContext) -> bool:
     """Return whether the initial graph is mixed with the graphs of the single views."""
     selection = context.selection
-    return selection is not None and selection.settings[selection.chosen].initial_graph == "mixed"
+    return selection.settings[selection.chosen].initial_graph == "mixed"
 
 
 def _next_graph(

@@ -19,6 +19,7 @@ from mscam_dask.solvers.preprocessing import (
     embedding_neighbors,
     has_few_columns,
     neighbor_votes,
+    overlap_of_permutations,
 )
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
@@ -104,7 +105,7 @@ def sampled_neighbors(
     options: tuple[ViewSettings, ...],
     sample: NDArray[np.int64],
     n_neighbors: int,
-    coarse: Coarse | None,
+    coarse: Coarse,
     part: tuple[int, int] = (0, 1),
 ) -> SampledNeighbors:
     """Nearest neighbors within a sample of the rows, for each candidate setting of one view.
@@ -118,21 +119,19 @@ def sampled_neighbors(
         return _sampled_neighbors(source, options, sample, n_neighbors, coarse, part)
     positions = present.positions[sample]
     has = np.flatnonzero(positions >= 0)
-    some = has if coarse is None else np.flatnonzero(positions[coarse.rows] >= 0)
+    some = np.flatnonzero(positions[coarse.rows] >= 0)
     if min(len(has), len(some)) < _MIN_PRESENT:
         shape = ViewShape(len(sample), source.shape[1], source.view_type)
         nothing = np.full((len(sample), 1), -1, dtype=np.int32)
-        none_coarse = nothing[: 0 if coarse is None else len(coarse.rows)]
+        none_coarse = nothing[: len(coarse.rows)]
         return SampledNeighbors(shape, dict.fromkeys(range(len(options)), nothing), none_coarse)
-    own_coarse = None
-    if coarse is not None:
-        own_rows = np.searchsorted(has, coarse.rows[some])
-        own_coarse = Coarse(own_rows, min(coarse.n_neighbors, len(some) - 1))
+    own_rows = np.searchsorted(has, coarse.rows[some])
+    own_coarse = Coarse(own_rows, min(coarse.n_neighbors, len(some) - 1))
     found = _sampled_neighbors(
         source, options, positions[has], min(n_neighbors, len(has) - 1), own_coarse, part
     )
     own = found.coarse
-    if coarse is not None and len(own):  # one part has them
+    if len(own):  # one part has them
         own = _spread_lists(own, some, len(coarse.rows))
     return dataclasses.replace(
         found,
@@ -158,7 +157,7 @@ def _sampled_neighbors(
     options: tuple[ViewSettings, ...],
     sample: NDArray[np.int64],
     n_neighbors: int,
-    coarse: Coarse | None,
+    coarse: Coarse,
     part: tuple[int, int],
 ) -> SampledNeighbors:
     rows = SampledRows(source, sample).in_memory().read(0, len(sample))
@@ -177,7 +176,7 @@ def _sampled_neighbors(
     mine = ordered[part[0] :: part[1]]
     for scale in ordered:
         # the first part has the default scaling, and the next one if that makes all rows equal
-        searches_coarse = coarse is not None and many is None and part[0] == 0
+        searches_coarse = many is None and part[0] == 0
         if scale not in mine and not searches_coarse:
             continue
         try:
@@ -195,7 +194,7 @@ def _sampled_neighbors(
         if scale in mine:
             for alpha, position in by_alpha.items():
                 neighbors[position] = embedding_neighbors(view, alpha, n_neighbors)
-        if coarse is not None and searches_coarse:
+        if searches_coarse:
             many = coarse_neighbors(view, max(by_alpha), coarse.n_neighbors, coarse.rows)
         del view  # as large as the rows
     none = np.zeros((0, 0), dtype=np.int32)
@@ -264,6 +263,11 @@ def choices_of_views(
     choices = choose_view_settings(
         [list(by.values()) for by in lists], counted, usual, votes, n_views
     )
+    if rule.is_coarse:  # lists of many neighbors are far from Poisson
+        return [
+            dataclasses.replace(choice, standardized=overlap_of_permutations(view.coarse, votes))
+            for choice, view in zip(choices, views, strict=True)
+        ]
     return [
         dataclasses.replace(choice, index=tried[choice.index])
         for choice, tried in zip(choices, places, strict=True)
