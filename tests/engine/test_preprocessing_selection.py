@@ -167,7 +167,13 @@ def test_settings_that_share_the_scaling_of_a_view() -> None:
 def test_candidates_that_become_equal_are_kept_once() -> None:
     agreement = tuple(
         ViewSettingsSelected(
-            view=name, scale="unit", alpha=1.0, agreement=0.1, ahead=0.0, overlap=9.0, is_informative=True
+            view=name,
+            scale="unit",
+            alpha=1.0,
+            agreement=0.1,
+            ahead=0.0,
+            overlap=9.0,
+            is_informative=True,
         )
         for name in ("a", "b")
     )
