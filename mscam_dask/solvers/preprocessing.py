@@ -18,7 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.neighbor_overlap import add_mean_graph, permutation_z, shared_neighbors
+from mscam_dask.linalg.neighbor_information import (
+    add_mean_graph,
+    permutation_z,
+    shared_neighbors,
+)
 from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
@@ -172,9 +176,9 @@ def choose_view_settings(
     -----
     O(m k²) comparisons for each two settings of a view, and O(m n) flops once. For m samples whose k
     neighbors are independent in V views, two lists share k² / m, approximately Poisson distributed: the
-    mean share over rows and other views has a standard error of 1 / (m √(V − 1)).
+    mean share over rows and other views has a standard error of 1 / (m √(V − 1)), and of 1 / √(m m_v (V − 1))
+    for a view of m_v of them.
     """
-    unit = len(votes) * math.sqrt(n_views - 1)
     popularity = votes.mean(axis=0, dtype=np.float64)
     relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
     choices = []
@@ -192,6 +196,7 @@ def choose_view_settings(
             of_own = own.take(_flat(np.arange(len(has)), neighbors, own.shape[1])) / len(voted)
             weights = votes.take(_flat(has, neighbors, votes.shape[1])) - of_own
             shares.append(shared_neighbors(neighbors, weights / (n_views - 1), of_others))
+        unit = math.sqrt(len(has) * len(votes) * (n_views - 1))
         choices.append(_best(shares, kept, relevant, unit))
     return choices
 
