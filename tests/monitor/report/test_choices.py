@@ -104,6 +104,21 @@ def test_one_candidate_alone_is_said_to_be_so() -> None:
     assert section.rows[3].values[2] == "\u2013"  # not finite
 
 
+def test_without_structure_the_preferred_number_is_marked_and_no_cluster_is_praised() -> None:
+    counted = {**msgspec.to_builtins(RANK_SAMPLE), "n_clusters": 1}
+    section = n_clusters_section(counted)
+    assert section is not None
+    assert [row.mark for row in section.rows][2] == "preferred"
+    assert "n_clusters=1 was selected" in section.why
+    assert "prefer 4" in section.why
+    found = {"structure": "NONE", "message": "chance", "stability": 1.0, "cluster_stability": [1.0]}
+    one = {"n_clusters_curves": counted, "assessment": found}
+    page = run_page(made_up_content(np.zeros_like(LABELS), fit=one))
+    assert 'class="badge bad"' in page
+    for title in ("View contributions", "Separation", "Stability, and which"):
+        assert title not in page
+
+
 def test_preparations_by_view_stand_with_the_views() -> None:
     ways = {
         VIEWS[0]: {"scale": "unit", "alpha": 10.0, "agreement": 0.412, "margin_se": 0.0},
