@@ -41,7 +41,9 @@ __all__ = ["GROUPS", "main"]
 ROOT = Path(__file__).parents[1]
 
 _LARGE_TESTS = ("tests/solvers/test_row_blocks.py", "tests/engine/test_large.py")
-_FIT_TESTS = tuple(f"tests/engine/test_{name}.py" for name in ("fit", "refine", "checkpoint", "warm_start"))
+_FIT_TESTS = tuple(
+    f"tests/engine/test_{name}.py" for name in ("fit", "refine", "checkpoint", "warm_start")
+)
 _STORE_TESTS = ("tests/data/store", "tests/data/test_checkpoint*.py", "tests/golden")
 GROUPS: dict[str, tuple[str, ...]] = {
     "mscam_dask/solvers/row_*.py": _LARGE_TESTS,
