@@ -159,6 +159,6 @@ def _tree(merges: NDArray[np.float64], names: tuple[int, ...]) -> ClusterTree:
         _LEFT,
         "".join(path),
         leaves,
-        f"Joined are {joined}.",
+        f"Merged clusters: {joined}.",
         "\n".join(lines),
     )
