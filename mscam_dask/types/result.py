@@ -107,7 +107,7 @@ class Structure(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """How far the data support a partition; no label and no other fit enters.
+    """Support of the data for a partition, without labels and without another fit.
 
     Attributes
     ----------

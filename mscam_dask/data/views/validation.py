@@ -379,7 +379,7 @@ def _scanned(
 
 
 def _scan(view: RowSource, limit: int, *, digest: bool) -> _Scan:
-    """Facts about some rows, which are read once; up to `limit` distinct ones are told apart."""
+    """Facts about some rows from one read; distinct rows are counted up to `limit`."""
     n_columns = view.shape[1]
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []

@@ -167,7 +167,7 @@ class PreviousRun:
 
 
 def previous_runs(settings: Settings, directory: RunDirectory) -> list[PreviousRun]:
-    """Return finished runs of the same pipeline beside a run directory, the last one first.
+    """Return finished runs of the same pipeline in the root of a run directory, the last one first.
 
     Directories without a readable run record are skipped. The order is that of `RunRecord.number`,
     which does not depend on the clock.
@@ -199,7 +199,7 @@ def future_dates(runs: Sequence[PreviousRun]) -> tuple[str, ...]:
 
 
 def _siblings(settings: Settings, directory: RunDirectory) -> Iterator[PreviousRun]:
-    """Yield runs of the same pipeline beside a run directory that have a readable record."""
+    """Yield runs of the same pipeline, in the root of a run directory, that have a readable record."""
     if settings.output.root is None:
         return
     root = Path(os.path.realpath(settings.output.root))  # as the paths of run directories are
