@@ -142,7 +142,7 @@ def _mscam_dask(*arguments: str) -> int:
         assert process.stdout is not None
         try:
             for line in process.stdout:
-                text = without_credentials(line.rstrip())
+                text = without_credentials(line.rstrip(), os.environ)
                 last = text or last
                 logger.info("%s", text)
             code = process.wait()
@@ -183,7 +183,7 @@ def _finished(places: Sequence[Path]) -> Iterator[tuple[Path, RunRecord]]:
 
 def _without_secrets(assignments: Sequence[str]) -> list[str]:
     for text in assignments:
-        if without_credentials(text) != text:
+        if without_credentials(text, os.environ) != text:
             key = text.partition("=")[0]
             raise ValueError(
                 f"--set {key} carries a credential, and Prefect's server keeps and shows parameters. "

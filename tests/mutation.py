@@ -19,6 +19,7 @@ import json
 import math
 import os
 import random
+import re
 import resource
 import select
 import signal
@@ -39,22 +40,31 @@ __all__ = ["GROUPS", "main"]
 
 ROOT = Path(__file__).parents[1]
 
-_STORE_TESTS = ("tests/data/store", "tests/data/test_checkpoints.py", "tests/golden")
+_LARGE_TESTS = ("tests/solvers/test_row_blocks.py", "tests/engine/test_large.py")
+_FIT_TESTS = tuple(f"tests/engine/test_{name}.py" for name in ("fit", "refine", "checkpoint", "warm_start"))
+_STORE_TESTS = ("tests/data/store", "tests/data/test_checkpoint*.py", "tests/golden")
 GROUPS: dict[str, tuple[str, ...]] = {
+    "mscam_dask/solvers/row_*.py": _LARGE_TESTS,
+    "mscam_dask/linalg/block_eigensolver.py": _LARGE_TESTS,
     "mscam_dask/linalg/*.py": ("tests/linalg",),
     "mscam_dask/solvers/*.py": ("tests/solvers",),
-    "mscam_dask/engine/outer_loop.py": ("tests/engine/test_*.py",),
-    "mscam_dask/engine/fit.py": ("tests/engine/test_*.py",),
-    "mscam_dask/engine/refine.py": ("tests/engine/test_*.py",),
-    "mscam_dask/engine/checkpoint*.py": ("tests/engine/test_*.py",),
-    "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
     "mscam_dask/data/store/*.py": _STORE_TESTS,
+    "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
+    **{
+        f"mscam_dask/engine/{name}.py": _FIT_TESTS
+        for name in ("outer_loop", "fit", "refine", "checkpoint*")
+    },
 }
-"""Files to mutate, and the tests that are to notice."""
+"""Files to mutate, and the tests that are to notice; the first pattern of a file counts."""
 
 _PYTEST = (
     *("-q", "-s", "-p", "no:randomly", "-p", "no:cacheprovider", "-m", "not slow and not faults"),
-    *("--hypothesis-profile=mutation", "--tb=no", "-W", "ignore::pytest.PytestAssertRewriteWarning"),
+    *(
+        "--hypothesis-profile=mutation",
+        "--tb=no",
+        "-W",
+        "ignore::pytest.PytestAssertRewriteWarning",
+    ),
 )
 _ADDRESS_BYTES = 4 * 2**30
 
@@ -96,9 +106,7 @@ def mutants(file: str, sample: int | None, seed: int) -> tuple[int, list[Mutant]
             continue
         operator = provider[name]()
         lines = [
-            start[0]
-            for node in ast_nodes(tree)
-            for start, _ in operator.mutation_positions(node)
+            start[0] for node in ast_nodes(tree) for start, _ in operator.mutation_positions(node)
         ]
         places += [(operator, occurrence, line) for occurrence, line in enumerate(lines)]
     order = random.Random(f"{seed} {file}").sample(places, len(places))
@@ -143,11 +151,17 @@ def _changed(source: str, code: str) -> tuple[str, str]:
 
 def with_reasons(drawn: Sequence[Mutant]) -> list[Mutant]:
     """Mutants with the reason of those that are listed as the same program."""
-    listed = tomllib.loads((ROOT / "tests" / "mutation.toml").read_text())
-    rules = {
-        (rule["before"], rule["after"]): rule["reason"] for rule in listed.get("equivalent", ())
-    }
-    return [replace(item, reason=rules.get((item.before, item.after), "")) for item in drawn]
+    listed = tomllib.loads((ROOT / "tests" / "mutation.toml").read_text())["equivalent"]
+
+    def reason(item: Mutant) -> str:
+        for rule in listed:
+            if re.search(rule["before"], item.before) and re.search(
+                rule.get("after", ""), item.after
+            ):
+                return str(rule["reason"])
+        return ""
+
+    return [replace(item, reason=reason(item)) for item in drawn]
 
 
 # ---------------------------------------------------------------------------------------------
@@ -162,7 +176,9 @@ def in_fork(work: Callable[[], str], cpu_seconds: float) -> str:
         null = os.open(os.devnull, os.O_RDWR)
         for number in range(3):
             os.dup2(null, number)
-        address_space = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        address_space = (
+            int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+        )
         resource.setrlimit(resource.RLIMIT_AS, (address_space + _ADDRESS_BYTES,) * 2)
         resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(cpu_seconds),) * 2)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
@@ -191,51 +207,51 @@ def patch(mutant: Mutant) -> None:
     """Give the functions, classes and constants of the imported module the code of the mutant."""
     name = mutant.file.removesuffix(".py").replace("/", ".")
     module = sys.modules[name]
-    changed: dict[str, Any] = {"__name__": name, "__file__": module.__file__}
-    exec(compile(mutant.code, str(ROOT / mutant.file), "exec"), changed)  # noqa: S102
+    path = str(ROOT / mutant.file)
+    changed: dict[str, Any] = {"__name__": name, "__file__": path}
+    exec(compile(mutant.code, path, "exec"), changed)  # noqa: S102
     for key, new in changed.items():
         old = vars(module).get(key)
-        if getattr(new, "__module__", name) != name or _take_code(old, new):
+        if new is old or key.startswith("__") or getattr(new, "__module__", name) != name:
             continue
-        if isinstance(new, type) and isinstance(old, type):
-            _patch_class(old, new)
-        elif new is not old and not isinstance(new, types.ModuleType) and key[:2] != "__":
-            for other in [item for item in sys.modules.values() if key in getattr(item, "__dict__", ())]:
-                if vars(other)[key] is old:
+        if isinstance(new, type) and isinstance(old, type) and not _changes_class(mutant, key):
+            for method, value in vars(new).items():
+                _take_code(vars(old).get(method), value, path)
+        elif not _take_code(old, new, path):
+            for other in list(sys.modules.values()):
+                if getattr(other, "__dict__", {}).get(key) is old:
                     setattr(other, key, new)
 
 
-def _take_code(old: Any, new: Any) -> bool:
-    """Replace the code of a function, also behind decorators; tell whether both are functions of a kind."""
-    if isinstance(old, property) and isinstance(new, property):
-        return _take_code(old.fget, new.fget)
-    if isinstance(old, classmethod | staticmethod) and type(new) is type(old):
-        return _take_code(old.__func__, new.__func__)
-    if type(old) is not type(new) or not callable(old) or isinstance(old, type):
-        return False
-    if hasattr(old, "__wrapped__") and hasattr(new, "__wrapped__"):
-        return _take_code(old.__wrapped__, new.__wrapped__)
-    if not isinstance(old, types.FunctionType) or hasattr(old, "__wrapped__") != hasattr(new, "__wrapped__"):
-        return False
-    if len(old.__code__.co_freevars) != len(new.__code__.co_freevars):
-        return False
-    old.__code__, old.__defaults__, old.__kwdefaults__ = (
-        new.__code__,
-        new.__defaults__,
-        new.__kwdefaults__,
-    )
+def _changes_class(mutant: Mutant, name: str) -> bool:
+    """Tell whether a change is in the body of a class and in none of its methods."""
+    for node in ast.parse(mutant.code).body:
+        if isinstance(node, ast.ClassDef) and node.name == name:
+            first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
+            methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
+            return first <= mutant.line <= (node.end_lineno or first) and not any(
+                item.lineno <= mutant.line <= (item.end_lineno or 0) for item in methods
+            )
     return True
 
 
-def _patch_class(old: type, new: type) -> None:
-    for key in [key for key in vars(old) if key not in vars(new)]:
-        with contextlib.suppress(AttributeError, TypeError):
-            delattr(old, key)
-    for key, value in vars(new).items():
-        if key not in ("__dict__", "__weakref__", "__module__", "__qualname__", "__doc__"):
-            if not _take_code(vars(old).get(key), value):
-                with contextlib.suppress(AttributeError, TypeError):
-                    setattr(old, key, value)
+def _take_code(old: Any, new: Any, path: str) -> bool:
+    """Replace the code of a function of the file, also behind decorators; tell whether it was possible."""
+    if type(old) is not type(new):
+        return False
+    if isinstance(old, property):
+        return _take_code(old.fget, new.fget, path)
+    if isinstance(old, classmethod | staticmethod):
+        return _take_code(old.__func__, new.__func__, path)
+    if hasattr(old, "__wrapped__") and hasattr(new, "__wrapped__"):
+        return _take_code(old.__wrapped__, new.__wrapped__, path)
+    if not isinstance(old, types.FunctionType) or old.__code__.co_filename != path:
+        return False
+    if len(old.__code__.co_freevars) != len(new.__code__.co_freevars):
+        return False
+    old.__code__ = new.__code__
+    old.__defaults__, old.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
+    return True
 
 
 class _Server:
@@ -278,7 +294,9 @@ class _Server:
         """Run the tests once, under coverage; return the tests that reach each line as JSON."""
         import coverage
 
-        watched = coverage.Coverage(data_file=None, include=[str(ROOT / file) for file in self.files])
+        watched = coverage.Coverage(
+            data_file=None, include=[str(ROOT / file) for file in self.files]
+        )
         watched.start()
         names, seconds = list(self.items), {}
         for name, following in zip(names, [*names[1:], None], strict=True):
@@ -295,7 +313,7 @@ class _Server:
         """Tests that reach a line, short ones first, as many as take `budget` seconds."""
         contexts = self.lines[mutant.file]
         holding = [span for span in self._spans[mutant.file] if span[0] <= mutant.line <= span[1]]
-        names = set(self.items)  # of a change outside of functions
+        names = set().union(*contexts.values())  # of a change outside of functions
         if holding:
             first, last, _ = min(holding, key=lambda span: span[1] - span[0])
             names = set().union(*(contexts.get(line, ()) for line in range(first, last + 1)))
@@ -340,7 +358,9 @@ def _spans(source: str) -> Iterator[tuple[int, int, bool]]:
                 body = getattr(node, "body", None)
                 last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
                 is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-                plain = not isinstance(node, ast.FunctionDef | ast.ClassDef | ast.Try | ast.Nonlocal)
+                plain = not isinstance(
+                    node, ast.FunctionDef | ast.ClassDef | ast.Try | ast.Nonlocal
+                )
                 yield node.lineno, max(last, node.lineno), plain and not is_text
 
 
@@ -368,7 +388,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("files", nargs="*", help="names of files, without .py; all by default")
     parser.add_argument("--sample", type=int, help="mutants of each file; all by default")
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--budget", type=float, default=5.0, help="CPU seconds of tests of one mutant")
+    parser.add_argument(
+        "--budget", type=float, default=5.0, help="CPU seconds of tests of one mutant"
+    )
     parser.add_argument("--tests", nargs="*", help="tests to run, in place of those of the group")
     parser.add_argument("--killed", type=Path, help="file of mutants that are dead already")
     options = parser.parse_args(arguments)
@@ -383,11 +405,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
         database=None,
         phases=(Phase.explicit, Phase.generate),  # the first failure is enough
     )
-    groups: dict[tuple[str, ...], list[str]] = {}
+    tests_of: dict[str, tuple[str, ...]] = {}
     for pattern, tests in GROUPS.items():
         for path in sorted(ROOT.glob(pattern)):
             if path.stem in (options.files or [path.stem]) and path.stem != "__init__":
-                groups.setdefault(tests, []).append(str(path.relative_to(ROOT)))
+                tests_of.setdefault(str(path.relative_to(ROOT)), tests)
     output = os.fdopen(os.dup(1), "w", buffering=1)
     rows: list[str] = []
     everything: list[Mutant] = []
@@ -395,24 +417,33 @@ def main(arguments: Sequence[str] | None = None) -> None:
     def judge(server: _Server, file: str) -> None:
         n_all, drawn = mutants(file, options.sample, options.seed)
         tried = []
+        source = (ROOT / file).read_text()
+        if not server.survives(Mutant(file, 1, source, "", ""), options.budget):
+            raise SystemExit(
+                f"{file} fails its tests without a mutant, where it is imported twice."
+            )
         for item in with_reasons(drawn):
+            if item.reason:
+                tried.append(item)
+                continue
             lives = item.key not in dead and server.survives(item, options.budget)
             tried.append(replace(item, outcome="survived" if lives else "killed"))
             if not lives and options.killed and item.key not in dead:
                 with options.killed.open("a") as stream:
                     stream.write(f"{item.key}\n")
-            if lives and not item.reason:
+            if lives:
                 n_tests = len(server.tests_of(item, options.budget))
-                output.write(f"\n{file}:{item.line} ({n_tests} tests)\n- {item.before}\n+ {item.after}\n")
+                output.write(
+                    f"\n{file}:{item.line} ({n_tests} tests)\n- {item.before}\n+ {item.after}\n"
+                )
         rows.append(row(file, server.coverage_of(file), n_all, tried))
         everything.extend(tried)
         output.write(f"\n{rows[-1]}")
 
-    for tests, files in groups.items():
+    for tests in dict.fromkeys(tests_of.values()):
+        files = [file for file in tests_of if tests_of[file] == tests]
         named = [
-            str(path)
-            for pattern in options.tests or tests
-            for path in sorted(Path().glob(pattern))
+            str(path) for pattern in options.tests or tests for path in sorted(Path().glob(pattern))
         ]
         work = lambda server: [judge(server, file) for file in server.files]  # noqa: E731
         status = pytest.main([*_PYTEST, *named], plugins=[_Server(files, work)])

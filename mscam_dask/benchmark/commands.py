@@ -80,10 +80,9 @@ def compare(
     missing fits. Results are tables (results.md, results.csv), a record (experiment.json) and a
     page (report.html).
     """
-    from mscam_dask.benchmark.run_command import compare_methods, experiment_options
+    from mscam_dask.benchmark.run_command import compare_methods
 
-    shared = experiment_options(**options)
-    return compare_methods(pipeline, shared, datasets=datasets, methods=methods, runs=runs)
+    return compare_methods(pipeline, datasets=datasets, methods=methods, runs=runs, **options)
 
 
 @click.command()
@@ -96,9 +95,10 @@ def sweep(pipeline: Path, **options: Any) -> int:
     Results are heat maps of the scores with and without labels, and the point with the best
     label-free score. A rerun with the same output directory runs only the missing fits.
     """
-    from mscam_dask.benchmark.run_command import experiment_options, sweep_parameters
+    from mscam_dask.benchmark.run_command import run_experiment
+    from mscam_dask.pipeline.config.toml_document import read_document
 
-    return sweep_parameters(pipeline, experiment_options(**options))
+    return run_experiment("sweep", read_document(pipeline), typed="sweep", **options)
 
 
 class _Experiments(Extension):
@@ -116,11 +116,11 @@ class _Experiments(Extension):
 
     def run(self, document: Document, **options: Any) -> int:
         from mscam_dask.benchmark.config import experiment_command
-        from mscam_dask.benchmark.run_command import experiment_options, run_experiment
+        from mscam_dask.benchmark.run_command import run_experiment
 
         command = experiment_command(document.tables)
         assert command is not None
-        return run_experiment(command, document, experiment_options(**options), typed="run")
+        return run_experiment(command, document, typed="run", **options)
 
     def resume(self, directory: Path) -> NoReturn:
         from mscam_dask.benchmark.experiment import ExperimentDirectory
@@ -139,13 +139,11 @@ class _Experiments(Extension):
         show_experiment(ExperimentDirectory(directory).read_record(), directory)
 
     def write_report(self, directory: Path, output: Path | None) -> Path:
-        import msgspec
-
         from mscam_dask.benchmark.experiment import ExperimentDirectory
         from mscam_dask.benchmark.report import write_experiment_report
 
         record = ExperimentDirectory(directory).read_record()
-        return write_experiment_report(directory, msgspec.to_builtins(record), output)
+        return write_experiment_report(directory, record, output)
 
 
 EXPERIMENTS = _Experiments()

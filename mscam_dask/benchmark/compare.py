@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
-from mscam_dask.benchmark.config import ExperimentSettings, RobustnessTable, RunsTable
+from mscam_dask.benchmark.baselines.base import Baseline
+from mscam_dask.benchmark.config import CompareTable, ExperimentSettings, RobustnessTable, RunsTable
+from mscam_dask.benchmark.datasets import Dataset, mixture_datasets, open_datasets
 from mscam_dask.benchmark.experiment import Experiment
-from mscam_dask.benchmark.load_datasets import Dataset, mixture_datasets, open_datasets
-from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, paper_scores
+from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, grid_points, method, paper_scores
 from mscam_dask.benchmark.results import (
     LABEL_FREE_SCORES,
     PROTOCOLS,
@@ -22,27 +21,202 @@ from mscam_dask.benchmark.results import (
     ExperimentRecord,
     MeanStd,
     MethodEntry,
+    Protocol,
     RowEntry,
     TrialEntry,
 )
-from mscam_dask.benchmark.schedule import (
-    MethodRun,
-    best_setting,
-    check_method_run,
-    final_trials,
-    method_runs,
-    search_trials,
-    trial_limits,
-    unique,
-)
 from mscam_dask.benchmark.trial import Limits, Trial, run_trials
-from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
+from mscam_dask.errors import ConfigurationError, MscamError
+from mscam_dask.pipeline.config.validate import parse_memory
+from mscam_dask.pipeline.run.cluster import OpenCluster, smallest_memory_bytes
 
-__all__ = ["run_comparison"]
+__all__ = ["MethodRun", "comparison_datasets", "method_runs", "run_comparison", "trial_limits"]
 
-_VARIES_ORDER = ", which also shuffles the samples (seed 0 keeps the order)."
-_VARIES_SAMPLES = ", which also draws the samples and their noise."
-_VARIES_SEED = "; the samples keep the order of the file."
+_OVER_LIMIT = ("over time", "over memory")
+_MEASURES = ("seconds", "peak_memory_bytes")
+
+
+@dataclass(frozen=True)
+class MethodRun:
+    """A method on a data set under a protocol: one row of a comparison.
+
+    Attributes
+    ----------
+    settings
+        Candidate settings: parameters that are not at the method's defaults. The best of several
+        is chosen with labels.
+    seeds
+        Seeds of all runs.
+    n_search_seeds
+        Number of first seeds with which every candidate setting is run.
+    shuffle
+        Whether the seed also shuffles the samples.
+    view_is_chosen
+        Whether the settings are different single views, so that the view is chosen with labels.
+    """
+
+    dataset: Dataset
+    method: str
+    protocol: Protocol
+    settings: tuple[dict[str, Any], ...]
+    seeds: tuple[int, ...]
+    n_search_seeds: int
+    shuffle: bool
+    view_is_chosen: bool
+
+    def trial(self, setting: Mapping[str, Any], seed: int) -> Trial:
+        """Return the trial of a setting and a seed."""
+        return Trial(
+            dataset=self.dataset.entry.name,
+            method=self.method,
+            data=self.dataset.data_of(seed),
+            n_clusters=self.dataset.entry.n_clusters,
+            seed=seed,
+            shuffled=self.shuffle and seed != 0,
+            parameters=dict(setting),
+        )
+
+    def search_trials(self) -> list[Trial]:
+        """Return the trials that run first: every candidate setting with the first seeds."""
+        seeds = self.seeds[: self.n_search_seeds if len(self.settings) > 1 else 1]
+        return [self.trial(setting, seed) for setting in self.settings for seed in seeds]
+
+    def best_setting(self, entries: Mapping[str, TrialEntry]) -> dict[str, Any]:
+        """Return the setting with the highest mean accuracy over the first seeds; the first of a tie.
+
+        A setting without a result comes last.
+        """
+        if len(self.settings) == 1:
+            return self.settings[0]
+
+        def mean_accuracy(setting: Mapping[str, Any]) -> float:
+            keys = [self.trial(setting, seed).key for seed in self.seeds[: self.n_search_seeds]]
+            values = _known("accuracy", [entries[key] for key in keys])
+            return statistics.fmean(values) if values else -1.0
+
+        return max(self.settings, key=mean_accuracy)
+
+    def final_trials(self, entries: Mapping[str, TrialEntry]) -> list[Trial]:
+        """Return the trials of the best setting; none if its first one exceeded a limit."""
+        setting = self.best_setting(entries)
+        first = entries[self.trial(setting, self.seeds[0]).key]
+        if first.outcome in _OVER_LIMIT:
+            return []
+        return [self.trial(setting, seed) for seed in self.seeds]
+
+    def check(self) -> None:
+        """Check every setting against the data set, before any fit.
+
+        Raises
+        ------
+        MscamError
+            Error of the method, with the names of method and data set; or settings are to be chosen
+            with labels on data without labels.
+        """
+        where = f"{self.method} on {self.dataset.entry.name}"
+        if self.protocol == "grid" and not self.dataset.entry.n_classes:
+            raise ConfigurationError(
+                f"{where}: settings or views are chosen with labels, but the data have none. Give "
+                'labels, or compare with protocols = ["defaults"] only'
+                f"{', and without ' + self.method if self.view_is_chosen else ''}."
+            )
+        data = self.dataset.data_of(self.seeds[0]).open(self.seeds[0])
+        checked = method(self.method)
+        for setting in self.settings:
+            try:
+                estimator = checked.make(self.dataset.entry.n_clusters, self.seeds[0], setting)
+                if isinstance(estimator, Baseline):
+                    estimator.check_parameters(data)
+                elif not checked.takes_arrays:
+                    estimator.candidate_settings(data)
+            except MscamError as error:
+                raise type(error)(f"{where}: {error}") from error
+
+
+def method_runs(settings: ExperimentSettings, datasets: Mapping[str, Dataset]) -> list[MethodRun]:
+    """Return the rows of a comparison."""
+    table = settings.table
+    assert isinstance(table, RunsTable)
+    runs = []
+    for dataset in datasets.values():
+        for name in dict.fromkeys(table.methods or METHODS):
+            view_is_chosen = (
+                method(name).label_aware_view_choice
+                and "view" not in settings.parameters.get(name, {})
+                and len(dataset.entry.views) > 1
+            )
+            if table.methods is None and view_is_chosen and not dataset.entry.n_classes:
+                continue
+            protocols = list(dict.fromkeys(table.protocols))
+            grid = "grid" in protocols
+            # The best single view is chosen with labels, so its one row never is a label-free one.
+            for protocol in ["grid"] if view_is_chosen else protocols:
+                searches = grid and protocol == "grid"
+                runs.append(
+                    MethodRun(
+                        dataset=dataset,
+                        method=name,
+                        protocol=protocol,
+                        settings=tuple(_settings(settings, name, dataset, with_grid=searches)),
+                        seeds=_seeds(table),
+                        n_search_seeds=min(table.search_runs, table.runs),
+                        shuffle=isinstance(table, CompareTable) and table.shuffle,
+                        view_is_chosen=view_is_chosen,
+                    )
+                )
+    return runs
+
+
+def _settings(
+    settings: ExperimentSettings, name: str, dataset: Dataset, *, with_grid: bool
+) -> list[dict[str, Any]]:
+    tried, fixed = method(name), settings.parameters.get(name, {})
+    grid = dict(settings.grids.get(name, tried.grid)) if with_grid else {}
+    grid = {key: values for key, values in grid.items() if key not in fixed}
+    if tried.label_aware_view_choice and "view" not in {*fixed, *grid}:
+        grid = {"view": [view.name for view in dataset.entry.views], **grid}
+    return [{**fixed, **point} for point in grid_points(grid)]
+
+
+def _seeds(table: RunsTable) -> tuple[int, ...]:
+    return tuple(range(table.seed, table.seed + table.runs))
+
+
+def comparison_datasets(
+    settings: ExperimentSettings, stores: Path, *, write_to: Path | None = None
+) -> dict[str, Dataset]:
+    """Open the data sets of a comparison, or draw those of a robustness experiment.
+
+    See `mscam_dask.benchmark.datasets.open_datasets`.
+    """
+    if isinstance(settings.table, RobustnessTable):
+        return mixture_datasets(settings.table, _seeds(settings.table))
+    return open_datasets(settings.datasets, stores, write_to=write_to)
+
+
+def trial_limits(table: RunsTable, cluster: OpenCluster | None) -> Limits:
+    """Return the limits of every trial; the default memory limit is the share of a worker thread.
+
+    Parameters
+    ----------
+    table
+    cluster
+        Where the trials run; None if not known yet.
+
+    Raises
+    ------
+    ConfigurationError
+        If memory_limit is not an amount of memory.
+    """
+    if table.memory_limit is not None:
+        memory_bytes: int | None = parse_memory(table.memory_limit, "memory_limit")
+    elif cluster is None or cluster.client is None:
+        memory_bytes = smallest_memory_bytes()
+    else:
+        from mscam_dask.engine.executors.dask import DaskExecutor
+
+        memory_bytes = DaskExecutor(cluster.client).memory_limit_bytes
+    return Limits(time_s=table.time_limit_s, memory_bytes=memory_bytes)
 
 
 def run_comparison(
@@ -68,159 +242,106 @@ def run_comparison(
     KeyboardInterrupt
         After Ctrl-C.
     """
+    table = settings.table
+    assert isinstance(table, RunsTable)
     with Experiment.open(settings, output, **options) as experiment:
-        _Comparison(settings, experiment).run()
+        if settings.datasets:
+            experiment.notify("reading the data")
+        datasets = comparison_datasets(settings, experiment.directory.stores)
+        runs = method_runs(settings, datasets)
+        for run in runs:
+            run.check()
+        protocols = {run.protocol for run in runs}
+        experiment.update(
+            seeds=_seeds(table),
+            varies=_varies(table),
+            protocols={name: text for name, text in PROTOCOLS.items() if name in protocols},
+            datasets=tuple(dataset.entry for dataset in datasets.values()),
+            methods=tuple(
+                MethodEntry.from_method(method(name))
+                for name in dict.fromkeys(run.method for run in runs)
+            ),
+        )
+        search = [trial for run in runs for trial in run.search_trials()]
+        _run_missing(search, "search", table, datasets, experiment)
+        final = [trial for run in runs for trial in run.final_trials(experiment.entries)]
+        _run_missing(final, "final runs", table, datasets, experiment)
+        rows = tuple(_row(run, experiment.entries) for run in runs)
+        keys = dict.fromkeys(
+            trial.key
+            for run in runs
+            for trial in (*run.search_trials(), *run.final_trials(experiment.entries))
+        )
+        experiment.finish(
+            rows=rows,
+            curves=_curves(rows, datasets) if isinstance(table, RobustnessTable) else (),
+            trials=tuple(experiment.entries[key] for key in keys),
+        )
         return experiment.record
 
 
-class _Comparison:
-    """Steps of one comparison."""
-
-    def __init__(self, settings: ExperimentSettings, experiment: Experiment) -> None:
-        assert isinstance(settings.table, RunsTable)
-        self._settings = settings
-        self._table = settings.table
-        self._experiment = experiment
-        self._seeds = tuple(range(self._table.seed, self._table.seed + self._table.runs))
-        self._entries: dict[str, TrialEntry] = {}
-
-    def run(self) -> None:
-        """Open the data, check the settings, run the trials, write the results."""
-        datasets = self._datasets()
-        rows = method_runs(self._settings, datasets)
-        for run in rows:
-            check_method_run(run)
-        names = dict.fromkeys(run.method for run in rows)
-        self._experiment.update(
-            seeds=self._seeds,
-            varies=self._varies(),
-            protocols={
-                name: sentence
-                for name, sentence in PROTOCOLS.items()
-                if any(run.protocol == name for run in rows)
-            },
-            datasets=tuple(dataset.entry for dataset in datasets.values()),
-            methods=tuple(MethodEntry.from_method(METHODS[name]) for name in names),
-        )
-        self._run_missing(rows, datasets)
-        self._write(rows, datasets)
-
-    def _datasets(self) -> dict[str, Dataset]:
-        if isinstance(self._table, RobustnessTable):
-            return mixture_datasets(self._table, self._seeds)
-        self._experiment.notify("reading the data")
-        return open_datasets(self._settings.datasets, self._experiment.directory, need_labels=False)
-
-    def _varies(self) -> str:
-        first = self._table.seed
-        seeds = f"Run i has seed {f'{first} + i' if first else 'i'}"
-        if isinstance(self._table, RobustnessTable):
-            return seeds + _VARIES_SAMPLES
-        return seeds + (_VARIES_ORDER if getattr(self._table, "shuffle", False) else _VARIES_SEED)
-
-    def _run_missing(self, rows: list[MethodRun], datasets: dict[str, Dataset]) -> None:
-        stores = [dataset.location for dataset in datasets.values() if None in dataset.data]
-        with contextlib.ExitStack() as stack:
-            cluster: OpenCluster | None = None
-            limits = trial_limits(self._table, None)
-            for stage in ("search", "final runs"):
-                if stage == "search":
-                    trials = [trial for run in rows for trial in search_trials(run)]
-                else:
-                    trials = [trial for run in rows for trial in final_trials(run, self._entries)]
-                missing = self._load_cached(unique(trials), limits)
-                if missing and cluster is None:
-                    self._experiment.begin()
-                    self._experiment.notify("starting workers")
-                    cluster = stack.enter_context(open_cluster(self._settings.execution))
-                    check_workers(cluster, stores)
-                    self._experiment.update(executor=cluster.description)
-                    limits = trial_limits(self._table, cluster)
-                if missing and cluster is not None:
-                    self._run(missing, limits, cluster, stage)
-
-    def _load_cached(self, trials: list[Trial], limits: Limits) -> list[Trial]:
-        """Load the trials that have a result, and return the others."""
-        cached = self._experiment.directory.cached_of(
-            [trial for trial in trials if trial.key not in self._entries], limits
-        )
-        for trial in trials:
-            if trial.key in cached:
-                # The same trial can belong to data sets with different names.
-                self._entries[trial.key] = msgspec.structs.replace(
-                    cached[trial.key], dataset=trial.dataset
-                )
-        self._experiment.update(n_reused=self._experiment.record.n_reused + len(cached))
-        return [trial for trial in trials if trial.key not in self._entries]
-
-    def _run(self, trials: list[Trial], limits: Limits, cluster: OpenCluster, stage: str) -> None:
-        trials = sorted(trials, key=self._expected_seconds, reverse=True)  # the longest first
-        self._experiment.notify(f"{len(trials)} fits to run ({stage})")
-        for count, (trial, entry) in enumerate(run_trials(trials, limits, cluster), start=1):
-            self._experiment.directory.write_trial(entry)
-            self._entries[trial.key] = entry
-            self._experiment.notify(entry=entry, done=count, total=len(trials))
-
-    def _expected_seconds(self, trial: Trial) -> float:
-        """Longest time of the method on the data set so far; 0 before the first trial."""
-        seconds = [
-            entry.seconds or 0.0
-            for entry in self._entries.values()
-            if (entry.method, entry.dataset) == (trial.method, trial.dataset)
-        ]
-        return max(seconds, default=0.0)
-
-    def _write(self, rows: list[MethodRun], datasets: dict[str, Dataset]) -> None:
-        table = tuple(_row(run, self._entries) for run in rows)
-        shares = {
-            dataset.entry.name: dataset.entry.corruption_rate
-            for dataset in datasets.values()
-            if dataset.entry.corruption_rate is not None
-        }
-        keys = [
-            trial.key
-            for run in rows
-            for trial in (*search_trials(run), *final_trials(run, self._entries))
-        ]
-        self._experiment.finish(
-            rows=table,
-            curves=_curves(table, shares) if shares else (),
-            trials=tuple(self._entries[key] for key in dict.fromkeys(keys)),
-        )
+def _varies(table: RunsTable) -> str:
+    """Sentence on the difference between runs."""
+    seeds = f"Run i has seed {f'{table.seed} + i' if table.seed else 'i'}"
+    if isinstance(table, RobustnessTable):
+        return f"{seeds}, which also draws the samples and their noise."
+    if isinstance(table, CompareTable) and table.shuffle:
+        return f"{seeds}, which also shuffles the samples (seed 0 keeps the order)."
+    return f"{seeds}; the samples keep the order of the file."
 
 
-def _mean_std(values: Sequence[float]) -> MeanStd:
-    """Mean and sample standard deviation (n − 1); None for too few values."""
-    return MeanStd(
-        mean=statistics.fmean(values) if values else None,
-        std=statistics.stdev(values) if len(values) > 1 else None,
-    )
+def _run_missing(
+    trials: Sequence[Trial],
+    stage: str,
+    table: RunsTable,
+    datasets: Mapping[str, Dataset],
+    experiment: Experiment,
+) -> None:
+    """Run the trials that have no result, those expected to take longest first."""
+    missing = experiment.missing(trials, trial_limits(table, experiment.opened_cluster))
+    if not missing:
+        return
+    stores = [location for each in datasets.values() if (location := each.location) is not None]
+    cluster = experiment.cluster(stores)
+    limits = trial_limits(table, cluster)
+    longest: dict[tuple[str, str], float] = {}
+    for entry in experiment.entries.values():
+        key = entry.method, entry.dataset
+        longest[key] = max(longest.get(key, 0.0), entry.seconds or 0.0)
+    missing.sort(key=lambda trial: longest.get((trial.method, trial.dataset), 0.0), reverse=True)
+    experiment.notify(f"{len(missing)} fits to run ({stage})")
+    for done, (_, entry) in enumerate(run_trials(missing, limits, cluster), start=1):
+        experiment.add(entry, done, len(missing))
+
+
+def _known(score: str, entries: Sequence[TrialEntry]) -> list[float]:
+    """Known values of a score, "seconds" or "peak_memory_bytes" in the trials with a result."""
+    values = [
+        getattr(entry, score) if score in _MEASURES else entry.scores.get(score)
+        for entry in entries
+        if entry.outcome == "ok"
+    ]
+    return [float(value) for value in values if value is not None]
 
 
 def _row(run: MethodRun, entries: Mapping[str, TrialEntry]) -> RowEntry:
     """Row of a method on a data set whose trials have ended."""
-    setting = best_setting(run, entries)
+    setting = run.best_setting(entries)
     keys = [run.trial(setting, seed).key for seed in run.seeds]
     ended = [entries[key] for key in keys if key in entries]
-    good = [entry for entry in ended if entry.outcome == "ok"]
+    n_good = sum(entry.outcome == "ok" for entry in ended)
     reasons = [f"{entry.outcome}: {entry.reason}" for entry in ended if entry.outcome != "ok"]
     if len(ended) < len(keys):
         reasons.append(f"{len(keys) - len(ended)} other runs were skipped after that")
-    scores = {
-        name: _mean_std([value for entry in good if (value := entry.scores.get(name)) is not None])
-        for name in (SCORES if run.dataset.entry.n_classes else LABEL_FREE_SCORES)
-    }
-    scores["seconds"] = _mean_std([entry.seconds for entry in good if entry.seconds is not None])
-    scores["peak_memory_bytes"] = _mean_std(
-        [float(entry.peak_memory_bytes) for entry in good if entry.peak_memory_bytes is not None]
-    )
+    names = SCORES if run.dataset.entry.n_classes else LABEL_FREE_SCORES
+    scores = {name: MeanStd.of(_known(name, ended)) for name in (*names, *_MEASURES)}
     return RowEntry(
         dataset=run.dataset.entry.name,
         method=run.method,
         protocol=run.protocol,
         parameters=setting,
         n_runs=len(keys),
-        n_failed=len(keys) - len(good),
+        n_failed=len(keys) - n_good,
         scores=scores,
         paper=paper_scores(run.dataset.entry.name, run.method),
         reasons=tuple(dict.fromkeys(reasons)),
@@ -228,27 +349,21 @@ def _row(run: MethodRun, entries: Mapping[str, TrialEntry]) -> RowEntry:
     )
 
 
-def _curves(rows: Sequence[RowEntry], shares: Mapping[str, float]) -> tuple[CurveEntry, ...]:
-    """Accuracy by corrupted share of each method and protocol.
-
-    Parameters
-    ----------
-    rows
-    shares
-        Corrupted share by data set.
-    """
+def _curves(rows: Sequence[RowEntry], datasets: Mapping[str, Dataset]) -> tuple[CurveEntry, ...]:
+    """Accuracy by corrupted share of each method and protocol."""
+    shares = {name: dataset.entry.corruption_rate or 0.0 for name, dataset in datasets.items()}
     curves = []
-    for method, protocol in dict.fromkeys((row.method, row.protocol) for row in rows):
-        own_rows = [row for row in rows if (row.method, row.protocol) == (method, protocol)]
-        published = ROBUSTNESS.get(method, {})
+    for name, protocol in dict.fromkeys((row.method, row.protocol) for row in rows):
+        points = [row for row in rows if (row.method, row.protocol) == (name, protocol)]
+        published = ROBUSTNESS.get(name, {})
         curves.append(
             CurveEntry(
-                method=method,
+                method=name,
                 protocol=protocol,
-                corruption_rate=tuple(shares[row.dataset] for row in own_rows),
-                mean=tuple(row.scores["accuracy"].mean for row in own_rows),
-                std=tuple(row.scores["accuracy"].std for row in own_rows),
-                paper=tuple(published.get(round(shares[row.dataset], 6)) for row in own_rows),
+                corruption_rate=tuple(shares[row.dataset] for row in points),
+                mean=tuple(row.scores["accuracy"].mean for row in points),
+                std=tuple(row.scores["accuracy"].std for row in points),
+                paper=tuple(published.get(round(shares[row.dataset], 6)) for row in points),
             )
         )
     return tuple(curves)

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
-from mscam_dask.benchmark.methods import METHODS, grid_points
+from mscam_dask.benchmark.methods import grid_points, known_methods, method
 from mscam_dask.benchmark.results import Kind, Protocol
 from mscam_dask.data.datasets.mixtures import CORRUPTED_SHARES
 from mscam_dask.data.store.object_store import as_location
@@ -128,7 +128,10 @@ def read_experiment(
     datasets: dict[str, DatasetTable] = {}
     if table is not None and name is not None:
         datasets = _datasets(document, name, table, problems)
-        problems.extend(_method_problems(document, name, table, parameters, grids))
+        if isinstance(table, SweepTable):
+            problems.extend(_sweep_problems(document, table, parameters, grids))
+        else:
+            problems.extend(_method_problems(document, name, table, parameters, grids))
     if problems:
         raise ConfigurationError("\n".join(dict.fromkeys(problems)))
     assert name is not None
@@ -151,36 +154,31 @@ def read_experiment(
 def _kind_table(document: Document, command: str, problems: list[str]) -> str | None:
     """Name of the one table of [compare], [robustness] and [sweep] in the file."""
     names = [name for name in _KINDS if name in document.tables]
-    allowed = ["sweep"] if command == "sweep" else ["compare", "robustness"]
+    allowed = [name for name in _KINDS if experiment_command([name]) == command]
     words = " or ".join(f"[{name}]" for name in allowed)
     if len(names) > 1:
         problems.append(
             f"{document.where(names[1])}: the file has both [{names[0]}] and [{names[1]}]; "
             "keep one of them."
         )
-        return None
-    if not names:
+    elif not names:
         problems.append(
             f"{document.path}: the file has no table {words}. Add one, with the data sets to use."
         )
-        return None
-    if names[0] not in allowed:
-        right_command = "sweep" if names[0] == "sweep" else "compare"
+    elif names[0] not in allowed:
         problems.append(
-            f"{document.where(names[0])}: [{names[0]}] is for mscam-dask {right_command}; "
-            f"mscam-dask {command} takes {words}."
+            f"{document.where(names[0])}: [{names[0]}] is for mscam-dask "
+            f"{experiment_command(names)}; mscam-dask {command} takes {words}."
         )
-        return None
-    return names[0]
+    else:
+        return names[0]
+    return None
 
 
-def _datasets(
-    document: Document,
-    name: str,
-    table: CompareTable | RobustnessTable | SweepTable,
-    problems: list[str],
+def _dataset_tables(
+    document: Document, declared: Collection[str], problems: list[str]
 ) -> dict[str, DatasetTable]:
-    declared = sub_tables(document, "dataset", problems)
+    """Read the tables [dataset.NAME]; those that are not valid are left out."""
     tables: dict[str, DatasetTable] = {}
     for key in declared:
         if (problem := name_problem(key)) is not None:
@@ -191,6 +189,17 @@ def _datasets(
         dataset = read_table(document, ("dataset", key), DatasetTable, problems)
         if dataset is not None:
             tables[key] = _source_paths(document, key, dataset)
+    return tables
+
+
+def _datasets(
+    document: Document,
+    name: str,
+    table: CompareTable | RobustnessTable | SweepTable,
+    problems: list[str],
+) -> dict[str, DatasetTable]:
+    declared = sub_tables(document, "dataset", problems)
+    tables = _dataset_tables(document, declared, problems)
     if isinstance(table, RobustnessTable):
         if declared:
             problems.append(
@@ -198,37 +207,30 @@ def _datasets(
                 f"[dataset.{next(iter(declared))}]."
             )
         return {}
-    directory = table.directory
-    if directory is not None:
-        directory = document.absolute(directory, name, "directory")
     datasets: dict[str, DatasetTable] = {}
+    where = document.where(name, "datasets")
     for requested in table.datasets:
-        where = document.where(name, "datasets")
-        key, resolved = _dataset_table(
-            requested,
-            tables,
-            absolute=lambda written: document.absolute(written, name, "datasets"),
-            directory=directory,
-            declared=tuple(declared),
-        )
+        key, resolved = _dataset_table(requested, document, name, table, tables, tuple(declared))
+        problem, name_error = None, name_problem(key)
         if isinstance(resolved, str):
-            problems.append(f"{where}: [{name}] datasets has {requested!r}: {resolved}")
+            problem = f"{requested!r}: {resolved}"
         elif key in datasets:
-            problems.append(f"{where}: [{name}] datasets has {key!r} twice; keep one of them.")
-        elif key not in declared and (problem := name_problem(key)) is not None:
-            problems.append(
-                f"{where}: [{name}] datasets has {requested!r}, and the name {shown(key)} {problem}, so it "
-                "cannot name its store. Give the data set another name in a table [dataset.NAME]."
+            problem = f"{key!r} twice; keep one of them."
+        elif key not in declared and name_error is not None:
+            problem = (
+                f"{requested!r}, and the name {shown(key)} {name_error}, so it cannot name its store. "
+                "Give the data set another name in a table [dataset.NAME]."
             )
         elif resolved is not None:
-            problems.extend(
-                f"{where}: [{name}] datasets has {shown(previous)} and {shown(key)}, names of stores "
-                "that some file systems do not distinguish. Give one of them another name in a table "
-                "[dataset.NAME]."
-                for previous in datasets
-                if are_one_name(previous, key)
-            )
+            same = next((previous for previous in datasets if are_one_name(previous, key)), None)
             datasets[key] = resolved
+            if same is not None:
+                problem = (
+                    f"{shown(same)} and {shown(key)}, names of stores that some file systems do not "
+                    "distinguish. Give one of them another name in a table [dataset.NAME]."
+                )
+        if problem is not None:
+            problems.append(f"{where}: [{name}] datasets has {problem}")
     return datasets
 
 
@@ -249,45 +251,45 @@ def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetT
 
 def _dataset_table(
     requested: str,
-    declared_tables: Mapping[str, DatasetTable],
-    *,
-    absolute: Callable[[str], str],
-    directory: str | None,
+    document: Document,
+    name: str,
+    table: CompareTable | SweepTable,
+    tables: Mapping[str, DatasetTable],
     declared: tuple[str, ...],
 ) -> tuple[str, DatasetTable | str | None]:
-    """Find a data set by name or path.
+    """Find a data set by name, path or URL.
 
     Parameters
     ----------
     requested
-        Entry of `datasets`: a name, a path, or the URL of a store.
-    declared_tables
+        Entry of `datasets`.
+    document, name, table
+        File, and the table with `datasets`.
+    tables
         Valid tables [dataset.NAME].
-    absolute
-        Makes a path absolute.
-    directory
-        Directory of data sets; None for $MSCAM_DATA.
     declared
         Names of all tables [dataset.NAME], valid or not.
 
     Returns
     -------
-    name : str
+    key : str
         Name of the data set in the results.
     dataset : DatasetTable, str or None
         The table, or a problem, or None if its problem is listed already.
     """
     if requested in declared:
-        table = declared_tables.get(requested)
-        return requested, None if table is None else _checked(table)
+        own = tables.get(requested)
+        return requested, None if own is None else _checked(own)
     if requested in BUILT_IN_SOURCES:
         return requested, DatasetTable(source=requested)
     if "://" in requested:
         return Path(requested).stem, _checked(DatasetTable(source=requested))
-    path = Path(absolute(requested))
+    path = Path(document.absolute(requested, name, "datasets"))
     if path.exists():
         return path.stem, DatasetTable(source=str(path))
-    directory = directory or os.environ.get(DATA_VARIABLE)
+    directory = os.environ.get(DATA_VARIABLE)
+    if table.directory is not None:
+        directory = document.absolute(table.directory, name, "directory")
     return Path(requested).name, _find_in_directory(requested, path, directory, declared)
 
 
@@ -331,59 +333,58 @@ def _checked(table: DatasetTable) -> DatasetTable | str:
 def _method_problems(
     document: Document,
     name: str,
-    table: CompareTable | RobustnessTable | SweepTable,
+    table: RunsTable,
     parameters: Mapping[str, Mapping[str, Any]],
     grids: Mapping[str, Mapping[str, Any]],
 ) -> Iterable[str]:
     """Yield the problems of methods, [parameters.METHOD] and [grid.METHOD]."""
-    if isinstance(table, SweepTable):
-        yield from _sweep_problems(document, table, parameters, grids)
-        return
-    known = METHODS.known()
     for requested in table.methods or ():
-        if requested not in METHODS:
-            yield (
-                f"{document.where(name, 'methods')}: [{name}] methods has {requested!r}, which is not a "
-                f"method.{nearest(requested, known)} Allowed are {', '.join(known)}, and module:Class."
-            )
-        elif requested not in known:
-            yield from _class_problems(document, name, requested)
-    for kind, tables in (("parameters", parameters), ("grid", grids)):
-        for requested, values in tables.items():
-            if requested not in METHODS:
+        where = f"{document.where(name, 'methods')}: [{name}]"
+        try:
+            asked = method(requested)
+        except ConfigurationError as error:
+            yield f"{where} methods has {error}"
+            continue
+        if asked.takes_arrays and requested not in known_methods():
+            try:
+                asked.make(2, 0, {})
+            except ConfigurationError as error:
+                yield f"{where} {error}"
+            except TypeError as error:
                 yield (
-                    f"{document.where(kind, requested)}: [{kind}.{requested}] is not for a method."
-                    f"{nearest(requested, known)} Allowed are {', '.join(known)}."
+                    f"{where} method {requested!r} cannot be made with n_clusters alone ({error}). "
+                    "Give its other parameters defaults."
                 )
-            elif kind == "parameters":
-                yield from _parameter_problems(document, (kind, requested), values)
-            else:
-                yield from _grid_problems(document, requested, values)
+    for requested, values in parameters.items():
+        yield from _parameter_problems(document, ("parameters", requested), values)
+    for requested, values in grids.items():
+        invalid = [key for key, value in values.items() if not isinstance(value, list) or not value]
+        for key in invalid:
+            yield (
+                f"{document.where('grid', requested, key)}: [grid.{requested}] {key} = "
+                f"{shown(values[key])}; allowed is a list of values to try."
+            )
+        if not invalid:
+            yield from _parameter_problems(document, ("grid", requested), grid_points(values)[0])
 
 
-def _class_problems(document: Document, name: str, requested: str) -> Iterable[str]:
-    """Yield the problem of a method "module:Class" that cannot be made."""
+def _parameter_problems(
+    document: Document, path: tuple[str, str], values: Mapping[str, Any]
+) -> Iterable[str]:
+    """Yield the problem of a table of a method's parameters: the method, or their names."""
     try:
-        METHODS[requested].make(2, 0, {})
+        asked = method(path[1])
     except ConfigurationError as error:
-        yield f"{document.where(name, 'methods')}: [{name}] {error}"
-    except TypeError as error:
-        yield (
-            f"{document.where(name, 'methods')}: [{name}] method {requested!r} cannot be made with "
-            f"n_clusters alone ({error}). Give its other parameters defaults."
-        )
-
-
-def _grid_problems(document: Document, name: str, values: Mapping[str, Any]) -> Iterable[str]:
-    """Yield the problems of [grid.NAME]."""
-    invalid = [key for key, value in values.items() if not isinstance(value, list) or not value]
-    for key in invalid:
-        yield (
-            f"{document.where('grid', name, key)}: [grid.{name}] {key} = {shown(values[key])}; "
-            "allowed is a list of values to try."
-        )
-    if not invalid:
-        yield from _parameter_problems(document, ("grid", name), grid_points(values)[0])
+        yield f"{document.where(*path)}: [{'.'.join(path)}] {error}"
+        return
+    view: dict[str, Any] = {"view": 0} if asked.label_aware_view_choice else {}
+    try:
+        asked.make(2, 0, {**view, **values})
+    except ConfigurationError as error:
+        unknown = [key for key in values if repr(key) in str(error)]
+        where = document.where(*path, *unknown[:1])
+        hint = nearest(unknown[0], asked.parameters()) if unknown else ""
+        yield f"{where}: [{'.'.join(path)}] {error}{hint}"
 
 
 def _sweep_problems(
@@ -392,6 +393,7 @@ def _sweep_problems(
     parameters: Mapping[str, Mapping[str, Any]],
     grids: Mapping[str, Mapping[str, Any]],
 ) -> Iterable[str]:
+    """Yield the problems of the parameters of a sweep."""
     for kind, tables in (("parameters", parameters), ("grid", grids)):
         if tables:
             yield (
@@ -402,22 +404,6 @@ def _sweep_problems(
         values = getattr(table, key)
         if len(set(values)) < len(values):
             yield f"{document.where('sweep', key)}: [sweep] {key} has a value twice: {values}. Keep one of them."
-
-
-def _parameter_problems(
-    document: Document, path: tuple[str, str], values: Mapping[str, Any]
-) -> Iterable[str]:
-    """Yield the problem of the names of a method's parameters."""
-    method = METHODS[path[1]]
-    view: dict[str, Any] = {"view": 0} if method.label_aware_view_choice else {}
-    try:
-        method.make(2, 0, {**view, **values})
-    except ConfigurationError as error:
-        key = next((key for key in values if repr(key) in str(error)), "")
-        where = document.where(*path, key) if key else document.where(*path)
-        names = getattr(method.make(2, 0, view), "get_params", dict) if key else dict
-        hint = nearest(key, sorted(names()))
-        yield f"{where}: [{'.'.join(path)}] {error}{hint}"
 
 
 KIND_TABLES: dict[str, Kind] = {

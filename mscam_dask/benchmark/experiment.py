@@ -36,11 +36,12 @@ from mscam_dask.benchmark.results import (
     markdown_text,
 )
 from mscam_dask.benchmark.trial import Limits, Trial
+from mscam_dask.data.store.object_store import Location
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.monitor.run_record import blas_libraries, software_versions
-from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.config.validate import check_execution
+from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole
 
@@ -77,63 +78,13 @@ class ExperimentDirectory:
         return self.path / _RECORD
 
     @property
-    def markdown(self) -> Path:
-        """Tables as Markdown."""
-        return self.path / "results.md"
-
-    @property
-    def csv(self) -> Path:
-        """Rows or heat maps as CSV."""
-        return self.path / "results.csv"
-
-    @property
-    def report(self) -> Path:
-        """HTML report."""
-        return self.path / "report.html"
-
-    @property
-    def pipeline(self) -> Path:
-        """Copy of the settings."""
-        return self.path / "pipeline.toml"
-
-    def store(self, name: str) -> Path:
-        """Path of the store of a data set.
-
-        Raises
-        ------
-        ConfigurationError
-            If the name cannot be the name of a file.
-        """
-        check_name(name, "the name of a data set", "The store has this name; choose another.")
-        return self.path / "data" / f"{name}.zarr"
+    def stores(self) -> Path:
+        """Directory of the stores of the data sets."""
+        return self.path / "data"
 
     def trial(self, key: str) -> Path:
         """Path of the file of a trial."""
         return self.path / "trials" / key[:2] / f"{key}.json"
-
-    @classmethod
-    @contextmanager
-    def hold(cls, path: str | Path) -> Iterator[ExperimentDirectory]:
-        """Create a directory, or take that of an experiment, and lock it.
-
-        Raises
-        ------
-        ConfigurationError
-            If it holds something else, which is not changed.
-        TemporaryFailure
-            If another process has locked it, or the disk is full.
-        """
-        directory = cls(Path(path).absolute())
-        with lock_directory(directory.path, record=_RECORD, kind="an experiment"):
-            yield directory
-
-    def write(self, file: Path, content: bytes) -> None:
-        """Write one file atomically."""
-        write_whole(file, content)
-
-    def write_record(self, record: ExperimentRecord) -> None:
-        """Write experiment.json."""
-        self.write(self.record, encode_experiment(record))
 
     def read_record(self) -> ExperimentRecord:
         """Read experiment.json.
@@ -152,20 +103,18 @@ class ExperimentDirectory:
     def write_trial(self, entry: TrialEntry) -> None:
         """Write the file of a trial that has ended."""
         content = msgspec.json.format(msgspec.json.encode(entry), indent=2) + b"\n"
-        self.write(self.trial(entry.key), content)
+        write_whole(self.trial(entry.key), content)
 
-    def clear_cache(self) -> None:
-        """Remove every trial, so that each runs again."""
-        trials = self.path / "trials"
-        if trials.is_dir():
-            shutil.rmtree(trials)
-
-    def cached(self, key: str, limits: Limits) -> TrialEntry | None:
-        """Return the trial of a key; None if it has to run.
+    def cached(self, trials: Sequence[Trial], limits: Limits) -> dict[str, TrialEntry]:
+        """Return the trials that have a result, by key.
 
         A trial runs again if its worker was lost, if it failed with a `TemporaryFailure`, or if it
         exceeded a limit that is higher now.
         """
+        entries = {trial.key: self._cached(trial.key, limits) for trial in trials}
+        return {key: entry for key, entry in entries.items() if entry is not None}
+
+    def _cached(self, key: str, limits: Limits) -> TrialEntry | None:
         try:
             content = self.trial(key).read_bytes()
         except (FileNotFoundError, NotADirectoryError):
@@ -185,16 +134,9 @@ class ExperimentDirectory:
             return None
         if entry.outcome in _EXCEEDED:
             name = _EXCEEDED[entry.outcome]
-            exceeded, limit = entry.limits.get(name), limits.as_dict()[name]
-            return (
-                entry if exceeded is not None and limit is not None and limit <= exceeded else None
-            )
+            exceeded, limit = entry.limits.get(name), getattr(limits, name)
+            return entry if exceeded and limit and limit <= exceeded else None
         return entry
-
-    def cached_of(self, trials: list[Trial], limits: Limits) -> dict[str, TrialEntry]:
-        """Return the trials that need not run, by key."""
-        entries = {trial.key: self.cached(trial.key, limits) for trial in trials}
-        return {key: entry for key, entry in entries.items() if entry is not None}
 
 
 @dataclass(frozen=True)
@@ -239,7 +181,10 @@ class Experiment:
     directory
     record
         Record as far as it is known.
-    settings
+    entries
+        Trials that have ended, by key.
+    opened_cluster
+        Where trials run; None before the first one.
     previous
         Record of a finished run in the same directory; None without.
     """
@@ -247,13 +192,13 @@ class Experiment:
     def __init__(
         self,
         settings: ExperimentSettings,
-        directory: ExperimentDirectory,
+        path: Path,
         command: str,
         observers: Sequence[Observer],
     ) -> None:
-        self.settings = settings
-        self.directory = directory
-        self.previous = _finished_record(directory)
+        self.directory = ExperimentDirectory(path)
+        self.entries: dict[str, TrialEntry] = {}
+        self.previous = _finished_record(self.directory)
         self.record = ExperimentRecord(
             kind=settings.kind,
             name=settings.name,
@@ -262,9 +207,12 @@ class Experiment:
             started=_now(),
             versions=software_versions(),
         )
+        self._settings = settings
         self._observers = observers
         self._started = time.perf_counter()
         self._begun = False
+        self.opened_cluster: OpenCluster | None = None
+        self._exits = contextlib.ExitStack()
 
     @classmethod
     @contextmanager
@@ -280,7 +228,7 @@ class Experiment:
     ) -> Iterator[Experiment]:
         """Lock the directory, and keep its record correct however the experiment ends.
 
-        A finished experiment is not changed before `begin`: there may be nothing to run.
+        A finished experiment is not changed before a trial runs: there may be nothing to run.
 
         Parameters
         ----------
@@ -300,60 +248,91 @@ class Experiment:
 
         Raises
         ------
+        ConfigurationError
+            If the directory holds something else, which is not changed.
         TemporaryFailure
-            After SIGTERM; the same command resumes.
+            After SIGTERM, when the same command resumes. Also if another process has locked the
+            directory, or the disk is full.
         KeyboardInterrupt
             After Ctrl-C; the same command resumes.
         """
         check_execution(settings.execution, insecure=insecure)
-        with ExperimentDirectory.hold(output or default_output(settings)) as directory:
-            experiment = cls(settings, directory, command, observers)
+        path = Path(output or default_output(settings)).absolute()
+        with lock_directory(path, record=_RECORD, kind="an experiment"):
+            experiment = cls(settings, path, command, observers)
             if overwrite or experiment.previous is None:
-                experiment.begin()
-            if overwrite:
-                directory.clear_cache()
+                experiment._begin()
+            if overwrite and (path / "trials").is_dir():
+                shutil.rmtree(path / "trials")
             with GracefulShutdown(experiment._on_deadline) as shutdown:
                 try:
-                    yield experiment
+                    with experiment._exits:
+                        yield experiment
                 except KeyboardInterrupt as error:
-                    experiment.end("interrupted")
+                    experiment._end("interrupted")
                     if shutdown.exit_code == TemporaryFailure.exit_code:
                         raise TemporaryFailure(f"Stopped by SIGTERM. {_REMEDY}") from error
                     raise KeyboardInterrupt(_REMEDY) from error
                 except BaseException:
-                    experiment.end("failed")
+                    experiment._end("failed")
                     raise
 
     def _on_deadline(self) -> str:
-        self.end("interrupted")
+        self._end("interrupted")
         return f"Interrupted. {_REMEDY}"
 
-    def begin(self) -> None:
+    def _begin(self) -> None:
         """Write the record with the state "running", on the first call only."""
         if self._begun:
             return
         self._begun = True
-        self.directory.write_record(self.record)
-        self.directory.write(self.directory.pipeline, _settings_text(self.settings).encode())
+        write_whole(self.directory.record, encode_experiment(self.record))
+        settings = _settings_text(self._settings)
+        write_whole(self.directory.path / "pipeline.toml", settings.encode())
 
     def update(self, **changes: Any) -> None:
         """Change fields of the record."""
         self.record = msgspec.structs.replace(self.record, **changes)
 
-    def notify(
-        self, text: str = "", *, entry: TrialEntry | None = None, done: int = 0, total: int = 0
-    ) -> None:
-        """Call the observers."""
+    def notify(self, text: str) -> None:
+        """Tell the observers that a stage begins."""
         for observer in self._observers:
-            observer(Progress(text=text, entry=entry, done=done, total=total))
+            observer(Progress(text=text))
 
-    def end(self, state: str) -> None:
-        """Write the record with a final state, if the experiment had begun and it can be written."""
-        if not self._begun:
-            return
-        self._close(state)
-        with contextlib.suppress(MscamError, OSError):
-            self.directory.write_record(self.record)
+    def missing(self, trials: Sequence[Trial], limits: Limits) -> list[Trial]:
+        """Load the trials that have a result, and return the others, each key once."""
+        unknown = [trial for trial in trials if trial.key not in self.entries]
+        cached = self.directory.cached(unknown, limits)
+        for trial in unknown:
+            if trial.key in cached:
+                # The same trial can belong to data sets with different names.
+                entry = msgspec.structs.replace(cached[trial.key], dataset=trial.dataset)
+                self.entries[trial.key] = entry
+        self.update(n_reused=self.record.n_reused + len(cached))
+        return list({trial.key: trial for trial in unknown if trial.key not in cached}.values())
+
+    def cluster(self, stores: Sequence[Location]) -> OpenCluster:
+        """Open the cluster on the first call; it closes with the experiment.
+
+        Parameters
+        ----------
+        stores
+            Stores that every worker has to read.
+        """
+        if self.opened_cluster is None:
+            self._begin()
+            self.notify("starting workers")
+            self.opened_cluster = self._exits.enter_context(open_cluster(self._settings.execution))
+            check_workers(self.opened_cluster, stores)
+            self.update(executor=self.opened_cluster.description)
+        return self.opened_cluster
+
+    def add(self, entry: TrialEntry, done: int, total: int) -> None:
+        """Write a trial that has ended, and tell the observers."""
+        self.directory.write_trial(entry)
+        self.entries[entry.key] = entry
+        for observer in self._observers:
+            observer(Progress(entry=entry, done=done, total=total))
 
     def finish(self, **results: Any) -> None:
         """Write the tables, then the record, then the report.
@@ -362,18 +341,18 @@ class Experiment:
         """
         self.update(**results)
         self._close("finished")
-        directory = self.directory
         if not self._begun and self.previous is not None:
             if self._is_unchanged(self.previous):
                 self.record = msgspec.structs.replace(self.previous, n_reused=self.record.n_reused)
                 return
             self.update(executor=self.previous.executor)
-        self.begin()
-        directory.write(directory.csv, csv_text(self.record).encode())
-        directory.write(directory.markdown, markdown_text(self.record).encode())
-        directory.write_record(self.record)
+        self._begin()
+        path = self.directory.path
+        write_whole(path / "results.csv", csv_text(self.record).encode())
+        write_whole(path / "results.md", markdown_text(self.record).encode())
+        write_whole(self.directory.record, encode_experiment(self.record))
         try:
-            write_experiment_report(directory.path, msgspec.to_builtins(self.record))
+            write_experiment_report(path, self.record)
         except (MscamError, OSError) as error:
             self.notify(f"the results are complete, but the report failed: {error}")
 
@@ -381,10 +360,17 @@ class Experiment:
         """Whether this run would write the same files as a previous one."""
         of_run = {name: getattr(previous, name) for name in _FIELDS_OF_RUN}
         record = msgspec.structs.replace(self.record, **of_run)
-        files = (self.directory.csv, self.directory.markdown, self.directory.report)
+        names = ("results.csv", "results.md", "report.html")
         return encode_experiment(record) == encode_experiment(previous) and all(
-            file.is_file() for file in files
+            (self.directory.path / name).is_file() for name in names
         )
+
+    def _end(self, state: str) -> None:
+        """Write the record with a final state, if the experiment had begun and it can be written."""
+        if self._begun:
+            self._close(state)
+            with contextlib.suppress(MscamError, OSError):
+                write_whole(self.directory.record, encode_experiment(self.record))
 
     def _close(self, state: str) -> None:
         seconds = time.perf_counter() - self._started
@@ -401,26 +387,24 @@ def _finished_record(directory: ExperimentDirectory) -> ExperimentRecord | None:
 
 def _settings_text(settings: ExperimentSettings) -> str:
     """Content of an experiment file with exactly these settings, defaults included."""
-    kinds = {kind: name for name, kind in KIND_TABLES.items()}
-    table = msgspec.to_builtins(settings.table)
+    name = next(name for name, kind in KIND_TABLES.items() if kind == settings.kind)
+    content = msgspec.to_builtins(settings)
+    table = content["table"]
     if settings.datasets:  # by name, each with its table
         table |= {"datasets": list(settings.datasets), "directory": None}
+    datasets = {
+        name: {key: value for key, value in table.items() if value is not None}
+        for name, table in content["datasets"].items()
+    }
     tables = {
-        kinds[settings.kind]: table,
-        "dataset": {
-            name: _without_none(msgspec.to_builtins(table))
-            for name, table in settings.datasets.items()
-        },
+        name: table,
+        "dataset": datasets,
         "parameters": settings.parameters,
         "grid": settings.grids,
-        "execution": msgspec.to_builtins(settings.execution),
-        "output": msgspec.to_builtins(settings.output),
+        "execution": content["execution"],
+        "output": content["output"],
     }
     return toml_text({name: table for name, table in tables.items() if table})
-
-
-def _without_none(table: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in table.items() if value is not None}
 
 
 def _now() -> str:

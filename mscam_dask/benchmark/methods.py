@@ -12,19 +12,19 @@ here, so only Handwritten is comparable.
 from __future__ import annotations
 
 import dataclasses
-import difflib
+import functools
 import importlib
 import inspect
 import itertools
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from functools import cached_property
+from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.config.parse import nearest
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -37,7 +37,7 @@ __all__ = [
     "TABLES",
     "Method",
     "grid_points",
-    "import_all",
+    "known_methods",
     "method",
     "paper_scores",
 ]
@@ -45,18 +45,7 @@ __all__ = [
 GROUP = "mscam_dask.methods"
 """Group of the entry points of methods: name = "module:Class"."""
 
-_PAPER = "Xu, Guo, Wang, Luo, He, arXiv:1709.03656"
-
-# Parameters of MSCAM and MSCAN that an experiment sets itself, or that are not values.
-_NOT_PARAMETERS = (
-    "n_clusters",
-    "max_clusters",
-    "random_state",
-    "n_jobs",
-    "client",
-    "callbacks",
-    "n_features_per_view",
-)
+_Grid = dict[str, tuple[Any, ...]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -71,9 +60,9 @@ class Method:
         As in a table.
     reference : str
         Publication.
-    make : callable (n_clusters, seed, parameters) -> estimator
-        `parameters` are keyword arguments of the estimator. Raises `ConfigurationError`
-        if the method has no such parameter.
+    path : str
+        "module:Class" of its clusterer. The class takes `n_clusters`, and `random_state` where it
+        draws random numbers; `fit` sets `labels_`.
     grid : mapping of str to tuple
         Values of the paper's parameter search, of which the other protocol takes the best by
         labels.
@@ -82,27 +71,92 @@ class Method:
         the best by labels.
     dense : bool
         Whether it holds (n, n) arrays.
-    takes_arrays : bool
-        Whether its `fit` takes a list of arrays in place of a `MultiViewData`.
+    fixed : mapping of str to object
+        Parameters that every experiment sets to these values.
+    reserved : tuple of str
+        Parameters that stay at their defaults.
     """
 
     name: str
     title: str
     reference: str
-    make: Callable[[int, int, Mapping[str, Any]], BaseEstimator]
-    grid: Mapping[str, tuple[Any, ...]]
+    path: str
+    grid: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
     label_aware_view_choice: bool = False
     dense: bool = True
-    takes_arrays: bool = False
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    reserved: tuple[str, ...] = ()
+
+    @property
+    def takes_arrays(self) -> bool:
+        """Whether its `fit` takes a list of (n, d_v) arrays in place of a `MultiViewData`."""
+        return not self.path.startswith("mscam_dask.")
+
+    def parameters(self) -> list[str]:
+        """Return the names of the parameters that an experiment can set.
+
+        Raises
+        ------
+        ConfigurationError
+            If the class cannot be imported or compared.
+        """
+        estimator = self._class()
+        known = inspect.signature(estimator).parameters
+        if "n_clusters" not in known or not hasattr(estimator, "fit"):
+            raise ConfigurationError(
+                f"method {self.name!r} cannot be compared: {self.path} needs a parameter n_clusters "
+                "and a method fit(views) that sets labels_."
+            )
+        ours = {"n_clusters", "random_state", *self.fixed, *self.reserved}
+        return [key for key in known if key not in ours]
+
+    def make(self, n_clusters: int, seed: int, parameters: Mapping[str, Any]) -> BaseEstimator:
+        """Return the estimator with these keyword arguments.
+
+        Raises
+        ------
+        ConfigurationError
+            If the class cannot be imported or compared, or has no such parameter.
+        """
+        allowed = self.parameters()
+        unknown = [key for key in parameters if key not in allowed]
+        if unknown:
+            raise ConfigurationError(
+                f"method {self.name!r} has no parameter {', '.join(map(repr, unknown))}; allowed are "
+                f"{', '.join(allowed)}."
+            )
+        if self.label_aware_view_choice and parameters.get("view") is None:
+            raise ConfigurationError(
+                f"method {self.name!r} clusters one view: set view to the name or position of a view."
+            )
+        estimator = self._class()
+        is_random = "random_state" in inspect.signature(estimator).parameters
+        seeded = {"random_state": seed} if is_random else {}
+        return estimator(n_clusters=n_clusters, **seeded, **self.fixed, **parameters)
+
+    def _class(self) -> Any:
+        """Import the class; modules of the working directory are found too."""
+        module, _, attribute = self.path.partition(":")
+        here = str(Path.cwd())
+        sys.path.append(here)
+        try:
+            return getattr(importlib.import_module(module), attribute)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ConfigurationError(
+                f"method {self.name!r} cannot be imported as {self.path} ({error}). Give module:Class "
+                "of an installed package or of a module in the working directory."
+            ) from error
+        finally:
+            sys.path.remove(here)
 
 
 def method(name: str) -> Method:
-    """Return the baseline of this name.
+    """Return a method by name: of the package, of an entry point, or a class as "module:Class".
 
     Raises
     ------
     ConfigurationError
-        If there is none; the message has the nearest names and all names.
+        If there is none; the message has the nearest name and all names.
 
     Examples
     --------
@@ -114,69 +168,27 @@ def method(name: str) -> Method:
     >>> np.bincount(coreg.fit_predict(views)).tolist()
     [30, 30, 30]
     """
-    if isinstance(name, str) and name in BASELINES:
-        return BASELINES[name]
-    near = difflib.get_close_matches(str(name).lower(), list(BASELINES), n=2, cutoff=0.5)
-    hint = f" Did you mean {' or '.join(map(repr, near))}?" if near else ""
+    known = known_methods()
+    if name in known:
+        return known[name]
+    if ":" in name:
+        return Method(name=name, title=name.rpartition(":")[2], reference=name, path=name)
     raise ConfigurationError(
-        f"method {name!r} is unknown; allowed are {', '.join(BASELINES)}.{hint}"
+        f"{name!r} is not a method.{nearest(name, known)} Allowed are {', '.join(known)}, and "
+        "module:Class."
     )
 
 
-def _baseline(name: str, path: str, *, single_view: bool = False, **attributes: Any) -> Method:
-    """Return a method whose estimator is "module:Class" in `mscam_dask.benchmark.baselines`."""
-
-    def make(n_clusters: int, seed: int, parameters: Mapping[str, Any]) -> BaseEstimator:
-        module, _, class_name = path.partition(":")
-        estimator = getattr(
-            importlib.import_module(f"mscam_dask.benchmark.baselines.{module}"), class_name
+@functools.cache
+def known_methods() -> Mapping[str, Method]:
+    """Return the methods with a name: those of entry points and of the package."""
+    added = {
+        entry.name: Method(
+            name=entry.name, title=entry.name, reference=entry.value, path=entry.value
         )
-        own = set(estimator._get_param_names()) - {"n_clusters", "random_state"}
-        _check_names(name, parameters, sorted(own))
-        if single_view and parameters.get("view") is None:
-            raise ConfigurationError(
-                f"method {name!r} clusters one view: set view to the name or position of a view."
-            )
-        return estimator(n_clusters, random_state=seed, **parameters)
-
-    return Method(name=name, make=make, label_aware_view_choice=single_view, **attributes)
-
-
-def _own(name: str) -> Method:
-    """Return MSCAM or MSCAN as a method."""
-
-    def make(n_clusters: int, seed: int, parameters: Mapping[str, Any]) -> BaseEstimator:
-        from mscam_dask import estimators
-
-        estimator = getattr(estimators, name.upper())
-        own = [key for key in estimator._get_param_names() if key not in _NOT_PARAMETERS]
-        _check_names(name, parameters, own)
-        return estimator(n_clusters, random_state=seed, n_jobs=1, **parameters)
-
-    return Method(
-        name=name,
-        title=name.upper(),
-        reference=_PAPER,
-        make=make,
-        grid=MappingProxyType(
-            {
-                "scale": ("unit", "standard"),
-                "alpha": (0.1, 1.0, 10.0),
-                "graph_weight": (0.01, 0.1, 1.0),
-                "n_neighbors": (9,),
-            }
-        ),
-        dense=False,
-    )
-
-
-def _check_names(name: str, parameters: Mapping[str, Any], allowed: list[str]) -> None:
-    unknown = [key for key in parameters if key not in allowed]
-    if unknown:
-        raise ConfigurationError(
-            f"method {name!r} has no parameter {', '.join(map(repr, unknown))}; allowed are "
-            f"{', '.join(allowed)}."
-        )
+        for entry in entry_points(group=GROUP)
+    }
+    return MappingProxyType({**added, **METHODS})
 
 
 def grid_points(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -190,203 +202,124 @@ def grid_points(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def import_all() -> None:
-    """Import the modules of every method, so that no fit has to."""
-    for entry in METHODS.values():  # of the package: others are imported when they run
-        entry.make(2, 0, {"view": 0} if entry.label_aware_view_choice else {})
-
-
-_NG = "Ng, Jordan, Weiss, NIPS 2001"
-
-_SSC = "Elhamifar, Vidal, TPAMI 2013"
-
-# The papers of these two have no grid: values around the usual one.
-_WIDTHS = (0.25, 0.5, 1.0, 2.0)
-_SPARSITIES = (5.0, 10.0, 20.0, 50.0)
-
-BASELINES: Mapping[str, Method] = MappingProxyType(
-    {
-        entry.name: entry
-        for entry in (
-            _baseline(
-                "sc-bsv",
-                "spectral:GaussianSpectral",
-                title="SC-BSV",
-                reference=_NG,
-                grid=MappingProxyType({"width_factor": _WIDTHS}),
-                single_view=True,
-            ),
-            _baseline(
-                "ssc-bsv",
-                "ssc:SSC",
-                title="SSC-BSV",
-                reference=_SSC,
-                grid=MappingProxyType({"alpha": _SPARSITIES}),
-                single_view=True,
-            ),
-            _baseline(
-                "sc-concat",
-                "spectral:GaussianSpectral",
-                title="SC-Concat",
-                reference=_NG,
-                grid=MappingProxyType({"width_factor": _WIDTHS}),
-            ),
-            _baseline(
-                "ssc-concat",
-                "ssc:SSC",
-                title="SSC-Concat",
-                reference=_SSC,
-                grid=MappingProxyType({"alpha": _SPARSITIES}),
-            ),
-            _baseline(
-                "coreg",
-                "coreg:CoReg",
-                title="CoReg",
-                reference="Kumar, Rai, Daumé, NIPS 2011",
-                grid=MappingProxyType({"consensus_weight": (0.01, 0.02, 0.03, 0.04, 0.05)}),
-            ),
-            _baseline(
-                "mmsc",
-                "mmsc:MMSC",
-                title="MMSC",
-                reference="Cai, Nie, Huang, Kamangar, CVPR 2011",
-                grid=MappingProxyType({"alpha": (0.01, 0.1, 1.0, 10.0, 100.0)}),
-            ),
-            _baseline(
-                "dimsc",
-                "dimsc:DiMSC",
-                title="DiMSC",
-                reference="Cao et al., CVPR 2015",
-                grid=MappingProxyType(
-                    {
-                        "smoothness": (0.01, 0.02, 0.03),
-                        "diversity": (20.0, 60.0, 100.0, 140.0, 180.0),
-                    }
-                ),
-            ),
-            _baseline(
-                "mlan",
-                "mlan:MLAN",
-                title="MLAN",
-                reference="Nie, Cai, Li, AAAI 2017",
-                grid=MappingProxyType({"n_neighbors": (5, 7, 9, 11, 13, 15)}),
-            ),
-            _baseline(
-                "lmvsc",
-                "lmvsc:LMVSC",
-                title="LMVSC",
-                reference="Kang et al., AAAI 2020",
-                grid=MappingProxyType(
-                    {"n_anchors": (None, 50, 100), "alpha": (0.001, 0.01, 0.1, 1.0, 10.0)}
-                ),
-                dense=False,
-            ),
-            _baseline(
-                "smvsc",
-                "smvsc:SMVSC",
-                title="SMVSC",
-                reference="Sun et al., ACM MM 2021",
-                grid=MappingProxyType({"anchors_per_cluster": (1, 2, 3)}),
-                dense=False,
-            ),
-            _baseline(
-                "knn-sc",
-                "spectral:NeighborSpectral",
-                title="kNN-SC",
-                reference="von Luxburg, Statistics and Computing 2007; scikit-learn",
-                grid=MappingProxyType({"n_neighbors": (5, 10, 15, 20)}),
-                dense=False,
-            ),
-        )
-    }
-)
-"""Every baseline by its name, in the order of the paper's tables."""
-
-
-class _Methods(Mapping[str, Method]):
-    """Methods by name: those of the package, of entry points, and any class as "module:Class"."""
-
-    @cached_property
-    def _named(self) -> dict[str, Method]:
-        package = {**BASELINES, **{name: _own(name) for name in ("mscan", "mscam")}}
-        added = {
-            entry.name: _of_class(entry.name, entry.value) for entry in entry_points(group=GROUP)
-        }
-        return {**added, **package}
-
-    def __getitem__(self, name: str) -> Method:
-        if name in self._named:
-            return self._named[name]
-        if ":" not in name:
-            raise KeyError(name)
-        return _of_class(name, name)
-
-    def __iter__(self) -> Iterator[str]:
-        """Iterate over the methods of the package, which an experiment runs by default."""
-        return (name for name in self._named if name in BASELINES or name in ("mscan", "mscam"))
-
-    def __len__(self) -> int:
-        return len(list(iter(self)))
-
-    def __contains__(self, name: object) -> bool:
-        return isinstance(name, str) and (":" in name or name in self._named)
-
-    def known(self) -> list[str]:
-        """Return the names of all methods, including those of entry points."""
-        return list(self._named)
-
-
-METHODS = _Methods()
-"""Every method by its name: the baselines, MSCAN and MSCAM, those that installed packages declare as
-entry points of the group "mscam_dask.methods", and "module:Class"."""
-
-
-def _of_class(name: str, path: str) -> Method:
-    """Return the method of a clusterer "module:Class" outside this package.
-
-    Its class takes `n_clusters`, and `random_state` where it draws random numbers; `fit` takes a list
-    of (n, d_v) arrays and sets `labels_`.
-    """
-
-    def make(n_clusters: int, seed: int, parameters: Mapping[str, Any]) -> BaseEstimator:
-        estimator = _class_at(name, path)
-        known = list(inspect.signature(estimator).parameters)
-        if "n_clusters" not in known or not hasattr(estimator, "fit"):
-            raise ConfigurationError(
-                f"method {name!r} cannot be compared: {path} needs a parameter n_clusters and a method "
-                "fit(views) that sets labels_."
-            )
-        _check_names(
-            name, parameters, [key for key in known if key not in ("n_clusters", "random_state")]
-        )
-        seeded = {"random_state": seed} if "random_state" in known else {}
-        return estimator(n_clusters=n_clusters, **seeded, **parameters)
-
+def _baseline(
+    name: str,
+    title: str,
+    path: str,
+    reference: str,
+    grid: _Grid,
+    *,
+    dense: bool = True,
+    single_view: bool = False,
+) -> Method:
+    """Return a method whose clusterer is "module:Class" in `mscam_dask.benchmark.baselines`."""
     return Method(
         name=name,
-        title=path.rpartition(":")[2] if name == path else name,
-        reference=path,
-        make=make,
-        grid=MappingProxyType({}),
-        takes_arrays=True,
+        title=title,
+        path=f"mscam_dask.benchmark.baselines.{path}",
+        reference=reference,
+        grid=MappingProxyType(grid),
+        dense=dense,
+        label_aware_view_choice=single_view,
     )
 
 
-def _class_at(name: str, path: str) -> Any:
-    """Import "module:Class"; modules of the working directory are found too."""
-    module, _, attribute = path.partition(":")
-    here = str(Path.cwd())
-    sys.path.append(here)
-    try:
-        return getattr(importlib.import_module(module), attribute)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ConfigurationError(
-            f"method {name!r} cannot be imported as {path} ({error}). Give module:Class of an installed "
-            "package or of a module in the working directory."
-        ) from error
-    finally:
-        sys.path.remove(here)
+_NG = "Ng, Jordan, Weiss, NIPS 2001"
+_SSC = "Elhamifar, Vidal, TPAMI 2013"
+_PAPER = "Xu, Guo, Wang, Luo, He, arXiv:1709.03656"
 
+# The papers of SC and SSC have no grid: values around the usual one.
+_WIDTHS: _Grid = {"width_factor": (0.25, 0.5, 1.0, 2.0)}
+_SPARSITIES: _Grid = {"alpha": (5.0, 10.0, 20.0, 50.0)}
+
+_BASELINES = (
+    _baseline("sc-bsv", "SC-BSV", "spectral:GaussianSpectral", _NG, _WIDTHS, single_view=True),
+    _baseline("ssc-bsv", "SSC-BSV", "ssc:SSC", _SSC, _SPARSITIES, single_view=True),
+    _baseline("sc-concat", "SC-Concat", "spectral:GaussianSpectral", _NG, _WIDTHS),
+    _baseline("ssc-concat", "SSC-Concat", "ssc:SSC", _SSC, _SPARSITIES),
+    _baseline(
+        "coreg",
+        "CoReg",
+        "coreg:CoReg",
+        "Kumar, Rai, Daumé, NIPS 2011",
+        {"consensus_weight": (0.01, 0.02, 0.03, 0.04, 0.05)},
+    ),
+    _baseline(
+        "mmsc",
+        "MMSC",
+        "mmsc:MMSC",
+        "Cai, Nie, Huang, Kamangar, CVPR 2011",
+        {"alpha": (0.01, 0.1, 1.0, 10.0, 100.0)},
+    ),
+    _baseline(
+        "dimsc",
+        "DiMSC",
+        "dimsc:DiMSC",
+        "Cao et al., CVPR 2015",
+        {"smoothness": (0.01, 0.02, 0.03), "diversity": (20.0, 60.0, 100.0, 140.0, 180.0)},
+    ),
+    _baseline(
+        "mlan",
+        "MLAN",
+        "mlan:MLAN",
+        "Nie, Cai, Li, AAAI 2017",
+        {"n_neighbors": (5, 7, 9, 11, 13, 15)},
+    ),
+    _baseline(
+        "lmvsc",
+        "LMVSC",
+        "lmvsc:LMVSC",
+        "Kang et al., AAAI 2020",
+        {"n_anchors": (None, 50, 100), "alpha": (0.001, 0.01, 0.1, 1.0, 10.0)},
+        dense=False,
+    ),
+    _baseline(
+        "smvsc",
+        "SMVSC",
+        "smvsc:SMVSC",
+        "Sun et al., ACM MM 2021",
+        {"anchors_per_cluster": (1, 2, 3)},
+        dense=False,
+    ),
+    _baseline(
+        "knn-sc",
+        "kNN-SC",
+        "spectral:NeighborSpectral",
+        "von Luxburg, Statistics and Computing 2007; scikit-learn",
+        {"n_neighbors": (5, 10, 15, 20)},
+        dense=False,
+    ),
+)
+
+BASELINES: Mapping[str, Method] = MappingProxyType({entry.name: entry for entry in _BASELINES})
+"""Every baseline by its name, in the order of the paper's tables."""
+
+METHODS: Mapping[str, Method] = MappingProxyType(
+    {
+        **BASELINES,
+        **{
+            name: Method(
+                name=name,
+                title=name.upper(),
+                reference=_PAPER,
+                path=f"mscam_dask.estimators:{name.upper()}",
+                grid=MappingProxyType(
+                    {
+                        "scale": ("unit", "standard"),
+                        "alpha": (0.1, 1.0, 10.0),
+                        "graph_weight": (0.01, 0.1, 1.0),
+                        "n_neighbors": (9,),
+                    }
+                ),
+                dense=False,
+                fixed=MappingProxyType({"n_jobs": 1}),
+                reserved=("max_clusters", "client", "callbacks", "n_features_per_view"),
+            )
+            for name in ("mscan", "mscam")
+        },
+    }
+)
+"""Methods of the package by name, which an experiment runs by default."""
 
 _ACC, _NMI = "accuracy", "normalized_mutual_information"
 

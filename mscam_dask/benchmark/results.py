@@ -18,9 +18,8 @@ The record is complete: tables and report are made from it alone. Scores have th
 
 from __future__ import annotations
 
-import csv
-import io
-from collections.abc import Iterable, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 import msgspec
@@ -31,6 +30,8 @@ from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import ViewEntry
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from mscam_dask.benchmark.methods import Method
 
 __all__ = [
@@ -39,6 +40,8 @@ __all__ = [
     "LABEL_FREE_SCORES",
     "PROTOCOLS",
     "SCORES",
+    "TIE",
+    "TITLES",
     "CurveEntry",
     "DatasetEntry",
     "ExperimentRecord",
@@ -53,6 +56,7 @@ __all__ = [
     "csv_text",
     "decode_experiment",
     "encode_experiment",
+    "frame",
     "markdown_text",
     "scores_of",
 ]
@@ -75,14 +79,19 @@ SCORES = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", "p
 LABEL_FREE_SCORES = ("adjusted_modularity", "cross_view_information")
 """Scores of a trial on data without labels, from the reference graphs of the views."""
 
-_SHORT = {
-    "adjusted_modularity": "adjusted modularity",
-    "cross_view_information": "information (nats)",
+TITLES = {
     "accuracy": "ACC",
     "normalized_mutual_information": "NMI",
     "adjusted_rand_index": "ARI",
     "purity": "purity",
+    "adjusted_modularity": "adjusted modularity",
+    "cross_view_information": "information (nats)",
 }
+"""Titles of scores in tables."""
+
+TIE = 5e-4
+"""Means that differ by less are equal to three decimals, so all of them are the best."""
+
 _MIB = 2**20
 
 
@@ -141,6 +150,20 @@ class MeanStd(Struct, frozen=True, kw_only=True):
     mean: float | None
     std: float | None
 
+    @classmethod
+    def of(cls, values: Sequence[float]) -> Self:
+        """Return the statistics of some values."""
+        return cls(
+            mean=statistics.fmean(values) if values else None,
+            std=statistics.stdev(values) if len(values) > 1 else None,
+        )
+
+    def text(self, digits: int = 4) -> str:
+        """Return "mean ± standard deviation" as far as they are known."""
+        if self.mean is None:
+            return "-"
+        return f"{self.mean:.{digits}f}" + ("" if self.std is None else f" ± {self.std:.{digits}f}")
+
 
 class RowEntry(Struct, frozen=True, kw_only=True):
     """One method on one data set under one protocol.
@@ -171,6 +194,11 @@ class RowEntry(Struct, frozen=True, kw_only=True):
     paper: dict[str, float] = {}
     reasons: tuple[str, ...] = ()
     note: str = ""
+
+    @property
+    def runs(self) -> str:
+        """Number of runs with a result, of all."""
+        return f"{self.n_runs - self.n_failed} of {self.n_runs}"
 
 
 class CurveEntry(Struct, frozen=True, kw_only=True):
@@ -216,6 +244,11 @@ class HeatMapEntry(Struct, frozen=True, kw_only=True):
     label_free: dict[str, tuple[tuple[float | None, ...], ...]]
     best: dict[str, tuple[int, int]]
     fixed: dict[str, Any]
+
+    @property
+    def maps(self) -> dict[str, tuple[tuple[float | None, ...], ...]]:
+        """All maps by score name."""
+        return {**self.label_free, **self.with_labels}
 
 
 class TrialEntry(Struct, frozen=True, kw_only=True):
@@ -294,6 +327,11 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     heat_maps: tuple[HeatMapEntry, ...] = ()
     trials: tuple[TrialEntry, ...] = ()
 
+    @property
+    def titles(self) -> dict[str, str]:
+        """Titles of the methods by name."""
+        return {method.name: method.title for method in self.methods}
+
 
 def encode_experiment(record: ExperimentRecord) -> bytes:
     """Return the record as indented JSON; values that are not finite become null."""
@@ -322,12 +360,68 @@ def decode_experiment(content: bytes, where: str) -> ExperimentRecord:
     return record
 
 
+def scores_of(row: RowEntry) -> tuple[str, ...]:
+    """Return the names of the scores of a row: label-free ones on data without labels."""
+    return tuple(name for name in (*SCORES, *LABEL_FREE_SCORES) if name in row.scores)
+
+
+def frame(record: ExperimentRecord) -> pd.DataFrame:
+    """Return the rows as a table, with a column for each mean and standard deviation.
+
+    For a sensitivity experiment it has one line for each point of the grid.
+    """
+    import pandas as pd
+
+    lines = map(_points, record.heat_maps) if record.heat_maps else [map(_line, record.rows)]
+    table = pd.DataFrame([line for group in lines for line in group])
+    if record.heat_maps:
+        return table
+    scores = (*SCORES, *LABEL_FREE_SCORES, "seconds", "peak_memory_bytes")
+    names = [name for name in scores if name in SCORES or f"{name}_mean" in table]
+    columns = (
+        *("dataset", "method", "protocol", "n_runs", "n_failed", "parameters"),
+        *(f"{name}_{part}" for name in names for part in ("mean", "std")),
+        *("paper_accuracy", "paper_nmi", "note"),
+    )
+    return table.reindex(columns=list(columns))
+
+
+def _line(row: RowEntry) -> dict[str, Any]:
+    """One row of a comparison, flat."""
+    return {
+        **{name: getattr(row, name) for name in ("dataset", "method", "protocol")},
+        **{name: getattr(row, name) for name in ("n_runs", "n_failed", "note")},
+        "parameters": "; ".join(f"{key}={value}" for key, value in row.parameters.items()),
+        **{f"{name}_mean": value.mean for name, value in row.scores.items()},
+        **{f"{name}_std": value.std for name, value in row.scores.items()},
+        "paper_accuracy": row.paper.get(SCORES[0]),
+        "paper_nmi": row.paper.get(SCORES[1]),
+    }
+
+
+def _points(heat_map: HeatMapEntry) -> Iterator[dict[str, Any]]:
+    """Every point of a heat map with its scores."""
+    for i, alpha in enumerate(heat_map.alpha):
+        for j, weight in enumerate(heat_map.graph_weight):
+            yield {
+                "dataset": heat_map.dataset,
+                "method": heat_map.method,
+                "alpha": alpha,
+                "graph_weight": weight,
+                **{name: values[i][j] for name, values in heat_map.maps.items()},
+            }
+
+
+def csv_text(record: ExperimentRecord) -> str:
+    """Return `frame` as CSV."""
+    return str(frame(record).to_csv(index=False, lineterminator="\n"))
+
+
 def markdown_text(record: ExperimentRecord) -> str:
     """Return the tables as Markdown, with the command, versions and seeds."""
-    titles = {method.name: method.title for method in record.methods}
     parts = [f"# {record.name}", _provenance(record)]
     if record.curves:
-        parts.append(_curves(record.curves, titles))
+        parts.append(_curves(record))
     for dataset in record.datasets:
         rows = [row for row in record.rows if row.dataset == dataset.name]
         if rows and not record.curves:
@@ -336,15 +430,20 @@ def markdown_text(record: ExperimentRecord) -> str:
                 f"## {dataset.name}\n\nn = {dataset.n_samples}, {plural(len(dataset.views), 'view')}, "
                 f"{plural(dataset.n_clusters, 'cluster')}.{note}"
             )
-            parts.extend(_protocol_tables(rows, titles))
-    parts.extend(_heat_map(heat_map) for heat_map in record.heat_maps)
+            parts.extend(_protocol_tables(rows, record.titles))
+    for heat_map in record.heat_maps:
+        parts.extend(_heat_map(heat_map))
     if any(row.note for row in record.rows):
         parts.append("† the view was chosen with labels.")
-    failures = list(_failures(record, titles))
+    failures = [
+        f"* {row.dataset}, {record.titles.get(row.method, row.method)}, {row.protocol}: "
+        f"{row.n_failed} of {row.n_runs} runs. {'; '.join(row.reasons)}"
+        for row in record.rows
+        if row.reasons
+    ]
     if failures:
         parts.append("## Trials without a result\n\n" + "\n".join(failures))
-    parts.extend(record.notes)
-    return "\n\n".join(parts) + "\n"
+    return "\n\n".join([*parts, *record.notes]) + "\n"
 
 
 def _provenance(record: ExperimentRecord) -> str:
@@ -362,157 +461,70 @@ def _provenance(record: ExperimentRecord) -> str:
     )
 
 
-def _protocol_tables(rows: Sequence[RowEntry], titles: dict[str, str]) -> Iterable[str]:
+def _protocol_tables(rows: Sequence[RowEntry], titles: Mapping[str, str]) -> Iterable[str]:
     for protocol, sentence in PROTOCOLS.items():
-        protocol_rows = [row for row in rows if row.protocol == protocol]
-        if protocol_rows:
-            shown = [_SHORT[name] for name in scores_of(protocol_rows[0])]
-            yield f"**{sentence[:1].upper()}{sentence[1:]}**\n\n" + _table(
-                [
-                    *("method", *shown, "seconds", "MiB", "runs", "setting"),
-                    "paper ACC / NMI",
-                ],
-                [_row(row, titles) for row in protocol_rows],
-            )
+        lines = [row for row in rows if row.protocol == protocol]
+        if lines:
+            scores = [TITLES[name] for name in scores_of(lines[0])]
+            columns = ("method", *scores, "seconds", "MiB", "runs", "setting", "paper ACC / NMI")
+            yield f"**{sentence[:1].upper()}{sentence[1:]}**"
+            yield _table(columns, [_cells(row, titles) for row in lines])
 
 
-def scores_of(row: RowEntry) -> tuple[str, ...]:
-    """Return the names of the scores of a row: label-free ones on data without labels."""
-    return tuple(name for name in (*SCORES, *LABEL_FREE_SCORES) if name in row.scores)
-
-
-def _row(row: RowEntry, titles: dict[str, str]) -> list[str]:
+def _cells(row: RowEntry, titles: Mapping[str, str]) -> list[str]:
     paper = [row.paper.get(name) for name in SCORES[:2]]
-    memory = row.scores["peak_memory_bytes"]
+    memory = row.scores["peak_memory_bytes"].mean
     return [
         titles.get(row.method, row.method) + (" †" if row.note else ""),
-        *(_pair(row.scores[name], 4) for name in scores_of(row)),
-        _pair(row.scores["seconds"], 2),
-        "" if memory.mean is None else f"{memory.mean / _MIB:.0f}",
-        f"{row.n_runs - row.n_failed} of {row.n_runs}",
+        *(row.scores[name].text() for name in scores_of(row)),
+        row.scores["seconds"].text(2),
+        "" if memory is None else f"{memory / 2**20:.0f}",
+        row.runs,
         ", ".join(f"{name} {value}" for name, value in row.parameters.items()) or "defaults",
         " / ".join("" if value is None else f"{value:.3f}" for value in paper).strip(" /"),
     ]
 
 
-def _pair(value: MeanStd, digits: int) -> str:
-    if value.mean is None:
-        return "-"
-    if value.std is None:
-        return f"{value.mean:.{digits}f}"
-    return f"{value.mean:.{digits}f} ± {value.std:.{digits}f}"
-
-
-def _curves(curves: Sequence[CurveEntry], titles: dict[str, str]) -> str:
-    shares = curves[0].corruption_rate
+def _curves(record: ExperimentRecord) -> str:
     rows = []
-    for curve in curves:
-        name = titles.get(curve.method, curve.method)
+    for curve in record.curves:
+        name = record.titles.get(curve.method, curve.method)
         label = "" if curve.protocol == "defaults" else ", best over the grid"
-        rows.append(
-            [
-                name + label,
-                *(
-                    _pair(MeanStd(mean=mean, std=std), 3)
-                    for mean, std in zip(curve.mean, curve.std, strict=True)
-                ),
-            ]
-        )
+        points = zip(curve.mean, curve.std, strict=True)
+        rows.append([name + label, *(MeanStd(mean=m, std=s).text(3) for m, s in points)])
         if any(value is not None for value in curve.paper):
-            rows.append(
-                [
-                    f"{name}, paper",
-                    *("" if value is None else f"{value:.3f}" for value in curve.paper),
-                ]
-            )
-    return "## Accuracy by corrupted share of the samples\n\n" + _table(
-        ["method", *(f"{100 * share:g} %" for share in shares)], rows
-    )
+            paper = ("" if value is None else f"{value:.3f}" for value in curve.paper)
+            rows.append([f"{name}, paper", *paper])
+    shares = [f"{100 * share:g} %" for share in record.curves[0].corruption_rate]
+    return "## Accuracy by corrupted share of the samples\n\n" + _table(["method", *shares], rows)
 
 
-def _heat_map(heat_map: HeatMapEntry) -> str:
-    parts = [f"## {heat_map.dataset}, {heat_map.method}"]
-    for name, values in {**heat_map.label_free, **heat_map.with_labels}.items():
+def _heat_map(heat_map: HeatMapEntry) -> Iterable[str]:
+    yield f"## {heat_map.dataset}, {heat_map.method}"
+    for name, values in heat_map.maps.items():
         kind = "label-free" if name in heat_map.label_free else "with labels"
+        title = TITLES.get(name, name.replace("_", " "))
+        yield f"**{title}** ({kind}); rows alpha, columns lambda"
         rows = [
             [f"**{alpha:g}**", *("-" if value is None else f"{value:.4g}" for value in line)]
             for alpha, line in zip(heat_map.alpha, values, strict=True)
         ]
-        parts.append(
-            f"**{_SHORT.get(name, name.replace('_', ' '))}** ({kind}); rows alpha, columns lambda\n\n"
-            + _table(["alpha \\ lambda", *(f"{value:g}" for value in heat_map.graph_weight)], rows)
-        )
+        yield _table(["alpha \\ lambda", *(f"{value:g}" for value in heat_map.graph_weight)], rows)
     lines = []
-    for name, (row, column) in heat_map.best.items():
+    for name, (i, j) in heat_map.best.items():
         scores = ", ".join(
-            f"{_SHORT[score]} {value:.4f}"
+            f"{TITLES[score]} {value:.4f}"
             for score, values in heat_map.with_labels.items()
-            if (value := values[row][column]) is not None
+            if (value := values[i][j]) is not None
         )
         lines.append(
-            f"* best by {name.replace('_', ' ')} (label-free): alpha = {heat_map.alpha[row]:g}, "
-            f"lambda = {heat_map.graph_weight[column]:g}{f': {scores}' if scores else ''}"
+            f"* best by {name.replace('_', ' ')} (label-free): alpha = {heat_map.alpha[i]:g}, "
+            f"lambda = {heat_map.graph_weight[j]:g}{f': {scores}' if scores else ''}"
         )
-    return "\n\n".join([*parts, "\n".join(lines)])
-
-
-def _failures(record: ExperimentRecord, titles: dict[str, str]) -> Iterable[str]:
-    for row in record.rows:
-        if row.reasons:
-            yield (
-                f"* {row.dataset}, {titles.get(row.method, row.method)}, {row.protocol}: "
-                f"{row.n_failed} of {row.n_runs} runs. {'; '.join(row.reasons)}"
-            )
+    yield "\n".join(lines)
 
 
 def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     lines = [titles, ["---"] * len(titles), *rows]
-    return "\n".join("| " + " | ".join(map(_escape, line)) + " |" for line in lines)
-
-
-def _escape(text: str) -> str:
-    return text.replace("|", "\\|").replace("\n", " ")
-
-
-def csv_text(record: ExperimentRecord) -> str:
-    """Return the rows as CSV; for a sensitivity experiment one line for each trial."""
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    if record.heat_maps:
-        _write_heat_maps(writer, record)
-    else:
-        label_free = [
-            name for name in LABEL_FREE_SCORES if any(name in row.scores for row in record.rows)
-        ]
-        names = (*SCORES, *label_free, "seconds", "peak_memory_bytes")
-        unknown = MeanStd(mean=None, std=None)
-        writer.writerow(
-            ["dataset", "method", "protocol", "n_runs", "n_failed", "parameters"]
-            + [f"{name}_{part}" for name in names for part in ("mean", "std")]
-            + ["paper_accuracy", "paper_nmi", "note"]
-        )
-        for row in record.rows:
-            parameters = "; ".join(f"{key}={value}" for key, value in row.parameters.items())
-            writer.writerow(
-                [row.dataset, row.method, row.protocol, row.n_runs, row.n_failed, parameters]
-                + [
-                    part
-                    for value in (row.scores.get(name, unknown) for name in names)
-                    for part in (value.mean, value.std)
-                ]
-                + [row.paper.get(name) for name in SCORES[:2]]
-                + [row.note]
-            )
-    return stream.getvalue()
-
-
-def _write_heat_maps(writer: Any, record: ExperimentRecord) -> None:
-    first = record.heat_maps[0]
-    names = [*first.label_free, *first.with_labels]
-    writer.writerow(["dataset", "method", "alpha", "graph_weight", *names])
-    for heat_map in record.heat_maps:
-        maps = {**heat_map.label_free, **heat_map.with_labels}
-        for row, alpha in enumerate(heat_map.alpha):
-            for column, weight in enumerate(heat_map.graph_weight):
-                values = [maps[name][row][column] if name in maps else None for name in names]
-                writer.writerow([heat_map.dataset, heat_map.method, alpha, weight, *values])
+    escaped = ([text.replace("|", "\\|").replace("\n", " ") for text in line] for line in lines)
+    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)

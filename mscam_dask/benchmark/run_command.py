@@ -8,16 +8,16 @@ import shlex
 import time
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from mscam_dask.benchmark.compare import run_comparison
 from mscam_dask.benchmark.config import Command, ExperimentSettings, read_experiment
+from mscam_dask.benchmark.dry_run import ExperimentPlan, plan_experiment
 from mscam_dask.benchmark.experiment import Progress, default_output
-from mscam_dask.benchmark.results import ExperimentRecord, MeanStd
-from mscam_dask.benchmark.schedule import ExperimentPlan, plan_experiment
+from mscam_dask.benchmark.results import LABEL_FREE_SCORES, TITLES, ExperimentRecord, TrialEntry
 from mscam_dask.benchmark.sweep import run_sweep
 from mscam_dask.cli.console import (
     key_values,
@@ -40,16 +40,13 @@ from mscam_dask.pipeline.config.toml_document import (
 from mscam_dask.pipeline.run.lock import is_locked
 
 __all__ = [
-    "ExperimentOptions",
     "ProgressLines",
     "compare_methods",
-    "experiment_options",
     "run_experiment",
     "show_best",
     "show_experiment",
     "show_experiment_plan",
     "show_rows",
-    "sweep_parameters",
 ]
 
 _GIB = 2.0**30
@@ -64,84 +61,64 @@ class ProgressLines:
     """Print a line on standard error for each stage and each trial."""
 
     def __init__(self) -> None:
-        self._console = progress_console()
+        self._file = progress_console().file
         self._started = time.monotonic()
 
     def __call__(self, progress: Progress) -> None:
-        if progress.text:
+        text = progress.text
+        if progress.entry is None:
             self._started = time.monotonic()
-            self._write(progress.text)
-            return
-        entry = progress.entry
-        assert entry is not None
-        if entry.outcome == "ok":
-            accuracy = entry.scores.get("accuracy")
-            parts = [] if accuracy is None else [f"ACC {accuracy:.4f}"]
-            if entry.seconds is not None:
-                parts.append(f"{entry.seconds:.{0 if entry.seconds >= 100 else 1}f} s")
-            if entry.peak_memory_bytes is not None:
-                parts.append(f"{entry.peak_memory_bytes / _MIB:.0f} MiB")
-            result = " ".join(parts)
         else:
-            result = f"{entry.outcome}: {entry.reason}"
-        elapsed = time.monotonic() - self._started
-        left = elapsed / progress.done * (progress.total - progress.done)
-        done = f"{progress.done:>{len(str(progress.total))}}/{progress.total}"
-        name = f"{entry.method:<10} {entry.dataset} seed {entry.seed}"
-        if "sweep" in entry.parameters:  # all trials have the same method and seed
-            weight = entry.parameters["graph_weight"]
-            name = f"{entry.dataset} alpha {entry.parameters['alpha']:g} weight {weight:g}"
-        # At most 80 columns with the names and numbers of the paper's tables.
-        self._write(f"{done} {name} {result}, {_duration(left)} left")
-
-    def _write(self, text: str) -> None:
-        self._console.file.write(printable(text) + "\n")
-        self._console.file.flush()
+            elapsed = time.monotonic() - self._started
+            left = elapsed / progress.done * (progress.total - progress.done)
+            shown = f"{left:.0f} s" if left < 100 else f"{left / 60:.0f} min"
+            done = f"{progress.done:>{len(str(progress.total))}}/{progress.total}"
+            text = f"{done} {_entry_text(progress.entry)}, {shown} left"
+        self._file.write(printable(text) + "\n")
+        self._file.flush()
 
 
-def _duration(seconds: float) -> str:
-    return f"{seconds:.0f} s" if seconds < 100 else f"{seconds / 60:.0f} min"
+def _entry_text(entry: TrialEntry) -> str:
+    """Trial and its result; a line with it has at most 80 columns for the paper's tables."""
+    name = f"{entry.method:<10} {entry.dataset} seed {entry.seed}"
+    if "sweep" in entry.parameters:  # all trials have the same method and seed
+        weight = entry.parameters["graph_weight"]
+        name = f"{entry.dataset} alpha {entry.parameters['alpha']:g} weight {weight:g}"
+    if entry.outcome != "ok":
+        return f"{name} {entry.outcome}: {entry.reason}"
+    parts = [name]
+    if (accuracy := entry.scores.get("accuracy")) is not None:
+        parts.append(f"ACC {accuracy:.4f}")
+    if entry.seconds is not None:
+        parts.append(f"{entry.seconds:.{0 if entry.seconds >= 100 else 1}f} s")
+    if entry.peak_memory_bytes is not None:
+        parts.append(f"{entry.peak_memory_bytes / _MIB:.0f} MiB")
+    return " ".join(parts)
 
 
-_COLUMNS = {
-    "accuracy": "ACC",
-    "normalized_mutual_information": "NMI",
-    "adjusted_rand_index": "ARI",
-    "adjusted_modularity": "Adj. modularity",
-    "cross_view_information": "Information",
-}
+_COLUMNS = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", *LABEL_FREE_SCORES)
 
 
 def show_rows(record: ExperimentRecord, directory: Path) -> None:
     """Print the rows of a comparison and the place of its results."""
-    shown = [
-        (name, title)
-        for name, title in _COLUMNS.items()
-        if any(name in row.scores for row in record.rows)
-    ]
+    scores = [name for name in _COLUMNS if any(name in row.scores for row in record.rows)]
     rows = [
         [
             row.dataset,
             row.method + (" (view chosen with labels)" if row.note else ""),
             row.protocol,
-            *(_text(row.scores[name]) if name in row.scores else "-" for name, _ in shown),
-            _text(row.scores["seconds"], digits=1),
-            f"{row.n_runs - row.n_failed} of {row.n_runs}",
+            *(row.scores[name].text() if name in row.scores else "-" for name in scores),
+            row.scores["seconds"].text(1),
+            row.runs,
         ]
         for row in record.rows
     ]
-    titles = ("Data", "Method", "Protocol", *(title for _, title in shown), "Seconds", "Runs")
+    numbers = (*(TITLES[name] for name in scores), "Seconds", "Runs")
     console = results_console()
-    show(console, table(titles, rows, numbers=titles[3:]))
+    show(console, table(("Data", "Method", "Protocol", *numbers), rows, numbers=numbers))
     for name, sentence in record.protocols.items():
         console.file.write(f"{name}: {sentence}.\n")
     _show_where(record, directory)
-
-
-def _text(value: MeanStd, *, digits: int = 4) -> str:
-    if value.mean is None:
-        return "-"
-    return f"{value.mean:.{digits}f}" + ("" if value.std is None else f" ± {value.std:.{digits}f}")
 
 
 def show_best(record: ExperimentRecord, directory: Path) -> None:
@@ -248,55 +225,15 @@ def show_experiment(record: ExperimentRecord, directory: Path) -> None:
     show(results_console(), key_values([(name, value or "-") for name, value in pairs]))
 
 
-@dataclass(frozen=True, kw_only=True)
-class ExperimentOptions:
-    """Options of every command for experiments.
-
-    Attributes
-    ----------
-    assignments
-        Values of --set.
-    execution
-        Options of [execution] by key.
-    """
-
-    assignments: tuple[str, ...] = ()
-    output: Path | None = None
-    overwrite: bool = False
-    dry_run: bool = False
-    insecure: bool = False
-    execution: dict[str, object] = field(default_factory=dict)
-
-
-def experiment_options(
-    *,
-    assignments: tuple[str, ...],
-    output: Path | None,
-    overwrite: bool,
-    dry_run: bool,
-    insecure: bool,
-    **execution: object,
-) -> ExperimentOptions:
-    """Return the options of the command line as one value."""
-    return ExperimentOptions(
-        assignments=assignments,
-        output=output,
-        overwrite=overwrite,
-        dry_run=dry_run,
-        insecure=insecure,
-        execution=execution,
-    )
-
-
 def compare_methods(
     pipeline: Path | None,
-    options: ExperimentOptions,
     *,
     datasets: tuple[str, ...],
     methods: tuple[str, ...],
     runs: int | None,
+    **options: Any,
 ) -> int:
-    """Compare methods, and return the exit code."""
+    """Compare methods, and return the exit code; for the options see `run_experiment`."""
     if pipeline is None and not datasets:
         if not _DEFAULT.is_file():
             raise ConfigurationError(
@@ -306,30 +243,38 @@ def compare_methods(
         pipeline = _DEFAULT
     document = COMMAND_LINE if pipeline is None else read_document(pipeline)
     table = "robustness" if "robustness" in document.tables else "compare"
-    table_options = _options(table, datasets, methods, runs)
+    given = (
+        ("datasets", list(datasets), [word for each in datasets for word in ("--dataset", each)]),
+        ("methods", list(methods), [word for each in methods for word in ("--method", each)]),
+        ("runs", runs, ["--runs", str(runs)]),
+    )
     return run_experiment(
         "compare",
         document,
-        options,
         typed="compare",
-        table_options=table_options,
+        table_options=[
+            (Override((table, key), value, shlex.join(words)), words)
+            for key, value, words in given
+            if value
+        ],
         name_by_data=bool(datasets),
+        **options,
     )
-
-
-def sweep_parameters(pipeline: Path, options: ExperimentOptions) -> int:
-    """Sweep alpha and graph weight, and return the exit code."""
-    return run_experiment("sweep", read_document(pipeline), options, typed="sweep")
 
 
 def run_experiment(
     command: Command,
     document: Document,
-    options: ExperimentOptions,
     *,
     typed: str,
+    assignments: tuple[str, ...],
+    output: Path | None,
+    overwrite: bool,
+    dry_run: bool,
+    insecure: bool,
     table_options: Sequence[tuple[Override, list[str]]] = (),
     name_by_data: bool = False,
+    **execution: object,
 ) -> int:
     """Run an experiment or print its estimate, and return the exit code.
 
@@ -339,35 +284,38 @@ def run_experiment(
         Command for the file.
     document
         Of the file, or `COMMAND_LINE`.
-    options
     typed
         Command as typed: `command`, or run.
+    assignments
+        Values of --set.
+    output, overwrite, dry_run, insecure
+        Options of the command line.
     table_options
         Overrides by other options, with their words on the command line.
     name_by_data
         Whether to name the experiment after its data, because they are not those of the file.
+    **execution
+        Options of [execution] by key.
     """
     others = [override for override, _ in table_options]
-    overrides = option_overrides(options.assignments, options.execution, others=others)
+    overrides = option_overrides(assignments, execution, others=others)
     settings = read_experiment(document, overrides, command=command)
     if name_by_data:
         settings = msgspec.structs.replace(settings, name=_name_of_data(settings))
-    directory = default_output(settings) if options.output is None else options.output
-    if options.dry_run:
+    directory = default_output(settings) if output is None else output
+    if dry_run:
         show_experiment_plan(
-            plan_experiment(
-                settings, directory, overwrite=options.overwrite, insecure=options.insecure
-            )
+            plan_experiment(settings, directory, overwrite=overwrite, insecure=insecure)
         )
         return 0
     words = [word for _, option_words in table_options for word in option_words]
-    words += [word for text in options.assignments for word in ("--set", text)]
+    words += [word for text in assignments for word in ("--set", text)]
     record = (run_sweep if command == "sweep" else run_comparison)(
         settings,
         directory,
         command=_command(typed, document, words),
-        overwrite=options.overwrite,
-        insecure=options.insecure,
+        overwrite=overwrite,
+        insecure=insecure,
         observers=(ProgressLines(),),
     )
     if record.trials and record.n_reused == len(record.trials):
@@ -390,32 +338,11 @@ def _name_of_data(settings: ExperimentSettings) -> str:
     return f"{settings.name}-{names}"
 
 
-def _options(
-    name: str, datasets: tuple[str, ...], methods: tuple[str, ...], runs: int | None
-) -> list[tuple[Override, list[str]]]:
-    """Overrides of a table by the options of compare, with their words on the command line."""
-    overrides = []
-    for key, option, values in (
-        ("datasets", "--dataset", datasets),
-        ("methods", "--method", methods),
-    ):
-        if values:
-            words = [word for value in values for word in (option, value)]
-            overrides.append((Override((name, key), list(values), shlex.join(words)), words))
-    if runs is not None:
-        words = ["--runs", str(runs)]
-        overrides.append((Override((name, "runs"), runs, shlex.join(words)), words))
-    return overrides
-
-
 def _command(name: str, document: Document, words: list[str]) -> str:
     """Command that repeats the experiment from the current directory."""
     file = [] if document is COMMAND_LINE else [relative(document.path)]
-    environment = environment_overrides(os.environ)
-    variables = [override.origin.removesuffix(" (environment)") for override in environment]
-    return " ".join([*map(_assignment, variables), shlex.join(["mscam-dask", name, *file, *words])])
-
-
-def _assignment(variable: str) -> str:
-    name, _, value = variable.partition("=")
-    return f"{name}={shlex.quote(value)}"
+    environment = []
+    for override in environment_overrides(os.environ):
+        key, _, value = override.origin.removesuffix(" (environment)").partition("=")
+        environment.append(f"{key}={shlex.quote(value)}")
+    return " ".join([*environment, shlex.join(["mscam-dask", name, *file, *words])])

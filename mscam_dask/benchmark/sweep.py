@@ -7,22 +7,20 @@ any size therefore reads and factors every view once, and its fits run in parall
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.benchmark.config import ExperimentSettings, SweepTable
+from mscam_dask.benchmark.datasets import Dataset, open_datasets
 from mscam_dask.benchmark.experiment import Experiment
-from mscam_dask.benchmark.load_datasets import Dataset, open_datasets
 from mscam_dask.benchmark.methods import METHODS
 from mscam_dask.benchmark.results import (
     SCORES,
@@ -43,7 +41,7 @@ from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.neighbor_information import modularity
 from mscam_dask.metrics import score_partition
-from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
+from mscam_dask.pipeline.run.cluster import OpenCluster
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.parameters import Parameters
@@ -129,8 +127,9 @@ def sweep_fits(
         recorder = _RecordingExecutor(executor)
         scales_of_views = [settings[0].scales(len(data.views))]
         exact = settings[0].exact_samples
-        precomputed = precompute_views(data, scales_of_views, recorder, exact_samples=exact)
-        precomputed.reference_graphs.handles(recorder, precomputed.names)
+        recording = cast(Executor, recorder)
+        precomputed = precompute_views(data, scales_of_views, recording, exact_samples=exact)
+        precomputed.reference_graphs.handles(recording, precomputed.names)
         keys, handles = list(recorder.handles), list(recorder.handles.values())
         fits = [
             executor.submit(_fit, data, parameters, keys, handles, key=f"sweep_fit/{index}")
@@ -144,55 +143,22 @@ def sweep_fits(
 
 
 class _RecordingExecutor:
-    """Executor that records the tasks submitted to another one, and releases none of them.
-
-    Parameters
-    ----------
-    executor : Executor
-        Runs the tasks; the caller enters it.
-    """
+    """Executor that records the tasks submitted to another one, and releases none of them."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
         self.handles: dict[str, Handle] = {}
 
-    @property
-    def description(self) -> str:
-        return self._executor.description
-
-    @property
-    def n_workers(self) -> int:
-        return self._executor.n_workers
-
-    @property
-    def memory_limit_bytes(self) -> int | None:
-        return self._executor.memory_limit_bytes
-
-    @property
-    def shares_memory(self) -> bool:
-        return self._executor.shares_memory
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._executor, name)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
         handle = self._executor.submit(function, *args, key=key)
         self.handles[key] = handle
         return handle
 
-    def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        return self._executor.gather(handles)
-
     def release(self, handles: Sequence[Handle]) -> None:
         """Release nothing: the fits need the results."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        return
 
 
 class _PrecomputedExecutor(SerialExecutor):
@@ -204,12 +170,8 @@ class _PrecomputedExecutor(SerialExecutor):
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
         if key in self._results:
-            return super().submit(_identity, self._results[key], key=key)
+            return super().submit(self._results.get, key, key=key)
         return super().submit(function, *args, key=key)
-
-
-def _identity(value: Any) -> Any:
-    return value
 
 
 def _fit(
@@ -281,101 +243,78 @@ def run_sweep(
     KeyboardInterrupt
         After Ctrl-C.
     """
+    table = settings.table
+    assert isinstance(table, SweepTable)
     with Experiment.open(settings, output, **options) as experiment:
-        _Sweep(settings, experiment).run()
-        return experiment.record
-
-
-class _Sweep:
-    """Steps of one sweep."""
-
-    def __init__(self, settings: ExperimentSettings, experiment: Experiment) -> None:
-        assert isinstance(settings.table, SweepTable)
-        self._settings = settings
-        self._table = settings.table
-        self._experiment = experiment
-        self._entries: dict[str, TrialEntry] = {}
-
-    def run(self) -> None:
-        """Open and check the data, run the missing trials, write the heat maps."""
-        table = self._table
-        self._experiment.notify("reading the data")
-        datasets = open_datasets(
-            self._settings.datasets, self._experiment.directory, need_labels=False
-        )
+        experiment.notify("reading the data")
+        datasets = open_datasets(settings.datasets, experiment.directory.stores)
+        first = table.alpha[0], table.graph_weight[0]
         for dataset in datasets.values():
-            data = dataset.read()
-            first = sweep_parameters(table, dataset, table.alpha[0], table.graph_weight[0])
-            validate(data, n_clusters=first.n_clusters, n_neighbors=first.n_neighbors)
-        self._experiment.update(
+            parameters = sweep_parameters(table, dataset, *first)
+            validate(
+                dataset.read(),
+                n_clusters=parameters.n_clusters,
+                n_neighbors=parameters.n_neighbors,
+            )
+        experiment.update(
             seeds=(table.seed,),
             varies="Every trial is run once.",
             datasets=tuple(dataset.entry for dataset in datasets.values()),
             methods=(MethodEntry.from_method(METHODS[table.method]),),
         )
-        with contextlib.ExitStack() as stack:
-            cluster: OpenCluster | None = None
-            for dataset in datasets.values():
-                missing = self._load_cached(dataset)
-                if missing and cluster is None:
-                    self._experiment.begin()
-                    self._experiment.notify("starting workers")
-                    cluster = stack.enter_context(open_cluster(self._settings.execution))
-                    check_workers(cluster, [opened.location for opened in datasets.values()])
-                    self._experiment.update(executor=cluster.description)
-                if missing and cluster is not None:
-                    self._fit(dataset, missing, _executor(cluster))
-        self._experiment.finish(
-            heat_maps=tuple(self._heat_map(dataset) for dataset in datasets.values()),
-            trials=tuple(self._entries.values()),
+        stores = [location for each in datasets.values() if (location := each.location) is not None]
+        for dataset in datasets.values():
+            missing = experiment.missing(list(sweep_trials(table, dataset).values()), _NO_LIMITS)
+            if missing:
+                executor = _executor(experiment.cluster(stores))
+                _fit_missing(missing, table, dataset, executor, experiment)
+        entries = experiment.entries
+        experiment.finish(
+            heat_maps=tuple(_heat_map(table, each, entries) for each in datasets.values()),
+            trials=tuple(entries.values()),
+        )
+        return experiment.record
+
+
+def _fit_missing(
+    trials: Sequence[Trial],
+    table: SweepTable,
+    dataset: Dataset,
+    executor: Executor,
+    experiment: Experiment,
+) -> None:
+    """Run the trials of a data set that have no result."""
+    data = dataset.read()
+    points = [(trial.parameters["alpha"], trial.parameters["graph_weight"]) for trial in trials]
+    settings = [sweep_parameters(table, dataset, *point) for point in points]
+    check_memory(data, settings[0], executor, whole_fits=True)
+    experiment.notify(f"{dataset.entry.name}: {len(trials)} fits to run")
+    fits = sweep_fits(data, settings, executor)
+    for done, (trial, fit) in enumerate(zip(trials, fits, strict=True), start=1):
+        entry = trial_entry(trial, _scored(fit, data.labels), _NO_LIMITS)
+        experiment.add(entry, done, len(trials))
+
+
+def _heat_map(table: SweepTable, dataset: Dataset, entries: dict[str, TrialEntry]) -> HeatMapEntry:
+    keys = {point: trial.key for point, trial in sweep_trials(table, dataset).items()}
+
+    def scores(name: str) -> tuple[tuple[float | None, ...], ...]:
+        return tuple(
+            tuple(entries[keys[alpha, weight]].scores.get(name) for weight in table.graph_weight)
+            for alpha in table.alpha
         )
 
-    def _load_cached(self, dataset: Dataset) -> list[tuple[float, float]]:
-        """Load the trials that have a result, and return the points of the others."""
-        trials = sweep_trials(self._table, dataset)
-        cached = self._experiment.directory.cached_of(list(trials.values()), _NO_LIMITS)
-        self._entries.update(cached)
-        self._experiment.update(n_reused=self._experiment.record.n_reused + len(cached))
-        return [point for point, trial in trials.items() if trial.key not in cached]
-
-    def _fit(
-        self, dataset: Dataset, points: Sequence[tuple[float, float]], executor: Executor
-    ) -> None:
-        data = dataset.read()
-        settings = [sweep_parameters(self._table, dataset, *point) for point in points]
-        check_memory(data, settings[0], executor, whole_fits=True)
-        self._experiment.notify(f"{dataset.entry.name}: {len(points)} fits to run")
-        trials = sweep_trials(self._table, dataset)
-        fits = sweep_fits(data, settings, executor)
-        for count, (point, fit) in enumerate(zip(points, fits, strict=True), start=1):
-            entry = trial_entry(trials[point], _scored(fit, data.labels), _NO_LIMITS)
-            self._experiment.directory.write_trial(entry)
-            self._entries[entry.key] = entry
-            self._experiment.notify(entry=entry, done=count, total=len(points))
-
-    def _heat_map(self, dataset: Dataset) -> HeatMapEntry:
-        table = self._table
-        trials = sweep_trials(table, dataset)
-        entries = {point: self._entries[trial.key] for point, trial in trials.items()}
-
-        def table_of(name: str) -> tuple[tuple[float | None, ...], ...]:
-            return tuple(
-                tuple(entries[alpha, weight].scores.get(name) for weight in table.graph_weight)
-                for alpha in table.alpha
-            )
-
-        label_free = {name: table_of(name) for name in (*LABEL_FREE, "n_connected_components")}
-        has_labels = dataset.entry.n_classes > 0
-        return HeatMapEntry(
-            dataset=dataset.entry.name,
-            method=table.method,
-            alpha=tuple(table.alpha),
-            graph_weight=tuple(table.graph_weight),
-            with_labels={name: table_of(name) for name in SCORES} if has_labels else {},
-            label_free=label_free,
-            best={name: point for name in LABEL_FREE if (point := _argmax(label_free[name]))},
-            fixed=_fixed(table),
-        )
+    label_free = {name: scores(name) for name in (*LABEL_FREE, "n_connected_components")}
+    return HeatMapEntry(
+        dataset=dataset.entry.name,
+        method=table.method,
+        alpha=tuple(table.alpha),
+        graph_weight=tuple(table.graph_weight),
+        with_labels={name: scores(name) for name in SCORES} if dataset.entry.n_classes else {},
+        label_free=label_free,
+        best={name: point for name in LABEL_FREE if (point := _argmax(label_free[name]))},
+        fixed=_fixed(table),
+    )
 
 
 def sweep_parameters(

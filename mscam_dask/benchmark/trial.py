@@ -13,27 +13,35 @@ import atexit
 import contextlib
 import datetime as dt
 import hashlib
+import multiprocessing
 import os
 import queue
-import select
 import signal
 import subprocess
 import sys
 import threading
 import time
 import uuid
+import warnings
 from collections.abc import Iterator, Sequence
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
+import numpy as np
 import psutil
 from msgspec import Struct
 
 from mscam_dask import __version__
-from mscam_dask.benchmark.results import Outcome, TrialEntry
-from mscam_dask.engine.executors._process import without_dask_trim
-from mscam_dask.errors import MscamError, SchedulerLostError
+from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
+from mscam_dask.benchmark.methods import METHODS, method
+from mscam_dask.benchmark.results import SCORES, Outcome, TrialEntry
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine.executors._process import PinnedBlas, without_dask_trim
+from mscam_dask.errors import SchedulerLostError
+from mscam_dask.estimators._describe import label_free_scores
+from mscam_dask.metrics import score_partition
 
 if TYPE_CHECKING:
     from distributed import Client
@@ -43,12 +51,10 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Limits",
-    "MixtureData",
-    "StoredData",
     "Trial",
     "TrialFit",
     "TrialProcess",
-    "run_one",
+    "fit_trial",
     "run_trial",
     "run_trials",
     "serve",
@@ -57,37 +63,9 @@ __all__ = [
 
 _POLL_S = 0.02
 _MIB = 2**20
-_CAN_FORK = sys.platform == "linux"
 _ONE_THREAD = dict.fromkeys(("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"), "1")
+_processes: Any = multiprocessing.get_context("fork" if sys.platform == "linux" else "spawn")
 _threads = threading.local()
-
-
-class StoredData(Struct, frozen=True, kw_only=True, tag="store", tag_field="kind"):
-    """Data in a store.
-
-    Attributes
-    ----------
-    path
-        Path or URL of the store; not part of the key of a trial.
-    view_types
-        View type of each view as it is clustered; part of the digest.
-    digest
-        Digest of views and labels.
-    """
-
-    path: str
-    view_types: tuple[str, ...]
-    digest: str
-
-
-class MixtureData(Struct, frozen=True, kw_only=True, tag="mixture", tag_field="kind"):
-    """Parameters of `corrupted_mixture`, which the trial draws with its seed."""
-
-    corruption_rate: float
-    n_samples: int
-    noise_variance: float
-    within_variance: float
-    digest: str
 
 
 class Trial(Struct, frozen=True, kw_only=True):
@@ -135,10 +113,6 @@ class Limits(Struct, frozen=True, kw_only=True):
     time_s: float | None = None
     memory_bytes: int | None = None
 
-    def as_dict(self) -> dict[str, float | None]:
-        """Limits as in `TrialEntry`."""
-        return {"time_s": self.time_s, "memory_bytes": self.memory_bytes}
-
 
 class TrialFit(Struct, frozen=True, kw_only=True):
     """Result of a trial."""
@@ -160,15 +134,52 @@ def trial_entry(trial: Trial, fit: TrialFit, limits: Limits) -> TrialEntry:
         seed=trial.seed,
         shuffled=trial.shuffled,
         parameters=trial.parameters,
-        outcome=fit.outcome,
-        reason=fit.reason,
-        scores=fit.scores,
-        n_found=fit.n_found,
-        seconds=fit.seconds,
-        peak_memory_bytes=fit.peak_memory_bytes,
-        limits=limits.as_dict(),
+        limits=msgspec.structs.asdict(limits),
         ended=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+        **msgspec.structs.asdict(fit),
     )
+
+
+def fit_trial(trial: Trial) -> TrialFit:
+    """Open the data of a trial, shuffle, fit and score, on one thread.
+
+    Returns
+    -------
+    TrialFit
+        Without the peak memory, which the process measures.
+
+    Raises
+    ------
+    MscamError
+        If the method rejects data or parameters.
+    """
+    data = trial.data.open(trial.seed)
+    if trial.shuffled:
+        data = shuffled_data(data, trial.seed)
+    fitted = method(trial.method)
+    estimator = fitted.make(trial.n_clusters, trial.seed, trial.parameters)
+    views: Any = data
+    if fitted.takes_arrays:
+        views = [np.array(view.read(0, data.n_samples)) for view in data.views]
+    with PinnedBlas(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the scores show how good a result is
+        started = time.perf_counter()
+        labels = np.asarray(estimator.fit(views).labels_)
+        seconds = time.perf_counter() - started
+    return TrialFit(
+        outcome="ok",
+        scores=_scores(data, labels),
+        n_found=len(np.unique(labels)),
+        seconds=seconds,
+    )
+
+
+def _scores(data: MultiViewData, labels: np.ndarray[Any, Any]) -> dict[str, float | None]:
+    """Scores against the labels of the data; without these the label-free scores."""
+    if data.labels is None:
+        return {**label_free_scores(data, labels)}
+    scores = score_partition(data.labels, labels)
+    return {name: float(getattr(scores, name)) for name in SCORES}
 
 
 class _Request(Struct, frozen=True, kw_only=True):
@@ -215,7 +226,7 @@ class TrialProcess:
         if self._process is None or self._process.poll() is not None:
             self._directory = Path.cwd()
             self._process = subprocess.Popen(
-                _python("serve"),
+                [sys.executable, "-c", f"from {__name__} import serve; serve()"],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 env={**without_dask_trim(os.environ), **_ONE_THREAD},
@@ -235,102 +246,87 @@ class TrialProcess:
         process.wait()
 
 
-def _python(function: str) -> list[str]:
-    """Command line of an interpreter that calls a function of this module."""
-    return [sys.executable, "-c", f"from {__name__} import {function}; {function}()"]
+def serve() -> None:
+    """Run the trials of standard input until it is closed, and write results to standard output."""
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # of the methods
+    for (
+        entry
+    ) in METHODS.values():  # imported once, for all forks; others are imported when they run
+        entry.make(2, 0, {"view": 0} if entry.label_aware_view_choice else {})
+    while line := sys.stdin.buffer.readline():
+        request = msgspec.json.decode(line, type=_Request)
+        fit = _run_within(request.limits, request.trial)
+        if fit is None:
+            return
+        answers.write(msgspec.json.encode(fit) + b"\n")
+        answers.flush()
 
 
-class _Child:
-    """Process of a running trial: a fork of this process, or a new interpreter."""
-
-    def __init__(self, trial: Trial) -> None:
-        self._code: int | None = None
-        self._received = bytearray()
-        self._popen: subprocess.Popen[bytes] | None = None
-        if _CAN_FORK:
-            read_end, write_end = os.pipe()
-            self.pid = os.fork()
-            if self.pid == 0:
-                os.close(read_end)
-                _work(trial, write_end)
-            os.close(write_end)
-            self._output: IO[bytes] = os.fdopen(read_end, "rb")
-        else:
-            self._popen = subprocess.Popen(
-                _python("run_one"),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-            )
-            assert self._popen.stdin is not None
-            assert self._popen.stdout is not None
-            self._popen.stdin.write(msgspec.json.encode(trial))
-            self._popen.stdin.close()
-            self.pid, self._output = self._popen.pid, self._popen.stdout
-        os.set_blocking(self._output.fileno(), False)
-
-    def poll(self) -> int | None:
-        """Exit code, negative for a signal; None while the process runs."""
-        if self._code is None:
-            if self._popen is not None:
-                self._code = self._popen.poll()
-            else:
-                pid, status = os.waitpid(self.pid, os.WNOHANG)
-                self._code = os.waitstatus_to_exitcode(status) if pid else None
-        return self._code
-
-    def kill(self) -> None:
-        """Kill the process and wait for it."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self.pid, signal.SIGKILL)
-        while self.poll() is None:
-            time.sleep(_POLL_S)
-
-    def read_available(self) -> None:
-        """Read the available output, because a process whose pipe is full cannot exit."""
-        with contextlib.suppress(BlockingIOError):
-            while chunk := os.read(self._output.fileno(), _MIB):
-                self._received += chunk
-
-    def output(self) -> bytes:
-        """Whole output of the process after it has exited."""
-        with self._output:
-            self.read_available()
-        return bytes(self._received)
-
-    def memory_bytes(self) -> int:
-        """Resident memory; 0 if the process has just exited."""
-        try:
-            return int(psutil.Process(self.pid).memory_info().rss)
-        except psutil.Error:
-            return 0
+def _run_within(limits: Limits, trial: Trial) -> TrialFit | None:
+    """Run a trial in its own process within its limits; None if the client has closed the input."""
+    receiver, sender = _processes.Pipe(duplex=False)
+    child = _processes.Process(target=_work, args=(trial, sender))
+    child.start()
+    sender.close()
+    started, before = time.monotonic(), _memory_bytes(child.pid)
+    poll_s = min(_POLL_S, limits.time_s or _POLL_S)
+    try:
+        while True:
+            # No request comes while a trial runs: input that is ready was closed.
+            ready = wait([receiver, sys.stdin.buffer], timeout=poll_s)
+            if receiver in ready:
+                return msgspec.json.decode(receiver.recv_bytes(), type=TrialFit)
+            if ready:
+                return None
+            used = _memory_bytes(child.pid) - before
+            if (over := _over_limits(limits, time.monotonic() - started, used)) is not None:
+                return over
+    except (EOFError, OSError):  # the process ended without a result
+        child.join()
+        return TrialFit(outcome=_outcome(child.exitcode), reason=_exit_reason(child.exitcode))
+    finally:
+        child.kill()
+        child.join()
+        receiver.close()
 
 
-def _work(trial: Trial, output: int) -> None:
-    """Run a trial in its own process: write its `TrialFit` and exit."""
-    devnull = os.open(os.devnull, os.O_RDWR)
-    for stream in (0, 1):
-        os.dup2(devnull, stream)
+def _over_limits(limits: Limits, elapsed: float, used: int) -> TrialFit | None:
+    """Result of a trial that exceeds a limit; None within the limits."""
+    if limits.time_s is not None and elapsed > limits.time_s:
+        return TrialFit(
+            outcome="over time",
+            reason=f"stopped after {elapsed:.0f} s; the limit is {limits.time_s:g} s",
+            seconds=elapsed,
+        )
+    if limits.memory_bytes is not None and used > limits.memory_bytes:
+        return TrialFit(
+            outcome="over memory",
+            reason=f"used {used / _MIB:.0f} MiB; the limit is {limits.memory_bytes / _MIB:.0f} MiB",
+            peak_memory_bytes=used,
+        )
+    return None
+
+
+def _memory_bytes(pid: int) -> int:
+    """Resident memory of a process; 0 if it has just exited."""
+    try:
+        return int(psutil.Process(pid).memory_info().rss)
+    except psutil.Error:
+        return 0
+
+
+def _work(trial: Trial, sender: Connection) -> None:
+    """Run a trial in its own process, and send its `TrialFit`."""
     before = _peak_bytes()
     try:
-        fit = _fit(trial)
-        fit = msgspec.structs.replace(fit, peak_memory_bytes=max(0, _peak_bytes() - before))
-        with os.fdopen(output, "wb") as pipe:
-            pipe.write(msgspec.json.encode(fit))
-    finally:
-        os._exit(0)
-
-
-def _fit(trial: Trial) -> TrialFit:
-    from mscam_dask.benchmark.fitting import fit_trial
-
-    try:
-        return fit_trial(trial)
-    except MscamError as error:
-        return TrialFit(outcome="failed", reason=f"{type(error).__name__}: {error}")
+        fit = fit_trial(trial)
     except MemoryError as error:
-        return TrialFit(outcome="over memory", reason=f"MemoryError: {error}")
+        fit = TrialFit(outcome="over memory", reason=f"MemoryError: {error}")
     except Exception as error:  # noqa: BLE001 - any failure of a method is the result of its trial
-        return TrialFit(outcome="failed", reason=f"{type(error).__name__}: {error}")
+        fit = TrialFit(outcome="failed", reason=f"{type(error).__name__}: {error}")
+    fit = msgspec.structs.replace(fit, peak_memory_bytes=max(0, _peak_bytes() - before))
+    sender.send_bytes(msgspec.json.encode(fit))
 
 
 def _peak_bytes() -> int:
@@ -339,37 +335,6 @@ def _peak_bytes() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def _watched(child: _Child, limits: Limits) -> TrialFit | None:
-    """Wait for a trial within its limits; None if the client has closed the input."""
-    started, before = time.monotonic(), child.memory_bytes()
-    while child.poll() is None:
-        if select.select([sys.stdin.buffer], [], [], _POLL_S)[0]:
-            child.kill()  # no request comes while a trial runs: the input was closed
-            return None
-        child.read_available()
-        elapsed = time.monotonic() - started
-        if limits.time_s is not None and elapsed > limits.time_s:
-            child.kill()
-            return TrialFit(
-                outcome="over time",
-                reason=f"stopped after {elapsed:.0f} s; the limit is {limits.time_s:g} s",
-                seconds=elapsed,
-            )
-        used = child.memory_bytes() - before
-        if limits.memory_bytes is not None and used > limits.memory_bytes:
-            child.kill()
-            return TrialFit(
-                outcome="over memory",
-                reason=f"used {used / _MIB:.0f} MiB; the limit is "
-                f"{limits.memory_bytes / _MIB:.0f} MiB",
-                peak_memory_bytes=used,
-            )
-    code, output = child.poll() or 0, child.output()
-    if not output:
-        return TrialFit(outcome=_outcome(code), reason=_exit_reason(code))
-    return msgspec.json.decode(output, type=TrialFit)
 
 
 def _outcome(code: int) -> Outcome:
@@ -383,26 +348,6 @@ def _exit_reason(code: int) -> str:
     name = signal.Signals(-code).name
     cause = ", usually because the machine ran out of memory" if name == "SIGKILL" else ""
     return f"the process of the trial was killed by {name}{cause}"
-
-
-def serve() -> None:
-    """Run the trials of standard input until it is closed."""
-    import mscam_dask.benchmark.fitting  # noqa: F401 - imported once, for all forks
-    from mscam_dask.benchmark.methods import import_all
-
-    import_all()
-    while line := sys.stdin.buffer.readline():
-        request = msgspec.json.decode(line, type=_Request)
-        fit = _watched(_Child(request.trial), request.limits)
-        if fit is None:
-            return
-        sys.stdout.buffer.write(msgspec.json.encode(fit) + b"\n")
-        sys.stdout.buffer.flush()
-
-
-def run_one() -> None:
-    """Run the one trial of standard input, where processes cannot be forked."""
-    _work(msgspec.json.decode(sys.stdin.buffer.read(), type=Trial), os.dup(1))
 
 
 def run_trial(trial: Trial, limits: Limits) -> TrialFit:

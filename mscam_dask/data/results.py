@@ -36,7 +36,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.sparse import sparse_from_parts
+from mscam_dask.data.result_arrays import (
+    StoredArrays,
+    get_array,
+    new_arrays,
+    open_arrays,
+    put_array,
+    put_arrays,
+)
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.checksums import (
     METADATA_ERRORS,
@@ -52,15 +59,13 @@ from mscam_dask.data.store.filesystem import (
     sync_tree,
     unlink_quietly,
 )
-from mscam_dask.data.store.read import check_codecs, open_array, read_chunk
-from mscam_dask.data.store.write import create_array
 from mscam_dask.errors import DataError
 from mscam_dask.types.events import IterationFinished, NClustersSelected
-from mscam_dask.types.result import Assessment, Solution
+from mscam_dask.types.result import Assessment, ResultArrays, Solution, WithResultArrays
+from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
     import xarray
-    from scipy.sparse import csr_array
 
 __all__ = [
     "FORMAT",
@@ -77,7 +82,6 @@ __all__ = [
 FORMAT = "mscam_dask.result"
 FORMAT_VERSION = 4
 
-_CHUNK_ENTRIES = 2**20
 _ASSESSED = {
     "cluster_stability": ("cluster",),
     "co_clustering": ("cluster", "other_cluster"),
@@ -86,29 +90,23 @@ _ASSESSED = {
     "cluster_tree": ("merge", "column"),
 }
 _RECORDS = "model/records"
-_CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 
 
 @dataclass(frozen=True, eq=False)
-class StoredResult:
+class StoredResult(WithResultArrays):
     """Contents of a result store.
 
     Attributes
     ----------
     labels : (n,) int64
-    consensus_graph : (n, n) CSR
-        Rows on the simplex.
-    learned_graph : (n, n) CSR
-        Graph before it was rebuilt from the partition.
+    arrays : ResultArrays
+        Graphs, embeddings and coordinates, which are attributes of the result too.
     n_connected_components : int
     status : str
         Name of a `mscam_dask.types.result.Status`.
     score : float
         Label-free score of the labels.
     n_neighbors : int
-    view_embeddings : dict of str to (n, r)
-    view_coordinates : dict of str to (n, m)
-        Principal coordinates of the ridge embeddings, float32.
     view_contributions : dict of str to float
     history : xarray.Dataset
         Over (outer_iteration, view).
@@ -117,14 +115,11 @@ class StoredResult:
     """
 
     labels: NDArray[np.int64]
-    consensus_graph: csr_array[np.float64]
-    learned_graph: csr_array[np.float64]
+    arrays: ResultArrays
     n_connected_components: int
     status: str
     score: float
     n_neighbors: int
-    view_embeddings: dict[str, NDArray[np.float64]]
-    view_coordinates: dict[str, NDArray[np.float32]]
     view_contributions: dict[str, float]
     history: xarray.Dataset
     assessment: Assessment | None = None
@@ -177,29 +172,38 @@ def write_result(
     if root.exists():
         raise DataError(f"{root} exists; a result is never overwritten. Choose another output.")
     root.parent.mkdir(parents=True, exist_ok=True)
-    partial = new_partial(root)
+    begun = _begun_by_workers(solution, root)
+    partial = new_partial(root) if begun is None else begun.root
     try:
         with full_disk_is_temporary(root):
-            _write(solution, partial, model)
+            _write(solution, partial, model, has_arrays=begun is not None)
             read_result(partial)
             read_model(partial)
             sync_tree(LOCAL, partial)
             rename_durably(LOCAL, partial, root)
     finally:
         unlink_quietly(LOCAL, partial)
+    if begun is not None:
+        begun.root, begun.is_partial = root, False
     return root
 
 
-def _write(solution: Solution, directory: Path, model: StoredModel | None) -> None:
-    import zarr
+def _begun_by_workers(solution: Solution, root: Path) -> StoredArrays | None:
+    """Return the arrays that workers have written beside a result that is not complete yet."""
+    arrays = solution.arrays
+    if isinstance(arrays, StoredArrays) and arrays.is_partial and arrays.root.parent == root.parent:
+        return arrays
+    return None
 
+
+def _write(
+    solution: Solution, directory: Path, model: StoredModel | None, *, has_arrays: bool
+) -> None:
     names = tuple(solution.view_contributions)
     history = history_dataset(solution.history, names).drop_vars("view").variables
-    group = zarr.open_group(
-        directory,
-        mode="w-",
-        zarr_format=3,
-        attributes={
+    group = open_arrays(directory) if has_arrays else new_arrays(directory)
+    group.attrs.put(
+        {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "status": solution.status.name,
@@ -209,48 +213,31 @@ def _write(solution: Solution, directory: Path, model: StoredModel | None) -> No
             "score": float(solution.score),
             "view_names": list(names),
             "view_contributions": [float(share) for share in solution.view_contributions.values()],
-            "view_embeddings": list(solution.view_embeddings),
-            "view_coordinates": list(solution.view_coordinates),
+            "view_embeddings": list(solution.arrays.embedded_views),
+            "view_coordinates": list(solution.arrays.projected_views),
             "history": [str(name) for name in history],
             "has_learned_graph": not solution.status.is_learned,
             "assessment": _assessment_texts(solution.assessment),
             "model": None if model is None else list(model.arrays),
-        },
+        }
     )
-    _put(group, "labels", solution.labels.astype("<i8"), ("sample",))
-    _put_graph(group, "consensus_graph", solution.consensus_graph)
-    if not solution.status.is_learned:
-        _put_graph(group, "learned_graph", solution.learned_graph)
+    put_array(group, "labels", solution.labels.astype("<i8"), ("sample",))
+    if not has_arrays:
+        put_arrays(group, solution.arrays, has_learned_graph=not solution.status.is_learned)
     for name, dims in _ASSESSED.items() if solution.assessment is not None else ():
         values = getattr(solution.assessment, name).astype("<f8")
-        _put(group, f"assessment/{name}", values, dims)
-    for index, (name, values) in enumerate(solution.view_embeddings.items()):
-        key = f"view_embeddings/{index}"
-        array = _put(group, key, values.astype("<f8"), ("sample", "component"))
-        array.attrs["name"] = name
-    for index, (name, coordinates) in enumerate(solution.view_coordinates.items()):
-        key = f"view_coordinates/{index}"
-        array = _put(group, key, coordinates.astype("<f4"), ("sample", "axis"))
-        array.attrs["name"] = name
+        put_array(group, f"assessment/{name}", values, dims)
     for variable_name, variable in history.items():
         numbers = variable.values.astype("<i8" if variable.dtype.kind in "iub" else "<f8")
         dims = tuple(str(dim) for dim in variable.dims)
-        array = _put(group, f"history/{variable_name}", numbers, dims)
+        array = put_array(group, f"history/{variable_name}", numbers, dims)
         array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
     if model is not None:
         text = np.frombuffer(json.dumps(model.records).encode(), dtype=np.uint8)
-        _put(group, _RECORDS, text, ("byte",))
+        put_array(group, _RECORDS, text, ("byte",))
         for key, values in model.arrays.items():
-            _put(group, f"model/{key}", values, tuple(f"dim_{i}" for i in range(values.ndim)))
+            put_array(group, f"model/{key}", values, tuple(f"dim_{i}" for i in range(values.ndim)))
     write_checksums(group, directory)
-
-
-def _put_graph(group: Any, key: str, graph: csr_array[np.float64]) -> None:
-    sparse = group.create_group(key)
-    sparse.attrs.update(_CSR, shape=[int(size) for size in graph.shape])
-    _put(sparse, "data", graph.data.astype("<f8"), ("entry",))
-    _put(sparse, "indices", graph.indices.astype("<i8"), ("entry",))
-    _put(sparse, "indptr", graph.indptr.astype("<i8"), ("edge",))
 
 
 def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
@@ -268,18 +255,11 @@ def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
     }
 
 
-def _put(group: Any, key: str, values: NDArray[Any], dims: tuple[str, ...]) -> Any:
-    """Write one array, chunked by rows."""
-    width = max(1, int(np.prod(values.shape[1:])))
-    rows = max(1, min(len(values), _CHUNK_ENTRIES // width))
-    chunks = (rows, *(max(1, size) for size in values.shape[1:]))
-    array = create_array(group, key, values.shape, chunks, values.dtype, dims)
-    array[:] = values
-    return array
-
-
 def read_result(path: str | Path) -> StoredResult:
     """Read a store written by `write_result`.
+
+    Every file of it is read and verified. The arrays with a row for each sample stay in memory up to
+    `SIZES.exact_samples` samples; above, they are read again when they are used.
 
     Raises
     ------
@@ -301,51 +281,39 @@ def read_result(path: str | Path) -> StoredResult:
         embedded = [str(name) for name in attributes["view_embeddings"]]
         projected = [str(name) for name in attributes["view_coordinates"]]
         recorded = [str(name) for name in attributes["history"]]
-        is_rebuilt = bool(attributes["has_learned_graph"])
+        has_learned_graph = bool(attributes["has_learned_graph"])
         texts = attributes["assessment"]
     except METADATA_ERRORS as error:
         raise corrupt_store(
             root / "zarr.json", f"attribute missing or unusable: {error!r}"
         ) from error
-    labels = _get(root, "labels")[0]
+    labels = get_array(root, "labels")[0]
     if len(labels) != n_samples:
         raise corrupt_store(root / "labels", f"not one entry for each of {n_samples} samples")
-    graph = _graph(root, "consensus_graph", n_samples)
+    stored = StoredArrays(
+        root,
+        n_samples,
+        has_learned_graph=has_learned_graph,
+        embedded_views=embedded,
+        projected_views=projected,
+    )
+    if n_samples > SIZES.exact_samples:
+        stored.verify()
     return StoredResult(
         labels=labels,
-        consensus_graph=graph,
-        learned_graph=_graph(root, "learned_graph", n_samples) if is_rebuilt else graph,
+        arrays=stored if n_samples > SIZES.exact_samples else stored.loaded(),
         n_connected_components=n_components,
         status=status,
         score=score,
         n_neighbors=n_neighbors,
-        view_embeddings={
-            name: _get(root, f"view_embeddings/{index}")[0] for index, name in enumerate(embedded)
-        },
-        view_coordinates={
-            name: _get(root, f"view_coordinates/{index}")[0] for index, name in enumerate(projected)
-        },
         view_contributions=contributions,
         history=_history(root, names, recorded),
         assessment=None if texts is None else _assessment(root, texts),
     )
 
 
-def _graph(root: Path, key: str, n_samples: int) -> csr_array[np.float64]:
-    parts = {part: _get(root, f"{key}/{part}")[0] for part in ("data", "indices", "indptr")}
-    if len(parts["indptr"]) != n_samples + 1:
-        raise corrupt_store(root / key, f"not one row for each of {n_samples} samples")
-    try:
-        graph: csr_array[np.float64] = sparse_from_parts(
-            "csr", parts, (n_samples, n_samples), "the graph"
-        )
-    except DataError as error:
-        raise corrupt_store(root / key, str(error).partition(". ")[0]) from error
-    return graph
-
-
 def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
-    arrays = {name: _get(root, f"assessment/{name}")[0] for name in _ASSESSED}
+    arrays = {name: get_array(root, f"assessment/{name}")[0] for name in _ASSESSED}
     try:
         half = texts["split_half_ari"]
         return Assessment(
@@ -376,8 +344,8 @@ def read_model(path: str | Path) -> StoredModel | None:
         keys = attributes["model"]
         if keys is None:
             return None
-        records = json.loads(_get(root, _RECORDS)[0].tobytes())
-        arrays = {str(key): _get(root, f"model/{key}")[0] for key in keys}
+        records = json.loads(get_array(root, _RECORDS)[0].tobytes())
+        arrays = {str(key): get_array(root, f"model/{key}")[0] for key in keys}
     except METADATA_ERRORS as error:
         if isinstance(error, DataError):
             raise
@@ -409,20 +377,9 @@ def _history(root: Path, view_names: tuple[str, ...], recorded: list[str]) -> xa
     for name in recorded:
         if not name.isidentifier():
             raise corrupt_store(root / "zarr.json", f"{name!r} is not a history variable")
-        values, array = _get(root, f"history/{name}")
+        values, array = get_array(root, f"history/{name}")
         variables[name] = (array.metadata.dimension_names, values, dict(array.attrs))
     return xarray.Dataset(variables, coords={"view": list(view_names)})
-
-
-def _get(root: Path, key: str) -> tuple[NDArray[Any], Any]:
-    """Read one array, chunk by chunk; the values and the array."""
-    array = open_array(root, key)
-    check_codecs(array, root / key / "zarr.json")
-    values = np.empty(array.shape, dtype=array.dtype)
-    for start in range(0, array.shape[0], array.chunks[0]):
-        rows = slice(start, min(start + array.chunks[0], array.shape[0]))
-        values[rows] = read_chunk(array, root / key, rows)
-    return values, array
 
 
 _PER_ITERATION = {

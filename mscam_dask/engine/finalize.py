@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 
 from mscam_dask.engine import candidate_neighbors
 from mscam_dask.engine.assess import assess
@@ -23,14 +24,16 @@ from mscam_dask.engine.iteration_steps import components_of, score_cuts, spectru
 from mscam_dask.engine.outer_loop import embed_views
 from mscam_dask.engine.row_blocks import embedding as block_embedding
 from mscam_dask.engine.row_blocks import graph as block_graph
-from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
+from mscam_dask.engine.row_blocks import results as block_results
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedEmbedding, BlockedView
+from mscam_dask.engine.row_blocks.results import RowsOfViews
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import Solution, Status, shares_of_views
+from mscam_dask.types.result import ArraysInMemory, ResultArrays, Solution, Status, shares_of_views
 
 __all__ = ["finalize", "trivial_solution"]
 
@@ -62,14 +65,16 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
     if final is None:
         final = _from_partition(labels, Status.PARTITION_GRAPH, context, executor, state.graph)
     refinement = None if state.refinement is None else state.refinement.finished
-    return _solution(final, context, executor, state.history, refinement)
+    return _solution(final, context, executor, session.results_directory, state.history, refinement)
 
 
 def trivial_solution(
-    labels: NDArray[np.int64], status: Status, context: FitContext, executor: Executor
+    labels: NDArray[np.int64], status: Status, context: FitContext, session: Session
 ) -> Solution:
     """Return the solution of a partition that needs no outer iterations."""
-    return _solution(_from_partition(labels, status, context, executor), context, executor)
+    executor = session.executor
+    final = _from_partition(labels, status, context, executor)
+    return _solution(final, context, executor, session.results_directory)
 
 
 def _reached(
@@ -119,10 +124,11 @@ def _solution(
     final: _FinalGraph,
     context: FitContext,
     executor: Executor,
+    directory: Path | None,
     history: tuple[IterationFinished, ...] = (),
     refinement: RefinementFinished | None = None,
 ) -> Solution:
-    """Gather the solution, with the embedding of each view given the final graph."""
+    """Gather the solution; large arrays go to a directory if there is one."""
     prepared = context.prepared
     encoders = [
         executor.submit(
@@ -132,21 +138,18 @@ def _solution(
         )
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
-    embeddings = _embeddings(final, context, executor, history)
-    coordinates = _principal_coordinates(prepared, executor)
-    graph, n_components = _gathered(final.graph, prepared, executor, key="final")
-    learned_graph, _ = (
-        (graph, n_components)
-        if final.learned_graph is final.graph
-        else _gathered(final.learned_graph, prepared, executor, key="learned")
+    results = _submit_embeddings(final, context, executor, history)
+    arrays, n_components = (
+        _arrays_of_blocks(final, results, context, executor, directory)
+        if isinstance(prepared.blocks, BlockedCandidates)
+        else _arrays(final, results, context, executor)
     )
     labels, *maps = executor.gather([final.labels, *encoders])
     is_trivial = final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
-        consensus_graph=graph,
-        learned_graph=learned_graph,
+        arrays=arrays,
         n_connected_components=n_components,
         status=final.status,
         score=final.partition_score.score,
@@ -159,8 +162,6 @@ def _solution(
         chosen=-1 if context.selection is None else context.selection.chosen,
         prepared=context.records,
         history=history,
-        view_embeddings=embeddings,
-        view_coordinates=dict(zip(prepared.names, coordinates, strict=True)),
         view_contributions={
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
@@ -171,65 +172,109 @@ def _solution(
     )
 
 
-def _gathered(
-    graph: Handle, prepared: PreparedHandles, executor: Executor, *, key: str
-) -> tuple[csr_array[np.float64], int]:
-    """Gather a graph and its number of connected components."""
-    if isinstance(prepared.blocks, BlockedCandidates):
-        whole = block_graph.gather_graph(graph, prepared.blocks.order, executor)
-        return whole, graph.n_components
-    affinity = executor.submit(operator.attrgetter("affinity"), graph, key=f"affinity/{key}")
-    count = executor.submit(
-        operator.attrgetter("n_components"), graph, key=f"component_count/{key}"
-    )
-    whole, n_components = executor.gather([affinity, count])
-    return whole, n_components
-
-
-def _principal_coordinates(
-    prepared: PreparedHandles, executor: Executor
-) -> list[NDArray[np.float32]]:
-    """Gather the first principal coordinates of each view."""
-    if isinstance(prepared.blocks, BlockedCandidates):
-        return block_embedding.gather_coordinates(
-            prepared.views, prepared.names, prepared.blocks.order, _N_AXES, executor
-        )
-    return executor.gather(
-        [
-            executor.submit(
-                iteration_tasks.principal_coordinates,
-                view,
-                _N_AXES,
-                key=f"principal_coordinates/{name}",
-            )
-            for view, name in zip(prepared.views, prepared.names, strict=True)
-        ]
-    )
-
-
-def _embeddings(
+def _submit_embeddings(
     final: _FinalGraph,
     context: FitContext,
     executor: Executor,
     history: tuple[IterationFinished, ...],
-) -> dict[str, NDArray[np.float64]]:
-    """Embedding of each view given the final graph; empty for trivial partitions."""
+) -> list[Any]:
+    """Submit the embedding of each view given the final graph; none for trivial partitions."""
     if final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS):
-        return {}
+        return []
     prepared, parameters = context.prepared, context.parameters
     weight = history[-1].graph_weight if history else parameters.graph_weight
     spectrum = spectrum_of(
         final.graph, None, prepared, parameters, executor, key="final", graph_from_partition=True
     )
-    results = embed_views(spectrum, weight, prepared, parameters, executor, key="final")
-    if isinstance(prepared.blocks, BlockedCandidates):
-        (of_samples,) = executor.gather([prepared.blocks.order.order])
-        return {
-            name: block_embedding.gather_embedding(result, of_samples, executor)
-            for result, name in zip(results, prepared.names, strict=True)
-        }
-    handles = [
-        executor.submit(iteration_tasks.embedding_of, result, key=f"view_embedding/{name}")
-        for result, name in zip(results, prepared.names, strict=True)
+    return embed_views(spectrum, weight, prepared, parameters, executor, key="final")
+
+
+def _arrays(
+    final: _FinalGraph, results: Sequence[Handle], context: FitContext, executor: Executor
+) -> tuple[ResultArrays, int]:
+    """Gather graphs, embeddings and coordinates, and the number of connected components."""
+    names, views = context.prepared.names, context.prepared.views
+    graphs = (
+        [final.graph] if final.learned_graph is final.graph else [final.graph, final.learned_graph]
+    )
+    affinities = [
+        executor.submit(operator.attrgetter("affinity"), graph, key=f"affinity/{number}")
+        for number, graph in enumerate(graphs)
     ]
-    return dict(zip(prepared.names, executor.gather(handles), strict=True))
+    count = executor.submit(
+        operator.attrgetter("n_components"), final.graph, key="component_count/final"
+    )
+    embeddings = [
+        executor.submit(iteration_tasks.embedding_of, result, key=f"view_embedding/{name}")
+        for result, name in zip(results, names, strict=False)
+    ]
+    coordinates = [
+        executor.submit(
+            iteration_tasks.principal_coordinates,
+            view,
+            _N_AXES,
+            key=f"principal_coordinates/{name}",
+        )
+        for view, name in zip(views, names, strict=True)
+    ]
+    n_components, *wholes = executor.gather([count, *affinities])
+    return ArraysInMemory(
+        wholes[0],
+        wholes[-1],
+        dict(zip(names, executor.gather(embeddings), strict=False)),
+        dict(zip(names, executor.gather(coordinates), strict=True)),
+    ), n_components
+
+
+def _arrays_of_blocks(
+    final: _FinalGraph,
+    results: Sequence[BlockedEmbedding],
+    context: FitContext,
+    executor: Executor,
+    directory: Path | None,
+) -> tuple[ResultArrays, int]:
+    """Write graphs, embeddings and coordinates of large data to a directory, or gather them."""
+    names, blocks = context.prepared.names, context.prepared.blocks
+    assert isinstance(blocks, BlockedCandidates)
+    coordinates = block_embedding.submit_coordinates(
+        context.prepared.views, names, _N_AXES, executor
+    )
+    n_components = final.graph.n_components
+    if directory is not None:
+        graphs = {"consensus_graph": final.graph}
+        if not final.status.is_learned:
+            graphs["learned_graph"] = final.learned_graph
+        written = block_results.write_arrays(
+            directory,
+            graphs,
+            (
+                RowsOfViews(
+                    "view_embeddings", names[: len(results)], tuple(one.rows for one in results)
+                ),
+                RowsOfViews("view_coordinates", names, tuple(coordinates)),
+            ),
+            blocks.order,
+            executor,
+        )
+        if written is not None:
+            return written, n_components
+    (of_samples,) = executor.gather([blocks.order.order])
+    graph = block_graph.gather_graph(final.graph, blocks.order, executor)
+    learned_graph = (
+        graph
+        if final.learned_graph is final.graph
+        else block_graph.gather_graph(final.learned_graph, blocks.order, executor)
+    )
+    embeddings = (
+        block_embedding.gather_rows(result.rows, of_samples, np.float64, executor)
+        for result in results
+    )
+    projected = (
+        block_embedding.gather_rows(rows, of_samples, np.float32, executor) for rows in coordinates
+    )
+    return ArraysInMemory(
+        graph,
+        learned_graph,
+        dict(zip(names, embeddings, strict=False)),
+        dict(zip(names, projected, strict=True)),
+    ), n_components

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,7 +40,7 @@ __all__ = ["Observer", "run_fit"]
 _NOTHING = Choices()
 
 
-def run_fit(
+def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     data: MultiViewData,
     candidates: Parameters | Sequence[Parameters],
     executor: Executor,
@@ -48,6 +49,7 @@ def run_fit(
     observers: Sequence[Observer] = (),
     checkpoint_store: CheckpointStore | None = None,
     init_labels: NDArray[np.int64] | None = None,
+    results_directory: Path | None = None,
 ) -> Solution:
     """Run a fit on `data`.
 
@@ -79,6 +81,10 @@ def run_fit(
     init_labels : (n,) int64, optional
         Initial labels from an earlier fit, −1 for samples that it did not have; needs one
         candidate. See `mscam_dask.engine.initialize`.
+    results_directory : Path, optional
+        Made if the data are large (`Parameters.exact_samples`): the workers write graphs,
+        embeddings and coordinates there, unless one of them cannot. They are read from there when
+        they are used, and `mscam_dask.data.results.write_result` makes a result of the directory.
 
     Returns
     -------
@@ -106,7 +112,7 @@ def run_fit(
     checkpoints = CheckpointManager(
         None if is_trivial else checkpoint_store, data, candidates, choices, init_labels
     )
-    session = Session(executor, tuple(observers), checkpoints)
+    session = Session(executor, tuple(observers), checkpoints, results_directory)
     search = Search(candidates, choices, init_labels)
     with session.open():
         if is_trivial:
@@ -233,4 +239,4 @@ def _fit_trivial(data: MultiViewData, search: Search, session: Session) -> Solut
     labels, status = np.zeros(data.n_samples, dtype=np.int64), Status.SINGLE_CLUSTER
     if parameters.n_clusters == data.n_samples:
         labels, status = np.arange(data.n_samples, dtype=np.int64), Status.SINGLETONS
-    return trivial_solution(labels, status, context, session.executor)
+    return trivial_solution(labels, status, context, session)

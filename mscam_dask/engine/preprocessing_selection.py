@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
-from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.presence import PresentRows, present_samples
 from mscam_dask.data.views.sampling import SampledRows, sampled_view
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.executors.base import Executor, Handle
@@ -63,6 +63,9 @@ _MIN_TOGETHER = 2
 _MAX_TASKS = 64
 _MAX_SUMMED = 8
 
+# Columns of a view whose directions are found again in each of several tasks.
+_FEW_COLUMNS = 256
+
 # With two views it is unknown which of them is uninformative.
 _MIN_CONFIRMING = 2
 
@@ -106,11 +109,14 @@ def select_view_settings(
     if len(data.views) > _MIN_CONFIRMING:
         some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
         coarse = Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
-    # the searches in few views are split by scaling, because each task reads the rows of the view
-    n_scales = len({option.scale for option in options})
-    n_parts = n_scales if len(data.views) <= SIZES.few_views else 1
     neighbors = [
-        _neighbors_of_view(source, tuple(options), (rows, k, coarse), n_parts, executor)
+        _neighbors_of_view(
+            source,
+            tuple(options),
+            (rows, k, coarse),
+            _n_parts(source, len(data.views), options),
+            executor,
+        )
         for source in data.views
     ]
     wide = any(
@@ -135,6 +141,20 @@ def select_view_settings(
     return tuple(reversed(by_settings.values()))
 
 
+def _n_parts(source: RowSource, n_views: int, options: Sequence[ViewSettings]) -> int:
+    """Number of tasks that search neighbors in a view: one if there are many views, or by scaling.
+
+    Each task finds the directions of the view again. With large data, whose other stages have many tasks,
+    and few columns each setting has a task.
+    """
+    if n_views > SIZES.few_views:
+        return 1
+    is_large = source.shape[0] > SIZES.exact_samples and not isinstance(source, PresentRows)
+    if is_large and source.view_type == "features" and source.shape[1] <= _FEW_COLUMNS:
+        return len(set(options))
+    return len({option.scale for option in options})
+
+
 def _neighbors_of_view(
     source: RowSource,
     options: tuple[ViewSettings, ...],
@@ -142,14 +162,18 @@ def _neighbors_of_view(
     n_parts: int,
     executor: Executor,
 ) -> Handle:
-    """Submit the neighbors of the sampled rows of a view, by parts of the scalings."""
+    """Submit the neighbors of the sampled rows of a view, by parts of the settings."""
     rows, k, coarse = searched
+    read: Handle = source
     if isinstance(source, ArrayRows):  # only these rows are sent
-        source, rows = sampled_view(source, rows), np.arange(len(rows))
+        read, rows = sampled_view(source, rows), np.arange(len(rows))
+    elif n_parts > len({option.scale for option in options}):  # they are read once
+        read = executor.submit(read_sample, source, rows, key=f"sample_rows/{source.name}")
+        rows = np.arange(len(rows))
     parts = [
         executor.submit(
             sampled_neighbors,
-            source,
+            read,
             options,
             rows,
             k,
@@ -376,6 +400,11 @@ class Rule:
         return tried or dict(sorted(view.by_settings.items()))
 
 
+def read_sample(source: RowSource, rows: NDArray[np.int64]) -> ArrayRows:
+    """Some rows of a view, in memory."""
+    return SampledRows(source, rows).in_memory()
+
+
 def sampled_neighbors(
     source: RowSource,
     options: tuple[ViewSettings, ...],
@@ -388,7 +417,7 @@ def sampled_neighbors(
 
     Settings that make all rows equal are skipped, and unit length for rows of few columns. Distance and
     kernel views ignore the scaling, so that only one is tried. Rows of samples that the view does not have are −1. Of several parts
-    (number, count) each has the settings of some scalings, and the first one the coarse neighbors.
+    (number, count) each has some of the settings, and the first one the coarse neighbors.
     """
     present = present_samples(source)
     if present is None:
@@ -451,11 +480,14 @@ def _sampled_neighbors(
     many = None
     refusal: DataError | None = None
     ordered = sorted(positions, key=lambda one: one != default)
-    mine = ordered[part[0] :: part[1]]
+    searches = [(scale, alpha) for scale in ordered for alpha in positions[scale]]
+    together = -(-len(searches) // part[1])
+    mine = searches[part[0] * together : (part[0] + 1) * together]
     for scale in ordered:
         # the first part has the default scaling, and the next one if that makes all rows equal
         searches_coarse = coarse is not None and many is None and part[0] == 0
-        if scale not in mine and not searches_coarse:
+        wanted = [alpha for own, alpha in mine if own == scale]
+        if not wanted and not searches_coarse:
             continue
         try:
             view = view_svd(
@@ -468,12 +500,10 @@ def _sampled_neighbors(
         except DataError as error:
             refusal = refusal or error
             continue
-        by_alpha = positions[scale]
-        if scale in mine:
-            for alpha, position in by_alpha.items():
-                neighbors[position] = embedding_neighbors(view, alpha, n_neighbors)
+        for alpha in wanted:
+            neighbors[positions[scale][alpha]] = embedding_neighbors(view, alpha, n_neighbors)
         if coarse is not None and searches_coarse:
-            many = coarse_neighbors(view, max(by_alpha), coarse.n_neighbors, coarse.rows)
+            many = coarse_neighbors(view, max(positions[scale]), coarse.n_neighbors, coarse.rows)
         del view  # as large as the rows
     none = np.zeros((0, 0), dtype=np.int32)
     return SampledNeighbors(shape, neighbors, none if many is None else many, refusal)

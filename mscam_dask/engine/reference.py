@@ -20,7 +20,7 @@ from mscam_dask.solvers.reference import (
 from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.events import IterationFinished
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import Solution, Status, shares_of_views
+from mscam_dask.types.result import ArraysInMemory, Solution, Status, shares_of_views
 from mscam_dask.types.rules import CONSTANTS
 
 __all__ = ["run_reference"]
@@ -100,8 +100,12 @@ def run_reference(
     ]
     return Solution(
         labels=result.labels,
-        consensus_graph=result.consensus_graph,
-        learned_graph=result.consensus_graph,
+        arrays=ArraysInMemory(
+            result.consensus_graph,
+            result.consensus_graph,
+            dict(zip(data.view_names, result.view_embeddings, strict=True)),
+            {},
+        ),
         n_connected_components=result.n_connected_components,
         status=Status.CONVERGED if reached else Status.COMPONENTS_NOT_REACHED,
         score=mean_score(scores),
@@ -110,8 +114,6 @@ def run_reference(
         settings=(),
         prepared=(),
         history=_history(result, parameters),
-        view_embeddings=dict(zip(data.view_names, result.view_embeddings, strict=True)),
-        view_coordinates={},
         view_contributions=shares_of_views(data.view_names, scores),
         encoders={},
     )

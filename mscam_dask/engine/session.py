@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from mscam_dask.engine.executors.base import Executor, Handle
@@ -35,13 +36,15 @@ Observer = Callable[[FitEvent], None]
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """Executor, observers and checkpoints of one fit.
+    """Executor, observers, checkpoints and target of one fit.
 
     Attributes
     ----------
     executor : Executor
     observers : tuple of callable
     checkpoints : CheckpointManager
+    results_directory : Path or None
+        Where workers write the graphs and embeddings of large data.
     started : float
         Start of the fit by `time.perf_counter`.
     """
@@ -49,6 +52,7 @@ class Session:
     executor: Executor
     observers: tuple[Observer, ...]
     checkpoints: CheckpointManager
+    results_directory: Path | None = None
     started: float = dataclasses.field(default_factory=time.perf_counter)
 
     @contextlib.contextmanager

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -74,15 +75,12 @@ class BaseMultiViewClustering(
     """Base class of MSCAM and MSCAN, which define the parameters."""
 
     labels_: NDArray[np.int64]
-    consensus_graph_: csr_array[np.float64]
-    learned_graph_: csr_array[np.float64]
     n_connected_components_: int
     status_: Status
     n_iter_: int
     n_neighbors_: int
     cross_view_information_: float
     view_names_: tuple[str, ...]
-    view_embeddings_: dict[str, NDArray[np.float64]]
     view_contributions_: dict[str, float]
     view_settings_: dict[str, ViewSettings]
     excluded_views_: tuple[str, ...]
@@ -93,6 +91,9 @@ class BaseMultiViewClustering(
     n_clusters_: int
     solution_: Solution
     data_warnings_: tuple[Any, ...]
+
+    # where workers write the graphs and embeddings of large data; set by a run before `fit`
+    _results_directory: Path | None = None
 
     @with_callbacks
     def fit(self, X: Any, y: object = None) -> Self:
@@ -168,6 +169,7 @@ class BaseMultiViewClustering(
                 observers=observers,
                 checkpoint_store=self.checkpoint_store,
                 init_labels=init_labels,
+                results_directory=self._results_directory,
             )
             warn_unconverged_spectra(solution, stacklevel=3)
             if self.exclude_views is None:
@@ -187,8 +189,6 @@ class BaseMultiViewClustering(
         """Set the attributes of a fit of `data`."""
         self.solution_ = solution
         self.labels_ = solution.labels
-        self.consensus_graph_ = solution.consensus_graph
-        self.learned_graph_ = solution.learned_graph
         self.n_clusters_ = solution.parameters.n_clusters
         self.n_connected_components_ = solution.n_connected_components
         self.status_ = solution.status
@@ -196,7 +196,6 @@ class BaseMultiViewClustering(
         self.n_neighbors_ = solution.n_neighbors
         self.cross_view_information_ = solution.score
         self.view_names_ = data.view_names
-        self.view_embeddings_ = solution.view_embeddings
         self.view_contributions_ = solution.view_contributions
         self.view_settings_ = {
             name: solution.parameters.settings_of_view(index)
@@ -247,6 +246,24 @@ class BaseMultiViewClustering(
                 stacklevel=4,
             )
         return solution
+
+    @property
+    def consensus_graph_(self) -> csr_array[np.float64]:
+        """Consensus graph (n_samples, n_samples); large ones of a run are read when they are used."""
+        check_is_fitted(self)
+        return self.solution_.consensus_graph
+
+    @property
+    def learned_graph_(self) -> csr_array[np.float64]:
+        """Last graph of the outer iterations, as `consensus_graph_`."""
+        check_is_fitted(self)
+        return self.solution_.learned_graph
+
+    @property
+    def view_embeddings_(self) -> dict[str, NDArray[np.float64]]:
+        """Embedding of each view, (n_samples, n_clusters), as `consensus_graph_`."""
+        check_is_fitted(self)
+        return self.solution_.view_embeddings
 
     @property
     def n_clusters_curves_(self) -> xarray.Dataset | None:

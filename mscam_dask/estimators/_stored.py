@@ -129,14 +129,11 @@ def restore_fit(
     }
     solution = Solution(
         labels=result.labels,
-        consensus_graph=result.consensus_graph,
-        learned_graph=result.learned_graph,
+        arrays=result.arrays,
         n_connected_components=result.n_connected_components,
         status=Status[result.status],
         score=result.score,
         n_neighbors=result.n_neighbors,
-        view_embeddings=result.view_embeddings,
-        view_coordinates=result.view_coordinates,
         view_contributions=result.view_contributions,
         encoders=encoders,
         assessment=result.assessment,

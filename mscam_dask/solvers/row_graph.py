@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csgraph, csr_array
+from scipy.sparse import csgraph, csr_array, vstack
 
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, blocks_of, halo_of
 from mscam_dask.linalg.distances import squared_distances_on_edges
@@ -17,15 +17,18 @@ from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
 
 __all__ = [
     "Components",
+    "GraphPiece",
     "GraphRows",
     "components_of_forests",
     "graph_block",
+    "join_graph",
     "laplacian_rows",
     "linked_blocks",
     "mean_rows",
     "projected_rows",
     "row_weights_between",
     "spanning_forest",
+    "split_graph",
     "whole_graph",
 ]
 
@@ -228,6 +231,51 @@ def row_weights_between(
     flat = np.bincount(pairs, weights=affinity.data, minlength=n_clusters**2)
     weights = flat.reshape(n_clusters, n_clusters)
     return np.asarray(0.5 * (weights + weights.T))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphPiece:
+    """Some rows of a graph, with the sample of each row; columns are samples too."""
+
+    samples: NDArray[np.int32]
+    affinity: csr_array[np.float64]
+
+
+def split_graph(
+    rows: GraphRows, order: NDArray[np.int32], edges: Sequence[int]
+) -> list[GraphPiece]:
+    """Rows of a block by sample: piece g has the samples from ``edges[g]`` up to ``edges[g + 1]``."""
+    own = order[rows.start : rows.stop]
+    affinity = rows.affinity
+    of_samples: csr_array[np.float64] = csr_array(
+        (affinity.data, order[affinity.indices], affinity.indptr), shape=affinity.shape
+    )
+    group = np.searchsorted(edges, own, side="right") - 1
+    groups = (np.flatnonzero(group == number) for number in range(len(edges) - 1))
+    return [GraphPiece(own[mine], of_samples[mine]) for mine in groups]
+
+
+def join_graph(
+    pieces: Sequence[GraphPiece], start: int, stop: int
+) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]:
+    """Arrays of the rows of samples start … stop − 1, from pieces that have all of them.
+
+    Returns
+    -------
+    data, indices : (nnz,)
+        Columns ascending within each row.
+    ends : (stop - start,) int64
+        End of each row among these; the rows from 0 start with a 0, as index pointers do.
+    """
+    parts, samples = [], []
+    for piece in pieces:
+        mine = np.flatnonzero((piece.samples >= start) & (piece.samples < stop))
+        parts.append(piece.affinity[mine])
+        samples.append(piece.samples[mine])
+    rows = csr_array(vstack(parts, format="csr")[np.argsort(np.concatenate(samples))])
+    rows.sort_indices()
+    ends = rows.indptr.astype(np.int64)
+    return rows.data, rows.indices, ends if start == 0 else ends[1:]
 
 
 def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_array[np.float64]:

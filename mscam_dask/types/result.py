@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,10 +24,13 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
+    "ArraysInMemory",
     "Assessment",
+    "ResultArrays",
     "Solution",
     "Status",
     "Structure",
+    "WithResultArrays",
     "shares_of_views",
     "unseparated_pairs",
 ]
@@ -225,19 +228,100 @@ class Assessment:
         return f"least stable {'are clusters' if len(least) > 1 else 'is cluster'} {_listed(least)}"
 
 
+class ResultArrays(Protocol):
+    """Arrays of a fit that have a row for each sample; those in a store are read when they are used."""
+
+    @property
+    def consensus_graph(self) -> csr_array[np.float64]:
+        """Graph A (n, n) with rows on the simplex (a sample alone in its cluster has an empty row)."""
+
+    @property
+    def learned_graph(self) -> csr_array[np.float64]:
+        """Last graph (n, n) of the outer iterations, with edges between clusters.
+
+        It is the consensus graph unless that was rebuilt from the partition.
+        """
+
+    @property
+    def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
+        """F_v = Z_vᵀP_v (n, c) of each view given the final graph (MSCAN: C_v, (n, r_v)).
+
+        Here and in the coordinates, rows of samples that a view does not have are NaN.
+        """
+
+    @property
+    def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
+        """First principal coordinates (n, m) of the ridge embedding of each view, at most 6.
+
+        These are the data as a fit sees them, before anything is learned; empty with
+        solver="reference".
+        """
+
+    @property
+    def embedded_views(self) -> tuple[str, ...]:
+        """Names of the views in `view_embeddings`."""
+
+    @property
+    def projected_views(self) -> tuple[str, ...]:
+        """Names of the views in `view_coordinates`."""
+
+
+@dataclasses.dataclass(frozen=True)
+class ArraysInMemory:
+    """`ResultArrays` in memory."""
+
+    consensus_graph: csr_array[np.float64]
+    learned_graph: csr_array[np.float64]
+    view_embeddings: dict[str, NDArray[np.float64]]
+    view_coordinates: dict[str, NDArray[np.float32]]
+
+    @property
+    def embedded_views(self) -> tuple[str, ...]:
+        """See `ResultArrays`."""
+        return tuple(self.view_embeddings)
+
+    @property
+    def projected_views(self) -> tuple[str, ...]:
+        """See `ResultArrays`."""
+        return tuple(self.view_coordinates)
+
+
+class WithResultArrays:
+    """Result whose `arrays` are attributes too."""
+
+    arrays: ResultArrays
+
+    @property
+    def consensus_graph(self) -> csr_array[np.float64]:
+        """See `ResultArrays`."""
+        return self.arrays.consensus_graph
+
+    @property
+    def learned_graph(self) -> csr_array[np.float64]:
+        """See `ResultArrays`."""
+        return self.arrays.learned_graph
+
+    @property
+    def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
+        """See `ResultArrays`."""
+        return self.arrays.view_embeddings
+
+    @property
+    def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
+        """See `ResultArrays`."""
+        return self.arrays.view_coordinates
+
+
 @dataclasses.dataclass(frozen=True, kw_only=True)
-class Solution:
+class Solution(WithResultArrays):
     """Labels, consensus graph and records of a fit.
 
     Attributes
     ----------
     labels : (n,) int64
         Cluster of each sample, numbered by first appearance.
-    consensus_graph : (n, n) CSR
-        Graph A with rows on the simplex (a sample alone in its cluster has an empty row).
-    learned_graph : (n, n) CSR
-        Last graph of the outer iterations, with edges between clusters; the consensus graph unless
-        that was rebuilt from the partition.
+    arrays : ResultArrays
+        Graphs, embeddings and coordinates, which are attributes of the solution too.
     n_connected_components : int
         Connected components of the consensus graph.
     status : Status
@@ -252,12 +336,6 @@ class Solution:
         All settings tried.
     prepared : tuple of ViewPrepared
     history : tuple of IterationFinished
-    view_embeddings : dict of str to (n, c)
-        F_v = Z_vᵀP_v given the final graph (MSCAN: C_v, (n, r_v)); here and in the coordinates, rows
-        of samples that a view does not have are NaN.
-    view_coordinates : dict of str to (n, m) float32
-        First principal coordinates of the ridge embedding of each view, at most 6: the data as a
-        fit sees them, before anything is learned; empty with solver="reference".
     view_contributions : dict of str to float
         Information of each view on the final partition, by the reference graphs of the view, as a
         share of the sum over views; 0 for excluded views.
@@ -277,8 +355,7 @@ class Solution:
     """
 
     labels: NDArray[np.int64]
-    consensus_graph: csr_array[np.float64]
-    learned_graph: csr_array[np.float64]
+    arrays: ResultArrays
     n_connected_components: int
     status: Status
     score: float
@@ -287,8 +364,6 @@ class Solution:
     settings: tuple[CandidateSettings, ...]
     prepared: tuple[ViewPrepared, ...]
     history: tuple[IterationFinished, ...]
-    view_embeddings: dict[str, NDArray[np.float64]]
-    view_coordinates: dict[str, NDArray[np.float32]]
     view_contributions: dict[str, float]
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     n_clusters_selection: NClustersSelected | None = None

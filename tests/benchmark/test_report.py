@@ -5,10 +5,9 @@ from __future__ import annotations
 import html
 import re
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import pytest
+from msgspec.structs import replace
 
 from mscam_dask.benchmark.report import experiment_page, write_experiment_report
 from mscam_dask.benchmark.results import (
@@ -99,7 +98,7 @@ def text_of(page: str) -> str:
 
 
 def test_numbers_stand_beside_the_papers() -> None:
-    page = experiment_page(msgspec.to_builtins(record()), ())
+    page = experiment_page(record(), ())
     text = text_of(page)
     assert "0.987 ± 0.012 0.978" in text
     assert "128" in text  # MiB
@@ -114,12 +113,12 @@ def test_numbers_stand_beside_the_papers() -> None:
 
 
 def test_what_came_out_is_said_first() -> None:
-    whole = msgspec.to_builtins(record())
+    whole = record()
     first = text_of(experiment_page(whole, ())).partition(".csv")[0][:200]
     assert re.search(quotes("leaves", "\u03b1 = 1", "λ = 0.3", 0.75, 0.25), first)
-    other = [{**line, "dataset": "roots"} for line in whole["rows"][::-1]]
-    other[0]["scores"] = {"accuracy": {"mean": 0.987, "std": None}}
-    compared = {**whole, "rows": [*whole["rows"], *other], "curves": [], "heat_maps": []}
+    odd, best = (replace(line, dataset="roots") for line in whole.rows[::-1])
+    odd = replace(odd, scores={**odd.scores, "accuracy": MeanStd(mean=0.987, std=None)})
+    compared = replace(whole, rows=(*whole.rows, odd, best), curves=(), heat_maps=())
     page = experiment_page(compared, ())
     text = text_of(page)
     won = html.unescape(text[: text.index("MSCAM defaults")])
@@ -128,41 +127,38 @@ def test_what_came_out_is_said_first() -> None:
     assert re.findall(r"\d+", sentence.replace(HOSTILE, "")) == ["1", "1", "2"]
     assert "MSCAM defaults 0.987 0.987" in text
     assert 'id="results"' in page
-    alone = {**compared, "rows": whole["rows"][:1], "methods": whole["methods"][:1]}
+    alone = replace(compared, rows=whole.rows[:1], methods=whole.methods[:1])
     assert text_of(experiment_page(alone, ())).count("MSCAM defaults") == 1
     assert 'class="status"' not in experiment_page(alone, ())
 
 
 def test_the_best_single_views_alone_win_nothing() -> None:
-    whole = msgspec.to_builtins(record())
-    rows = [{**line, "protocol": "grid", "note": "chosen"} for line in whole["rows"]]
-    compared = {**whole, "rows": [*whole["rows"], *rows], "curves": [], "heat_maps": []}
+    whole = record()
+    rows = [replace(line, protocol="grid", note="chosen") for line in whole.rows]
+    compared = replace(whole, rows=(*whole.rows, *rows), curves=(), heat_maps=())
     (status,) = re.findall(r'class="status">([^<]*)<', experiment_page(compared, ()))
     assert "(defaults)" in status
 
 
 def test_names_from_data_are_text() -> None:
-    page = experiment_page(msgspec.to_builtins(record()), ())
+    page = experiment_page(record(), ())
     assert page.count("<script") == 1
     assert "&lt;script&gt;alert(1)" in page
     assert "default-src 'none'" in page
 
 
 def test_what_is_empty_is_left_out() -> None:
-    bare: dict[str, Any] = msgspec.to_builtins(
-        msgspec.structs.replace(record(), rows=(), curves=(), heat_maps=(), trials=())
-    )
+    bare = replace(record(), rows=(), curves=(), heat_maps=(), trials=())
     page = experiment_page(bare, ())
     for section in ("results", "curves", "maps", "failed"):
         assert f'id="{section}"' not in page
 
 
 def test_the_report_of_a_directory(tmp_path: Path) -> None:
-    content = msgspec.to_builtins(record())
     (tmp_path / "results.md").write_text("-")
-    file = write_experiment_report(tmp_path, content)
+    file = write_experiment_report(tmp_path, record())
     page = file.read_text(encoding="utf-8")
     assert 'href="results.md"' in page
     assert 'href="results.csv"' not in page
     with pytest.raises(DataError, match=quotes(tmp_path)):
-        write_experiment_report(tmp_path, content, tmp_path)
+        write_experiment_report(tmp_path, record(), tmp_path)

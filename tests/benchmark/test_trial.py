@@ -16,13 +16,12 @@ import psutil
 import pytest
 from distributed import LocalCluster
 
-from mscam_dask.benchmark.fitting import fit_trial, stored_as
+from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
 from mscam_dask.benchmark.trial import (
     Limits,
-    MixtureData,
-    StoredData,
     Trial,
     TrialProcess,
+    fit_trial,
     run_trials,
 )
 from mscam_dask.data.store.write import write_store
@@ -42,7 +41,7 @@ def trial(tmp_path: Path) -> Trial:
     return Trial(
         dataset="tiny",
         method="knn-sc",
-        data=stored_as(data, write_store(data, tmp_path / "tiny.zarr")),
+        data=StoredData.describe(data, write_store(data, tmp_path / "tiny.zarr")),
         n_clusters=3,
         seed=1,
         shuffled=True,
@@ -195,7 +194,6 @@ def test_data_that_were_replaced_are_no_result_of_those_before(trial: Trial) -> 
 
 
 def test_the_seed_shuffles_all_views_and_labels_alike(trial: Trial) -> None:
-    from mscam_dask.benchmark.fitting import shuffled_data
     from mscam_dask.data.store.read import open_store
 
     assert isinstance(trial.data, StoredData)
@@ -214,7 +212,6 @@ def test_the_seed_shuffles_all_views_and_labels_alike(trial: Trial) -> None:
 
 
 def test_distances_have_rows_and_columns_shuffled_alike() -> None:
-    from mscam_dask.benchmark.fitting import shuffled_data
     from mscam_dask.data.views.multi_view import MultiViewData
     from mscam_dask.data.views.sources import ArrayRows
 

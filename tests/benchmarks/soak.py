@@ -2,8 +2,8 @@
 
 Fits small data again and again on one scheduler and one worker, each a process, with one client. Prints, as a Markdown table, the
 resident memory of client, scheduler and worker and the number of task groups, spans and topics, and
-the growth of each after the first tenth of the fits. ``--quick`` takes seconds and only shows that the
-script works.
+the growth of each after the first hundred fits. The logs of scheduler and worker are as long as those of a cluster that a
+run starts; ``--log-length 1000`` is Dask's own. ``--quick`` takes seconds and only shows that the script works.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ import psutil
 from distributed import Client
 
 from mscam_dask import MSCAM
+from mscam_dask.pipeline.run.cluster import LOG_LENGTHS
 from tests.clusters import scheduler_process, worker_process
 from tests.synthetic import gaussian_views
 
-N_ROWS = 10
+STEP = 100
 
 
 @dataclass(frozen=True)
@@ -112,21 +113,21 @@ def growth(settled: Held, end: Held) -> dict[str, float]:
 
 
 def soak(client: Client, n_fits: int) -> dict[str, float]:
-    """Fit again and again, print the table, and return the growth after the first tenth."""
-    views = gaussian_views(0, n_samples=40)[0]
+    """Fit again and again, print the table, and return the growth after the first hundred fits."""
+    views = gaussian_views(0, n_samples=20)[0]
     write = sys.stdout.write
     write(f"| fits | {' | '.join(NAMES)} |\n|{'---|' * (len(NAMES) + 1)}\n")
-    step = max(1, n_fits // N_ROWS)
+    step = min(STEP, max(1, n_fits // 2))
     settled = end = held(client)
     for done in range(1, n_fits + 1):
-        MSCAM(3, auto_settings=False, max_iter=2, client=client).fit(views)
+        MSCAM(3, auto_settings=False, max_iter=1, client=client).fit(views)
         if done % step == 0:
             end = held(client)
             settled = end if done == step else settled
             write(row(done, end))
             sys.stdout.flush()
     shares = growth(settled, end)
-    write("\ngrowth after the first tenth: ")
+    write(f"\ngrowth after the first {step}: ")
     write(", ".join(f"{name} {share:+.1%}" for name, share in shares.items()) + "\n")
     return shares
 
@@ -136,12 +137,20 @@ def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--fits", type=int, default=2000)
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument(
+        "--log-length", type=int, default=LOG_LENGTHS["distributed.admin.low-level-log-length"]
+    )
     options = parser.parse_args(arguments)
+    lengths = LOG_LENGTHS | {"distributed.admin.low-level-log-length": options.log_length}
+    environment = {
+        "DASK_" + name.replace(".", "__").replace("-", "_").upper(): str(value)
+        for name, value in lengths.items()
+    }
     with (
         warnings.catch_warnings(),
         TemporaryDirectory() as folder,
-        scheduler_process(Path(folder)) as (_, address),
-        worker_process(address, Path(folder)),
+        scheduler_process(Path(folder), environment=environment) as (_, address),
+        worker_process(address, Path(folder), environment=environment),
         Client(address, set_as_default=False) as client,
     ):
         warnings.simplefilter("ignore")

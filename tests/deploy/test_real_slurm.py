@@ -42,9 +42,9 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def submit(node: SlurmNode, home: Path, *options: str) -> str:
+def submit(node: SlurmNode, home: Path, *options: str, of_the_run: tuple[str, ...] = ()) -> str:
     number = node.run(
-        "sbatch", "--parsable", *options, "nightly.sbatch",
+        "sbatch", "--parsable", *options, "nightly.sbatch", *of_the_run,
         cwd=home, MSCAM_JOBS="1", MSCAM_CORES="1", MSCAM_MEMORY="2GiB", MSCAM_PYTHON=sys.executable,
         **script_environment(),
     )  # fmt: skip
@@ -73,6 +73,7 @@ def test_a_run_whose_worker_job_is_cancelled_finishes_on_another(
     number = submit(node, home)
     wait_for_line(home, number, "iteration 1/")
     (worker,) = node.worker_jobs()
+    assert plain_http_doors(node) == []
     node.run("scancel", worker)
     job = node.wait(number, "COMPLETED", "FAILED", timeout_s=240)
     assert (job["JobState"], job["ExitCode"]) == ("COMPLETED", "0:0"), log_of(home, number)
@@ -97,15 +98,68 @@ def test_scancel_stops_the_run_for_good(node: SlurmNode, home: Path) -> None:
     assert node.job(number)["JobState"] == "CANCELLED"
 
 
-def test_the_end_of_its_time_puts_a_job_back_into_the_queue(node: SlurmNode, home: Path) -> None:
-    number = submit(node, home, "--time=1", "--signal=B:USR1@20")
+def plain_http_doors(node: SlurmNode) -> list[str]:
+    """Addresses beyond loopback on which a Python program answers HTTP that is not encrypted."""
+    doors = [
+        words[3]
+        for words in map(str.split, node.run("ss", "-Htlnp").splitlines())
+        if "python" in words[-1] and not words[3].startswith(("127.", "[::1]"))
+    ]
+    assert doors, "the scheduler and the worker listen for each other"
+    return [door for door in doors if answers_http(node, door.replace("0.0.0.0", "127.0.0.1"))]
+
+
+ASK = """
+import http.client, sys
+connection = http.client.HTTPConnection(sys.argv[1], timeout=5)
+connection.request("GET", "/status")
+connection.getresponse()
+"""
+
+
+def answers_http(node: SlurmNode, door: str) -> bool:
+    try:
+        node.run(sys.executable, "-c", ASK, door)
+    except RuntimeError:  # a TLS alert is no HTTP
+        return False
+    return True
+
+
+def wait_for_the_requeue(node: SlurmNode, home: Path, number: str) -> None:
     deadline = time.monotonic() + 120
     while (job := node.job(number))["Restarts"] == "0":
         assert job["JobState"] in ("RUNNING", "COMPLETING", "PENDING"), log_of(home, number)
         assert time.monotonic() < deadline, job
         time.sleep(0.5)
     assert (state(home), job["JobState"]) == ("interrupted", "PENDING")
+
+
+def finishes_where_it_was(node: SlurmNode, home: Path, number: str) -> None:
+    job = node.wait(number, "COMPLETED", "FAILED", timeout_s=300)
+    assert (job["JobState"], job["ExitCode"]) == ("COMPLETED", "0:0"), log_of(home, number)
+    record = json.loads((home / "run/run.json").read_text())
+    assert record["state"] == "finished"
+    assert record["resumed"]
+
+
+def test_the_end_of_its_time_puts_a_job_back_into_the_queue(node: SlurmNode, home: Path) -> None:
+    number = submit(node, home, "--time=1", "--signal=B:USR1@20")
+    wait_for_the_requeue(node, home, number)
     node.run("scancel", number)
+
+
+def test_a_run_whose_workers_are_all_preempted_is_requeued_and_resumes(
+    node: SlurmNode, home: Path
+) -> None:
+    number = submit(node, home, of_the_run=("--workers-timeout", "5"))
+    wait_for_line(home, number, "iteration 1/")
+    node.run("scontrol", "update", "PartitionName=main", "State=DOWN")  # no job starts
+    try:
+        node.run("scancel", *node.worker_jobs())
+        wait_for_the_requeue(node, home, number)
+    finally:
+        node.run("scontrol", "update", "PartitionName=main", "State=UP")
+    finishes_where_it_was(node, home, number)
 
 
 def test_everything_in_one_allocation(node: SlurmNode, home: Path) -> None:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -8,7 +11,9 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask import MSCAM
+from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import preprocessing_selection
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.precompute import precompute_views
@@ -56,6 +61,39 @@ def test_executors_and_repetition_choose_alike() -> None:
         first = select_view_settings(data, OPTIONS, 0, executor)
     with ThreadExecutor(2) as executor:
         assert select_view_settings(data, OPTIONS, 0, executor) == first
+
+
+class Noting(SerialExecutor):
+    """Executor that keeps the keys of its tasks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: list[str] = []
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Any:
+        self.keys.append(key)
+        return super().submit(function, *args, key=key)
+
+
+@pytest.mark.parametrize("stored", [False, True])
+def test_settings_of_large_data_are_tried_side_by_side_with_the_same_choices(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stored: bool
+) -> None:
+    data = as_multi_view({**spoilt_by_units(), "d": np.arange(1.0, 241.0)[:, None]})
+    if stored:
+        data = as_multi_view(write_store(data, tmp_path / "data.zarr"))
+    for n_compared in (3000, 120):
+        found = []
+        for exact_samples in (12_000, 200):
+            sizes = dataclasses.replace(SIZES, exact_samples=exact_samples)
+            monkeypatch.setattr(preprocessing_selection, "SIZES", sizes)
+            with Noting() as executor:
+                found.append(
+                    select_view_settings(data, OPTIONS, 0, executor, n_compared=n_compared)
+                )
+            n_searches = sum(key.startswith("sampled_neighbors/c/") for key in executor.keys)
+            assert n_searches == (2 if exact_samples == 12_000 else len(OPTIONS))
+        assert found[0] == found[1]
 
 
 def test_a_sample_of_the_rows_decides_where_there_are_many() -> None:

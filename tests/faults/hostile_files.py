@@ -156,6 +156,28 @@ def _(path: Path, canary: Path) -> None:
         file["stolen"] = h5py.ExternalLink(str(canary), "x")
 
 
+def scales(path: Path, dataset: str, attribute: str, value: Any) -> None:
+    """A file with another value of an attribute that HDF5 reads into a buffer of its own kind."""
+    netcdf(path, lambda file: file.create_dataset("colour", data=TABLE))
+    with h5py.File(path, "r+") as file:
+        file[dataset].attrs[attribute] = value
+
+
+@hostile("numbers_for_scales.nc")
+def _(path: Path, canary: Path) -> None:
+    scales(path, "colour", "DIMENSION_LIST", np.ones((2, 2, 2)))
+
+
+@hostile("number_for_a_scale.nc")
+def _(path: Path, canary: Path) -> None:
+    scales(path, "colour", "DIMENSION_LIST", 3)
+
+
+@hostile("numbers_for_users_of_a_scale.nc")
+def _(path: Path, canary: Path) -> None:
+    scales(path, "sample", "REFERENCE_LIST", np.arange(40.0))
+
+
 # -- HDF5: sizes ------------------------------------------------------------------------------
 
 

@@ -33,6 +33,7 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.types.result import ArraysInMemory
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
 from tests.estimators.small import quick
 
@@ -345,7 +346,10 @@ def test_the_command_line_ends_with_code_3(tmp_path: Path, kind: str) -> None:
 def test_a_stored_graph(model: MSCAM, tmp_path: Path) -> None:
     graph = sparse.csr_array((N_SAMPLES, N_SAMPLES))
     damage_pointer(graph.indptr)  # SciPy's own check looks at no pointers where there is no value
-    solution = dataclasses.replace(model.solution_, consensus_graph=graph)
+    whole = model.solution_.arrays
+    assert isinstance(whole, ArraysInMemory)
+    arrays = dataclasses.replace(whole, consensus_graph=graph)
+    solution = dataclasses.replace(model.solution_, arrays=arrays)
     with pytest.raises(StoreCorruptError, match=r"consensus_graph is damaged: .*indptr falls"):
         write_result(solution, tmp_path / "result.zarr")  # which reads it back
 

@@ -425,6 +425,7 @@ def _check_dataset(dataset: Any, source: Source) -> None:
         _refuse(source, name, f"has its values in another file ({', '.join(files[:3])})")
     if plan.get_layout() == h5py.h5d.VIRTUAL:
         _refuse(source, name, "is a virtual dataset, whose values are in other datasets or files")
+    _check_scales(dataset, source)
     if dataset.shape is None:
         return
     chunks = dataset.chunks
@@ -441,6 +442,39 @@ def _check_dataset(dataset: Any, source: Source) -> None:
             f"{source.path}: {name!r} declares {math.prod(dataset.shape)} values, more than the file "
             "holds. Restore it from a copy."
         )
+
+
+def _check_scales(dataset: Any, source: Source) -> None:
+    """Refuse attributes of dimension scales of another type, which HDF5 would write past its buffers."""
+    from h5py import h5a, h5t
+
+    def is_list_of_scales(kind: Any) -> bool:
+        return isinstance(kind, h5t.TypeVlenID) and isinstance(
+            kind.get_super(), h5t.TypeReferenceID
+        )
+
+    def is_list_of_users(kind: Any) -> bool:
+        return (
+            isinstance(kind, h5t.TypeCompoundID)
+            and kind.get_nmembers() == 2
+            and isinstance(kind.get_member_type(0), h5t.TypeReferenceID)
+            and isinstance(kind.get_member_type(1), h5t.TypeIntegerID)
+        )
+
+    shape = dataset.shape or ()
+    for name, is_right, n_axes in (
+        (b"DIMENSION_LIST", is_list_of_scales, len(shape)),
+        (b"REFERENCE_LIST", is_list_of_users, None),
+    ):
+        if not h5a.exists(dataset.id, name):
+            continue
+        attribute = h5a.open(dataset.id, name)
+        size = attribute.shape
+        if not is_right(attribute.get_type()) or len(size) != 1 or n_axes not in (None, size[0]):
+            raise DataError(
+                f"{source.path}: attribute {name.decode()} of {dataset.name!r} is no list of dimension scales. "
+                "Restore the file from a copy."
+            )
 
 
 def _refuse(source: Source, name: str, fault: str) -> NoReturn:

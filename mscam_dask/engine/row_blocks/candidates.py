@@ -19,7 +19,13 @@ from mscam_dask.solvers.row_view import row_scaling
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import ViewSettings
 
-__all__ = ["candidates_in_order", "ordered_by_cells", "ridge_view_blocks"]
+__all__ = [
+    "candidates_in_order",
+    "exchanged",
+    "group_edges",
+    "ordered_by_cells",
+    "ridge_view_blocks",
+]
 
 # Groups of blocks between which rows are exchanged: as many pieces of each block.
 _MAX_PIECES = 16
@@ -202,7 +208,7 @@ def candidates_in_order(
     """Submit candidate neighbors by other distances, for rows that keep their order."""
     ranges = order.ranges
     moved, found = ordered_by_cells(views, ranges, n_candidates, seed, executor, key=key)
-    edges = _edges(ranges)
+    edges = group_edges(ranges)
     pieces = [
         executor.submit(
             tasks.split_candidates,
@@ -213,7 +219,7 @@ def candidates_in_order(
         )
         for number, block in enumerate(found.rows)
     ]
-    rows = _exchanged(
+    rows = exchanged(
         pieces, tasks.join_candidates, (), ranges, executor, key=f"candidate_neighbors/{key}"
     )
     links = _links(rows, ranges, executor, key=f"candidates/{key}")
@@ -223,7 +229,7 @@ def candidates_in_order(
     return BlockedCandidates(order, tuple(rows), links)
 
 
-def _edges(ranges: Ranges) -> tuple[int, ...]:
+def group_edges(ranges: Ranges) -> tuple[int, ...]:
     """First rows of groups of blocks, and the end."""
     together = -(-len(ranges) // _MAX_PIECES)
     return (*(start for start, _ in ranges[::together]), ranges[-1][1])
@@ -231,20 +237,20 @@ def _edges(ranges: Ranges) -> tuple[int, ...]:
 
 def _moved(view: BlockedView, order: RowOrder, executor: Executor, *, key: str) -> BlockedView:
     """Submit a view in a new order of rows."""
-    edges = _edges(order.ranges)
+    edges = group_edges(order.ranges)
     pieces = [
         executor.submit(
             tasks.split_view, block, order.positions, start, edges, key=f"split_rows/{key}/{start}"
         )
         for block, (start, _) in zip(view.rows, order.ranges, strict=True)
     ]
-    rows = _exchanged(
+    rows = exchanged(
         pieces, tasks.join_view, (view.empty,), order.ranges, executor, key=f"join_rows/{key}"
     )
     return BlockedView(tuple(rows), view.empty)
 
 
-def _exchanged(
+def exchanged(
     pieces: list[Handle],
     join: Any,
     arguments: tuple[Handle, ...],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,10 +31,10 @@ from mscam_dask.types.parameters import Parameters
 __all__ = [
     "FAN_IN",
     "embed_views",
-    "gather_coordinates",
-    "gather_embedding",
+    "gather_rows",
     "learn_metrics",
     "projected_sums",
+    "submit_coordinates",
     "weights_between",
 ]
 
@@ -204,43 +205,31 @@ def projected_sums(
     return summed
 
 
-def gather_embedding(
-    result: BlockedEmbedding, of_samples: NDArray[np.int32], executor: Executor
-) -> NDArray[np.float64]:
-    """Gather the embedding of a view in the order of the data."""
-    rows = np.concatenate(executor.gather(result.rows))
-    embedding = np.empty(rows.shape)
-    embedding[of_samples] = rows
-    return embedding
-
-
-def gather_coordinates(
-    views: Sequence[BlockedView],
-    names: Sequence[str],
-    order: RowOrder,
-    n_axes: int,
-    executor: Executor,
-) -> list[NDArray[np.float32]]:
-    """Gather the first principal coordinates of each view in the order of the data."""
-    handles = [
-        executor.submit(
-            iteration_tasks.principal_coordinates,
-            block,
-            n_axes,
-            key=f"principal_coordinates/{name}/{b}",
+def submit_coordinates(
+    views: Sequence[BlockedView], names: Sequence[str], n_axes: int, executor: Executor
+) -> list[tuple[Handle, ...]]:
+    """Submit the first principal coordinates of each view, by blocks of rows."""
+    return [
+        tuple(
+            executor.submit(
+                iteration_tasks.principal_coordinates,
+                block,
+                n_axes,
+                key=f"principal_coordinates/{name}/{b}",
+            )
+            for b, block in enumerate(view.rows)
         )
         for view, name in zip(views, names, strict=True)
-        for b, block in enumerate(view.rows)
     ]
-    of_samples, *parts = executor.gather([order.order, *handles])
-    executor.release(handles)
-    n_blocks = len(order.ranges)
-    gathered = []
-    for view in range(len(views)):
-        rows = np.concatenate(parts[view * n_blocks : (view + 1) * n_blocks])
-        coordinates = np.empty_like(rows)
-        coordinates[of_samples] = rows
-        gathered.append(coordinates)
+
+
+def gather_rows(
+    rows: Sequence[Handle], of_samples: NDArray[np.int32], dtype: Any, executor: Executor
+) -> NDArray[Any]:
+    """Gather an embedding, or coordinates, in the order of the data."""
+    parts = np.concatenate(executor.gather(rows))
+    gathered = np.empty(parts.shape, dtype=dtype)
+    gathered[of_samples] = parts
     return gathered
 
 

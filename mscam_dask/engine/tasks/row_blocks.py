@@ -9,12 +9,14 @@ from __future__ import annotations
 import dataclasses
 import functools
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.data.result_arrays import write_rows
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.chunk_cache import cache_chunks
 from mscam_dask.engine.tasks.iteration import (
@@ -477,6 +479,47 @@ def partition_rows(
 def bridge_points(views: list[View], start: int, samples: NDArray[np.int64]) -> NDArray[np.float32]:
     """Points of a block between which clusters are connected."""
     return points_at(complete_embedding(views), start, samples)
+
+
+# results ---------------------------------------------------------------------------------------
+
+
+def split_rows_of_views(
+    parts: list[NDArray[Any]], order: NDArray[np.int32], start: int, edges: tuple[int, ...]
+) -> list[RowPieces]:
+    """Rows of a block of several arrays by the group of samples to which they belong."""
+    return split_rows(parts, order[start : start + len(parts[0])], edges)
+
+
+def widths(rows: tuple[NDArray[Any], ...]) -> list[int]:
+    """Numbers of columns of some arrays."""
+    return [array.shape[1] for array in rows]
+
+
+def n_entries(rows: tuple[NDArray[Any], ...]) -> int:
+    """Number of entries of `mscam_dask.solvers.row_graph.join_graph`."""
+    return len(rows[0])
+
+
+def written(
+    blocks: list[tuple[NDArray[Any], ...]],
+    number: int,
+    shifts: tuple[int, ...],
+    place: tuple[Path, str],
+    first: int,
+    start: int,
+    stop: int,
+) -> bool:
+    """Write rows start … stop − 1 of an array of a result: array `number` of each block.
+
+    A shift is added to each block; `first` is the row of the array where the blocks start. False where
+    this worker does not see the directory.
+    """
+    parts = [
+        block[number] + shift if shift else block[number]
+        for block, shift in zip(blocks, shifts, strict=True)
+    ]
+    return write_rows(*place, parts, first, start, stop)
 
 
 # checkpoints -----------------------------------------------------------------------------------

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
     from mscam_dask.engine.fit import Observer
 
 __all__ = [
+    "LOG_LENGTHS",
     "OpenCluster",
     "check_workers",
     "observers_of",
@@ -79,8 +80,15 @@ _CLIENT_RANK = 1
 _MIN_TASKS = 3
 
 
+LOG_LENGTHS = {
+    "distributed.admin.low-level-log-length": 100,
+    "distributed.admin.system-monitor.log-length": 1200,
+}
+"""Lengths of the logs of a scheduler and of workers that a run starts. With Dask's 1000 a worker keeps a
+profile of some 45 kB for each of the last 1000 seconds, and grows for as long."""
+
 # The pages that only show: none that retires workers or forwards requests.
-_DASHBOARD_CONFIG = {
+_CLUSTER_CONFIG = LOG_LENGTHS | {
     "distributed.scheduler.http.routes": [
         "distributed.http.scheduler.prometheus",
         "distributed.http.scheduler.info",
@@ -171,7 +179,7 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
             yield stack.enter_context(_connected(execution))
             return
         timeout_s = workers_timeout_s()
-        stack.enter_context(dask.config.set(_DASHBOARD_CONFIG))
+        stack.enter_context(dask.config.set(_CLUSTER_CONFIG))
         if name == "slurm-runner":
             yield stack.enter_context(_connected_in_slurm(execution))
             return
@@ -353,7 +361,7 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
     options = dict(execution.cluster_options or {})
     n_threads = int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
     signal.signal(signal.SIGINT, lambda *_: sys.exit())  # the runner ends itself by this signal
-    with _quiet(), certificates(execution, "slurm-runner"), dask.config.set(_DASHBOARD_CONFIG):
+    with _quiet(), certificates(execution, "slurm-runner"), dask.config.set(_CLUSTER_CONFIG):
         runner(
             scheduler_file=str(_slurm_file(execution)),
             scheduler_options={

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import failures_are_typed
 from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
@@ -258,6 +259,7 @@ class Run:
                                 ),
                                 checkpoint_store=checkpoints,
                                 from_previous_fit=None if start is None else start.arguments,
+                                results_directory=new_partial(self.directory.result),
                             )
                             clusters = self._clusters(opened, start, estimator)
                             summary.notes = (*notes, *steps.drift_notes(clusters.drift))

@@ -202,7 +202,7 @@ def fit_summary(fit: FitRecord) -> str:
     )
 
 
-def cluster(
+def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     data: MultiViewData,
     table: ClusterTable,
     *,
@@ -211,6 +211,7 @@ def cluster(
     observers: Sequence[Observer],
     checkpoint_store: CheckpointStore | None = None,
     from_previous_fit: Mapping[str, Any] | None = None,
+    results_directory: Path | None = None,
 ) -> tuple[MSCAM | MSCAN, tuple[str, ...]]:
     """Fit the estimator that [cluster] names.
 
@@ -229,6 +230,9 @@ def cluster(
         Keeps a checkpoint of each outer iteration, and may have one to resume from.
     from_previous_fit
         Arguments of the estimator from a previous run, in place of the table's.
+    results_directory
+        Where the graphs and embeddings of large data are written during the fit, as
+        `write_model` expects them: a temporary name beside its output.
 
     Returns
     -------
@@ -245,6 +249,7 @@ def cluster(
         callbacks=tuple(observers),
         checkpoint_store=checkpoint_store,
     )
+    estimator._results_directory = results_directory
     with _warnings_noted() as notes:
         estimator.fit(data)
     return estimator, tuple(notes)

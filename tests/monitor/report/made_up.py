@@ -14,7 +14,7 @@ from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.types.events import IterationFinished, ViewIteration
-from mscam_dask.types.result import Assessment, Status
+from mscam_dask.types.result import ArraysInMemory, Assessment, Status
 
 VIEWS = ("pixels", "edges")
 
@@ -71,19 +71,22 @@ def made_up_result(
     ]
     return StoredResult(
         labels=labels,
-        consensus_graph=block_graph(labels),
-        learned_graph=block_graph(labels),
+        arrays=ArraysInMemory(
+            consensus_graph=block_graph(labels),
+            learned_graph=block_graph(labels),
+            view_embeddings={
+                view: np.eye(n_clusters)[labels]
+                + 0.05 * rng.standard_normal((len(labels), n_clusters))
+                for view in views
+            },
+            view_coordinates={
+                view: rng.standard_normal((len(labels), 4)).astype(np.float32) for view in views
+            },
+        ),
         n_connected_components=n_clusters,
         status=Status.CONVERGED.name,
         score=1.2,
         n_neighbors=4,
-        view_embeddings={
-            view: np.eye(n_clusters)[labels] + 0.05 * rng.standard_normal((len(labels), n_clusters))
-            for view in views
-        },
-        view_coordinates={
-            view: rng.standard_normal((len(labels), 4)).astype(np.float32) for view in views
-        },
         view_contributions=dict.fromkeys(views, share),
         history=history_dataset(records, list(views)),
         assessment=made_up_assessment(n_clusters, views) if n_clusters > 1 else None,

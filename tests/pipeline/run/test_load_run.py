@@ -14,18 +14,23 @@ import msgspec
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from scipy.sparse.csgraph import connected_components
 
 from mscam_dask import MSCAM, MSCAN, load_run
 from mscam_dask.data import results
+from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import ingest
+from mscam_dask.data.result_arrays import StoredArrays
 from mscam_dask.data.results import read_model, read_result, write_result
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.estimators import _describe, _predict, _stored
 from mscam_dask.pipeline.run import run as run_module
+from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.previous_runs import encoded_id
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
 from tests.messages import quotes
 from tests.pipeline.runs import HERE, again, labels_of
@@ -34,6 +39,7 @@ from tests.synthetic import save_npz, three_subspaces, values_of
 pytestmark = pytest.mark.usefixtures("own_directory")
 
 Write = Callable[[str], Path]
+LARGE = {"consensus_graph", "learned_graph", "view_embeddings", "view_coordinates"}
 
 
 def rewritten(outcome: RunOutcome, **changes: Any) -> None:
@@ -114,6 +120,37 @@ def test_more_samples_than_are_stored_are_read_from_the_data(
     shutil.rmtree(outcome.directory.data)
     with pytest.raises(DataError, match=quotes("view_0", "data.zarr")):
         load_run(outcome.directory.path).predict(new)
+
+
+def test_graphs_of_a_large_run_go_from_its_tasks_to_the_store(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    data = subspace_mixture(SIZES.exact_samples + 100, 3, (5, 6), rng=np.random.default_rng(0))
+    save_npz("large.npz", data)
+    file = Path("large.toml")
+    file.write_text(
+        "[data]\nsource = 'large.npz'\n[cluster]\nn_clusters = 3\nauto_settings = false\n"
+        f"max_iter = 1\n[report]\nenabled = false\n{HERE}"
+    )
+    written: list[Solution] = []
+
+    def noted(solution: Solution, *arguments: Any, **options: Any) -> Path:
+        written.append(solution)
+        assert isinstance(solution.arrays, StoredArrays)
+        assert not LARGE & set(vars(solution.arrays))  # nothing of them was read
+        return write_result(solution, *arguments, **options)
+
+    monkeypatch.setattr(steps, "write_result", noted)
+    directory = again(file).directory
+    assert not list(directory.path.glob("*.partial"))
+    loaded = load_run(directory.path)
+    assert not LARGE & set(vars(loaded.solution_.arrays))
+    (solution,) = written
+    for name in ("consensus_graph", "learned_graph"):
+        assert (getattr(loaded, f"{name}_") != getattr(solution, name)).nnz == 0
+    components, _ = connected_components(loaded.consensus_graph_)
+    assert components == loaded.n_connected_components_ == 3
+    assert list(loaded.view_embeddings_) == ["view_0", "view_1"]
 
 
 @pytest.mark.parametrize("as_url", [False, True])

@@ -1,0 +1,310 @@
+"""Data sets of an experiment, one store each, and the data that each trial clusters."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+import msgspec
+import numpy as np
+from msgspec import Struct
+from numpy.typing import NDArray
+
+from mscam_dask.benchmark.config import DatasetTable, RobustnessTable
+from mscam_dask.benchmark.results import DatasetEntry
+from mscam_dask.data.datasets.mixtures import corrupted_mixture
+from mscam_dask.data.store.object_store import Location, as_location
+from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import with_view_types
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sampling import sample_per_class
+from mscam_dask.data.views.sources import ArrayRows, RowSource
+from mscam_dask.data.views.validation import validate
+from mscam_dask.errors import ConfigurationError, TemporaryFailure
+from mscam_dask.pipeline.config.parse import check_name
+from mscam_dask.pipeline.config.settings import DataTable
+from mscam_dask.pipeline.run.fingerprints import data_fingerprint
+from mscam_dask.pipeline.run.open_data import open_data, retry_if_replaced, view_entries
+from mscam_dask.pipeline.run.run_directory import write_whole
+
+__all__ = [
+    "Dataset",
+    "MixtureData",
+    "StoredData",
+    "mixture_datasets",
+    "open_datasets",
+    "shuffled_data",
+]
+
+
+class StoredData(Struct, frozen=True, kw_only=True, tag="store", tag_field="kind"):
+    """Data in a store.
+
+    Attributes
+    ----------
+    path
+        Path or URL of the store; not part of the key of a trial.
+    view_types
+        View type of each view as it is clustered; part of the digest.
+    digest
+        Digest of views and labels.
+    """
+
+    path: str
+    view_types: tuple[str, ...]
+    digest: str
+
+    @classmethod
+    def describe(cls, data: MultiViewData, store: Location) -> Self:
+        """Describe data in a store, so that a trial can open the same data.
+
+        Parameters
+        ----------
+        data
+            Data as they are clustered; their view types can differ from those of the store.
+        store
+            Store with their values and labels.
+        """
+        view_types = tuple(view.view_type for view in data.views)
+        return cls(path=str(store), view_types=view_types, digest=_digest(data))
+
+    def open(self, seed: int = 0) -> MultiViewData:
+        """Open the data, without reading rows.
+
+        Raises
+        ------
+        TemporaryFailure
+            If the store holds other data now.
+        DataError, StoreCorruptError, ConfigurationError
+            If it cannot be opened.
+        """
+        data = open_store(self.path)
+        if len(data.views) == len(self.view_types):
+            data = with_view_types(data, self.view_types)
+        if _digest(data) != self.digest:
+            raise TemporaryFailure(
+                f"the data in {self.path} have changed since this experiment started. "
+                "Rerun the experiment to use the new data."
+            )
+        return data
+
+
+class MixtureData(Struct, frozen=True, kw_only=True, tag="mixture", tag_field="kind"):
+    """Parameters of `corrupted_mixture`, which the trial draws with its seed."""
+
+    corruption_rate: float
+    n_samples: int
+    noise_variance: float
+    within_variance: float
+    digest: str = ""
+
+    def open(self, seed: int) -> MultiViewData:
+        """Draw the samples."""
+        return corrupted_mixture(
+            self.n_samples,
+            rng=np.random.default_rng(seed),
+            corruption_rate=self.corruption_rate,
+            noise_variance=self.noise_variance,
+            within_variance=self.within_variance,
+        )
+
+
+def _digest(data: MultiViewData) -> str:
+    """SHA-256 digest of the views as they are clustered, and the labels."""
+    digest = hashlib.sha256(data.digest().encode())
+    if data.labels is not None:
+        digest.update(data.labels.astype("<i8").tobytes())
+    return digest.hexdigest()
+
+
+def shuffled_data(data: MultiViewData, seed: int) -> MultiViewData:
+    """Return the samples in memory, in a random order.
+
+    Rows and columns of distance and kernel views are permuted alike.
+    """
+    order = np.random.default_rng(seed).permutation(data.n_samples)
+    ids, labels = data.sample_ids, data.labels
+    return dataclasses.replace(
+        data,
+        views=tuple(_permuted(view, order) for view in data.views),
+        sample_ids=None if ids is None else tuple(ids[index] for index in order),
+        labels=None if labels is None else labels[order],
+    )
+
+
+def _permuted(view: RowSource, order: NDArray[np.int64]) -> ArrayRows:
+    rows = view.read(0, view.shape[0])[order]
+    if view.view_type != "features":
+        rows = np.ascontiguousarray(rows[:, order])
+    return ArrayRows(rows, view.name, view.view_type)
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """An open data set.
+
+    Attributes
+    ----------
+    entry
+        Its entry in the record.
+    data
+        Data by seed if every run draws its own; otherwise the one under None.
+    """
+
+    entry: DatasetEntry
+    data: dict[int | None, StoredData | MixtureData]
+
+    @property
+    def location(self) -> Location | None:
+        """Location of its store; None if the trials draw the data."""
+        stored = self.data.get(None)
+        return as_location(stored.path) if isinstance(stored, StoredData) else None
+
+    def data_of(self, seed: int) -> StoredData | MixtureData:
+        """Return the data of the run with this seed."""
+        return self.data[seed] if seed in self.data else self.data[None]
+
+    def read(self) -> MultiViewData:
+        """Open its store, see `StoredData.open`."""
+        return self.data[None].open(0)
+
+
+_NOTES = {
+    "caltech101_nus31": "stand-in for NUS-WIDE-Object: images of Caltech-101, other data",
+    "cifar10_nus_3100": "stand-in for NUS-WIDE-Object: images of CIFAR-10, other data",
+    "flowers17": "χ² matrices recomputed from the images, not those of the publishers",
+    "caltech101_7": "descriptors recomputed from the images, not those of the literature",
+    "caltech101_20": "descriptors recomputed from the images, not those of the literature",
+}
+
+
+def open_datasets(
+    tables: dict[str, DatasetTable], stores: Path, *, write_to: Path | None = None
+) -> dict[str, Dataset]:
+    """Open every data set, and write its store if it is missing or sources or labels have changed.
+
+    Parameters
+    ----------
+    tables
+        By name; the store has this name.
+    stores
+        Directory of the stores <name>.zarr, each beside its origin <name>.json.
+    write_to
+        Directory for new stores; `stores` by default.
+
+    Raises
+    ------
+    DataError
+        If one cannot be read or clustered.
+    ConfigurationError
+        If it cannot have the requested number of clusters, or its name cannot be that of a file.
+    """
+    opened = {}
+    for name, table in tables.items():
+        check_name(name, "the name of a data set", "The store has this name; choose another.")
+        origin = _origin(table)
+        store = stores / f"{name}.zarr"
+        if store.is_dir() and _read_origin(store) == origin:
+            data, used = open_store(store), store
+        else:
+            data, used = _write(table, origin, (write_to or stores) / store.name)
+        opened[name] = _dataset(name, table, data, used)
+    return opened
+
+
+def _origin(table: DatasetTable) -> bytes:
+    """JSON text of the table and the digest of its sources and labels, stored beside the store."""
+    content = retry_if_replaced(lambda: data_fingerprint(table))
+    return msgspec.json.encode(
+        {"table": msgspec.to_builtins(table), "content": content}, order="sorted"
+    )
+
+
+def _read_origin(store: Path) -> bytes | None:
+    file = store.with_suffix(".json")
+    return file.read_bytes() if file.is_file() else None
+
+
+def _write(table: DatasetTable, origin: bytes, store: Path) -> tuple[MultiViewData, Location]:
+    """Write the store of a data set, and its origin beside it; a source can be the store itself."""
+    store.parent.mkdir(parents=True, exist_ok=True)
+    store.with_suffix(".json").unlink(missing_ok=True)
+    if store.exists():
+        shutil.rmtree(store)
+    plain = DataTable(**{key: getattr(table, key) for key in DataTable.__struct_fields__})
+    if table.per_class is None:
+        opened = open_data(plain, store)
+        data, used = opened.data, opened.store
+    else:
+        # No data set has a name that starts with a dot.
+        whole = store.with_name(f".{store.stem}.whole.zarr")
+        shutil.rmtree(whole, ignore_errors=True)
+        rng = np.random.default_rng(table.seed)
+        write_store(sample_per_class(open_data(plain, whole).data, table.per_class, rng=rng), store)
+        shutil.rmtree(whole, ignore_errors=True)
+        data, used = open_store(store), store
+    if used == store:
+        write_whole(store.with_suffix(".json"), origin)
+    return data, used
+
+
+def _dataset(name: str, table: DatasetTable, data: MultiViewData, store: Location) -> Dataset:
+    n_classes = 0 if data.labels is None else len(np.unique(data.labels))
+    n_clusters = table.n_clusters or n_classes
+    if not n_clusters:
+        raise ConfigurationError(
+            f"data set {name!r} has no labels, so its number of clusters is unknown. Give n_clusters in "
+            f"[dataset.{name}]."
+        )
+    validate(data, n_clusters=n_clusters, n_neighbors=1)
+    stored = StoredData.describe(data, store)
+    entry = DatasetEntry(
+        name=name,
+        source=", ".join(Path(source).name for source in table.sources),
+        digest=stored.digest,
+        n_samples=data.n_samples,
+        n_clusters=n_clusters,
+        n_classes=n_classes,
+        views=view_entries(data),
+        note=_NOTES.get(name, ""),
+    )
+    return Dataset(entry, {None: stored})
+
+
+def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, Dataset]:
+    """Return the corrupted mixtures: one data set for each share, drawn for each seed."""
+    datasets = {}
+    for share in table.corruption_rate:
+        name = f"corrupted {100 * share:g} %"
+        mixture = MixtureData(
+            corruption_rate=share,
+            n_samples=table.n_samples,
+            noise_variance=table.noise_variance,
+            within_variance=table.within_variance,
+        )
+        drawn = {seed: mixture.open(seed) for seed in seeds}
+        first = drawn[seeds[0]]
+        entry = DatasetEntry(
+            name=name,
+            source="corrupted_mixture",
+            digest=first.digest(),
+            n_samples=table.n_samples,
+            n_clusters=2,
+            n_classes=2,
+            views=view_entries(first),
+            corruption_rate=share,
+        )
+        datasets[name] = Dataset(
+            entry,
+            {
+                seed: msgspec.structs.replace(mixture, digest=data.digest())
+                for seed, data in drawn.items()
+            },
+        )
+    return datasets

@@ -1,0 +1,88 @@
+"""Job scripts of the batch schedulers that dask-jobqueue knows, as it makes them of a pipeline's keys.
+
+PBS, LSF and OAR do not run in any test; SLURM, SGE and HTCondor do.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import dask.config
+import pytest
+
+from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.run.cluster_classes import new_cluster
+
+pytest.importorskip("dask_jobqueue")
+
+QUEUE = {"queue": "long", "walltime": "08:00:00"}
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "lines"),
+    [
+        (
+            "pbs",
+            QUEUE,
+            ["#PBS -q long", "#PBS -l select=1:ncpus=2:mem=4096MB", "#PBS -l walltime=08:00:00"],
+        ),
+        (
+            "sge",
+            {**QUEUE, "job_extra_directives": ["-pe smp 2"]},
+            ["#$ -q long", "#$ -l h_rt=08:00:00", "#$ -pe smp 2"],
+        ),
+        (
+            "lsf",
+            {**QUEUE, "lsf_units": "mb"},
+            ["#BSUB -q long", "#BSUB -n 2", "#BSUB -M 4295", "#BSUB -W 08:00:00"],
+        ),
+        (
+            "oar",
+            {**QUEUE, "memory_per_core_property_name": "memcore"},
+            [
+                "#OAR -q long",
+                "#OAR -l /nodes=1/core=2,walltime=08:00:00",
+                "#OAR -p memcore>=2048",
+            ],
+        ),
+        (
+            "slurm",
+            QUEUE,
+            [
+                "#SBATCH -p long",
+                "#SBATCH --cpus-per-task=2",
+                "#SBATCH --mem=4G",
+                "#SBATCH -t 08:00:00",
+            ],
+        ),
+        (
+            "htcondor",
+            {"disk": "1GB"},
+            ["MY.DaskWorkerCores = 2", "MY.DaskWorkerMemory = 4294967296", "Executable = /bin/sh"],
+        ),
+    ],
+)
+def test_a_job_asks_for_its_resources_and_its_worker_is_encrypted_and_leaves_in_time(
+    tmp_path: Path, name: str, options: dict[str, Any], lines: list[str]
+) -> None:
+    execution = ExecutionTable(
+        cluster=name, threads=2, memory_limit="4 GiB", lifetime="7 hours", lifetime_stagger="20m",
+        cluster_options={**options, "interface": "lo"},
+    )  # fmt: skip
+    shared = {f"jobqueue.{name}.shared-temp-directory": str(tmp_path)}
+    with dask.config.set(shared), new_cluster(execution, name) as cluster:
+        script = cluster.job_script()
+        assert set(lines) <= set(script.splitlines()), script
+        assert "export OPENBLAS_NUM_THREADS=1" in script
+        for words in (
+            " tls://127.0.0.1:",
+            "--nthreads 2 --memory-limit 4.00GiB",
+            "--dashboard-address 127.0.0.1:0",
+            "--lifetime 25200s --lifetime-stagger 1200s",
+            f"--tls-key {tmp_path}/",
+        ):
+            assert words in script, script
+        keys = list(tmp_path.glob(".dask-jobqueue.*"))
+        assert keys
+        assert all(key.stat().st_mode & 0o077 == 0 for key in keys), "only the user can read them"

@@ -1,0 +1,177 @@
+"""Results of large data that the workers write: the same bytes, and little for the driver to hold."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.testing import assert_array_equal
+
+from mscam_dask.data import result_arrays, results
+from mscam_dask.data.result_arrays import StoredArrays
+from mscam_dask.data.results import read_result, write_result
+from mscam_dask.data.store.atomic_replace import new_partial
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import precompute
+from mscam_dask.engine.executors._arrays import n_bytes
+from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, ThreadExecutor
+from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.row_blocks import candidates, handles
+from mscam_dask.errors import StoreCorruptError
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import ArraysInMemory, Solution
+from mscam_dask.types.rules import SIZES
+from tests.clusters import local_client
+from tests.synthetic import gaussian_views
+
+N = 900
+VIEWS, _ = gaussian_views(2, n_samples=N, n_clusters=4, spread=0.9, dims=(6, 20))
+
+
+@pytest.fixture(autouse=True)
+def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Twelve blocks of rows, chunks of a tenth of a graph, and large data from 400 samples on."""
+    monkeypatch.setattr(precompute, "SIZES", dataclasses.replace(SIZES, n_scored=250))
+    monkeypatch.setattr(results, "SIZES", dataclasses.replace(SIZES, exact_samples=400))
+    monkeypatch.setattr(handles, "_BLOCK_ROWS", 100)
+    monkeypatch.setattr(candidates, "CELL_POINTS", 50)
+    monkeypatch.setattr(result_arrays, "_CHUNK_ENTRIES", 700)
+
+
+def fit(executor: Executor, directory: Path | None, **settings: Any) -> Solution:
+    parameters = Parameters(**{"n_clusters": 4, "exact_samples": 400, "max_iter": 1, **settings})
+    return run_fit(as_multi_view(VIEWS), parameters, executor, results_directory=directory)
+
+
+def content(root: Path) -> dict[str, bytes]:
+    return {
+        str(file.relative_to(root)): file.read_bytes() for file in root.rglob("*") if file.is_file()
+    }
+
+
+@pytest.mark.parametrize("settings", [{}, {"model": "mscan"}, {"n_clusters": 1}], ids=str)
+def test_the_store_has_the_bytes_that_the_driver_writes(
+    settings: dict[str, Any], tmp_path: Path
+) -> None:
+    by_workers = tmp_path / "workers" / "result.zarr"
+    by_workers.parent.mkdir()
+    solution = fit(SerialExecutor(), new_partial(by_workers), **settings)
+    assert isinstance(solution.arrays, StoredArrays)
+    in_memory = dataclasses.replace(solution, arrays=solution.arrays.loaded())
+    write_result(solution, by_workers)
+    by_driver = write_result(in_memory, tmp_path / "driver" / "result.zarr")
+    assert content(by_workers) == content(by_driver)
+    assert len(list(by_workers.glob("consensus_graph/data/c/*"))) > 3
+    assert [item.name for item in by_workers.parent.iterdir()] == ["result.zarr"]
+
+
+def same_arrays(solution: Solution, expected: Solution) -> None:
+    assert_array_equal(solution.labels, expected.labels)
+    for key in ("consensus_graph", "learned_graph"):
+        graph, other = getattr(solution, key), getattr(expected, key)
+        for part in ("data", "indices", "indptr"):
+            assert_array_equal(getattr(graph, part), getattr(other, part))
+    for key in ("view_embeddings", "view_coordinates"):
+        found, wanted = getattr(solution, key), getattr(expected, key)
+        assert list(found) == list(wanted) == ["view_0", "view_1"]
+        for name, values in found.items():
+            assert values.dtype == wanted[name].dtype
+            assert_array_equal(values, wanted[name])
+
+
+def test_arrays_are_those_of_a_fit_in_memory(tmp_path: Path) -> None:
+    expected = fit(SerialExecutor(), None)
+    assert isinstance(expected.arrays, ArraysInMemory)
+    assert expected.learned_graph is not expected.consensus_graph
+    same_arrays(fit(SerialExecutor(), tmp_path / "serial"), expected)
+    same_arrays(fit(ThreadExecutor(3), tmp_path / "threads"), expected)
+    with local_client(2) as client:
+        same_arrays(fit(DaskExecutor(client), tmp_path / "workers"), expected)
+
+
+def test_exhaustive_fits_keep_their_arrays(tmp_path: Path) -> None:
+    solution = fit(SerialExecutor(), tmp_path / "unused", exact_samples=5000)
+    assert isinstance(solution.arrays, ArraysInMemory)
+    assert not (tmp_path / "unused").exists()
+
+
+class OtherMount(SerialExecutor):
+    """Executor of which one worker has nothing, or another file system, at the path of the driver."""
+
+    def __init__(self, place: Path) -> None:
+        super().__init__()
+        self._place = place
+        self.n_elsewhere = 0
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
+        if key.startswith("write_result/view_embeddings/1"):
+            self.n_elsewhere += 1
+            numbers, number, shifts, (_, name), *rows = args
+            args = (numbers, number, shifts, (self._place, name), *rows)
+        return super().submit(function, *args, key=key)
+
+
+def test_the_driver_gathers_where_a_worker_does_not_see_the_directory(tmp_path: Path) -> None:
+    executor = OtherMount(tmp_path / "elsewhere")
+    solution = fit(executor, tmp_path / "here")
+    assert executor.n_elsewhere > 0
+    assert isinstance(solution.arrays, ArraysInMemory)
+    assert list(tmp_path.iterdir()) == []
+    same_arrays(solution, fit(SerialExecutor(), None))
+
+
+class Counting(SerialExecutor):
+    """Executor that counts the bytes of the results that the driver gathers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n_bytes: list[int] = []
+
+    def gather(self, handles: Sequence[Handle]) -> list[Any]:
+        gathered = super().gather(handles)
+        self.n_bytes.append(sum(map(n_bytes, gathered)))
+        return gathered
+
+
+def test_the_driver_gathers_labels_and_scalars(tmp_path: Path) -> None:
+    to_store, to_memory = Counting(), Counting()
+    solution = fit(to_store, tmp_path / "result")
+    fit(to_memory, None)
+    of_labels = solution.labels.nbytes
+    graph = solution.consensus_graph
+    of_arrays = sum(values.nbytes for values in solution.view_embeddings.values())
+    assert max(to_memory.n_bytes) > 3 * of_labels
+    assert max(to_store.n_bytes) < 2 * of_labels
+    fewer = sum(to_memory.n_bytes) - sum(to_store.n_bytes)
+    assert fewer > graph.data.nbytes + of_arrays / 2  # embeddings are sent in single precision
+
+
+def test_a_large_result_is_read_when_it_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "result.zarr"
+    solution = fit(SerialExecutor(), new_partial(path))
+    write_result(solution, path)
+    result = read_result(path)
+    assert isinstance(result.arrays, StoredArrays)
+    assert not {"consensus_graph", "view_embeddings"} & set(vars(result.arrays))
+    assert result.consensus_graph is result.consensus_graph
+    same_arrays(dataclasses.replace(solution, arrays=result.arrays), solution)
+
+
+def test_damage_of_a_large_result_is_found_before_it_is_used(tmp_path: Path) -> None:
+    path = tmp_path / "result.zarr"
+    write_result(fit(SerialExecutor(), new_partial(path)), path)
+    for key in ("consensus_graph/indices", "learned_graph/data", "view_coordinates/1"):
+        chunk = max(path.glob(f"{key}/c/*"))
+        chunk = max(chunk.iterdir()) if chunk.is_dir() else chunk
+        whole = chunk.read_bytes()
+        chunk.write_bytes(whole[:-1])
+        with pytest.raises(StoreCorruptError) as caught:
+            read_result(path)
+        assert str(chunk) in str(caught.value)
+        chunk.write_bytes(whole)
+    assert np.isfinite(read_result(path).score)
