@@ -192,7 +192,7 @@ def future_dates(runs: Sequence[PreviousRun]) -> tuple[str, ...]:
     limit = (dt.datetime.now(dt.UTC) + _CLOCK_SKEW).isoformat(timespec="seconds")
     return tuple(
         f"{run.name} ended at {run.record.ended}, which is in the future: the clock was or is "
-        "wrong. Runs are ordered by their number, so nothing depends on it."
+        "wrong. The order of the runs is not affected, because it follows their numbers."
         for run in runs
         if (run.record.ended or "") > limit
     )
@@ -381,15 +381,15 @@ def warm_start_from(
         result = read_result(earlier.directory.result)
     except DataError as error:
         known = np.full(data.n_samples, UNKNOWN, dtype=np.int64)
-        return WarmStart(earlier, known, {}, f"the last run cannot be read: {error}")
+        return WarmStart(earlier, known, {}, f"the previous run cannot be read: {error}")
     known, reason = _known(data, names, labels, earlier.data)
     common = np.count_nonzero(known != UNKNOWN) / data.n_samples
     drift = earlier.record.drift
     in_a_row = 0 if drift is None else drift.warm_runs
     if not reason and common < settings.incremental.min_overlap:
-        reason = f"{common:.0%} of the samples were in the last run"
+        reason = f"only {common:.0%} of the samples were in the previous run"
     if not reason and in_a_row >= settings.incremental.max_warm_runs:
-        reason = f"{in_a_row} runs in a row started from the one before"
+        reason = f"{in_a_row} consecutive runs started from a previous run"
     return WarmStart(
         earlier,
         known,
