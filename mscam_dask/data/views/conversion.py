@@ -1,7 +1,7 @@
 """Conversion of arrays, sparse matrices, frames, xarray and AnnData objects to row sources and ids.
 
 Frames and Dask, xarray, Arrow or AnnData objects are recognized by the module of their class, so that
-none of those packages is imported for somebody who does not use it.
+none of those packages is imported unless it is used.
 """
 
 from __future__ import annotations
