@@ -43,7 +43,7 @@ of values in place of its grid. The keys are the parameters of its estimator ([c
 """
 
 _TABLES: dict[str, tuple[type[msgspec.Struct], str]] = {
-    "data": (of_runs.DataTable, "Where the views come from ([own data](own-data.md))."),
+    "data": (of_runs.DataTable, "Source of the views ([your own data](own-data.md))."),
     "cluster": (
         of_runs.ClusterKeys,
         "The method and its parameters: those of `MSCAM` and `MSCAN` in Python.",

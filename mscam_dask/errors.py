@@ -78,7 +78,7 @@ def redacted(text: str) -> str:
 
 
 def holds_a_secret(name: str, value: object, environment: Mapping[str, str]) -> bool:
-    """Tell whether a setting has the name of a secret, or a text with credentials in it.
+    """Return whether a setting has the name of a secret, or a text with credentials in it.
 
     Pass `os.environ`, whose secrets are credentials.
     """
@@ -154,7 +154,7 @@ class WorkerLostError(ClusterError):
 
 
 class SchedulerLostError(ClusterError):
-    """The scheduler is gone or does not answer; checkpoints are intact."""
+    """The connection to the scheduler is lost, or it does not answer; checkpoints are intact."""
 
     exit_code = 75
 
@@ -172,15 +172,15 @@ class TemporaryFailure(MscamError, RuntimeError):
 
 
 class DataWarning(UserWarning):
-    """A property of the data is unusual; the message says what to check."""
+    """A property of the data is unusual; the message names it and the remedy."""
 
 
 class UnstableClustersWarning(UserWarning):
-    """Perturbed data would have other clusters; the message says which clusters are concerned."""
+    """Perturbed graphs have other clusters; the message names the clusters that are not separated."""
 
 
 class ConvergenceWarning(UserWarning):
-    """A fit did not converge; the message says what to try."""
+    """A fit did not converge; the message names the remedy."""
 
 
 def system_limit(error: BaseException) -> MscamError | None:

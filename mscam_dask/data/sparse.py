@@ -23,7 +23,7 @@ _Parts = Mapping[str, Any]
 
 
 def is_sparse(value: object) -> bool:
-    """Tell whether a value is a SciPy sparse array or matrix."""
+    """Return whether a value is a SciPy sparse array or matrix."""
     return bool(sparse.issparse(value))
 
 

@@ -92,7 +92,7 @@ def assess_single(context: FitContext, executor: Executor) -> Assessment:
 
 
 def submit_ahead(prepared: PreparedHandles, parameters: Parameters, executor: Executor) -> None:
-    """Submit the tasks of an assessment that need no graph of the fit: workers are idle beside its spectrum."""
+    """Submit the tasks of an assessment that need no graph of the fit, while workers would wait for its spectrum."""
     names = compared_views(prepared.validation_views)
     prepared.reference_graphs.view_agreement(executor, names)
     if prepared.n_validation_samples:

@@ -37,7 +37,7 @@ from mscam_dask.types.rules import RULES
 
 __all__ = ["Observer", "run_fit"]
 
-_NOTHING = Choices()
+_NO_CHOICES = Choices()
 
 
 def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
@@ -45,7 +45,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     candidates: Parameters | Sequence[Parameters],
     executor: Executor,
     *,
-    choices: Choices = _NOTHING,
+    choices: Choices = _NO_CHOICES,
     observers: Sequence[Observer] = (),
     checkpoint_store: CheckpointStore | None = None,
     init_labels: NDArray[np.int64] | None = None,

@@ -117,10 +117,10 @@ def select_view_settings(
     wide = any(
         option.alpha < RULES.strong_ridge <= other.alpha for option in options for other in options
     )
-    mildest = RULES.strong_ridge if wide else 0.0
+    min_strong_alpha = RULES.strong_ridge if wide else 0.0
     selections = _select(
         neighbors,
-        [Rule(tuple(options), least) for least in dict.fromkeys((0.0, mildest))],
+        [Rule(tuple(options), least) for least in dict.fromkeys((0.0, min_strong_alpha))],
         executor,
     )
     executor.release(neighbors)
@@ -213,10 +213,10 @@ def _select(
     choosing = _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
     found: list[tuple[Choice, ...]] = [()] * len(rules)
     chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(rules)))
-    for turn in range(SIZES.max_overlap_rounds):
+    for round_number in range(SIZES.max_overlap_rounds):
         submitted, released = [], []
         for which, before in chosen.items():
-            key = f"{turn}-{which}"
+            key = f"{round_number}-{which}"
             votes = [
                 executor.submit(
                     votes_of_views,
@@ -471,11 +471,11 @@ def _sampled_neighbors(
     ordered = sorted(positions, key=lambda one: one != default)
     searches = [(scale, alpha) for scale in ordered for alpha in positions[scale]]
     together = -(-len(searches) // part[1])
-    mine = searches[part[0] * together : (part[0] + 1) * together]
+    own_searches = searches[part[0] * together : (part[0] + 1) * together]
     for scale in ordered:
         # the first part has the default scaling, and the next one if that makes all rows equal
         searches_coarse = many is None and part[0] == 0
-        wanted = [alpha for own, alpha in mine if own == scale]
+        wanted = [alpha for own, alpha in own_searches if own == scale]
         if not wanted and not searches_coarse:
             continue
         try:

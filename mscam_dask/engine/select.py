@@ -167,14 +167,14 @@ def _best_setting(
         )
     else:
         leader, records, chosen = _best_of(precomputed, candidates, executor)
-    rival = _with_view_graphs(leader, executor) if choices.initial_graph else None
-    if rival is not None:
-        records.append(rival.record(precomputed.names))
-        if _is_better(rival, leader):
-            leader, rival, chosen = rival, leader, len(records) - 1
-        release_unshared(rival, leader, executor)
-        if rival.view_graphs is not None:  # the mean graph is the better one
-            executor.release([rival.view_graphs])
+    other = _with_view_graphs(leader, executor) if choices.initial_graph else None
+    if other is not None:
+        records.append(other.record(precomputed.names))
+        if _is_better(other, leader):
+            leader, other, chosen = other, leader, len(records) - 1
+        release_unshared(other, leader, executor)
+        if other.view_graphs is not None:  # the mean graph is the better one
+            executor.release([other.view_graphs])
     return leader, [*records, *lost], chosen
 
 
@@ -264,5 +264,5 @@ def _with_view_graphs(leader: Initialization, executor: Executor) -> Initializat
     key = f"view-graphs-{prepared.n_samples}"
     own = view_graphs(prepared, parameters, executor, key=key)
     first = with_view_graphs(leader.first, own, executor, key=key)
-    rival = evaluate_graph(prepared, parameters, first, executor, key=key)
-    return dataclasses.replace(rival, view_graphs=own)
+    mixed = evaluate_graph(prepared, parameters, first, executor, key=key)
+    return dataclasses.replace(mixed, view_graphs=own)

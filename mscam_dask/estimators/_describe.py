@@ -129,15 +129,18 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
     def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
         """Agreement of each view with each cluster (n_clusters,): at most 1, about 0 by chance.
 
-        Share of a cluster's neighbors in that view that are in the cluster, minus the share expected
-        by chance. Of more than 16 views, 16 are compared.
+        Share of a cluster's neighbors in that view that are in the cluster, corrected for chance. Of
+        more than 16 views, 16 are compared.
         """
         assessment = self._assessment
         return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
 
     @property
     def view_agreement_(self) -> dict[str, dict[str, float]]:
-        """How far two views have the same neighbors: 1 for equal views, about 0 for independent ones."""
+        """Share of neighbors that two views have in common, corrected for chance.
+
+        1 for equal views, about 0 for independent ones.
+        """
         assessment = self._assessment
         return {
             name: dict(zip(assessment.view_names, map(float, row), strict=True))

@@ -270,10 +270,13 @@ def _names(views: Sequence[str]) -> str:
 
 
 def _iteration(event: IterationFinished, tracker: ProgressTracker) -> str:
+    residual = largest_residual(event)
+    # the metrics of the refinement have a closed form, without a residual
+    accuracy = f" residual={residual:.1e}" if residual else ""
     return (
         f"iteration {tracker.n_done_of_max}: components={event.n_connected_components} "
-        f"(target {event.n_clusters}) \u03bb={event.graph_weight:.4g} score={event.score:.4f} "
-        f"residual={largest_residual(event):.1e} {event.seconds:.2f} s ETA{tracker.eta}"
+        f"(target {event.n_clusters}) \u03bb={event.graph_weight:.4g} score={event.score:.4f}{accuracy} "
+        f"{event.seconds:.2f} s ETA{tracker.eta}"
     )
 
 

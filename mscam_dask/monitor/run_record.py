@@ -139,7 +139,7 @@ class RefinementEntry(Struct, frozen=True, kw_only=True):
 
 
 class AssessmentEntry(Struct, frozen=True, kw_only=True):
-    """How far the data support the clusters.
+    """Support of the data for the clusters.
 
     Attributes
     ----------
@@ -214,7 +214,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
 
 
 class DriftRecord(Struct, frozen=True, kw_only=True):
-    """How the clusters of a run differ from those of the run before.
+    """Differences of the clusters of a run from those of the previous run.
 
     Attributes
     ----------

@@ -103,7 +103,7 @@ def embedding(
     plane: int = 0,
     max_samples: int = DRAW_LIMIT,
 ) -> Axes:
-    """Draw the ridge embedding of one view, its own data, on a pair of its principal axes.
+    """Draw the ridge embedding of one view on a pair of its principal axes.
 
     Parameters
     ----------

@@ -39,7 +39,7 @@ class ClusterEvidence:
     together : (c, c)
         Probability that samples of two clusters share a cluster of such a cut.
     by_view : (V, c)
-        How well each view sees each cluster, `cluster_agreement`.
+        Agreement of each view with each cluster; see `cluster_agreement`.
     """
 
     stability: NDArray[np.float64]
@@ -237,7 +237,7 @@ def view_graph(view: ReferenceGraphs) -> csr_array[np.float64]:
 def cluster_agreement(
     graph: csr_array[np.float64], labels: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.float64]:
-    """How well a view sees each cluster: neighbors within it, corrected for chance.
+    """Agreement of a view with each cluster: share of neighbors within it, corrected for chance.
 
     Parameters
     ----------
@@ -252,7 +252,7 @@ def cluster_agreement(
     (c,)
         (w_k − p_k) / (1 − p_k), with w_k the share of the edge weight of cluster k that stays in the
         cluster, and p_k the share of all edge weight at its samples: 1 where no edge leaves the cluster,
-        about 0 for a view that does not see it; NaN for clusters without edges, or with all of them.
+        about 0 for a view that does not support it; NaN for clusters without edges, or with all of them.
     """
     degrees: NDArray[np.float64] = np.asarray(graph.sum(axis=1)).ravel()
     rows = np.repeat(labels, np.diff(graph.indptr))

@@ -103,12 +103,12 @@ def partition_graph(
             rows = _connected_rows(points.take(members), n_neighbors)
         order.append(members)
         inside.append(rows)
-    affinity = _put_together(inside, order)
+    affinity = _assembled(inside, order)
     count, components = connected_components(affinity)
     return Graph(affinity, count, components)
 
 
-def _put_together(
+def _assembled(
     inside: Sequence[csr_array[np.float64]], order: Sequence[NDArray[np.int64]]
 ) -> csr_array[np.float64]:
     """Graph of all samples from the graphs of the clusters, whose members are ascending."""

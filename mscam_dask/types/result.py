@@ -120,7 +120,7 @@ class Structure(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """How far the data support a partition; no label and no other fit enters.
+    """Support of the data for a partition, without labels and without another fit.
 
     Attributes
     ----------
@@ -132,11 +132,11 @@ class Assessment:
     view_names : tuple of str
         Compared views; at most 16, excluded views are not among them.
     cluster_agreement : (V, c)
-        How well each view sees each cluster: share of its neighbors that stay in the cluster, less
-        chance, 1 at most, about 0 for views that do not see it.
+        Agreement of each view with each cluster: share of the cluster's neighbors that are in the
+        cluster, corrected for chance; at most 1, about 0 for views that do not support it.
     view_agreement : (V, V)
-        How far two views have the same neighbors, less chance: 1 for equal ones, about 0 for
-        independent ones.
+        Share of neighbors that two views have in common, corrected for chance: 1 for equal views,
+        about 0 for independent ones.
     cluster_tree : (c − 1, 4)
         Linkage matrix of SciPy: clusters that the learned graph connects most are merged first.
     neighbor_overlap : dict of str to float

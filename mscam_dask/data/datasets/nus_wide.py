@@ -71,7 +71,7 @@ class _File:
 
 
 def is_nus_wide(path: Path) -> bool:
-    """Tell whether a directory has tables of at least two of the features."""
+    """Return whether a directory has tables of at least two of the features."""
     if not path.is_dir():
         return False
     return len({file.feature for file in _files(path, (".dat",)) if file.feature}) >= 2

@@ -236,12 +236,12 @@ def _are_classes(values: NDArray[Any]) -> bool:
 
 
 def _is_repeated(rows: NDArray[Any]) -> bool:
-    """Tell whether each row repeats one whole number."""
+    """Return whether each row repeats one whole number."""
     return bool((rows == rows[:, :1]).all() and (np.floor(rows) == rows).all())
 
 
 def _is_indicator(rows: NDArray[Any]) -> bool:
-    """Tell whether each row has one 1 and zeros otherwise."""
+    """Return whether each row has one 1 and zeros otherwise."""
     return bool(((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all())
 
 

@@ -59,7 +59,7 @@ _MAX_CHUNKS = 250_000
 
 @dataclass(frozen=True)
 class Source:
-    """File to read, with options that the file itself cannot tell.
+    """File to read, with options that its content does not give.
 
     Parameters
     ----------
@@ -137,11 +137,11 @@ class Selection:
     labels: str | None = None
 
     def wants(self, name: str, *, cell_array: str | None = None) -> bool:
-        """Tell whether a view is to be read, by its name or that of its cell array."""
+        """Return whether a view is to be read, by its name or that of its cell array."""
         return self.views is None or name in self.views or cell_array in self.views
 
     def is_labels(self, name: str) -> bool:
-        """Tell whether a variable is to be taken as labels; one that is requested as a view is not."""
+        """Return whether a variable is to be taken as labels; one that is requested as a view is not."""
         if self.labels is not None:
             return name == self.labels
         return name.lower() in LABEL_NAMES and not (self.views is not None and name in self.views)
@@ -181,7 +181,7 @@ class SourceContents:
 
 
 def is_label_vector(values: NDArray[Any]) -> bool:
-    """Tell whether an array has one entry per sample, (n,), (n, 1) or (1, n), not of objects."""
+    """Return whether an array has one entry per sample, (n,), (n, 1) or (1, n), not of objects."""
     return (
         values.dtype.kind in "biufUS"
         and values.ndim in (1, 2)

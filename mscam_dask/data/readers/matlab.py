@@ -280,7 +280,9 @@ class _Version4:
             place += 20 + name_bytes + nbytes * (2 if is_complex == 1 else 1)
             if place > self.size:
                 _refuse(
-                    self.source.path, self.size, f"the file ends where a matrix goes on to {place}"
+                    self.source.path,
+                    self.size,
+                    f"the file ends before the end of a matrix at byte {place}",
                 )
 
 

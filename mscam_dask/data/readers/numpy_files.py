@@ -213,7 +213,7 @@ def _array(archive: Any, key: str, source: Source) -> NDArray[Any]:
             raise
         raise DataError(
             f"{source.path} holds Python objects under {key!r}; they are refused, since loading "
-            "them runs code of whoever wrote the file. Save numbers or text arrays only."
+            "them can run code of the person who wrote the file. Save numbers or text arrays only."
         ) from error
     return values
 

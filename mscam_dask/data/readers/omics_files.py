@@ -92,7 +92,7 @@ def _label_column(obs: Any, selection: Selection) -> str | None:
 
 
 class _AnnData:
-    """Group of a file with the attributes of an AnnData; values are read when they are asked for."""
+    """Group of a file with the attributes of an AnnData; values are read at their first use."""
 
     def __init__(self, group: Any, source: Source) -> None:
         self.file = str(source.path)

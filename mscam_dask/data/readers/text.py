@@ -87,7 +87,7 @@ class Layout:
 
 
 def is_number(text: str) -> bool:
-    """Tell whether a field is a number, NaN and infinity among them."""
+    """Return whether a field is a number, NaN and infinity among them."""
     try:
         float(text)
     except ValueError:
@@ -96,7 +96,7 @@ def is_number(text: str) -> bool:
 
 
 def looks_numeric(text: str) -> bool:
-    """Tell whether a field is a number, or says that one is missing."""
+    """Return whether a field is a number, or says that one is missing."""
     return is_number(text) or text.strip().lower() in MISSING[1:]
 
 
@@ -212,7 +212,7 @@ def _has_header(source: Source, first: list[str], second: list[str]) -> bool:
 
 
 def _is_numbering(source: Source, first: list[str], second: list[str]) -> bool:
-    """Tell whether a first line of numbers, maybe behind an id, numbers or dates the columns.
+    """Return whether a first line of numbers, maybe behind an id, numbers or dates the columns.
 
     Certain are three or more consecutive whole numbers above others, from 0 (what a frame writes
     for columns without names) or behind the heading of text ids.
@@ -279,7 +279,7 @@ def _id_position(
 
 
 def _is_key(source: Source, delimiter: str | None) -> bool:
-    """Tell whether the first column below a header has whole numbers, each of them once."""
+    """Return whether the first column below a header has whole numbers, each of them once."""
     with open_text(source) as stream:
         lines = [line for line in stream if line.strip()][1:]
     if any('"' in line for line in lines):

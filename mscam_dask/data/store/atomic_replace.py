@@ -222,7 +222,7 @@ class _Pointer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def resolve_current(root: Location) -> Location:
-    """Return where the store of this name lies now; a directory is its own, put back if need be.
+    """Return the current location of a store; a directory that a killed writer moved aside is moved back.
 
     Raises
     ------

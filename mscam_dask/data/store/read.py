@@ -173,7 +173,7 @@ class ZarrRows:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, None where they have none; read when asked for.
+        """Names of the columns, None where they have none; read at their first use.
 
         Raises
         ------
@@ -239,7 +239,7 @@ class ZarrRows:
 
 
 def is_store(path: str | Location) -> bool:
-    """Tell whether a place is a store of this package, of any version, damaged or not."""
+    """Return whether a place is a store of this package, of any version, damaged or not."""
     root = as_location(path)
     try:
         root = resolve_current(root)
@@ -254,7 +254,7 @@ def is_store(path: str | Location) -> bool:
 
 
 def open_store(path: str | Location) -> MultiViewData:
-    """Open a store written by `ingest`; values are read later, when asked for.
+    """Open a store written by `ingest`; values are read at their first use.
 
     Parameters
     ----------

@@ -225,7 +225,7 @@ def _is_in_use(root: Location) -> bool:
 
 
 def _is_whole_store(root: Location) -> bool:
-    """Tell whether a location is an undamaged store of this package; a damaged one may not be."""
+    """Return whether a location is an undamaged store of this package; a damaged one may not be."""
     try:
         return bool(root_attributes(resolve_current(root)).get("format") == schema.FORMAT)
     except DataError:
@@ -485,7 +485,7 @@ def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> Ro
 
 
 def _of_all(view: RowSource) -> RowSource:
-    """Return a view with a row for each sample, whatever stands in those of absent ones."""
+    """Return a view with a row for each sample; rows of absent samples have arbitrary values."""
     return view.source if isinstance(view, PresentRows) else view
 
 

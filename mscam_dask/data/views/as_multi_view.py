@@ -219,7 +219,7 @@ def _renamed(data: MultiViewData, view_names: Sequence[str]) -> MultiViewData:
 
 
 def _is_table(value: Any) -> bool:
-    """Tell whether a value is one two-dimensional table rather than a collection of them."""
+    """Return whether a value is one two-dimensional table rather than a collection of them."""
     return (
         isinstance(value, RowSource)
         or is_sparse(value)

@@ -1,7 +1,7 @@
 """Conversion of arrays, sparse matrices, frames, xarray and AnnData objects to row sources and ids.
 
 Frames and Dask, xarray, Arrow or AnnData objects are recognized by the module of their class, so that
-none of those packages is imported for somebody who does not use it.
+none of those packages is imported unless it is used.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ SAMPLE_DIMENSIONS = ("sample", "samples", "sample_id", "obs")
 
 
 def is_instance_of(value: object, package: str, class_name: str) -> bool:
-    """Tell whether a value is an instance of `package`'s class, without importing it."""
+    """Return whether a value is an instance of `package`'s class, without importing it."""
     return any(
         cls.__name__ == class_name and cls.__module__.partition(".")[0] == package
         for cls in type(value).__mro__
@@ -57,12 +57,12 @@ def is_instance_of(value: object, package: str, class_name: str) -> bool:
 
 
 def is_omics(value: object) -> bool:
-    """Tell whether a value is an AnnData or a MuData."""
+    """Return whether a value is an AnnData or a MuData."""
     return is_instance_of(value, "anndata", "AnnData") or is_instance_of(value, "mudata", "MuData")
 
 
 def is_frame(value: object) -> bool:
-    """Tell whether a value is a frame of pandas or polars, or a table or record batch of Arrow."""
+    """Return whether a value is a frame of pandas or polars, or a table or record batch of Arrow."""
     return is_instance_of(value, "pandas", "DataFrame") or _is_arrow_like(value)
 
 
@@ -122,7 +122,7 @@ def names_of_columns(value: Any) -> tuple[str, ...] | None:
 
 
 def _is_arrow_like(value: Any) -> bool:
-    """Tell whether a value is a frame of polars, or a table or record batch of Arrow."""
+    """Return whether a value is a frame of polars, or a table or record batch of Arrow."""
     return (
         is_instance_of(value, "polars", "DataFrame")
         or is_instance_of(value, "pyarrow", "Table")

@@ -125,7 +125,7 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
 
 
 def is_missing(item: object) -> bool:
-    """Tell whether a Python object is a missing value, as pandas defines it."""
+    """Return whether a Python object is a missing value, as pandas defines it."""
     if isinstance(item, float | np.floating):
         return bool(np.isnan(item))
     return item is None or type(item).__name__ in ("NAType", "NaTType")

@@ -289,7 +289,7 @@ def _checked_block(block: Any, where: str) -> Any:
 
 
 def _sparse_values_of(array: da.Array) -> Iterator[Any]:
-    """The sparse arrays that stand in the graph of a Dask array, each once."""
+    """Sparse arrays in the graph of a Dask array, each once."""
     seen: set[int] = set()
     for task in dict(array.dask).values():
         for node in (task, *getattr(task, "args", ())):
@@ -300,7 +300,7 @@ def _sparse_values_of(array: da.Array) -> Iterator[Any]:
 
 
 def _may_make_sparse_blocks(array: da.Array) -> bool:
-    """Tell whether blocks of a Dask array are, or may be, sparse.
+    """Return whether blocks of a Dask array are, or may be, sparse.
 
     Those that are read from a file are not: only the rows asked for are read of them.
     """
@@ -495,7 +495,7 @@ def feature_names_of(view: RowSource) -> tuple[str, ...] | None:
 
 
 def is_numbering(names: Sequence[str]) -> bool:
-    """Tell whether names are 0, 1, ..., the default of a frame."""
+    """Return whether names are 0, 1, ..., the default of a frame."""
     return tuple(names) == tuple(map(str, range(len(names))))
 
 

@@ -81,22 +81,19 @@ class DataIssue:
         if self.kind == "zero rows":
             return (
                 f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows "
-                f"{listing}). They are alike in this view, which then says nothing about them; the "
-                "other views decide. If zero stands for 'not measured', drop these samples or "
-                "this view."
+                f"{listing}). This view does not distinguish them, so their clusters depend on the other "
+                "views. If zero stands for 'not measured', drop these samples or this view."
             )
         if self.kind == "repeated samples":
             n_distinct = self.total - self.count
             return (
-                f"Only {n_distinct} of {self.total} samples differ from each other: the others (rows "
-                f"{listing}) are equal to an earlier one in every view. In more than {n_distinct} "
-                "clusters equal samples are divided by chance: set n_clusters to at most "
-                f"{n_distinct}, or check how the views were made."
+                f"Only {n_distinct} of {self.total} samples are distinct: the others (rows {listing}) "
+                f"equal an earlier sample in every view. Set n_clusters to at most {n_distinct}, because "
+                "more clusters split equal samples at random, or check how the views were made."
             )
         return (
-            f"View {self.view!r}: {self.count} of {self.total} columns have one value only (columns "
-            f"{listing}). They carry no information and count as zero after scaling; they can be "
-            "dropped."
+            f"View {self.view!r}: {self.count} of {self.total} columns are constant (columns "
+            f"{listing}). They are zero after scaling and have no effect; they can be dropped."
         )
 
 
@@ -379,7 +376,7 @@ def _scanned(
 
 
 def _scan(view: RowSource, limit: int, *, digest: bool) -> _Scan:
-    """Facts about some rows, which are read once; up to `limit` distinct ones are told apart."""
+    """Facts about some rows from one read; distinct rows are counted up to `limit`."""
     n_columns = view.shape[1]
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []

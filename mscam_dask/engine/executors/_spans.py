@@ -14,7 +14,7 @@ _TOP = "mscam"
 
 # In the keys of these stages a leading number is that of an outer iteration; elsewhere it may be
 # a view's name, or a number of clusters.
-_OF_ITERATIONS = frozenset(
+_ITERATION_STAGES = frozenset(
     {
         "admm_view",
         "aggregates",
@@ -66,7 +66,7 @@ _OF_ITERATIONS = frozenset(
 def phase_of(stage: str, first: str) -> str | None:
     """Phase named by the first part of a key after the stage: an iteration, a setting, or None."""
     if first.isdecimal():
-        return f"outer iteration {int(first) + 1}" if stage in _OF_ITERATIONS else None
+        return f"outer iteration {int(first) + 1}" if stage in _ITERATION_STAGES else None
     setting = re.fullmatch(r"setting-\d+-(\d+)", first)
     return None if setting is None else f"setting {int(setting[1]) + 1}"
 

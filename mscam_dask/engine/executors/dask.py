@@ -542,7 +542,7 @@ class DaskExecutor:
 
 @contextlib.contextmanager
 def _translated(client: Client) -> Iterator[None]:
-    """Translate what Dask raises once the scheduler is gone into one error.
+    """Translate the exceptions of Dask after the scheduler is lost into one error.
 
     A client that has lost its scheduler keeps submitted tasks and would wait for a new one.
     """

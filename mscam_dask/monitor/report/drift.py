@@ -109,7 +109,7 @@ def drift_section(
 def _how(drift: DriftRecord) -> str:
     if drift.start == "warm":
         runs = plural(drift.warm_runs, "warm start")
-        return f"The fit started from its clusters and settings: {runs} in a row."
+        return f"The fit started from its clusters and settings ({runs} in a row)."
     if drift.start == "cold":
         return f"The fit did not start from it: {drift.reason.rstrip('.')}."
     return "Views and settings are the same, so its clusters were reused."

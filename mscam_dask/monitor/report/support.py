@@ -18,7 +18,7 @@ _LEFT, _RIGHT, _STEP = 40.0, 348.0, 18.0  # of the tree
 
 @dataclass(frozen=True)
 class ClusterRow:
-    """Stability of one cluster, the clusters it is not separated from, and how views see it."""
+    """Stability of one cluster, the clusters it is not separated from, and its agreement with each view."""
 
     cluster: int
     stability: TableCell
@@ -159,6 +159,6 @@ def _tree(merges: NDArray[np.float64], names: tuple[int, ...]) -> ClusterTree:
         _LEFT,
         "".join(path),
         leaves,
-        f"Joined are {joined}.",
+        f"Merged clusters: {joined}.",
         "\n".join(lines),
     )

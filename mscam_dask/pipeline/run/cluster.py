@@ -545,5 +545,5 @@ def check_workers(cluster: OpenCluster, paths: Sequence[Location]) -> None:
 
 
 def _missing(names: list[str]) -> list[str]:
-    """Those of some paths that this worker does not see."""
+    """Return the paths that do not exist on this worker."""
     return [name for name in names if not as_location(name).exists()]

@@ -137,7 +137,7 @@ def _temporary() -> Check:
             "Temporary files",
             "fail",
             f"cannot be written: {error}",
-            "Make room, or set TMPDIR to a directory that can be written.",
+            "Free space, or set TMPDIR to a directory that this user may write in.",
         )
 
 
@@ -153,10 +153,10 @@ def _disk() -> Check:
             "Disk",
             "warn",
             f"{here} cannot be written",
-            "Runs go to ./runs by default: work somewhere else, or give run --output DIR.",
+            "Runs are written to ./runs by default: change the directory, or give run --output DIR.",
         )
     if free < _MIN_BYTES:
-        return Check("Disk", "warn", found, "Results and a copy of the data need room.")
+        return Check("Disk", "warn", found, "Free space for the results and a copy of the data.")
     return Check("Disk", "ok", found)
 
 
@@ -174,7 +174,7 @@ def _cluster() -> Check:
             "Allow connections on 127.0.0.1 (firewall, proxy), or run with --in-process.",
         )
     if answer != 6:
-        return Check("Dask cluster", "fail", f"1 + 2 + 3 came back as {answer}", "Reinstall Dask.")
+        return Check("Dask cluster", "fail", f"1 + 2 + 3 returned {answer}", "Reinstall Dask.")
     return Check("Dask cluster", "ok", f"starts and answers on 127.0.0.1, dashboard {dashboard}")
 
 

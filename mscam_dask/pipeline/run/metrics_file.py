@@ -1,4 +1,4 @@
-"""File of the metrics of a run for Prometheus, which is there when the scheduler of the run is gone.
+"""File of the metrics of a run for Prometheus, which remains after the scheduler of the run has ended.
 
 The file is valid in the text format of Prometheus (the textfile collector of node_exporter) and in
 OpenMetrics: gauges, one sample for each pipeline, and an end mark.

@@ -167,7 +167,7 @@ class PreviousRun:
 
 
 def previous_runs(settings: Settings, directory: RunDirectory) -> list[PreviousRun]:
-    """Return finished runs of the same pipeline beside a run directory, the last one first.
+    """Return finished runs of the same pipeline in the root of a run directory, the last one first.
 
     Directories without a readable run record are skipped. The order is that of `RunRecord.number`,
     which does not depend on the clock.
@@ -192,14 +192,14 @@ def future_dates(runs: Sequence[PreviousRun]) -> tuple[str, ...]:
     limit = (dt.datetime.now(dt.UTC) + _CLOCK_SKEW).isoformat(timespec="seconds")
     return tuple(
         f"{run.name} ended at {run.record.ended}, which is in the future: the clock was or is "
-        "wrong. Runs are ordered by their number, so nothing depends on it."
+        "wrong. The order of the runs is not affected, because it follows their numbers."
         for run in runs
         if (run.record.ended or "") > limit
     )
 
 
 def _siblings(settings: Settings, directory: RunDirectory) -> Iterator[PreviousRun]:
-    """Yield runs of the same pipeline beside a run directory that have a readable record."""
+    """Yield runs of the same pipeline, in the root of a run directory, that have a readable record."""
     if settings.output.root is None:
         return
     root = Path(os.path.realpath(settings.output.root))  # as the paths of run directories are
@@ -381,7 +381,7 @@ def warm_start_from(
         result = read_result(earlier.directory.result)
     except DataError as error:
         known = np.full(data.n_samples, UNKNOWN, dtype=np.int64)
-        return WarmStart(earlier, known, {}, f"the last run cannot be read: {error}")
+        return WarmStart(earlier, known, {}, f"the previous run cannot be read: {error}")
     known, reason = _known(data, names, labels, earlier.data)
     common = np.count_nonzero(known != UNKNOWN) / data.n_samples
     drift = earlier.record.drift
@@ -390,9 +390,9 @@ def warm_start_from(
     if not reason and earlier.record.fit.status == Status.NO_STRUCTURE.name:
         reason = "the last run found no cluster structure"
     if not reason and common < settings.incremental.min_overlap:
-        reason = f"{common:.0%} of the samples were in the last run"
+        reason = f"only {common:.0%} of the samples were in the previous run"
     if not reason and in_a_row >= settings.incremental.max_warm_runs:
-        reason = f"{in_a_row} runs in a row started from the one before"
+        reason = f"{in_a_row} consecutive runs started from a previous run"
     return WarmStart(
         earlier,
         known,

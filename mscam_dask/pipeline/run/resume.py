@@ -95,8 +95,8 @@ def resolve_target(
     if named is not None and settings.incremental.enabled:
         raise ConfigurationError(
             f"{'[output] directory' if output is None else '-o'} names a single run directory, "
-            f"{named}, but with [incremental] a run starts from the previous one beside it. Leave it "
-            "out and give a root for named runs (--set output.root=DIR), or switch warm starts off "
+            f"{named}, but with [incremental] a run starts from the previous run in [output] root. Give "
+            "that root instead (--set output.root=DIR), or disable warm starts "
             "(--set incremental.enabled=false)."
         )
     fingerprint = retry_if_replaced(lambda: run_fingerprint(settings))
@@ -273,7 +273,9 @@ def _resumed_run(
             settings = msgspec.structs.replace(settings, execution=changed.execution)
         check_execution(settings.execution, insecure=insecure)
         directory.remove_partial_files()
-        reasons = (f"The results of {record.ended} are made again: {problem}.",) if problem else ()
+        reasons = (
+            (f"The results of {record.ended} are computed again: {problem}.",) if problem else ()
+        )
         entry = ResumeEntry(time=now(), state=record.state, warnings=reasons + _differences(record))
         record = msgspec.structs.replace(
             record,
@@ -433,8 +435,8 @@ def _differences(record: RunRecord) -> tuple[str, ...]:
         changed.append(f"BLAS {', '.join(then_blas)} -> {', '.join(now_blas)}")
     if changed:
         warnings.append(
-            "The software is not that of the start of the run, so the result may differ from an "
-            f"undisturbed one within rounding: {'; '.join(changed)}."
+            "The software has changed since the run started, so the result may differ by rounding: "
+            f"{'; '.join(changed)}."
         )
     return tuple(warnings)
 

@@ -284,7 +284,7 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
         "unchanged": f"clusters of {drift.earlier}",
     }[drift.start]
     sentence = (
-        f"{how}: {drift.n_new} new samples, {drift.n_gone} gone, {drift.n_moved} of "
+        f"{how}: {drift.n_new} new samples, {drift.n_gone} removed, {drift.n_moved} of "
         f"{drift.n_common} moved to another cluster ({drift.share_moved:.1%})"
     )
     return (sentence,)
