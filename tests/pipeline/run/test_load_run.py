@@ -148,7 +148,7 @@ def test_graphs_of_a_large_run_go_from_its_tasks_to_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = subspace_mixture(SIZES.exact_samples + 100, 3, (5, 6), rng=np.random.default_rng(0))
-    save_npz("large.npz", data)
+    save_npz(Path("large.npz"), data)
     file = Path("large.toml")
     file.write_text(
         "[data]\nsource = 'large.npz'\n[cluster]\nn_clusters = 3\nauto_settings = false\n"
