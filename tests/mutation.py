@@ -269,7 +269,10 @@ class _Server:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
-        found = json.loads(in_fork(self._baseline, 3600))
+        text = in_fork(self._baseline, 3600)
+        if not text.startswith("{"):
+            raise SystemExit(f"The tests ended without a mutant: {text or 'the process died'}")
+        found = json.loads(text)
         gc.freeze()  # forked processes share the pages
         if found["failed"]:
             raise SystemExit(f"These tests fail without a mutant: {', '.join(found['failed'])}")
