@@ -41,6 +41,13 @@ __all__ = ["GROUPS", "main"]
 ROOT = Path(__file__).parents[1]
 
 _LARGE_TESTS = ("tests/solvers/test_row_blocks.py", "tests/engine/test_large.py")
+_SOLVER_TESTS = (
+    "tests/solvers",
+    *(
+        f"tests/estimators/test_{name}.py"
+        for name in ("incomplete", "stability", "cluster_features")
+    ),
+)
 _FIT_TESTS = tuple(
     f"tests/engine/test_{name}.py" for name in ("fit", "refine", "checkpoint", "warm_start")
 )
@@ -49,7 +56,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "mscam_dask/solvers/row_*.py": _LARGE_TESTS,
     "mscam_dask/linalg/block_eigensolver.py": _LARGE_TESTS,
     "mscam_dask/linalg/*.py": ("tests/linalg",),
-    "mscam_dask/solvers/*.py": ("tests/solvers",),
+    "mscam_dask/solvers/*.py": _SOLVER_TESTS,
     "mscam_dask/data/store/*.py": _STORE_TESTS,
     "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
     **{
