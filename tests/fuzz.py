@@ -504,8 +504,10 @@ def fuzz(name: str, seconds: float, output: Path) -> tuple[int, float, int, int]
     while (left := int(end - time.monotonic())) > 0:  # a signal ends the process: another goes on
         with (output / f"{name}.log").open("ab") as log:
             subprocess.run(
-                [sys.executable, "-m", "tests.fuzz", name, "--child", "--seconds", str(left)]
-                + ["--output", str(output)],
+                [
+                    *(sys.executable, "-m", "tests.fuzz", name, "--child", "--seconds", str(left)),
+                    *("--output", str(output)),
+                ],
                 stdout=log,
                 stderr=log,
                 check=False,
