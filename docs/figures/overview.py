@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import digits_views
-from mscam_dask.solvers.reference_graphs import reference_graphs
+from mscam_dask.solvers.partition_score import reference_graphs
 from mscam_dask.solvers.row_blocks import ViewShape
 
 SIZE, GAP, TOP = 225, 18, 46

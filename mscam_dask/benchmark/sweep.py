@@ -41,10 +41,10 @@ from mscam_dask.engine.precompute import precompute_views
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
-from mscam_dask.linalg.modularity import modularity
+from mscam_dask.linalg.neighbor_information import modularity
 from mscam_dask.metrics import score_partition
 from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
-from mscam_dask.solvers.reference_graphs import ReferenceGraphs
+from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution

@@ -16,12 +16,14 @@ from mscam_dask.types.result import Assessment
 __all__ = ["assess", "submit_ahead"]
 
 
-def assess(learned: Handle, labels: Handle, context: FitContext, executor: Executor) -> Assessment:
+def assess(
+    learned_graph: Handle, labels: Handle, context: FitContext, executor: Executor
+) -> Assessment:
     """Assess a partition into at least two clusters and fewer than there are samples.
 
     Parameters
     ----------
-    learned : handle
+    learned_graph : handle
         Graph before it was rebuilt from the partition.
     labels : handle
     context : FitContext
@@ -29,7 +31,7 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
     """
     prepared, parameters = context.prepared, context.parameters
     names = compared_views(prepared.validation_views)
-    cuts = _perturbed_cuts(prepared, learned, names, parameters, executor)
+    cuts = _perturbed_cuts(prepared, learned_graph, names, parameters, executor)
     evidence = executor.submit(
         assess_tasks.evidence,
         list(prepared.reference_graphs.handles(executor, names)),
@@ -39,15 +41,15 @@ def assess(learned: Handle, labels: Handle, context: FitContext, executor: Execu
         prepared.n_validation_samples,
         key="cluster_evidence",
     )
-    if isinstance(learned, BlockedGraph):
+    if isinstance(learned_graph, BlockedGraph):
         assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
         weights = block_embedding.weights_between(
-            learned, labels, prepared.blocks.order, parameters.n_clusters, executor
+            learned_graph, labels, prepared.blocks.order, parameters.n_clusters, executor
         )
     else:
         weights = executor.submit(
             assess_tasks.weights_between,
-            learned,
+            learned_graph,
             labels,
             parameters.n_clusters,
             key="cluster_weights",
@@ -83,7 +85,7 @@ def submit_ahead(prepared: PreparedHandles, parameters: Parameters, executor: Ex
 
 def _perturbed_cuts(
     prepared: PreparedHandles,
-    learned: Handle | None,
+    learned_graph: Handle | None,
     names: tuple[str, ...],
     parameters: Parameters,
     executor: Executor,
@@ -97,7 +99,7 @@ def _perturbed_cuts(
     return executor.submit(
         assess_tasks.perturbed_cuts,
         list(prepared.reference_graphs.handles(executor, names)),
-        learned,
+        learned_graph,
         parameters.n_clusters,
         parameters.n_pairs(prepared.n_samples),
         key="perturbed_cuts",

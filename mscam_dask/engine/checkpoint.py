@@ -22,11 +22,11 @@ from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.iteration_steps import BestPartition
 from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks.handles import BlockedGraph
-from mscam_dask.engine.scoring import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Refinement
-from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.linalg.neighbor_information import entropy
 from mscam_dask.solvers.partition_score import PartitionScore
@@ -235,14 +235,14 @@ class CheckpointManager:
                 graph = block_graph.restore_graph(data, indices, indptr, executor, key="saved")
             else:
                 graph = executor.submit(
-                    graph_tasks.restore_graph, data, indices, indptr, key="restore_graph/saved"
+                    iteration_tasks.restore_graph, data, indices, indptr, key="restore_graph/saved"
                 )
             spectrum = None
             if saved_vectors is not None and large:
                 spectrum = block_graph.restore_vectors(saved_vectors, executor, key="vectors")
             elif saved_vectors is not None:
                 spectrum = executor.submit(
-                    graph_tasks.WarmStart, saved_vectors, key="warm_start/saved"
+                    iteration_tasks.WarmStart, saved_vectors, key="warm_start/saved"
                 )
             labels = executor.submit(np.asarray, arrays[_LABELS], key="given/labels")
         except KeyError as error:
@@ -321,7 +321,7 @@ def _arrays(
         return graph, np.concatenate(executor.gather(state.spectrum.vectors))
     handles = [
         executor.submit(
-            graph_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
+            iteration_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
         )
     ]
     if state.spectrum is not None:

@@ -10,17 +10,17 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.engine import candidate_neighbors
 from mscam_dask.engine.assess import assess
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
+from mscam_dask.engine.iteration_steps import components_of, score_cuts, spectrum_of
 from mscam_dask.engine.outer_loop import embed_views
 from mscam_dask.engine.row_blocks import embedding as block_embedding
 from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
-from mscam_dask.engine.scoring import components_of, score_cuts, spectrum_of
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.tasks import neighbors as neighbor_tasks
-from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished
@@ -38,7 +38,7 @@ class _FinalGraph:
     """Graph to return, the learned graph before any rebuilding, labels, status and partition score."""
 
     graph: Handle
-    learned: Handle
+    learned_graph: Handle
     labels: Handle
     status: Status
     partition_score: PartitionScore
@@ -83,7 +83,7 @@ def _from_partition(
     status: Status,
     context: FitContext,
     executor: Executor,
-    learned: Handle | None = None,
+    learned_graph: Handle | None = None,
 ) -> _FinalGraph:
     """Return the partition graph of a partition, which is the learned graph too where there is none."""
     prepared = context.prepared
@@ -94,7 +94,7 @@ def _from_partition(
         )
     else:
         graph = executor.submit(
-            neighbor_tasks.rebuild_graph,
+            candidate_neighbors.rebuild_graph,
             list(prepared.views),
             labels,
             context.n_neighbors,
@@ -102,7 +102,11 @@ def _from_partition(
         )
     components = components_of(graph, prepared, executor, key="closed")
     return _FinalGraph(
-        graph, graph if learned is None else learned, components, status, partition_score
+        graph,
+        graph if learned_graph is None else learned_graph,
+        components,
+        status,
+        partition_score,
     )
 
 
@@ -128,8 +132,8 @@ def _solution(
     graph, n_components = _gathered(final.graph, prepared, executor, key="final")
     learned_graph, _ = (
         (graph, n_components)
-        if final.learned is final.graph
-        else _gathered(final.learned, prepared, executor, key="learned")
+        if final.learned_graph is final.graph
+        else _gathered(final.learned_graph, prepared, executor, key="learned")
     )
     labels, *maps = executor.gather([final.labels, *encoders])
     is_trivial = final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS)
@@ -156,7 +160,9 @@ def _solution(
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
         encoders=dict(zip(prepared.names, maps, strict=True)),
-        assessment=None if is_trivial else assess(final.learned, final.labels, context, executor),
+        assessment=None
+        if is_trivial
+        else assess(final.learned_graph, final.labels, context, executor),
     )
 
 
@@ -186,7 +192,10 @@ def _principal_coordinates(
     return executor.gather(
         [
             executor.submit(
-                view_tasks.principal_coordinates, view, _N_AXES, key=f"principal_coordinates/{name}"
+                iteration_tasks.principal_coordinates,
+                view,
+                _N_AXES,
+                key=f"principal_coordinates/{name}",
             )
             for view, name in zip(prepared.views, prepared.names, strict=True)
         ]
@@ -215,7 +224,7 @@ def _embeddings(
             for result, name in zip(results, prepared.names, strict=True)
         }
     handles = [
-        executor.submit(view_tasks.embedding_of, result, key=f"view_embedding/{name}")
+        executor.submit(iteration_tasks.embedding_of, result, key=f"view_embedding/{name}")
         for result, name in zip(results, prepared.names, strict=True)
     ]
     return dict(zip(prepared.names, executor.gather(handles), strict=True))

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import dataclasses
-import operator
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.precompute import LazyReferenceGraphs, PrecomputedViews
+from mscam_dask.engine.iteration_steps import LazyReferenceGraphs, build_graph
+from mscam_dask.engine.precompute import PrecomputedViews
 from mscam_dask.engine.row_blocks import candidates as block_candidates
-from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
-from mscam_dask.engine.tasks import views as view_tasks
-from mscam_dask.solvers.graph_update import assemble_graph, graph_rows
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.events import GraphKind
 from mscam_dask.types.parameters import Parameters, Scale
@@ -24,7 +22,6 @@ from mscam_dask.types.rules import SIZES
 __all__ = [
     "InitialGraph",
     "PreparedHandles",
-    "build_graph",
     "compared_views",
     "initial_graph",
     "prepare_views",
@@ -109,7 +106,7 @@ def prepare_views(
     factored = precomputed.factored[parameters.scales(n_views)]
     views = [
         executor.submit(
-            view_tasks.ridge_view_of,
+            iteration_tasks.ridge_view_of,
             factored[index],
             parameters.settings_of_view(index).alpha,
             key=f"prepare/{key}/{precomputed.names[index]}",
@@ -197,49 +194,6 @@ def _with_candidates(
         blocks=blocks,
         n_validation_samples=precomputed.n_validation_samples,
     )
-
-
-def build_graph(
-    executor: Executor,
-    blocks: tuple[Handle, ...] | BlockedCandidates,
-    summed: list[Handle] | None,
-    *,
-    n_neighbors: int,
-    data_weight: float,
-    projected_weight: float,
-    key: str,
-) -> tuple[Handle, int]:
-    """Graph from the A-step over all blocks of rows, and its number of connected components."""
-    if isinstance(blocks, BlockedCandidates):
-        blocked = block_graph.build_graph(
-            executor,
-            blocks,
-            summed,
-            n_neighbors=n_neighbors,
-            data_weight=data_weight,
-            projected_weight=projected_weight,
-            key=key,
-        )
-        return blocked, blocked.n_components
-    rows = [
-        executor.submit(
-            graph_rows,
-            block,
-            None if summed is None else summed[index],
-            n_neighbors,
-            data_weight,
-            projected_weight,
-            key=f"graph_rows/{key}/{index}",
-        )
-        for index, block in enumerate(blocks)
-    ]
-    graph = executor.submit(assemble_graph, rows, key=f"assemble_graph/{key}")
-    count = executor.submit(
-        operator.attrgetter("n_components"), graph, key=f"component_count/{key}"
-    )
-    (n_components,) = executor.gather([count])
-    executor.release([*rows, count])
-    return graph, int(n_components)
 
 
 def initial_graph(

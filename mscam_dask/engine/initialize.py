@@ -18,30 +18,30 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.engine import candidate_neighbors
 from mscam_dask.engine.assess import submit_ahead
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import (
     InitialGraph,
     PreparedHandles,
-    build_graph,
     initial_graph,
     prepare_views,
 )
-from mscam_dask.engine.precompute import PrecomputedViews
-from mscam_dask.engine.row_blocks import graph as block_graph
-from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph, RowOrder
-from mscam_dask.engine.scoring import (
+from mscam_dask.engine.iteration_steps import (
     BestPartition,
     all_minima,
+    build_graph,
     first_cuts,
     merged_components,
     next_cuts,
     score_cuts,
     spectrum_of,
 )
-from mscam_dask.engine.tasks import neighbors as neighbor_tasks
-from mscam_dask.engine.tasks import spectral_cut as cut_tasks
+from mscam_dask.engine.precompute import PrecomputedViews
+from mscam_dask.engine.row_blocks import graph as block_graph
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph, RowOrder
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.graph_update import mean_graph
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better, is_nearly_perfect
 from mscam_dask.types.events import CandidateSettings
@@ -122,11 +122,11 @@ def evaluate_graph(
     executor: Executor,
     *,
     key: str,
-    known: Handle | None = None,
+    init_labels: Handle | None = None,
 ) -> Initialization:
     """Return the initialization from a graph: its best spectral cut, or its merged components.
 
-    Components are merged if there are more than clusters. With a `known` partition, all good minima of
+    Components are merged if there are more than clusters. With `init_labels`, all good minima of
     k-means and the cuts that start from this partition are scored.
     """
     spectrum: Handle | None = None
@@ -135,10 +135,12 @@ def evaluate_graph(
         partitions = executor.submit(list, [labels], key=f"partitions/{key}")
     else:
         spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
-        if known is None:
+        if init_labels is None:
             partitions = first_cuts(spectrum, prepared, parameters, executor, key=key)
         else:
-            partitions = all_minima(spectrum, prepared, parameters, executor, key=key, known=known)
+            partitions = all_minima(
+                spectrum, prepared, parameters, executor, key=key, init_labels=init_labels
+            )
         if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
             submit_ahead(prepared, parameters, executor)
     best = _argbest(partitions, prepared, executor, key=key)
@@ -219,7 +221,9 @@ def view_graphs(
         return _from_cells(prepared, prepared.blocks.order, parameters, executor, key=key)
     n_neighbors = min(parameters.n_neighbors, prepared.n_samples - 1)
     graphs = [
-        executor.submit(neighbor_tasks.own_graph, view, n_neighbors, key=f"view_graph/{key}/{name}")
+        executor.submit(
+            candidate_neighbors.own_graph, view, n_neighbors, key=f"view_graph/{key}/{name}"
+        )
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
     mean = executor.submit(mean_graph, graphs, key=f"mean_graph/{key}/views")
@@ -353,7 +357,7 @@ def _initialize_from_labels(
         )
     else:
         extended = executor.submit(
-            cut_tasks.extended,
+            iteration_tasks.extended,
             first.graph,
             init_labels,
             parameters.n_clusters,

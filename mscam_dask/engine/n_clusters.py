@@ -17,10 +17,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, initial_graph, prepare_views
+from mscam_dask.engine.iteration_steps import score_partitions_by_views
 from mscam_dask.engine.precompute import PrecomputedViews
-from mscam_dask.engine.scoring import score_partitions_by_views
-from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks.graph import GraphSpectrum
+from mscam_dask.engine.tasks import iteration as iteration_tasks
+from mscam_dask.engine.tasks.iteration import GraphSpectrum
 from mscam_dask.linalg.laplacian import connected_components, edge_split
 from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.n_clusters import (
@@ -28,10 +28,19 @@ from mscam_dask.solvers.n_clusters import (
     relative_gaps,
     widest_gap_near_peak,
 )
-from mscam_dask.solvers.partition_score import PartitionScore, mean_score
-from mscam_dask.solvers.reference_graphs import ReferenceGraphs, view_modularity
-from mscam_dask.solvers.spectral_cut import extend_cut, sampled_rows, spectral_cut, spread_rows
-from mscam_dask.solvers.spectral_embedding import walk_embedding
+from mscam_dask.solvers.partition_score import (
+    PartitionScore,
+    ReferenceGraphs,
+    mean_score,
+    view_modularity,
+)
+from mscam_dask.solvers.spectral_cut import (
+    extend_cut,
+    sampled_rows,
+    spectral_cut,
+    spread_rows,
+    walk_embedding,
+)
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
@@ -84,7 +93,7 @@ def choose_count(
     ]
     spectra = [
         executor.submit(
-            graph_tasks.graph_spectrum,
+            iteration_tasks.graph_spectrum,
             graph,
             None,
             most + 1,

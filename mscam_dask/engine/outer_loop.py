@@ -14,24 +14,24 @@ from collections.abc import Iterator
 from typing import TypedDict
 
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.initial_graph import PreparedHandles, build_graph
-from mscam_dask.engine.row_blocks import embedding as block_embedding
-from mscam_dask.engine.row_blocks.handles import (
-    BlockedCandidates,
-    BlockedEmbedding,
-    BlockedSpectrum,
-)
-from mscam_dask.engine.scoring import (
+from mscam_dask.engine.initial_graph import PreparedHandles
+from mscam_dask.engine.iteration_steps import (
     BestPartition,
+    build_graph,
     next_cuts,
     score_cuts,
     spectrum_facts,
     spectrum_of,
     start_vectors,
 )
+from mscam_dask.engine.row_blocks import embedding as block_embedding
+from mscam_dask.engine.row_blocks.handles import (
+    BlockedCandidates,
+    BlockedEmbedding,
+    BlockedSpectrum,
+)
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better
 from mscam_dask.solvers.rank_control import Decision
@@ -150,7 +150,7 @@ def embed_views(
         )
     return [
         executor.submit(
-            view_tasks.admm_view,
+            iteration_tasks.admm_view,
             view,
             spectrum,
             name,
@@ -204,7 +204,7 @@ def _summed_over_views(
     """Submit the sum over views of the projected distances of a block of rows, by a tree in view order."""
     level = [
         executor.submit(
-            view_tasks.projected,
+            iteration_tasks.projected,
             group,
             block,
             model,
@@ -215,7 +215,9 @@ def _summed_over_views(
     depth = 0
     while len(level) > 1:
         level = [
-            executor.submit(graph_tasks.added, group, key=f"reduce_distances/{key}/{depth}/{first}")
+            executor.submit(
+                iteration_tasks.added, group, key=f"reduce_distances/{key}/{depth}/{first}"
+            )
             for first, group in _groups(level)
         ]
         depth += 1
@@ -270,7 +272,7 @@ def _records(results: list[Handle], executor: Executor, *, key: str) -> list[Vie
     if isinstance(results[0], BlockedEmbedding):
         return executor.gather([result.record for result in results])
     handles = [
-        executor.submit(view_tasks.view_records, group, key=f"view_records/{key}/{first}")
+        executor.submit(iteration_tasks.view_records, group, key=f"view_records/{key}/{first}")
         for first, group in _groups(results)
     ]
     records = list(itertools.chain.from_iterable(executor.gather(handles)))

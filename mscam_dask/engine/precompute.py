@@ -6,98 +6,23 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.incomplete import uses_sample
+from mscam_dask.engine.iteration_steps import LazyReferenceGraphs
 from mscam_dask.engine.preprocessing_selection import rows_compared
-from mscam_dask.engine.tasks import assess as assess_tasks
-from mscam_dask.engine.tasks import partition_scores as score_tasks
-from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared
 from mscam_dask.types.parameters import Scale
-from mscam_dask.types.rules import CONSTANTS, SIZES
+from mscam_dask.types.rules import SIZES
 
 __all__ = [
-    "LazyReferenceGraphs",
     "PrecomputedViews",
     "precompute_views",
 ]
-
-
-class LazyReferenceGraphs:
-    """Reference graphs of the views, and what a fit computes from them alone, submitted when first needed.
-
-    Parameters
-    ----------
-    data : MultiViewData
-        Views, or the sample of the views of large data.
-    rows : (m,) int64, optional
-        Ascending rows that the graphs have; all by default.
-
-    Notes
-    -----
-    They depend on the views only and are not needed before the first partition is scored. By then the
-    eigensolver of the initial graph runs, which is one task: the other workers would be idle.
-    """
-
-    def __init__(self, data: MultiViewData, rows: NDArray[np.int64] | None = None) -> None:
-        self._views = {source.name: source for source in data.views}
-        self._rows = rows
-        self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
-        n_present = [source.shape[0] for source in data.views]
-        mean = sum(n_present) / len(n_present)
-        self._weights = {view.name: view.shape[0] / mean for view in data.views}
-        self._handles: dict[str, Handle] = {}
-        self._perturbed: dict[tuple[tuple[str, ...], int, int], Handle] = {}
-        self._agreement: dict[tuple[str, ...], Handle] = {}
-
-    def handles(self, executor: Executor, names: Sequence[str]) -> tuple[Handle, ...]:
-        """Return one handle for each of these views, the same ones in each call."""
-        for name in names:
-            if name not in self._handles:
-                source = self._views.pop(name)  # a sample of a view in memory is a copy
-                if self._rows is not None:
-                    source = sampled_view(source, self._rows)
-                self._handles[name] = executor.submit(
-                    score_tasks.reference_graphs_of_view,
-                    source,
-                    self._n_neighbors,
-                    self._weights[name],
-                    key=f"reference_graphs/{name}",
-                )
-        return tuple(self._handles[name] for name in names)
-
-    def perturbed_cuts(
-        self, executor: Executor, names: tuple[str, ...], n_clusters: int, n_pairs: int
-    ) -> Handle:
-        """Return the cuts of graphs of two halves of these views, the same handle in each call."""
-        key = (names, n_clusters, n_pairs)
-        if key not in self._perturbed:
-            self._perturbed[key] = executor.submit(
-                assess_tasks.perturbed_cuts,
-                list(self.handles(executor, names)),
-                None,
-                n_clusters,
-                n_pairs,
-                key="perturbed_cuts",
-            )
-        return self._perturbed[key]
-
-    def view_agreement(self, executor: Executor, names: tuple[str, ...]) -> Handle:
-        """Return the agreement of each pair of these views, the same handle in each call."""
-        if names not in self._agreement:
-            self._agreement[names] = executor.submit(
-                assess_tasks.view_agreement,
-                list(self.handles(executor, names)),
-                key="view_agreement",
-            )
-        return self._agreement[names]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -188,7 +113,7 @@ def _precompute(
                     index, scale = view
                     source = data.views[index]
                     single[view] = executor.submit(
-                        view_tasks.svd_view,
+                        iteration_tasks.svd_view,
                         source,
                         scale,
                         max_rank,
@@ -199,7 +124,7 @@ def _precompute(
     for setting, (by_view, views) in enumerate(factored.items()):
         handles = [
             executor.submit(
-                view_tasks.view_prepared,
+                iteration_tasks.view_prepared,
                 view,
                 source.name,
                 source.shape[1],

@@ -7,10 +7,9 @@ import math
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.incomplete import refuse_incomplete
-from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
-from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.engine.tasks.iteration import reference_graphs_of_view, view_shape
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
-from mscam_dask.solvers.partition_score import mean_score
+from mscam_dask.solvers.partition_score import mean_score, view_score
 from mscam_dask.solvers.reference import (
     ReferenceCorrections,
     ReferenceOptions,
@@ -18,7 +17,6 @@ from mscam_dask.solvers.reference import (
     solve_mscam,
     solve_mscan,
 )
-from mscam_dask.solvers.reference_graphs import view_score
 from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.events import IterationFinished
 from mscam_dask.types.parameters import Parameters

@@ -20,18 +20,18 @@ import time
 
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles, build_graph
+from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles
 from mscam_dask.engine.initialize import (
     Initialization,
     evaluate_graph,
     view_graphs,
     with_view_graphs,
 )
+from mscam_dask.engine.iteration_steps import build_graph, spectrum_facts, start_vectors
 from mscam_dask.engine.row_blocks import embedding as block_embedding
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates
-from mscam_dask.engine.scoring import spectrum_facts, start_vectors
 from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
-from mscam_dask.engine.tasks import views as view_tasks
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished, ViewIteration
@@ -142,7 +142,7 @@ def _learn_metrics(
         return list(of_blocks), records
     learned = [
         executor.submit(
-            view_tasks.learn_metric, view, labels, name, key=f"learn_metric/{key}/{name}"
+            iteration_tasks.learn_metric, view, labels, name, key=f"learn_metric/{key}/{name}"
         )
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
@@ -208,7 +208,7 @@ def _next_graph(
         following = with_view_graphs(following, own, executor, key=key)
         executor.release([graph])
     return evaluate_graph(
-        prepared, parameters, following, executor, key=key, known=state.best.labels
+        prepared, parameters, following, executor, key=key, init_labels=state.best.labels
     )
 
 

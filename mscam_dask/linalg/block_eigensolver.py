@@ -18,22 +18,29 @@ from scipy.sparse import csr_array
 
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.eigensolver import choose_filter
-from mscam_dask.linalg.halo import Halo
 
 __all__ = [
     "Filter",
+    "Halo",
     "LaplacianRows",
+    "Ranges",
     "RitzPairs",
     "RitzSums",
+    "RowPieces",
     "aggregate_rows",
+    "blocks_of",
     "coarse_block",
     "coarse_vectors",
     "filter_first",
     "filter_next",
+    "halo_of",
+    "join_rows",
     "next_filter",
     "ritz_pairs",
     "ritz_sums",
+    "split_rows",
 ]
+
 
 MOST_AGGREGATES = 1024
 """Number of aggregates of the coarse problem, which is dense."""
@@ -271,3 +278,94 @@ def filter_next(
     following += np.float32(polynomial.factor * polynomial.center) * gathered[rows.own]
     following -= previous
     return following
+
+
+Ranges = tuple[tuple[int, int], ...]
+"""Start and stop of each block of rows."""
+
+
+def blocks_of(rows: NDArray[Any], ranges: Ranges) -> tuple[int, ...]:
+    """Blocks in which some rows are, ascending; rows −1 are absent."""
+    starts = np.array([start for start, _ in ranges])
+    found = np.zeros(len(ranges) + 1, dtype=np.bool_)
+    found[np.searchsorted(starts, rows.ravel(), side="right")] = True
+    return tuple(np.flatnonzero(found[1:]).tolist())
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Halo:
+    """Rows of several blocks that one block reads.
+
+    Attributes
+    ----------
+    blocks : tuple of int
+        Blocks with such rows, ascending.
+    rows : tuple of (m,) int32
+        Rows of each of these blocks, relative to its start, ascending.
+    """
+
+    blocks: tuple[int, ...]
+    rows: tuple[NDArray[np.int32], ...]
+
+    def gather(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
+        """Rows of arrays, one array for each of `blocks`, below each other."""
+        return np.concatenate([part[rows] for part, rows in zip(parts, self.rows, strict=True)])
+
+
+def halo_of(columns: NDArray[Any], ranges: Ranges) -> tuple[Halo, NDArray[np.int32]]:
+    """Halo of the rows `columns` (any shape; −1 is absent), and the position of each in the gathered rows.
+
+    Notes
+    -----
+    Memory for one vector of the length of all blocks.
+    """
+    n = ranges[-1][1]
+    wanted = np.zeros(n + 1, dtype=np.bool_)  # the last entry: absent
+    wanted[columns] = True
+    wanted[n] = False
+    rows = np.flatnonzero(wanted).astype(np.int32)
+    place = np.full(n + 1, -1, dtype=np.int32)
+    place[rows] = np.arange(len(rows), dtype=np.int32)
+    edges = np.searchsorted(rows, [start for start, _ in ranges] + [n])
+    blocks = tuple(np.flatnonzero(np.diff(edges)).tolist())
+    parts = tuple(rows[edges[b] : edges[b + 1]] - np.int32(ranges[b][0]) for b in blocks)
+    return Halo(blocks, parts), place[columns]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class RowPieces:
+    """Some rows of several arrays on their way to another block.
+
+    Attributes
+    ----------
+    destinations : (m,) int32
+        Row of each among all rows of the new order.
+    arrays : tuple of (m, …)
+    """
+
+    destinations: NDArray[np.int32]
+    arrays: tuple[NDArray[Any], ...]
+
+
+def split_rows(
+    arrays: Sequence[NDArray[Any]], destinations: NDArray[np.int32], edges: Sequence[int]
+) -> list[RowPieces]:
+    """Rows of arrays by destination: piece g has those from ``edges[g]`` up to ``edges[g + 1]``."""
+    group = np.searchsorted(edges, destinations, side="right") - 1
+    pieces = []
+    for number in range(len(edges) - 1):
+        mine = np.flatnonzero(group == number)
+        pieces.append(RowPieces(destinations[mine], tuple(array[mine] for array in arrays)))
+    return pieces
+
+
+def join_rows(pieces: Sequence[RowPieces], start: int, stop: int) -> tuple[NDArray[Any], ...]:
+    """Rows start … stop − 1 of the new order, put together from pieces that have all of them."""
+    first = pieces[0].arrays
+    joined = tuple(np.empty((stop - start, *one.shape[1:]), dtype=one.dtype) for one in first)
+    for piece in pieces:
+        mine = (piece.destinations >= start) & (piece.destinations < stop)
+        here = piece.destinations[mine] - start
+        for target, array in zip(joined, piece.arrays, strict=True):
+            target[here] = array[mine]
+    return joined

@@ -1,6 +1,6 @@
 """Imputation of missing cells: the computation of scikit-learn's imputers, without the estimators.
 
-Autologgers (MLflow) replace the `fit` of every scikit-learn estimator; see `mscam_dask.linalg.k_means`.
+Autologgers (MLflow) replace the `fit` of every scikit-learn estimator; see `mscam_dask.solvers.spectral_cut`.
 """
 
 from __future__ import annotations

@@ -1,12 +1,18 @@
-"""Tree over clusters: which of them the learned graph connects most."""
+"""Merges of clusters: the tree over clusters by edge weight, and Ward's merges of connected components."""
 
 from __future__ import annotations
+
+import dataclasses
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-__all__ = ["cluster_tree", "weights_between"]
+from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
+from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks, PresentSamples
+from mscam_dask.solvers.spectral_cut import canonical_labels
+
+__all__ = ["cluster_tree", "merge_components", "ward_merge", "weights_between"]
 
 
 def weights_between(
@@ -63,3 +69,104 @@ def cluster_tree(weights: NDArray[np.float64]) -> NDArray[np.float64]:
         nodes, sizes = np.delete(nodes, j), np.delete(sizes, j)
         nodes[i], sizes[i] = c + merge, size
     return tree
+
+
+def merge_components(
+    embedding: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
+    components: NDArray[np.int64],
+    n_clusters: int,
+) -> NDArray[np.int64]:
+    """Merge the connected components of a graph into c clusters by Ward's criterion.
+
+    Parameters
+    ----------
+    embedding : (n, Σr), WeightedBlocks or IncompleteBlocks
+        Joint ridge embedding.
+    components : (n,) int64
+        Component of each sample; more than c of them.
+    n_clusters : int
+        c.
+
+    Returns
+    -------
+    (n,) int64
+
+    Notes
+    -----
+    The centroids are weighted by the sizes of the components, so Ward's update on the distances
+    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. Only whole components are merged. In incomplete
+    views a component has a centroid in each view that it has samples of, and components without a
+    common view are merged last, the smallest first.
+    """
+    if isinstance(embedding, IncompleteBlocks):
+        return _merge_incomplete(embedding, components, n_clusters)
+    sizes = np.bincount(components).astype(np.float64)
+    centroids = as_weighted_blocks(embedding).means(components, sizes)
+    merged = ward_merge(centroids, sizes, n_clusters)
+    return canonical_labels(merged[components].astype(np.int64))
+
+
+def ward_merge(
+    centroids: NDArray[np.float64], sizes: NDArray[np.float64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Cluster of each group of samples, merged by Ward's criterion from their centroids and sizes."""
+    centroids, sizes = centroids.copy(), sizes.copy()
+    merged = np.arange(len(sizes))
+    members = [np.array([i]) for i in range(len(sizes))]
+    alive = np.ones(len(sizes), dtype=bool)
+    cost = _ward_costs(centroids, sizes)
+    for _ in range(len(sizes) - n_clusters):
+        i, j = sorted(divmod(int(np.argmin(cost)), len(cost)))
+        total = sizes[i] + sizes[j]
+        centroids[i] = (sizes[i] * centroids[i] + sizes[j] * centroids[j]) / total
+        sizes[i], alive[j] = total, False
+        members[i] = np.concatenate([members[i], members[j]])
+        cost[j, :] = cost[:, j] = np.inf
+        difference = centroids - centroids[i]
+        row = sizes * total / (sizes + total) * np.sum(difference**2, axis=1)
+        row[~alive] = np.inf
+        row[i] = np.inf
+        cost[i, :] = cost[:, i] = row
+    for cluster in np.flatnonzero(alive):
+        merged[members[cluster]] = cluster
+    return merged
+
+
+def _merge_incomplete(
+    points: IncompleteBlocks, components: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    labels = components
+    while (count := int(labels.max()) + 1) > n_clusters:
+        sizes = np.bincount(labels).astype(np.float64)
+        squared = _centroids(points, labels, count).distances(np.arange(count), np.arange(count))
+        weights = sizes[:, None] * sizes / (sizes[:, None] + sizes)
+        cost = weights * np.where(np.isfinite(squared), squared, 0.0)
+        # pairs without a common view come after all others
+        cost[~np.isfinite(squared)] = weights[~np.isfinite(squared)] + 2.0 * cost.max() + 1.0
+        np.fill_diagonal(cost, np.inf)
+        i, j = sorted(divmod(int(np.argmin(cost)), count))
+        labels = np.unique(np.where(labels == j, i, labels), return_inverse=True)[1]
+    return canonical_labels(labels.astype(np.int64))
+
+
+def _centroids(points: IncompleteBlocks, labels: NDArray[np.int64], count: int) -> IncompleteBlocks:
+    """Mean of each cluster in each view that has samples of it."""
+    blocks, present = [], []
+    for block, own in zip(points.blocks, points.present, strict=True):
+        clusters, which = np.unique(labels[own.samples], return_inverse=True)
+        sums = np.zeros((len(clusters), block.shape[1]))
+        np.add.at(sums, which, block.astype(np.float64))
+        blocks.append(sums / np.bincount(which)[:, None])
+        present.append(PresentSamples(clusters, count))
+    return dataclasses.replace(
+        points, n_samples=count, blocks=tuple(blocks), present=tuple(present)
+    )
+
+
+def _ward_costs(centroids: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Increase of the within-cluster sum of squares when two groups merge; ∞ on the diagonal."""
+    norms = np.sum(centroids**2, axis=1)
+    squared = np.maximum(norms[:, None] + norms - 2.0 * centroids @ centroids.T, 0.0)
+    cost = sizes[:, None] * sizes / (sizes[:, None] + sizes) * squared
+    np.fill_diagonal(cost, np.inf)
+    return np.asarray(cost, dtype=np.float64)

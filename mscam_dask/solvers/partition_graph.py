@@ -3,16 +3,18 @@
 If F is the scaled indicator of the partition, the projected distance of two samples is zero
 within a cluster and unbounded between clusters, so every row has its neighbors in its own cluster,
 by the data distances. The graph has one component per cluster: components within a cluster
-are connected by their shortest edges.
+are connected by their shortest edges. Where rows are in blocks, rows of a large cluster select from their
+candidate neighbors in it; rows with too few of them, and small clusters, from a pool of members.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, get_index_dtype
+from scipy.sparse import coo_array, csr_array, get_index_dtype, vstack
 
 from mscam_dask.linalg.distances import (
     WeightedBlocks,
@@ -28,8 +30,20 @@ from mscam_dask.linalg.incomplete_blocks import (
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
 from mscam_dask.solvers.graph_update import CandidateEdges, Graph, select_neighbors
+from mscam_dask.solvers.row_graph import Components, GraphRows, rows_from_neighbors
 
-__all__ = ["partition_graph"]
+__all__ = [
+    "Pool",
+    "bridge_ends",
+    "bridges",
+    "cluster_rows",
+    "join_pools",
+    "partition_graph",
+    "points_at",
+    "pool_of_rows",
+    "with_bridges",
+]
+
 
 _BLOCK_BYTES = 64 * 2**20
 
@@ -41,7 +55,7 @@ _MAX_PIECE = 20_000
 
 
 def partition_graph(
-    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
+    embedding: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     labels: NDArray[np.int64],
     n_neighbors: int,
     *,
@@ -51,7 +65,7 @@ def partition_graph(
 
     Parameters
     ----------
-    anchors : (n, Σr), WeightedBlocks or IncompleteBlocks
+    embedding : (n, Σr), WeightedBlocks or IncompleteBlocks
         Joint ridge embedding. Neighbors without a common view are chosen last.
     labels : (n,) int64
         Clusters 0 … c−1, none empty.
@@ -72,7 +86,7 @@ def partition_graph(
     Exact search within each cluster, Σ |cluster|² Σr flops; linear in n with `candidates`. Memory
     for the rows of one cluster and a block of distances; points of small clusters are copied.
     """
-    points = anchors if isinstance(anchors, IncompleteBlocks) else as_weighted_blocks(anchors)
+    points = embedding if isinstance(embedding, IncompleteBlocks) else as_weighted_blocks(embedding)
     order: list[NDArray[np.int64]] = []
     inside: list[csr_array[np.float64]] = []
     for cluster in range(int(labels.max()) + 1):
@@ -256,3 +270,238 @@ def _with_bridges(
     joined = csr_array(graph + added)
     joined.sort_indices()
     return joined
+
+
+# Members of a cluster in the pool: all of them in clusters of at most this many.
+_MAX_POOLED = 4096
+
+# Numbers in the pool of all clusters together.
+_POOL_ENTRIES = 2**24
+
+# Samples of each component of a cluster between which the shortest edge is searched.
+_BRIDGE_SAMPLES = 512
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Pool:
+    """Evenly spaced members of the clusters: samples (p,) and their points (p, r)."""
+
+    samples: NDArray[np.int64]
+    points: NDArray[np.float32]
+
+
+def pool_of_rows(
+    points: WeightedBlocks, start: int, labels: NDArray[np.int64], n_neighbors: int
+) -> Pool:
+    """Pool members among a block of rows.
+
+    Parameters
+    ----------
+    points : WeightedBlocks
+        Joint ridge embedding of the rows start, start + 1, …
+    start : int
+    labels : (n,)
+        Cluster of every sample.
+    n_neighbors : int
+    """
+    members = _pooled(labels, n_neighbors, points.rank)
+    mine = members[(members >= start) & (members < start + len(points))]
+    return Pool(mine, points.stacked(mine - start, np.float32))
+
+
+def _pooled(labels: NDArray[np.int64], n_neighbors: int, rank: int) -> NDArray[np.int64]:
+    """Samples of the pool: evenly spaced members of each cluster, at least k + 2 where there are."""
+    n_clusters = int(labels.max()) + 1
+    most = min(_MAX_POOLED, max(2 * (n_neighbors + 2), _POOL_ENTRIES // (n_clusters * rank)))
+    chosen = []
+    for cluster in range(n_clusters):
+        members = np.flatnonzero(labels == cluster)
+        step = min(-(-len(members) // most), max(1, len(members) // (n_neighbors + 2)))
+        chosen.append(members[::step])
+    return np.sort(np.concatenate(chosen))
+
+
+def join_pools(pools: Sequence[Pool]) -> Pool:
+    """Pool from those of all blocks."""
+    return Pool(
+        np.concatenate([pool.samples for pool in pools]),
+        np.concatenate([pool.points for pool in pools]),
+    )
+
+
+def cluster_rows(
+    points: WeightedBlocks,
+    candidates: CandidateEdges,
+    labels: NDArray[np.int64],
+    pool: Pool,
+    n_neighbors: int,
+) -> GraphRows:
+    """Rows of the partition graph: neighbors of a block of rows in their own clusters.
+
+    Parameters
+    ----------
+    points : WeightedBlocks
+        Joint ridge embedding of the rows.
+    candidates : CandidateEdges
+        Of the rows.
+    labels : (n,)
+        Cluster of every sample.
+    pool : Pool
+    n_neighbors : int
+        k; in clusters of at most k samples, all other members are neighbors.
+    """
+    n, m, start = len(labels), len(points), candidates.row_start
+    rows = np.arange(start, start + m)
+    own = labels[rows]
+    sizes = np.bincount(labels)
+    pooled = labels[pool.samples]
+    is_whole = np.bincount(pooled, minlength=len(sizes)) == sizes
+    inside = (candidates.indices >= 0) & (labels[candidates.indices] == own[:, None])
+    enough = (np.count_nonzero(inside, axis=1) > n_neighbors) & ~is_whole[own]
+    indices = np.where(inside, candidates.indices, -1).astype(np.int64)
+    distances = np.where(inside, candidates.squared_distances, np.inf)
+    parts: list[tuple[NDArray[np.int64], GraphRows]] = []
+    if enough.any():
+        chosen = select_neighbors(indices[enough], distances[enough], n_neighbors)
+        parts.append((np.flatnonzero(enough), rows_from_neighbors(start, *chosen, n)))
+    for cluster in np.unique(own[~enough]):
+        mine = np.flatnonzero(~enough & (own == cluster))
+        k = min(n_neighbors, int(sizes[cluster]) - 1)
+        if k == 0:
+            empty: csr_array[np.float64] = csr_array((len(mine), n))
+            parts.append((mine, GraphRows(start, empty)))
+            continue
+        members = pooled == cluster
+        nearby = Pool(pool.samples[members], pool.points[members])
+        known = (indices[mine], distances[mine])
+        chosen = _from_pool(points, rows, mine, nearby, None if is_whole[cluster] else known, k)
+        parts.append((mine, rows_from_neighbors(start, *chosen, n)))
+    order = np.concatenate([mine for mine, _ in parts])
+    stacked = csr_array(vstack([part.affinity for _, part in parts], format="csr"))
+    affinity = csr_array(stacked[np.argsort(order)])
+    affinity.has_sorted_indices = True
+    return GraphRows(start, affinity)
+
+
+def _from_pool(
+    points: WeightedBlocks,
+    rows: NDArray[np.int64],
+    mine: NDArray[np.int64],
+    pool: Pool,
+    known: tuple[NDArray[np.int64], NDArray[np.float64]] | None,
+    n_neighbors: int,
+) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """Neighbors of some rows among the pool of their cluster and their candidates in it."""
+    wanted = min(n_neighbors + 2, len(pool.samples))
+    nearest = np.empty((len(mine), wanted), dtype=np.int64)
+    distances = np.empty((len(mine), wanted))
+    pooled = pool.points.astype(np.float64)
+    step = max(1, _BLOCK_BYTES // (8 * len(pooled)))
+    for first in range(0, len(mine), step):
+        part = slice(first, first + step)
+        squared = squared_distances(
+            points.stacked(mine[part], np.float32).astype(np.float64), pooled
+        )
+        squared[pool.samples == rows[mine[part], None]] = np.inf
+        found = top_k_columns(squared, wanted)
+        nearest[part] = pool.samples[found]
+        distances[part] = np.take_along_axis(squared, found, axis=1)
+    if known is not None:
+        nearest = np.concatenate([known[0], nearest], axis=1)
+        distances = np.concatenate([known[1], distances], axis=1)
+        order = np.argsort(nearest, axis=1, kind="stable")
+        nearest = np.take_along_axis(nearest, order, axis=1)
+        distances = np.take_along_axis(distances, order, axis=1)
+        nearest[:, 1:][nearest[:, 1:] == nearest[:, :-1]] = -1
+    nearest[np.isinf(distances)] = -1
+    order = np.argsort(np.where(nearest < 0, np.inf, distances), axis=1, kind="stable")
+    kept = order[:, : n_neighbors + 1]
+    indices = np.take_along_axis(nearest, kept, axis=1)
+    near = np.take_along_axis(distances, kept, axis=1)
+    if (indices[:, n_neighbors:] < 0).all():  # all other members are neighbors
+        indices, near = indices[:, :n_neighbors], near[:, :n_neighbors]
+    return select_neighbors(indices, near, n_neighbors)
+
+
+def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Samples between which clusters of several components are connected, ascending."""
+    pieces = components.labels
+    _, first = np.unique(pieces, return_index=True)
+    several = np.bincount(labels[first], minlength=int(labels.max()) + 1) > 1
+    order = np.argsort(pieces, kind="stable")
+    chosen = [
+        members[:: -(-len(members) // _BRIDGE_SAMPLES)]
+        for members in np.split(order, np.cumsum(np.bincount(pieces))[:-1])
+        if several[labels[members[0]]]
+    ]
+    return np.sort(np.concatenate(chosen)) if chosen else np.zeros(0, dtype=np.int64)
+
+
+def points_at(
+    points: WeightedBlocks, start: int, samples: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Points of those samples that are in a block of rows."""
+    mine = samples[(samples >= start) & (samples < start + len(points))]
+    return np.asarray(points.stacked(mine - start, np.float32))
+
+
+def bridges(
+    samples: NDArray[np.int64],
+    parts: Sequence[NDArray[np.float32]],
+    components: Components,
+    labels: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """Edges (2, b) that connect the components of each cluster, smallest component first.
+
+    Parameters
+    ----------
+    samples : (p,)
+        From `bridge_ends`.
+    parts : sequence of (m, r)
+        Their points, by block.
+    components : Components
+    labels : (n,)
+    """
+    points = np.concatenate(parts).astype(np.float64)
+    sizes = np.bincount(components.labels).astype(np.int64)
+    edges: list[tuple[int, int]] = []
+    for cluster in np.unique(labels[samples]):
+        mine = np.flatnonzero(labels[samples] == cluster)
+        pieces = components.labels[samples[mine]].astype(np.int64)
+        left = dict.fromkeys(pieces.tolist())
+        weights = {piece: int(sizes[piece]) for piece in left}
+        while len(weights) > 1:
+            smallest = min(weights, key=lambda piece: (weights[piece], piece))
+            inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
+            best = (np.inf, -1, -1)
+            step = max(1, _BLOCK_BYTES // (8 * len(outside)))
+            for first in range(0, len(inside), step):
+                some = inside[first : first + step]
+                distances = squared_distances(points[mine[some]], points[mine[outside]])
+                row, column = divmod(int(np.argmin(distances)), len(outside))
+                best = min(
+                    best, (float(distances[row, column]), int(some[row]), int(outside[column]))
+                )
+            edges.append((int(samples[mine[best[1]]]), int(samples[mine[best[2]]])))
+            joined = int(pieces[best[2]])
+            weights[joined] += weights.pop(smallest)
+            pieces[inside] = joined
+    return np.array(edges, dtype=np.int64).reshape(-1, 2).T
+
+
+def with_bridges(rows: GraphRows, edges: NDArray[np.int64], n_neighbors: int) -> GraphRows:
+    """Rows with the bridges that start in them, each with the weight 1 / (number of edges of its row)."""
+    mine = np.flatnonzero((edges[0] >= rows.start) & (edges[0] < rows.stop))
+    if not mine.size:
+        return rows
+    affinity = rows.affinity.copy()
+    starts, columns = edges[0][mine] - rows.start, edges[1][mine]
+    counts = np.bincount(starts, minlength=affinity.shape[0])
+    present = np.diff(affinity.indptr) > 0
+    shares = np.where(present, 1.0 / (n_neighbors + counts), 1.0 / np.maximum(counts, 1))
+    keep = np.where(counts > 0, 1.0 - shares * counts, 1.0)
+    affinity.data *= np.repeat(keep, np.diff(affinity.indptr))
+    added = coo_array((shares[starts], (starts, columns)), shape=affinity.shape)
+    joined = csr_array(affinity + added)
+    joined.sort_indices()
+    return GraphRows(rows.start, joined)

@@ -7,13 +7,52 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import operator
 from collections.abc import Sequence
+from typing import Any
 
-from mscam_dask.linalg.neighbor_information import adjusted_information, reliability
-from mscam_dask.types.parameters import Parameters
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.linalg.incomplete_blocks import PresentSamples
+from mscam_dask.linalg.laplacian import graph_from_neighbors, symmetric_affinity
+from mscam_dask.linalg.neighbor_information import (
+    RandomWalk,
+    adjusted_information,
+    evidence,
+    information,
+    modularity,
+    random_walk,
+    reliability,
+)
+from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
+from mscam_dask.solvers.graph_update import select_neighbors
+from mscam_dask.solvers.row_blocks import (
+    BLOCK_BYTES,
+    RowReader,
+    ViewShape,
+    column_moments,
+    row_blocks,
+)
+from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.rules import RULES
 
-__all__ = ["PartitionScore", "argbest", "is_better", "is_nearly_perfect", "is_worse", "mean_score"]
+__all__ = [
+    "PartitionScore",
+    "ReferenceGraphs",
+    "argbest",
+    "is_better",
+    "is_nearly_perfect",
+    "is_worse",
+    "mean_score",
+    "reference_graphs",
+    "view_evidence",
+    "view_modularity",
+    "view_score",
+    "view_scores",
+]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -45,7 +84,7 @@ class PartitionScore:
         return reliability(self.joint, self.entropy)
 
     @property
-    def reliable(self) -> float:
+    def adjusted(self) -> float:
         """Adjusted information, in nats: the score times (1 + U³) / 2."""
         return adjusted_information(self.score, self.joint, self.entropy)
 
@@ -64,17 +103,17 @@ def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bo
 
 def argbest(partition_scores: Sequence[PartitionScore]) -> int:
     """Index of the best partition, by adjusted information if it differs clearly, else by information."""
-    told = max(range(len(partition_scores)), key=lambda i: partition_scores[i].score)
-    reliable = max(range(len(partition_scores)), key=lambda i: partition_scores[i].reliable)
-    now, before = _compared(partition_scores[reliable], partition_scores[told])
-    return reliable if now > before else told
+    by_score = max(range(len(partition_scores)), key=lambda i: partition_scores[i].score)
+    by_adjusted = max(range(len(partition_scores)), key=lambda i: partition_scores[i].adjusted)
+    now, before = _compared(partition_scores[by_adjusted], partition_scores[by_score])
+    return by_adjusted if now > before else by_score
 
 
 def _compared(later: PartitionScore, earlier: PartitionScore) -> tuple[float, float]:
     """Adjusted information of both if it differs clearly, otherwise information: docs/decisions/0069."""
-    lower, higher = sorted((later.reliable, earlier.reliable))
+    lower, higher = sorted((later.adjusted, earlier.adjusted))
     if higher > (1.0 + RULES.clear_difference) * lower:
-        return later.reliable, earlier.reliable
+        return later.adjusted, earlier.adjusted
     return later.score, earlier.score
 
 
@@ -86,3 +125,180 @@ def is_nearly_perfect(score: float, parameters: Parameters) -> bool:
 def mean_score(view_scores: Sequence[float]) -> float:
     """Exactly rounded mean over views, independent of their order."""
     return math.fsum(view_scores) / len(view_scores)
+
+
+_SCALES: tuple[Scale, ...] = ("unit", "standard")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ReferenceGraphs:
+    """Reference graphs of one view: symmetric, nonnegative, (n, n) CSR each.
+
+    Attributes
+    ----------
+    graphs : tuple of (m, m) CSR
+        Of the samples that the view has.
+    present : PresentSamples or None
+        These samples; None for all.
+    weight : float
+        Weight of the view in mean scores, in proportion to the number of its samples.
+    """
+
+    graphs: tuple[csr_array[np.float64], ...]
+    present: PresentSamples | None = None
+    weight: float = 1.0
+
+    def own(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Labels of the samples that the view has."""
+        return labels if self.present is None else labels[self.present.samples]
+
+
+def reference_graphs(
+    read: RowReader,
+    shape: ViewShape,
+    n_neighbors: int,
+    *,
+    dtype: type[np.floating[Any]] = np.float64,
+    block_bytes: int = BLOCK_BYTES,
+) -> ReferenceGraphs:
+    """Reference graphs of one view: adaptive-neighbor graphs, Eq. (29), of its raw rows.
+
+    Parameters
+    ----------
+    read : RowReader
+    shape : ViewShape
+        Feature views have two graphs (unit rows, standardized columns), distance and kernel views
+        one.
+    n_neighbors : int
+        k, at most n − 1.
+    dtype : {numpy.float64, numpy.float32}
+        Precision of the searched rows and of the weights.
+    block_bytes : int
+        Bytes of the rows that are read at a time.
+
+    Returns
+    -------
+    ReferenceGraphs
+
+    Notes
+    -----
+    Exact search: n² d flops per graph; the transformed view is held in memory once.
+    """
+    n = shape.n_samples
+    if shape.view_type != "features":
+        rows = np.empty((n, n))
+        for start, stop in row_blocks(n, n, block_bytes=block_bytes):
+            rows[start:stop] = read(start, stop)
+        graphs = [_graph_from_distances(_pair_distances(rows, shape), n_neighbors)]
+    else:
+        moments = column_moments(read, shape, block_bytes=block_bytes)
+        graphs = []
+        for scale in _SCALES:
+            transform = fit_transform_from_moments(scale, moments)
+            rows = _transformed(read, shape, transform, dtype, block_bytes)
+            graphs.append(_graph_from_rows(rows, n_neighbors))
+    return ReferenceGraphs(tuple(csr_array(graph.astype(dtype)) for graph in graphs))
+
+
+def view_scores(view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]) -> list[float]:
+    """Information of a view on each partition (n,), in nats: the highest of its reference graphs."""
+    return [score for score, _ in _best_informed(view, partitions)]
+
+
+def view_evidence(
+    view: ReferenceGraphs,
+    partitions: Sequence[NDArray[np.int64]],
+    rows: slice | NDArray[np.int64] = slice(None),
+) -> list[tuple[float, NDArray[np.float32]]]:
+    """`view_scores`, each with the evidence (m, c) of that graph for the clusters of some rows.
+
+    A view has no evidence, which is 0, for samples that it does not have.
+    """
+    best = _best_informed(view, partitions)
+    if view.present is None:
+        return [
+            (score, evidence(walk, labels, rows))
+            for labels, (score, walk) in zip(partitions, best, strict=True)
+        ]
+    positions = view.present.positions[rows]
+    has = positions >= 0
+    found = []
+    for labels, (score, walk) in zip(partitions, best, strict=True):
+        n_clusters = int(labels.max()) + 1
+        of_rows = np.zeros((len(positions), n_clusters), dtype=np.float32)
+        of_rows[has] = evidence(walk, view.own(labels), positions[has], n_clusters=n_clusters)
+        found.append((score, of_rows))
+    return found
+
+
+def _best_informed(
+    view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]
+) -> list[tuple[float, RandomWalk]]:
+    """Highest information on each partition, with the random walk on that graph."""
+    walks = [random_walk(graph) for graph in view.graphs]
+    return [
+        max(
+            ((view.weight * information(walk, view.own(labels)), walk) for walk in walks),
+            key=operator.itemgetter(0),
+        )
+        for labels in partitions
+    ]
+
+
+def view_score(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
+    """Information of a view on one partition (n,), in nats."""
+    (score,) = view_scores(view, [labels])
+    return score
+
+
+def view_modularity(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
+    """Modularity of a partition (n,): the highest of the reference graphs of a view."""
+    return max(modularity(graph, view.own(labels)) for graph in view.graphs)
+
+
+def _transformed(
+    read: RowReader,
+    shape: ViewShape,
+    transform: RowTransform,
+    dtype: type[np.floating[Any]],
+    block_bytes: int,
+) -> NDArray[Any]:
+    rows = np.empty((shape.n_samples, shape.n_features), dtype=dtype)
+    for start, stop in row_blocks(shape.n_samples, shape.n_features, block_bytes=block_bytes):
+        rows[start:stop] = transform.apply(read(start, stop))
+    return rows
+
+
+def _graph_from_rows(rows: NDArray[Any], n_neighbors: int) -> csr_array[np.float64]:
+    wanted = min(n_neighbors + 1, len(rows) - 1)
+    indices, distances = nearest_neighbors(rows, wanted)
+    return _graph(indices, distances, n_neighbors)
+
+
+def _pair_distances(rows: NDArray[np.float64], shape: ViewShape) -> NDArray[np.float64]:
+    """Distances of a distance view; squared distances of a kernel view."""
+    exponent = int(safe_exponent(np.abs(rows).max()))
+    if exponent:  # one factor for all distances changes no neighbor and no weight
+        rows = np.ldexp(rows, -exponent)
+    if shape.view_type == "distance":
+        return np.maximum(rows, 0.0)  # validation accepts rounding below zero
+    diagonal = rows.diagonal()
+    return np.maximum(diagonal[:, None] + diagonal - rows - rows.T, 0.0)
+
+
+def _graph_from_distances(
+    distances: NDArray[np.float64], n_neighbors: int
+) -> csr_array[np.float64]:
+    n = len(distances)
+    wanted = min(n_neighbors + 1, n - 1)
+    others = distances.copy()
+    np.fill_diagonal(others, np.inf)
+    indices = np.argsort(others, axis=1, kind="stable")[:, :wanted].astype(np.int64)
+    return _graph(indices, np.take_along_axis(others, indices, axis=1), n_neighbors)
+
+
+def _graph(
+    indices: NDArray[np.int64], distances: NDArray[np.float64], n_neighbors: int
+) -> csr_array[np.float64]:
+    chosen, weights = select_neighbors(indices, distances, min(n_neighbors, indices.shape[1]))
+    return symmetric_affinity(graph_from_neighbors(chosen, weights))

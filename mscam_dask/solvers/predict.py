@@ -79,7 +79,7 @@ def predict_by_neighbors(
 
 
 def extend_labels(
-    affinity: csr_array[np.float64], known: NDArray[np.int64], n_clusters: int
+    affinity: csr_array[np.float64], init_labels: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
     """Propagate labels on a graph to the samples without one (−1).
 
@@ -87,7 +87,7 @@ def extend_labels(
     ----------
     affinity : (n, n) CSR
         A, rows on the simplex, for example from the data distances alone.
-    known : (n,) int64
+    init_labels : (n,) int64
         Cluster 0 … c−1 of each sample, −1 if it has none; at least one is known.
     n_clusters : int
         c.
@@ -95,7 +95,7 @@ def extend_labels(
     Returns
     -------
     (n,) int64
-        Numbered as in `known`. A sample joins the cluster with the largest weight of its edges to
+        Numbered as in `init_labels`. A sample joins the cluster with the largest weight of its edges to
         labeled samples; ties go to the lower number. Samples without such an edge are labeled in a
         later round. Components without a labeled sample join the largest cluster.
 
@@ -103,7 +103,7 @@ def extend_labels(
     -----
     O(nnz(A)) per round; the number of rounds is the longest path of new samples.
     """
-    labels = known.copy()
+    labels = init_labels.copy()
     assert (labels >= 0).any(), "nothing to extend"
     weights = (affinity + affinity.T).tocsr()
     while (waiting := np.flatnonzero(labels < 0)).size:

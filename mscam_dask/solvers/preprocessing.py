@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.neighbor_overlap import add_mean_graph, shared_neighbors
+from mscam_dask.linalg.neighbor_information import add_mean_graph, shared_neighbors
 from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape

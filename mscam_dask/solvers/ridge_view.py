@@ -125,7 +125,7 @@ class RidgeView:
         """Mean squared distance of two samples, which is one by the choice of the weight."""
         return 1.0
 
-    def anchors(self) -> NDArray[np.float64]:
+    def embedding(self) -> NDArray[np.float64]:
         """Ridge embedding √ω f∘Q (n, r), with mean squared distance one over pairs."""
         return ridge_coordinates(self.basis, self.alpha) * float(np.sqrt(self.weight))
 

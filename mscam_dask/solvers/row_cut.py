@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from mscam_dask.solvers.spectral_cut import (
     Minimum,
+    SpectralEmbedding,
     as_good_minima,
     canonical_labels,
     cluster_means,
     nearest_mean,
     spread_rows,
+    walk_embedding,
 )
-from mscam_dask.solvers.spectral_embedding import SpectralEmbedding, walk_embedding
 
 __all__ = [
     "CutSample",
@@ -111,7 +112,7 @@ def choose_cuts(
     ----------
     sample : CutSample
     started : (Minimum, Minimum or None) or None
-        From the pivoted-QR assignment, and from a known partition.
+        From the pivoted-QR assignment, and from an earlier partition.
     random : sequence of list of Minimum
         From random starts.
     all_minima : bool
@@ -120,7 +121,7 @@ def choose_cuts(
     Returns
     -------
     Cuts
-        The good minima, the one from the known partition, and the least.
+        The good minima, the one from the earlier partition, and the least.
     """
     drawn = [minimum for group in random for minimum in group]
     chosen = as_good_minima(drawn) if all_minima else []

@@ -10,9 +10,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csgraph, csr_array
 
-from mscam_dask.linalg.block_eigensolver import LaplacianRows
+from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, blocks_of, halo_of
 from mscam_dask.linalg.distances import squared_distances_on_edges
-from mscam_dask.linalg.halo import Ranges, blocks_of, halo_of
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
 

@@ -1,9 +1,14 @@
-"""Partitions: spectral cuts of a graph, and Ward merges of its connected components."""
+"""Spectral cuts of a graph: its spectral embedding, by random walks with restart, and k-means on it.
+
+k-means is the computation of scikit-learn's `KMeans.fit` without the estimator. Autologgers (MLflow) replace
+the `fit` of every estimator, and would log each of some hundred k-means runs as a model of its own.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,30 +16,32 @@ import scipy.cluster.hierarchy
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
+from sklearn.cluster._kmeans import _kmeans_single_lloyd
+from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
-from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
-from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks, PresentSamples
-from mscam_dask.linalg.k_means import k_means_starts, least, lloyd
-from mscam_dask.solvers.spectral_embedding import SpectralEmbedding
-from mscam_dask.types.rules import RULES, SIZES
+from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 __all__ = [
     "Minimum",
+    "SpectralEmbedding",
     "as_good_minima",
     "canonical_labels",
     "cluster_means",
     "drawn_starts",
     "extend_cut",
     "good_minima",
-    "merge_components",
+    "k_means_starts",
+    "least",
+    "lloyd",
     "nearest_mean",
     "random_minima",
     "sampled_rows",
     "spectral_cut",
     "spread_rows",
     "start_minima",
-    "ward_merge",
+    "walk_embedding",
 ]
+
 
 _SQUARES = operator.itemgetter(1)
 
@@ -50,7 +57,7 @@ def canonical_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def spectral_cut(
     embedding: SpectralEmbedding,
     *,
-    known: NDArray[np.int64] | None = None,
+    init_labels: NDArray[np.int64] | None = None,
     rng: np.random.Generator | None = None,
     drawn: list[Minimum] | None = None,
 ) -> list[NDArray[np.int64]]:
@@ -60,7 +67,7 @@ def spectral_cut(
     ----------
     embedding : SpectralEmbedding
         Embedding of n samples, with c eigenvectors.
-    known : (n,) int64, optional
+    init_labels : (n,) int64, optional
         A partition into c clusters as a further start, for example the best one of a similar graph.
     rng : numpy.random.Generator, optional
         Generator of thirty random starts.
@@ -71,7 +78,7 @@ def spectral_cut(
     Returns
     -------
     list of (n,) int64
-        Local minima of k-means: the one reached from `known`, and the one with the least sum of
+        Local minima of k-means: the one reached from `init_labels`, and the one with the least sum of
         squares from the pivoted-QR assignment and several random starts. No cluster is empty.
 
     Notes
@@ -97,7 +104,7 @@ def spectral_cut(
     if drawn is not None:
         order = _own_order(vectors)
         best = min(best, _in_data_order(order, rows[order], *least(drawn, c), c), key=_SQUARES)
-    cuts = [] if known is None else [_lloyd(rows, known, c)]
+    cuts = [] if init_labels is None else [_lloyd(rows, init_labels, c)]
     return [labels for labels, _ in (*cuts, best)]
 
 
@@ -172,13 +179,13 @@ def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
 
 
 def start_minima(
-    embedding: SpectralEmbedding, known: NDArray[np.int64] | None
+    embedding: SpectralEmbedding, init_labels: NDArray[np.int64] | None
 ) -> tuple[Minimum, Minimum | None]:
-    """Local minima of k-means from the pivoted-QR assignment, and from a known partition if there is one."""
+    """Local minima of k-means from the pivoted-QR assignment, and from an earlier partition if there is one."""
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
-    from_known = None if known is None else _lloyd(rows, known, c)
-    return _lloyd(rows, _qr_assignment(vectors), c), from_known
+    from_labels = None if init_labels is None else _lloyd(rows, init_labels, c)
+    return _lloyd(rows, _qr_assignment(vectors), c), from_labels
 
 
 def cluster_means(embedding: SpectralEmbedding, labels: NDArray[np.int64]) -> NDArray[Any]:
@@ -301,102 +308,209 @@ def _fill_empty(
     return labels
 
 
-def merge_components(
-    anchors: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
-    components: NDArray[np.int64],
+@dataclasses.dataclass(frozen=True, slots=True)
+class SpectralEmbedding:
+    """Samples as points for k-means.
+
+    Attributes
+    ----------
+    vectors : (n, c)
+        Orthonormal bottom eigenvectors.
+    rows : (n, m)
+        Points of unit length, or zero.
+    """
+
+    vectors: NDArray[Any]
+    rows: NDArray[Any]
+
+    def of(self, samples: slice | NDArray[np.int64]) -> SpectralEmbedding:
+        """Embedding of some of the samples."""
+        return SpectralEmbedding(self.vectors[samples], self.rows[samples])
+
+
+def walk_embedding(
+    values: NDArray[Any],
+    vectors: NDArray[Any],
     n_clusters: int,
-) -> NDArray[np.int64]:
-    """Merge the connected components of a graph into c clusters by Ward's criterion.
+    *,
+    mean: NDArray[Any] | None = None,
+) -> SpectralEmbedding:
+    """Spectral embedding from the bottom eigenpairs of a Laplacian: rows of τ (L + τI)⁻¹ at unit length.
 
     Parameters
     ----------
-    anchors : (n, Σr), WeightedBlocks or IncompleteBlocks
-        Joint ridge embedding.
-    components : (n,) int64
-        Component of each sample; more than c of them.
+    values : (m,)
+        Smallest eigenvalues λ of L, ascending, m ≥ c; row sums of the graph are about one.
+    vectors : (n, m)
+        Their orthonormal eigenvectors V.
     n_clusters : int
         c.
+    mean : (m,), optional
+        Mean of all rows of V, if `vectors` has some of the rows.
 
     Returns
     -------
-    (n,) int64
+    SpectralEmbedding
+        In the precision of the vectors.
 
     Notes
     -----
-    The centroids are weighted by the sizes of the components, so Ward's update on the distances
-    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. Only whole components are merged. In incomplete
-    views a component has a centroid in each view that it has samples of, and components without a
-    common view are merged last, the smallest first.
+    A random walk that stops at rate τ ends at the samples with the probabilities in the row of
+    τ (L + τI)⁻¹ = τ V (Λ + τI)⁻¹ Vᵀ of its start; only m eigenvectors are used here. Two samples of
+    a cluster have nearly equal rows. The rows are expressed in the basis V, centered, and scaled to
+    unit length. With τ = λ_{c+1} / 2 a walk seldom stops before it has mixed within its cluster, and
+    seldom leaves it. In the limit of c components, rows before centering are equal within a component
+    and orthogonal between components. The result depends neither on the basis within an eigenspace nor
+    on the order of the samples.
+
+    K-means on c unweighted eigenvectors counts all of them equally, even one that only separates a few
+    samples, and ignores the following eigenvectors.
+
+    References
+    ----------
+    L. Yen, F. Fouss, C. Decaestecker, P. Francq, M. Saerens, "Graph nodes clustering with the
+    sigmoid commute-time kernel", Data & Knowledge Engineering 68 (2009),
+    doi:10.1016/j.datak.2008.10.006.
     """
-    if isinstance(anchors, IncompleteBlocks):
-        return _merge_incomplete(anchors, components, n_clusters)
-    sizes = np.bincount(components).astype(np.float64)
-    centroids = as_weighted_blocks(anchors).means(components, sizes)
-    merged = ward_merge(centroids, sizes, n_clusters)
-    return canonical_labels(merged[components].astype(np.int64))
+    precision = float(np.finfo(vectors.dtype).eps)
+    stopping = CONSTANTS.stopping_share * _first_beyond(values, n_clusters, precision)
+    rows = vectors - (vectors.mean(axis=0) if mean is None else mean)
+    rows /= (np.maximum(values, 0.0) + stopping).astype(vectors.dtype)
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    rows /= np.where(lengths > 0, lengths, 1.0)
+    return SpectralEmbedding(vectors[:, :n_clusters], rows)
 
 
-def ward_merge(
-    centroids: NDArray[np.float64], sizes: NDArray[np.float64], n_clusters: int
-) -> NDArray[np.int64]:
-    """Cluster of each group of samples, merged by Ward's criterion from their centroids and sizes."""
-    centroids, sizes = centroids.copy(), sizes.copy()
-    merged = np.arange(len(sizes))
-    members = [np.array([i]) for i in range(len(sizes))]
-    alive = np.ones(len(sizes), dtype=bool)
-    cost = _ward_costs(centroids, sizes)
-    for _ in range(len(sizes) - n_clusters):
-        i, j = sorted(divmod(int(np.argmin(cost)), len(cost)))
-        total = sizes[i] + sizes[j]
-        centroids[i] = (sizes[i] * centroids[i] + sizes[j] * centroids[j]) / total
-        sizes[i], alive[j] = total, False
-        members[i] = np.concatenate([members[i], members[j]])
-        cost[j, :] = cost[:, j] = np.inf
-        difference = centroids - centroids[i]
-        row = sizes * total / (sizes + total) * np.sum(difference**2, axis=1)
-        row[~alive] = np.inf
-        row[i] = np.inf
-        cost[i, :] = cost[:, i] = row
-    for cluster in np.flatnonzero(alive):
-        merged[members[cluster]] = cluster
-    return merged
+def _first_beyond(values: NDArray[Any], n_clusters: int, precision: float) -> float:
+    """λ_{c+1}, or the first later eigenvalue above rounding; 1 if there is none."""
+    zero = precision * len(values) * max(1.0, float(values[-1]))
+    beyond = values[min(n_clusters, len(values) - 1) :]
+    positive = beyond[beyond > zero]
+    return float(positive[0]) if len(positive) else 1.0
 
 
-def _merge_incomplete(
-    points: IncompleteBlocks, components: NDArray[np.int64], n_clusters: int
-) -> NDArray[np.int64]:
-    labels = components
-    while (count := int(labels.max()) + 1) > n_clusters:
-        sizes = np.bincount(labels).astype(np.float64)
-        squared = _centroids(points, labels, count).distances(np.arange(count), np.arange(count))
-        weights = sizes[:, None] * sizes / (sizes[:, None] + sizes)
-        cost = weights * np.where(np.isfinite(squared), squared, 0.0)
-        # pairs without a common view come after all others
-        cost[~np.isfinite(squared)] = weights[~np.isfinite(squared)] + 2.0 * cost.max() + 1.0
-        np.fill_diagonal(cost, np.inf)
-        i, j = sorted(divmod(int(np.argmin(cost)), count))
-        labels = np.unique(np.where(labels == j, i, labels), return_inverse=True)[1]
-    return canonical_labels(labels.astype(np.int64))
+_MAX_ITERATIONS = 100
 
 
-def _centroids(points: IncompleteBlocks, labels: NDArray[np.int64], count: int) -> IncompleteBlocks:
-    """Mean of each cluster in each view that has samples of it."""
-    blocks, present = [], []
-    for block, own in zip(points.blocks, points.present, strict=True):
-        clusters, which = np.unique(labels[own.samples], return_inverse=True)
-        sums = np.zeros((len(clusters), block.shape[1]))
-        np.add.at(sums, which, block.astype(np.float64))
-        blocks.append(sums / np.bincount(which)[:, None])
-        present.append(PresentSamples(clusters, count))
-    return dataclasses.replace(
-        points, n_samples=count, blocks=tuple(blocks), present=tuple(present)
+def k_means_starts(
+    rows: NDArray[np.float64], n_clusters: int, seed: int, starts: range
+) -> list[tuple[NDArray[np.int64], float]]:
+    """Local minima of k-means that Lloyd's iterations reach from some of the k-means++ starts of a seed.
+
+    Parameters
+    ----------
+    rows : (n, d)
+    n_clusters : int
+        c ≤ n.
+    seed : int
+    starts : range
+        Consecutive starts; each is the same in any range.
+
+    Returns
+    -------
+    list of ((n,) int64, float)
+        Clusters 0 … c−1, some of which may be empty where rows are equal, and the sum of squares.
+
+    Notes
+    -----
+    `least` of the first m starts has the bits of
+    ``KMeans(n_clusters, n_init=m, max_iter=100, tol=0.0, random_state=seed)``.
+    """
+    rng = np.random.RandomState(seed)
+    # k-means++ draws the first center, and 2 + ⌊log c⌋ proposals for each of the others
+    rng.random_sample(starts.start * (1 + (n_clusters - 1) * (2 + int(np.log(n_clusters)))))
+    centered = np.ascontiguousarray(rows - rows.mean(axis=0))
+    norms = np.einsum("ij,ij->i", centered, centered)
+    found = []
+    for _ in starts:
+        chosen = _plus_plus(centered, norms, n_clusters, rng)
+        found.append(_iterate(centered, centered[chosen]))
+    return found
+
+
+def least(
+    minima: Sequence[tuple[NDArray[np.int64], float]], n_clusters: int
+) -> tuple[NDArray[np.int64], float]:
+    """Best of some minima in their order: a later one has a lower sum of squares and another partition."""
+    best = minima[0]
+    for labels, squares in minima[1:]:
+        if squares < best[1] and not _is_same(labels, best[0], n_clusters):
+            best = labels, squares
+    return best
+
+
+def lloyd(
+    rows: NDArray[np.float64], centers: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], float]:
+    """Partition that Lloyd's iterations reach from given centers, and its sum of squares.
+
+    Parameters
+    ----------
+    rows : (n, d)
+    centers : (c, d)
+
+    Returns
+    -------
+    labels : (n,) int64
+    sum_of_squares : float
+    """
+    mean = rows.mean(axis=0)
+    return _iterate(np.ascontiguousarray(rows - mean), centers - mean)
+
+
+def _plus_plus(
+    rows: NDArray[np.float64],
+    norms: NDArray[np.float64],
+    n_clusters: int,
+    rng: np.random.RandomState,
+) -> list[int]:
+    """Rows of the centers of one k-means++ start, the best of 2 + log c draws each.
+
+    With the bits of ``sklearn.cluster.kmeans_plusplus``, without the checks of its arguments, which take
+    a third of the time.
+    """
+    n = len(rows)
+    ones = np.ones(n)
+    chosen = [int(rng.choice(n, p=ones / n))]
+    nearest = _squared_distances(rows, norms, np.array(chosen))[0]
+    potential = nearest @ ones
+    for _ in range(1, n_clusters):
+        draws = rng.uniform(size=2 + int(np.log(n_clusters))) * potential
+        drawn = np.minimum(np.searchsorted(np.cumsum(nearest), draws), n - 1)
+        distances = np.minimum(nearest, _squared_distances(rows, norms, drawn))
+        potentials = distances @ ones
+        best = int(np.argmin(potentials))
+        potential, nearest = potentials[best], distances[best]
+        chosen.append(int(drawn[best]))
+    return chosen
+
+
+def _squared_distances(
+    rows: NDArray[np.float64], norms: NDArray[np.float64], some: NDArray[np.intp]
+) -> NDArray[np.float64]:
+    """Squared distances (m, n) of some rows from all rows with these squared norms."""
+    distances = -2.0 * (rows[some] @ rows.T)
+    distances += norms[some, None]
+    distances += norms
+    return np.maximum(distances, 0.0, out=distances)
+
+
+def _iterate(
+    rows: NDArray[np.float64], centers: NDArray[np.float64]
+) -> tuple[NDArray[np.int64], float]:
+    labels, squares, _, _ = _kmeans_single_lloyd(
+        rows,
+        np.ones(len(rows)),
+        np.ascontiguousarray(centers),
+        max_iter=_MAX_ITERATIONS,
+        tol=0.0,
+        n_threads=_openmp_effective_n_threads(),
     )
+    return labels.astype(np.int64), float(squares)
 
 
-def _ward_costs(centroids: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Increase of the within-cluster sum of squares when two groups merge; ∞ on the diagonal."""
-    norms = np.sum(centroids**2, axis=1)
-    squared = np.maximum(norms[:, None] + norms - 2.0 * centroids @ centroids.T, 0.0)
-    cost = sizes[:, None] * sizes / (sizes[:, None] + sizes) * squared
-    np.fill_diagonal(cost, np.inf)
-    return np.asarray(cost, dtype=np.float64)
+def _is_same(first: NDArray[np.int64], second: NDArray[np.int64], n_clusters: int) -> bool:
+    """Whether two labelings are the same partition, up to the clusters' numbers."""
+    pairs = np.unique(first * n_clusters + second)
+    firsts, seconds = np.divmod(pairs, n_clusters)
+    return len(np.unique(firsts)) == len(pairs) == len(np.unique(seconds))

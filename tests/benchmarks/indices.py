@@ -24,10 +24,10 @@ from sklearn.preprocessing import StandardScaler
 from mscam_dask import MSCAM
 from mscam_dask.benchmark.methods import method
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
+from mscam_dask.engine.tasks.iteration import reference_graphs_of_view
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.solvers.reference_graphs import view_modularity, view_score
+from mscam_dask.solvers.partition_score import view_modularity, view_score
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set

@@ -11,9 +11,14 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.tasks.graph import GraphSpectrum
+from mscam_dask.engine.tasks.iteration import (
+    GraphSpectrum,
+    drawn_starts,
+    first_cuts,
+    minima,
+    next_cuts,
+)
 from mscam_dask.engine.tasks.row_blocks import drawn_minima, started_minima
-from mscam_dask.engine.tasks.spectral_cut import drawn_starts, first_cuts, minima, next_cuts
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.solvers.row_cut import (
@@ -23,8 +28,7 @@ from mscam_dask.solvers.row_cut import (
     join_partitions,
     sample_vectors,
 )
-from mscam_dask.solvers.spectral_cut import canonical_labels, spectral_cut
-from mscam_dask.solvers.spectral_embedding import walk_embedding
+from mscam_dask.solvers.spectral_cut import canonical_labels, spectral_cut, walk_embedding
 
 SEED = 0
 

@@ -23,10 +23,9 @@ from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.engine.row_blocks import handles as block_handles
-from mscam_dask.engine.tasks.partition_scores import reference_graphs_of_view
-from mscam_dask.engine.tasks.views import svd_view
+from mscam_dask.engine.tasks.iteration import reference_graphs_of_view, svd_view
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.solvers import row_partition_graph
+from mscam_dask.solvers import partition_graph
 from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.solvers.row_graph import (
     Components,
@@ -52,7 +51,7 @@ def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
     """Not in worker processes, which would not see it."""
-    monkeypatch.setattr(row_partition_graph, "_MAX_POOLED", 100)
+    monkeypatch.setattr(partition_graph, "_MAX_POOLED", 100)
 
 
 def fit(
@@ -134,27 +133,27 @@ def blocked_partition_graph(
     n = len(points)
     ranges = tuple((start, start + 300) for start in range(0, n, 300))
     parts = [WeightedBlocks((points[slice(*one)],), (np.ones(points.shape[1]),)) for one in ranges]
-    pool = row_partition_graph.join_pools(
+    pool = partition_graph.join_pools(
         [
-            row_partition_graph.pool_of_rows(part, start, labels, n_neighbors)
+            partition_graph.pool_of_rows(part, start, labels, n_neighbors)
             for part, (start, _) in zip(parts, ranges, strict=True)
         ]
     )
     rows = [
-        row_partition_graph.cluster_rows(
+        partition_graph.cluster_rows(
             part, candidate_neighbors(points, n_candidates, *one), labels, pool, n_neighbors
         )
         for part, one in zip(parts, ranges, strict=True)
     ]
     components = components_of_forests([spanning_forest(block) for block in rows], n)
-    ends = row_partition_graph.bridge_ends(components, labels)
+    ends = partition_graph.bridge_ends(components, labels)
     if ends.size:
         found = [
-            row_partition_graph.points_at(part, start, ends)
+            partition_graph.points_at(part, start, ends)
             for part, (start, _) in zip(parts, ranges, strict=True)
         ]
-        edges = row_partition_graph.bridges(ends, found, components, labels)
-        rows = [row_partition_graph.with_bridges(block, edges, n_neighbors) for block in rows]
+        edges = partition_graph.bridges(ends, found, components, labels)
+        rows = [partition_graph.with_bridges(block, edges, n_neighbors) for block in rows]
         components = components_of_forests([spanning_forest(block) for block in rows], n)
     return whole_graph(rows, np.arange(n, dtype=np.int32)), components
 

@@ -23,14 +23,13 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import MultiViewData, ViewType, as_multi_view
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
-from mscam_dask.engine.candidate_neighbors import row_ranges
+from mscam_dask.engine.candidate_neighbors import own_graph, row_ranges
 from mscam_dask.engine.executors.base import Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
-from mscam_dask.engine.tasks.neighbors import own_graph
-from mscam_dask.engine.tasks.preprocessing import Coarse, sampled_neighbors
-from mscam_dask.engine.tasks.views import ridge_view_of, svd_view
+from mscam_dask.engine.preprocessing_selection import Coarse, sampled_neighbors
+from mscam_dask.engine.tasks.iteration import ridge_view_of, svd_view
 from mscam_dask.errors import ClusterError, MemoryPlanError
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings

@@ -15,7 +15,7 @@ from mscam_dask.engine import select as selection
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import Initialization, improve_by_restarts
-from mscam_dask.engine.tasks import spectral_cut as cut_tasks
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
@@ -71,7 +71,7 @@ def test_clear_clusters_are_not_cut_again(monkeypatch: pytest.MonkeyPatch) -> No
     def never(*_: object) -> list[NDArray[np.int64]]:
         raise AssertionError("minima of a clear start were looked for")
 
-    monkeypatch.setattr(cut_tasks, "minima", never)
+    monkeypatch.setattr(iteration_tasks, "minima", never)
     solve(overlapping(apart=20.0))
     with pytest.raises(AssertionError, match="clear start"):
         solve(overlapping())

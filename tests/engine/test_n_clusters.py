@@ -23,7 +23,7 @@ from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.linalg.modularity import modularity
+from mscam_dask.linalg.neighbor_information import modularity
 from mscam_dask.types.events import FitEvent, FitStarted, NClustersSelected, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution

@@ -196,7 +196,7 @@ def test_rows_of_few_columns_keep_their_length(monkeypatch: pytest.MonkeyPatch) 
     assert adjusted_rand_index(labels, model.labels_) == 1.0
     assert {one.scale for one in model.view_settings_.values()} == {"standard"}
     monkeypatch.setattr(
-        "mscam_dask.engine.tasks.preprocessing.has_few_columns", lambda shape: False
+        "mscam_dask.engine.preprocessing_selection.has_few_columns", lambda shape: False
     )
     model = MSCAM(2).fit(views)
     assert {one.scale for one in model.view_settings_.values()} == {"unit"}

@@ -10,7 +10,7 @@ from numpy.testing import assert_array_equal
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.engine.reference import run_reference
-from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.engine.tasks.iteration import view_shape
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.solvers.reference import (

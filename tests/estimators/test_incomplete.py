@@ -14,9 +14,9 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import incomplete, memory, precompute
+from mscam_dask.engine.candidate_neighbors import candidates, joined_candidates
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.engine.tasks.neighbors import candidates, joined_candidates
-from mscam_dask.engine.tasks.views import ridge_view_of, svd_view
+from mscam_dask.engine.tasks.iteration import ridge_view_of, svd_view
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.spectral_cut import sampled_rows

@@ -13,14 +13,14 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mscam_dask import MSCAN
-from mscam_dask.engine.tasks.partition_scores import (
+from mscam_dask.engine.tasks.iteration import (
     partition_scores,
     reference_graphs_of_view,
     score_partitions,
 )
 from mscam_dask.errors import DataError
 from mscam_dask.estimators import _describe, _predict
-from mscam_dask.linalg.modularity import modularity
+from mscam_dask.linalg.neighbor_information import modularity
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.rules import CONSTANTS, SIZES
 from tests.estimators.small import pair_views, quick

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from mscam_dask.linalg.k_means import k_means_starts, least, lloyd
+from mscam_dask.solvers.spectral_cut import k_means_starts, least, lloyd
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")

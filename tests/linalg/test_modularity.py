@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from scipy.sparse import block_diag, csr_array
 
-from mscam_dask.linalg.modularity import modularity
+from mscam_dask.linalg.neighbor_information import modularity
 
 
 @given(st.integers(2, 12), st.integers(1, 4), st.integers(0, 999))

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.neighbor_overlap import add_mean_graph, shared_neighbors
+from mscam_dask.linalg.neighbor_information import add_mean_graph, shared_neighbors
 
 
 @st.composite

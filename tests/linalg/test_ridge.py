@@ -63,10 +63,10 @@ def test_anchor_distances_are_those_between_columns_of_z(
 ) -> None:
     gram = rows @ rows.T
     Z = scipy.linalg.solve(gram + alpha * np.eye(len(gram)), gram, assume_a="pos")
-    anchors = ridge_coordinates(basis_from_rows(rows), alpha)
+    points = ridge_coordinates(basis_from_rows(rows), alpha)
     of_z = np.sum((Z[:, :, None] - Z[:, None, :]) ** 2, axis=0)
-    of_anchors = np.sum((anchors[:, None, :] - anchors[None, :, :]) ** 2, axis=2)
-    assert_allclose(of_anchors, of_z, atol=1e-8)
+    of_points = np.sum((points[:, None, :] - points[None, :, :]) ** 2, axis=2)
+    assert_allclose(of_points, of_z, atol=1e-8)
 
 
 @given(rows_strategy)

@@ -43,7 +43,7 @@ def cut(n: int, edges: set[int]) -> list[tuple[int, int]]:
 
 
 def split_graph(
-    anchors: Array,
+    joint: Array,
     embedding: Array,
     blocks: list[tuple[int, int]],
     *,
@@ -54,7 +54,7 @@ def split_graph(
     """The whole A-step, block by block, as the engine takes it."""
     rows = []
     for start, stop in blocks:
-        found = candidate_neighbors(anchors, n_candidates, start, stop)
+        found = candidate_neighbors(joint, n_candidates, start, stop)
         rows.append(
             graph_rows(
                 found,
@@ -103,9 +103,9 @@ def test_every_row_is_optimal_over_its_candidates(problem: tuple[int, int, int, 
     # min Σ_j d_j a_j + γ a_j² on the simplex, γ from Eq. (30): d_j + 2γ a_j is one number θ on
     # the support and d_j ≥ θ off it.
     seed, n, k, weight = problem
-    anchors, embedding = points(seed, n), points(seed + 1, n, 2)
-    found = candidate_neighbors(anchors, min(n - 1, k + 3), 0, n)
-    summed = 0.8 * naive.pair_distances(anchors) + weight * naive.pair_distances(embedding)
+    joint, embedding = points(seed, n), points(seed + 1, n, 2)
+    found = candidate_neighbors(joint, min(n - 1, k + 3), 0, n)
+    summed = 0.8 * naive.pair_distances(joint) + weight * naive.pair_distances(embedding)
     indices, weights = graph_rows(
         found,
         projected_distances(embedding, found),
@@ -132,10 +132,10 @@ def test_the_split_into_blocks_changes_no_bit(
     problem: tuple[int, int, int, float], edges: set[int]
 ) -> None:
     seed, n, k, weight = problem
-    anchors, embedding = points(seed, n), points(seed + 1, n, 2)
+    joint, embedding = points(seed, n), points(seed + 1, n, 2)
     whole, split = (
         split_graph(
-            anchors,
+            joint,
             embedding,
             blocks,
             n_candidates=min(n - 1, k + 3),
@@ -155,9 +155,9 @@ def test_the_split_into_blocks_changes_no_bit(
 @settings(max_examples=40)
 def test_candidates_are_the_nearest_others_with_their_distances(seed: int, n: int, k: int) -> None:
     k = min(k, n - 1)
-    anchors = points(seed, n)
-    found = candidate_neighbors(anchors, k, 2, n)
-    distances = naive.pair_distances(anchors)[2:]
+    joint = points(seed, n)
+    found = candidate_neighbors(joint, k, 2, n)
+    distances = naive.pair_distances(joint)[2:]
     assert found.row_start == 2
     assert found.indices.shape == (n - 2, k)
     for row, i in enumerate(range(2, n)):
@@ -203,8 +203,8 @@ def test_projected_distances_are_blind_to_a_rotation_of_the_embedding() -> None:
 
 
 def test_without_projected_distances_the_data_decide() -> None:
-    anchors = points(0, 15)
-    found = candidate_neighbors(anchors, 6, 0, 15)
+    joint = points(0, 15)
+    found = candidate_neighbors(joint, 6, 0, 15)
     alone = graph_rows(found, None, n_neighbors=3, data_weight=2.0, projected_weight=5.0)
     zero = graph_rows(
         found,
@@ -218,8 +218,8 @@ def test_without_projected_distances_the_data_decide() -> None:
 
 
 def test_components_are_counted_and_numbered_by_first_appearance() -> None:
-    anchors = np.array([[9.0], [0.0], [9.1], [0.1], [0.2], [9.2]])
-    found = candidate_neighbors(anchors, 3, 0, 6)
+    joint = np.array([[9.0], [0.0], [9.1], [0.1], [0.2], [9.2]])
+    found = candidate_neighbors(joint, 3, 0, 6)
     graph = assemble_graph(
         [graph_rows(found, None, n_neighbors=2, data_weight=1.0, projected_weight=0.0)]
     )
@@ -229,8 +229,8 @@ def test_components_are_counted_and_numbered_by_first_appearance() -> None:
 
 def test_all_others_as_neighbours() -> None:
     # k = n − 1: d_{k+1} does not exist and d_k stands in for it
-    anchors = points(1, 7)
-    found = candidate_neighbors(anchors, 6, 0, 7)
+    joint = points(1, 7)
+    found = candidate_neighbors(joint, 6, 0, 7)
     graph = assemble_graph(
         [graph_rows(found, None, n_neighbors=6, data_weight=1.0, projected_weight=0.0)]
     )
@@ -249,19 +249,19 @@ def test_the_graph_of_one_view_is_the_step_over_all_its_rows(
     problem: tuple[int, int, int, float],
 ) -> None:
     seed, n, k, _ = problem
-    anchors = np.random.default_rng(seed).standard_normal((n, 4))
-    distances = np.sort(naive.pair_distances(anchors), axis=1)[:, 1:]
+    joint = np.random.default_rng(seed).standard_normal((n, 4))
+    distances = np.sort(naive.pair_distances(joint), axis=1)[:, 1:]
     # nearer to each other than 1e-5 they count as one distance, whose samples are all kept
     assume(np.all(distances[:, k : k + 1] > (1 + 1e-4) * distances[:, k - 1 : k]))
     whole = split_graph(
-        anchors,
+        joint,
         points(seed + 1, n, 2),
         [(0, n)],
         n_candidates=n - 1,
         n_neighbors=k,
         weight=0.0,
     )
-    alone = neighbor_graph(anchors, k)
+    alone = neighbor_graph(joint, k)
     # one factor on all distances changes no weight
     assert_allclose(alone.affinity.toarray(), whole.affinity.toarray(), atol=1e-12)
     assert alone.n_components == whole.n_components

@@ -38,13 +38,13 @@ def example(
     return rng.standard_normal((n, d)) + apart * rng.standard_normal((c, d))[labels], labels
 
 
-def covariances(anchors: Array, labels: NDArray[np.int64]) -> tuple[Array, Array]:
+def covariances(points: Array, labels: NDArray[np.int64]) -> tuple[Array, Array]:
     """Between clusters and within, sample by sample; the second one shrunk."""
-    n, r = anchors.shape
-    mean = anchors.mean(axis=0)
+    n, r = points.shape
+    mean = points.mean(axis=0)
     between, within = np.zeros((r, r)), np.zeros((r, r))
-    for row, label in zip(anchors, labels, strict=True):
-        own = anchors[labels == label].mean(axis=0)
+    for row, label in zip(points, labels, strict=True):
+        own = points[labels == label].mean(axis=0)
         between += np.outer(own - mean, own - mean) / n
         within += np.outer(row - own, row - own) / n
     share = CONSTANTS.shrinkage
@@ -56,10 +56,10 @@ def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     """‖t_i − t_j‖² = (z_i − z_j)ᵀ S⁻¹ B (S + B)⁻¹ (z_i − z_j), all directions together."""
     rows, labels = example(seed, c=c)
     view = prepared(rows)
-    anchors = view.anchors()
-    between, within = covariances(anchors, labels)
+    points = view.embedding()
+    between, within = covariances(points, labels)
     form = solve(within, between) @ np.linalg.inv(within + between)
-    gaps = anchors[:, None] - anchors[None]
+    gaps = points[:, None] - points[None]
     expected = np.einsum("ijk,kl,ijl->ij", gaps, form, gaps)
     found = linear_discriminants(view, labels)
     assert found.points.shape == (60, min(c - 1, 5))

@@ -40,16 +40,16 @@ def clusterings(draw: st.DrawFn) -> tuple[Array, Labels, int]:
     """Points with duplicates and huge gaps, and labels that have nothing to do with them."""
     n = draw(st.integers(1, 25))
     values = st.sampled_from([0.0, 0.5, 1.0, 1.0 + 1e-12, -3.0, 1e6, 1e-9])
-    anchors = draw(hnp.arrays(np.float64, (n, draw(st.integers(1, 3))), elements=values))
+    embedding = draw(hnp.arrays(np.float64, (n, draw(st.integers(1, 3))), elements=values))
     labels = draw(hnp.arrays(np.int64, n, elements=st.integers(0, n - 1)))
-    return anchors, canonical_labels(labels), draw(st.integers(1, 12))
+    return embedding, canonical_labels(labels), draw(st.integers(1, 12))
 
 
 @given(clusterings())
 @settings(max_examples=200)
 def test_components_are_exactly_the_clusters(problem: tuple[Array, Labels, int]) -> None:
-    anchors, labels, k = problem
-    assert_closed_around(partition_graph(anchors, labels, k), labels)
+    embedding, labels, k = problem
+    assert_closed_around(partition_graph(embedding, labels, k), labels)
 
 
 @given(clusterings(), st.randoms(use_true_random=False))
@@ -57,35 +57,35 @@ def test_components_are_exactly_the_clusters(problem: tuple[Array, Labels, int])
 def test_cluster_numbers_do_not_matter(
     problem: tuple[Array, Labels, int], random: np.random.RandomState
 ) -> None:
-    anchors, labels, k = problem
+    embedding, labels, k = problem
     order = list(range(int(labels.max()) + 1))
     random.shuffle(order)
     renamed = np.array(order, dtype=np.int64)[labels]
-    first, second = partition_graph(anchors, labels, k), partition_graph(anchors, renamed, k)
+    first, second = partition_graph(embedding, labels, k), partition_graph(embedding, renamed, k)
     assert_array_equal(first.affinity.toarray(), second.affinity.toarray())
 
 
 def test_two_far_blobs_in_one_cluster_are_joined_by_their_shortest_edge() -> None:
     rng = np.random.default_rng(0)
     left, right = rng.standard_normal((30, 2)), rng.standard_normal((20, 2)) + np.array([50.0, 0.0])
-    anchors = np.vstack([left, right])
-    graph = partition_graph(anchors, np.zeros(50, dtype=np.int64), 4)
+    embedding = np.vstack([left, right])
+    graph = partition_graph(embedding, np.zeros(50, dtype=np.int64), 4)
     assert_closed_around(graph, np.zeros(50, dtype=np.int64))
     A = graph.affinity.toarray()
     A = A + A.T
     across = np.argwhere(A[:30, 30:] > 0)
     assert len(across) == 1
-    distances = naive.pair_distances(anchors)[:30, 30:]
+    distances = naive.pair_distances(embedding)[:30, 30:]
     i, j = across[0]
     assert distances[i, j] == distances.min()
 
 
 def test_three_pieces_take_two_bridges() -> None:
     rng = np.random.default_rng(1)
-    anchors = np.vstack(
+    embedding = np.vstack(
         [rng.standard_normal((12, 2)) + np.array([x, 0.0]) for x in (0.0, 100.0, 200.0)]
     )
-    graph = partition_graph(anchors, np.zeros(36, dtype=np.int64), 3)
+    graph = partition_graph(embedding, np.zeros(36, dtype=np.int64), 3)
     piece = np.repeat(np.arange(3), 12)
     entries = graph.affinity.tocoo()
     pairs = {
@@ -99,12 +99,12 @@ def test_three_pieces_take_two_bridges() -> None:
 def test_a_connected_cluster_keeps_its_own_adaptive_neighbours() -> None:
     # rows of a well-knit cluster are those it would have if it were the whole data set
     rng = np.random.default_rng(2)
-    anchors = rng.standard_normal((40, 3))
-    labels = canonical_labels((anchors[:, 0] > 0).astype(np.int64))
-    whole = partition_graph(anchors, labels, 6).affinity.toarray()
+    embedding = rng.standard_normal((40, 3))
+    labels = canonical_labels((embedding[:, 0] > 0).astype(np.int64))
+    whole = partition_graph(embedding, labels, 6).affinity.toarray()
     for cluster in (0, 1):
         members = np.flatnonzero(labels == cluster)
-        d = naive.pair_distances(anchors[members])
+        d = naive.pair_distances(embedding[members])
         np.fill_diagonal(d, np.inf)
         for row, i in enumerate(members):
             order = np.argsort(d[row])
@@ -116,14 +116,14 @@ def test_a_connected_cluster_keeps_its_own_adaptive_neighbours() -> None:
 
 
 def test_small_clusters_use_all_their_members() -> None:
-    anchors = np.array([[0.0], [1.0], [3.0], [10.0], [11.0], [20.0]])
+    embedding = np.array([[0.0], [1.0], [3.0], [10.0], [11.0], [20.0]])
     labels = np.array([0, 0, 0, 1, 1, 2])
-    A = partition_graph(anchors, labels, 9).affinity.toarray()
+    A = partition_graph(embedding, labels, 9).affinity.toarray()
     assert A[3, 4] == A[4, 3] == 1.0
     assert_array_equal(A[5], np.zeros(6))
     assert_array_equal(A[:, 5], np.zeros(6))
     assert A[0, 1] == pytest.approx(1.0)  # k = m − 1: the farthest member has weight zero
-    assert_closed_around(partition_graph(anchors, labels, 9), labels)
+    assert_closed_around(partition_graph(embedding, labels, 9), labels)
 
 
 def test_all_samples_identical() -> None:
@@ -134,8 +134,8 @@ def test_all_samples_identical() -> None:
 
 def test_search_of_a_bridge_by_small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
-    anchors = np.vstack([rng.standard_normal((15, 2)), rng.standard_normal((14, 2)) + 40.0])
+    embedding = np.vstack([rng.standard_normal((15, 2)), rng.standard_normal((14, 2)) + 40.0])
     labels = np.zeros(29, dtype=np.int64)
-    whole = partition_graph(anchors, labels, 3).affinity.toarray()
+    whole = partition_graph(embedding, labels, 3).affinity.toarray()
     monkeypatch.setattr(module, "_BLOCK_BYTES", 8)
-    assert_array_equal(partition_graph(anchors, labels, 3).affinity.toarray(), whole)
+    assert_array_equal(partition_graph(embedding, labels, 3).affinity.toarray(), whole)

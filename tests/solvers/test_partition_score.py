@@ -46,7 +46,7 @@ def test_much_more_information_outweighs_reliability() -> None:
 
 def test_by_how_much_one_has_to_be_ahead_counts_for_reliability_too() -> None:
     whole, more = partition_score(0.90, 0.98), partition_score(0.93, 0.85)
-    lead = whole.reliable / more.reliable - 1.0
+    lead = whole.adjusted / more.adjusted - 1.0
     assert lead > 0.08
     for tol, expected in ((0.99 * lead, True), (1.01 * lead, False)):
         assert is_better(whole, more, Parameters(n_clusters=3, tol=tol)) is expected

@@ -18,11 +18,11 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
-def naive_assign(queries: Array, anchors: Array, labels: Labels, k: int) -> Labels:
+def naive_assign(queries: Array, points: Array, labels: Labels, k: int) -> Labels:
     """Each query's adaptive-neighbour weights, summed by cluster; lower numbers win ties."""
     result = []
     for query in queries:
-        d = np.sum((anchors - query) ** 2, axis=1)
+        d = np.sum((points - query) ** 2, axis=1)
         order = np.lexsort((np.arange(len(d)), d))
         k_used = min(k, len(d) - 1)
         if k_used == 0:
@@ -37,39 +37,39 @@ def naive_assign(queries: Array, anchors: Array, labels: Labels, k: int) -> Labe
     return np.array(result, dtype=np.int64)
 
 
-def blocks(anchors: Array, size: int) -> list[tuple[int, Array]]:
-    return [(start, anchors[start : start + size]) for start in range(0, len(anchors), size)]
+def blocks(points: Array, size: int) -> list[tuple[int, Array]]:
+    return [(start, points[start : start + size]) for start in range(0, len(points), size)]
 
 
 @given(st.integers(0, 2**16), st.integers(1, 25), st.integers(1, 30), st.sampled_from([1, 4, 100]))
 @settings(max_examples=80)
 def test_is_the_cluster_with_most_adaptive_weight(seed: int, n: int, k: int, size: int) -> None:
     rng = np.random.default_rng(seed)
-    anchors, queries = rng.standard_normal((n, 3)), rng.standard_normal((7, 3))
+    points, queries = rng.standard_normal((n, 3)), rng.standard_normal((7, 3))
     labels = rng.integers(0, 3, n)
-    got = predict_by_neighbors(queries, blocks(anchors, size), labels, n_neighbors=k)
+    got = predict_by_neighbors(queries, blocks(points, size), labels, n_neighbors=k)
     assert got.dtype == np.int64
-    assert_array_equal(got, naive_assign(queries, anchors, labels, k))
+    assert_array_equal(got, naive_assign(queries, points, labels, k))
 
 
 @pytest.mark.parametrize("size", [1, 7, 50, 1000])
 def test_blocks_of_the_training_samples_do_not_matter(size: int) -> None:
     rng = np.random.default_rng(0)
-    anchors = np.round(rng.standard_normal((200, 2)), 1)  # many ties
+    points = np.round(rng.standard_normal((200, 2)), 1)  # many ties
     labels = rng.integers(0, 5, 200)
     queries = np.round(rng.standard_normal((60, 2)), 1)
-    whole = predict_by_neighbors(queries, [(0, anchors)], labels, n_neighbors=9)
-    split = predict_by_neighbors(queries, blocks(anchors, size), labels, n_neighbors=9)
+    whole = predict_by_neighbors(queries, [(0, points)], labels, n_neighbors=9)
+    split = predict_by_neighbors(queries, blocks(points, size), labels, n_neighbors=9)
     assert_array_equal(split, whole)
 
 
 def test_queries_one_by_one_or_together() -> None:
     rng = np.random.default_rng(1)
-    anchors, queries = rng.standard_normal((50, 3)), rng.standard_normal((40, 3))
+    points, queries = rng.standard_normal((50, 3)), rng.standard_normal((40, 3))
     labels = rng.integers(0, 4, 50)
-    together = predict_by_neighbors(queries, [(0, anchors)], labels, n_neighbors=5)
+    together = predict_by_neighbors(queries, [(0, points)], labels, n_neighbors=5)
     alone = [
-        int(predict_by_neighbors(query[None], [(0, anchors)], labels, n_neighbors=5)[0])
+        int(predict_by_neighbors(query[None], [(0, points)], labels, n_neighbors=5)[0])
         for query in queries
     ]
     assert_array_equal(together, alone)
@@ -77,12 +77,12 @@ def test_queries_one_by_one_or_together() -> None:
 
 def test_memory_does_not_grow_with_queries_times_samples() -> None:
     rng = np.random.default_rng(3)
-    anchors, labels = rng.standard_normal((1500, 3)), rng.integers(0, 4, 1500)
-    whole = predict_by_neighbors(anchors, [(0, anchors)], labels, n_neighbors=9)
+    points, labels = rng.standard_normal((1500, 3)), rng.integers(0, 4, 1500)
+    whole = predict_by_neighbors(points, [(0, points)], labels, n_neighbors=9)
     tracemalloc.start()
     try:
         split = predict_by_neighbors(
-            anchors, [(0, anchors)], labels, n_neighbors=9, block_bytes=2**20
+            points, [(0, points)], labels, n_neighbors=9, block_bytes=2**20
         )
         _, peak = tracemalloc.get_traced_memory()
     finally:
@@ -94,18 +94,18 @@ def test_memory_does_not_grow_with_queries_times_samples() -> None:
 def test_training_samples_of_compact_clusters_keep_their_label() -> None:
     rng = np.random.default_rng(2)
     labels = np.repeat(np.arange(4), 25)
-    anchors = (
+    points = (
         rng.standard_normal((100, 2)) + 12.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])[labels]
     )
-    got = predict_by_neighbors(anchors, [(0, anchors)], labels, n_neighbors=9)
+    got = predict_by_neighbors(points, [(0, points)], labels, n_neighbors=9)
     assert_array_equal(got, labels)
 
 
 def test_as_many_neighbours_as_samples_and_more() -> None:
-    anchors = np.array([[0.0], [1.0], [2.0], [10.0]])
+    points = np.array([[0.0], [1.0], [2.0], [10.0]])
     labels = np.array([0, 0, 0, 1])
     for k in (3, 4, 100):
-        got = predict_by_neighbors(np.array([[0.5], [9.9]]), [(0, anchors)], labels, n_neighbors=k)
+        got = predict_by_neighbors(np.array([[0.5], [9.9]]), [(0, points)], labels, n_neighbors=k)
         assert_array_equal(got, [0, 1])
 
 
@@ -120,16 +120,16 @@ def test_one_training_sample() -> None:
 
 
 def test_ties_go_to_the_lower_cluster() -> None:
-    anchors = np.array([[-1.0], [1.0], [5.0]])
-    got = predict_by_neighbors(np.zeros((1, 1)), [(0, anchors)], np.array([1, 0, 2]), n_neighbors=2)
+    points = np.array([[-1.0], [1.0], [5.0]])
+    got = predict_by_neighbors(np.zeros((1, 1)), [(0, points)], np.array([1, 0, 2]), n_neighbors=2)
     assert_array_equal(got, [0])
 
 
 def test_duplicates_all_around() -> None:
-    anchors = np.zeros((20, 2))
+    points = np.zeros((20, 2))
     labels = np.repeat([1, 0], 10)
-    got = predict_by_neighbors(np.zeros((3, 2)), [(0, anchors)], labels, n_neighbors=5)
-    assert_array_equal(got, naive_assign(np.zeros((3, 2)), anchors, labels, 5))
+    got = predict_by_neighbors(np.zeros((3, 2)), [(0, points)], labels, n_neighbors=5)
+    assert_array_equal(got, naive_assign(np.zeros((3, 2)), points, labels, 5))
 
 
 def test_distances_of_the_suite_are_the_definition() -> None:

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from mscam_dask.solvers.reference_graphs import ReferenceGraphs, reference_graphs, view_score
+from mscam_dask.solvers.partition_score import ReferenceGraphs, reference_graphs, view_score
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests.solvers import naive

@@ -83,7 +83,7 @@ def test_anchors_have_the_distances_of_the_ridge_self_representation(
     }[scale]
     # a direction dropped has less than 1e-4 of the leading one's weight; for 20 samples that is
     # at most 2e-3 of the mean distance
-    assert_allclose(naive.pair_distances(view.anchors()), ridge_anchors(scaled, alpha), atol=2e-3)
+    assert_allclose(naive.pair_distances(view.embedding()), ridge_anchors(scaled, alpha), atol=2e-3)
 
 
 @pytest.mark.parametrize("view_type", ["features", "kernel", "distance"])
@@ -94,7 +94,7 @@ def test_streaming_equals_one_block(view_type: ViewType, n_block_rows: int) -> N
     block_bytes = 8 * rows.shape[1] * n_block_rows
     assert len(list(row_blocks(*rows.shape, block_bytes=block_bytes))) == -(-20 // n_block_rows)
     streamed = prepared(rows, block_bytes=block_bytes)
-    assert_allclose(streamed.anchors(), whole.anchors(), atol=1e-9)
+    assert_allclose(streamed.embedding(), whole.embedding(), atol=1e-9)
     assert_allclose(
         streamed.basis.singular_values_squared, whole.basis.singular_values_squared, rtol=1e-10
     )
@@ -108,11 +108,11 @@ def test_streaming_more_columns_than_samples(n_block_rows: int) -> None:
     whole = prepared(rows)
     streamed = prepared(rows, block_bytes=8 * 50 * n_block_rows)
     assert_allclose(
-        naive.pair_distances(streamed.anchors()),
-        naive.pair_distances(whole.anchors()),
+        naive.pair_distances(streamed.embedding()),
+        naive.pair_distances(whole.embedding()),
         atol=1e-9,
     )
-    assert_allclose(streamed.encoder(rows), streamed.anchors(), atol=1e-9)
+    assert_allclose(streamed.encoder(rows), streamed.embedding(), atol=1e-9)
 
 
 @given(st.integers(1, 10**6), st.integers(1, 10**7))
@@ -137,7 +137,7 @@ def test_both_sides_of_the_factorisation_agree(seed: int, d: int, scale: Scale) 
     tall, wide = prepared(rows, scale=scale), prepared(rows @ isometry, scale=scale)
     assert tall.basis.rank == wide.basis.rank
     assert_allclose(
-        naive.pair_distances(tall.anchors()), naive.pair_distances(wide.anchors()), atol=1e-8
+        naive.pair_distances(tall.embedding()), naive.pair_distances(wide.embedding()), atol=1e-8
     )
     assert tall.effective_rank == pytest.approx(wide.effective_rank)
 
@@ -148,16 +148,16 @@ def test_encoder_of_the_training_rows_gives_the_anchors(view_type: ViewType, alp
     for d in (6, 40):
         rows = random_view(view_type, d=d)
         view = prepared(rows, view_type=view_type, alpha=alpha)
-        assert_allclose(view.encoder(rows), view.anchors(), atol=1e-8)
+        assert_allclose(view.encoder(rows), view.embedding(), atol=1e-8)
         # row by row as well: an encoder knows no other rows
-        assert_allclose(view.encoder(rows[3:4]), view.anchors()[3:4], atol=1e-8)
+        assert_allclose(view.encoder(rows[3:4]), view.embedding()[3:4], atol=1e-8)
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_encoder_keeps_the_training_scale(scale: Scale) -> None:
     rows = random_view("features")
     view = prepared(rows, scale=scale)
-    assert_allclose(view.encoder(rows[[4, 4, 11]]), view.anchors()[[4, 4, 11]], atol=1e-9)
+    assert_allclose(view.encoder(rows[[4, 4, 11]]), view.embedding()[[4, 4, 11]], atol=1e-9)
 
 
 def test_encoder_refuses_other_columns() -> None:
@@ -169,8 +169,8 @@ def test_encoder_refuses_other_columns() -> None:
 def test_linear_kernel_view_equals_its_feature_view() -> None:
     rows = random_view("features")
     assert_allclose(
-        naive.pair_distances(prepared(rows @ rows.T, view_type="kernel").anchors()),
-        naive.pair_distances(prepared(rows, scale="none").anchors()),
+        naive.pair_distances(prepared(rows @ rows.T, view_type="kernel").embedding()),
+        naive.pair_distances(prepared(rows, scale="none").embedding()),
         atol=1e-8,
     )
 
@@ -180,8 +180,8 @@ def test_distance_view_is_its_exponential_kernel() -> None:
     n = len(distances)
     unit = distances.sum() / (n * (n - 1))
     assert_allclose(
-        prepared(distances, view_type="distance").anchors(),
-        prepared(np.exp(-distances / unit), view_type="kernel").anchors(),
+        prepared(distances, view_type="distance").embedding(),
+        prepared(np.exp(-distances / unit), view_type="kernel").embedding(),
         atol=1e-10,
     )
 
@@ -194,11 +194,11 @@ def test_indefinite_kernel_uses_its_positive_part() -> None:
     positive = (vectors[:, :3] * values[:3]) @ vectors[:, :3].T
     view = prepared(whole, view_type="kernel")
     assert_allclose(
-        naive.pair_distances(view.anchors()),
-        naive.pair_distances(prepared(positive, view_type="kernel").anchors()),
+        naive.pair_distances(view.embedding()),
+        naive.pair_distances(prepared(positive, view_type="kernel").embedding()),
         atol=1e-10,
     )
-    assert_allclose(view.encoder(whole), view.anchors(), atol=1e-10)
+    assert_allclose(view.encoder(whole), view.embedding(), atol=1e-10)
 
 
 @pytest.mark.parametrize("view_type", ["features", "kernel", "distance"])
@@ -211,7 +211,7 @@ def test_rescaling_a_view_changes_nothing(
     rows = random_view(view_type, seed)
     plain = prepared(rows, view_type=view_type, scale=scale)
     scaled = prepared(rows * 10.0**exponent, view_type=view_type, scale=scale)
-    assert_allclose(scaled.anchors(), plain.anchors(), atol=1e-8)
+    assert_allclose(scaled.embedding(), plain.embedding(), atol=1e-8)
     assert scaled.weight == pytest.approx(plain.weight)
 
 
@@ -219,11 +219,13 @@ def test_rescaling_a_view_changes_nothing(
 def test_what_all_samples_share_changes_nothing(d: int) -> None:
     rows = random_view("features", d=d)
     moved = rows + 1e4 * np.random.default_rng(1).standard_normal(d)
-    plain = naive.pair_distances(prepared(rows, scale="none").anchors())
-    assert_allclose(naive.pair_distances(prepared(moved, scale="none").anchors()), plain, atol=1e-7)
+    plain = naive.pair_distances(prepared(rows, scale="none").embedding())
+    assert_allclose(
+        naive.pair_distances(prepared(moved, scale="none").embedding()), plain, atol=1e-7
+    )
     kernel = moved @ moved.T
     assert_allclose(
-        naive.pair_distances(prepared(kernel, view_type="kernel").anchors()), plain, atol=1e-4
+        naive.pair_distances(prepared(kernel, view_type="kernel").embedding()), plain, atol=1e-4
     )
 
 
@@ -232,8 +234,8 @@ def test_what_all_samples_share_changes_nothing(d: int) -> None:
 def test_extreme_scales_are_as_good_as_any(exponent: float, scale: Scale) -> None:
     rows = random_view("features")
     assert_allclose(
-        prepared(rows * 10.0**exponent, scale=scale).anchors(),
-        prepared(rows, scale=scale).anchors(),
+        prepared(rows * 10.0**exponent, scale=scale).embedding(),
+        prepared(rows, scale=scale).embedding(),
         atol=1e-8,
     )
 
@@ -246,7 +248,7 @@ def test_values_too_large_or_small_to_be_squared_are_scaled_exactly(
     rows = random_view(view_type)
     plain = prepared(rows, view_type=view_type, scale="none")
     moved = prepared(np.ldexp(rows, exponent), view_type=view_type, scale="none")
-    np.testing.assert_allclose(moved.anchors(), plain.anchors(), atol=1e-12)
+    np.testing.assert_allclose(moved.embedding(), plain.embedding(), atol=1e-12)
     np.testing.assert_allclose(
         moved.encoder(np.ldexp(rows, exponent)), plain.encoder(rows), atol=1e-12
     )
@@ -255,7 +257,7 @@ def test_values_too_large_or_small_to_be_squared_are_scaled_exactly(
 @pytest.mark.parametrize("view_type", ["features", "kernel", "distance"])
 def test_anchors_have_unit_mean_squared_distance(view_type: ViewType) -> None:
     distances = naive.pair_distances(
-        prepared(random_view(view_type), view_type=view_type).anchors()
+        prepared(random_view(view_type), view_type=view_type).embedding()
     )
     n = len(distances)
     assert distances.sum() / (n * (n - 1)) == pytest.approx(1.0)
@@ -299,4 +301,4 @@ def test_proportional_rows_are_constant_once_they_have_unit_length() -> None:
 def test_any_alpha_keeps_a_direction(alpha: float) -> None:
     view = prepared(random_view("features"), alpha=alpha)
     assert view.basis.rank >= 1
-    assert np.isfinite(view.anchors()).all()
+    assert np.isfinite(view.embedding()).all()

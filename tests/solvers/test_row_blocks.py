@@ -14,16 +14,16 @@ from scipy.sparse import csr_array, random_array
 from mscam_dask.engine.row_blocks.handles import block_ranges
 from mscam_dask.engine.tasks import row_blocks as tasks
 from mscam_dask.linalg import block_eigensolver as eigen
+from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
-from mscam_dask.linalg.halo import Ranges, blocks_of, halo_of, join_rows, split_rows
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
-from mscam_dask.solvers import admm, row_admm, row_graph, row_view
+from mscam_dask.solvers import admm, row_graph, row_view
+from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows, projected_distances
 from mscam_dask.solvers.lda import linear_discriminants
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.solvers.spectral_cut import merge_components
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from tests.synthetic import gaussian_views
@@ -113,9 +113,9 @@ def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Sc
     expected = ridge_view(svd, alpha=1.0)
     assert_allclose(blocks[0].weight, expected.weight, rtol=1e-5)
     assert_allclose(blocks[0].effective_rank, expected.effective_rank, rtol=1e-6)
-    joined = np.concatenate([block.anchors() for block in blocks])
+    joined = np.concatenate([block.embedding() for block in blocks])
     # signs of directions differ
-    assert_allclose(np.abs(joined), np.abs(expected.anchors()), atol=2e-5)
+    assert_allclose(np.abs(joined), np.abs(expected.embedding()), atol=2e-5)
     encoder = blocks[0].encoder
     assert encoder is not None
     assert_allclose(encoder(view), joined, atol=1e-5)
@@ -249,7 +249,7 @@ def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
     for number, one in enumerate(rows):
         own = slice(*RANGES[number])
         parts = [
-            row_admm.reduced_sums(
+            row_view.reduced_sums(
                 [*(views[block] for block in one.halo.blocks[a : a + together]), views[number]],
                 [*cut(vectors, one)[a : a + together], vectors[own]],
                 one,
@@ -259,11 +259,11 @@ def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
             for a in range(0, len(one.halo.blocks), together)
         ]
         assert len(parts) == 2
-        sums.append(row_admm.added_sums(parts))
-    coefficients, solution = row_admm.solve_reduced(sums, views[0], PARAMETERS, 2.0)
+        sums.append(row_view.added_sums(parts))
+    coefficients, solution = row_view.solve_reduced(sums, views[0], PARAMETERS, 2.0)
     embedding = np.concatenate(
         [
-            row_admm.embed_rows(one, vectors[a:b], coefficients, PARAMETERS)
+            row_view.embed_rows(one, vectors[a:b], coefficients, PARAMETERS)
             for one, (a, b) in zip(views, RANGES, strict=True)
         ]
     )
@@ -327,5 +327,5 @@ def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) 
         for one, (a, _) in zip(views, RANGES, strict=True)
     ]
     merged = tasks.merged_components(sums, components, np.arange(N, dtype=np.int32), 3)
-    joined = np.concatenate([one.anchors() for one in views])
+    joined = np.concatenate([one.embedding() for one in views])
     assert_array_equal(merged, merge_components(joined, labels[1], 3))

@@ -13,14 +13,15 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
 from mscam_dask.linalg.orthonormal import polar_factor
+from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.spectral_cut import (
+    SpectralEmbedding,
     canonical_labels,
     extend_cut,
     good_minima,
-    merge_components,
     spectral_cut,
+    walk_embedding,
 )
-from mscam_dask.solvers.spectral_embedding import SpectralEmbedding, walk_embedding
 from tests.solvers import naive
 
 Array = NDArray[np.float64]
@@ -224,7 +225,7 @@ def test_of_all_starts_the_least_sum_of_squares_is_taken(seed: int, mixing: floa
 def test_a_known_minimum_is_kept_beside_the_least(seed: int) -> None:
     V = clustered_embedding(seed, n=150, c=6, mixing=0.8)
     last = minima(V)[-1]
-    kept, _ = spectral_cut(embedded(V), known=last)
+    kept, _ = spectral_cut(embedded(V), init_labels=last)
     assert_array_equal(kept, last)
 
 
@@ -256,9 +257,9 @@ def test_minima_do_not_depend_on_order_or_rotation(seed: int) -> None:
 @settings(max_examples=30)
 def test_singletons_merge_as_scipys_ward(seed: int, n: int, data: st.DataObject) -> None:
     c = data.draw(st.integers(1, n))
-    anchors = np.random.default_rng(seed).standard_normal((n, 3))
-    merged = merge_components(anchors, np.arange(n), c)
-    expected = fcluster(linkage(anchors, "ward"), c, criterion="maxclust").astype(np.int64)
+    points = np.random.default_rng(seed).standard_normal((n, 3))
+    merged = merge_components(points, np.arange(n), c)
+    expected = fcluster(linkage(points, "ward"), c, criterion="maxclust").astype(np.int64)
     assert_same_partition(merged, expected)
 
 
@@ -269,9 +270,9 @@ def test_components_merge_as_ward_started_from_them(seed: int, n_components: int
     rng = np.random.default_rng(seed)
     sizes = rng.integers(1, 9, n_components)
     components = np.repeat(np.arange(n_components), sizes)
-    anchors = (rng.standard_normal((n_components, 2)))[components]
-    merged = merge_components(anchors, components, 2)
-    expected = fcluster(linkage(anchors, "ward"), 2, criterion="maxclust").astype(np.int64)
+    points = (rng.standard_normal((n_components, 2)))[components]
+    merged = merge_components(points, components, 2)
+    expected = fcluster(linkage(points, "ward"), 2, criterion="maxclust").astype(np.int64)
     assert_same_partition(merged, expected)
 
 
@@ -283,12 +284,12 @@ def test_merges_are_of_whole_components_and_the_cheapest_at_each_step(
     rng = np.random.default_rng(seed)
     n = 40
     components = canonical_labels(rng.integers(0, n_components, n))
-    anchors = rng.standard_normal((n, 2)) + 3 * rng.standard_normal((n_components, 2))[components]
+    points = rng.standard_normal((n, 2)) + 3 * rng.standard_normal((n_components, 2))[components]
     c = data.draw(st.integers(1, int(components.max()) + 1))
 
     def within(labels: Labels) -> float:
         return sum(
-            float(np.sum((anchors[labels == g] - anchors[labels == g].mean(axis=0)) ** 2))
+            float(np.sum((points[labels == g] - points[labels == g].mean(axis=0)) ** 2))
             for g in np.unique(labels)
         )
 
@@ -299,7 +300,7 @@ def test_merges_are_of_whole_components_and_the_cheapest_at_each_step(
             np.where(groups == b, a, groups) for i, a in enumerate(names) for b in names[i + 1 :]
         ]
         groups = min(options, key=within)
-    merged = merge_components(anchors, components, c)
+    merged = merge_components(points, components, c)
     assert_same_partition(merged, groups)
     assert len(np.unique(merged)) == c
 

@@ -11,8 +11,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.orthonormal import polar_factor
-from mscam_dask.solvers.spectral_cut import canonical_labels, spectral_cut
-from mscam_dask.solvers.spectral_embedding import walk_embedding
+from mscam_dask.solvers.spectral_cut import canonical_labels, spectral_cut, walk_embedding
 from tests.solvers import naive
 
 Array = NDArray[np.float64]

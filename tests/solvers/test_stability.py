@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from mscam_dask.solvers.assessment import (
     ClusterEvidence,
     cluster_evidence,
+    co_clustering,
     cuts_of_perturbed_graphs,
+    jaccard_coefficients,
+    perturbed_cuts,
 )
-from mscam_dask.solvers.reference_graphs import ReferenceGraphs, reference_graphs
+from mscam_dask.solvers.partition_score import ReferenceGraphs, reference_graphs
 from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.solvers.stability import co_clustering, jaccard_coefficients, perturbed_cuts
 from mscam_dask.types.result import unseparated_pairs
 from tests.synthetic import gaussian_views
 

@@ -17,8 +17,7 @@ from mscam_dask.linalg.ridge import basis_from_kernel
 from mscam_dask.solvers import view_svd as factoring
 from mscam_dask.solvers.ridge_view import ViewSVD
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType, row_blocks
-from mscam_dask.solvers.truncated_svd import TruncatedSVD, truncated_eigh, truncated_svd
-from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.solvers.view_svd import TruncatedSVD, truncated_eigh, truncated_svd, view_svd
 from tests.messages import quotes
 
 Array = NDArray[np.float64]

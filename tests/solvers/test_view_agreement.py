@@ -7,7 +7,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.solvers.view_agreement import cluster_agreement, neighbor_agreement
+from mscam_dask.solvers.assessment import cluster_agreement, neighbor_agreement
 
 
 def random_graph(n_samples: int, seed: int, density: float = 0.2) -> NDArray[np.float64]:

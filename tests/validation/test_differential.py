@@ -24,7 +24,7 @@ from mscam_dask.engine import candidate_neighbors as candidate_blocks
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.reference import run_reference
-from mscam_dask.engine.tasks.views import view_shape
+from mscam_dask.engine.tasks.iteration import view_shape
 from mscam_dask.linalg.distances import mean_squared_distance, squared_distances
 from mscam_dask.solvers.invariants import violations
 from mscam_dask.solvers.reference import a_step

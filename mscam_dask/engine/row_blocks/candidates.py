@@ -10,9 +10,9 @@ from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView, RowOrder
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.engine.tasks import row_blocks as tasks
-from mscam_dask.engine.tasks import views as view_tasks
-from mscam_dask.linalg.halo import Ranges
+from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.ivf import CELL_POINTS
 from mscam_dask.solvers.row_graph import linked_blocks
 from mscam_dask.solvers.row_view import row_scaling
@@ -100,9 +100,11 @@ def _decomposed_at_once(
     key: str,
 ) -> BlockedView:
     factored = executor.submit(
-        view_tasks.svd_view, source, settings.scale, max_rank, key=f"factor/{key}"
+        iteration_tasks.svd_view, source, settings.scale, max_rank, key=f"factor/{key}"
     )
-    view = executor.submit(view_tasks.ridge_view_of, factored, settings.alpha, key=f"prepare/{key}")
+    view = executor.submit(
+        iteration_tasks.ridge_view_of, factored, settings.alpha, key=f"prepare/{key}"
+    )
     *rows, empty = (
         executor.submit(tasks.rows_of_view, view, start, stop, key=f"project/{key}/{start}-{stop}")
         for start, stop in (*ranges, (0, 0))

@@ -18,13 +18,12 @@ from mscam_dask.engine.row_blocks.handles import (
     RowOrder,
     taken_handles,
 )
-from mscam_dask.engine.tasks import graph as graph_tasks
+from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.engine.tasks import row_blocks as tasks
-from mscam_dask.engine.tasks import views as view_tasks
-from mscam_dask.linalg.halo import Ranges
+from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.solvers.graph_update import projected_weight
-from mscam_dask.solvers.row_admm import added_sums, reduced_sums
 from mscam_dask.solvers.row_graph import row_weights_between
+from mscam_dask.solvers.row_view import added_sums, reduced_sums
 from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters
 
@@ -139,7 +138,7 @@ def _smoothed(  # noqa: PLR0913 - as `embed_views`
     for view, name in zip(views, names, strict=True):
         of_all = executor.submit(tasks.whole_view, list(view.rows), key=f"whole_view/{key}/{name}")
         result = executor.submit(
-            view_tasks.admm_view,
+            iteration_tasks.admm_view,
             of_all,
             whole,
             name,
@@ -193,7 +192,7 @@ def projected_sums(
         while len(level) > 1:
             sums = [
                 executor.submit(
-                    graph_tasks.added,
+                    iteration_tasks.added,
                     level[first : first + FAN_IN],
                     key=f"reduce_distances/{key}/{number}/{depth}/{first}",
                 )
@@ -225,7 +224,10 @@ def gather_coordinates(
     """Gather the first principal coordinates of each view in the order of the data."""
     handles = [
         executor.submit(
-            view_tasks.principal_coordinates, block, n_axes, key=f"principal_coordinates/{name}/{b}"
+            iteration_tasks.principal_coordinates,
+            block,
+            n_axes,
+            key=f"principal_coordinates/{name}/{b}",
         )
         for view, name in zip(views, names, strict=True)
         for b, block in enumerate(view.rows)
@@ -255,7 +257,7 @@ def weights_between(
         )
         for number, block in enumerate(graph.rows)
     ]
-    total = executor.submit(graph_tasks.added, parts, key="cluster_weights")
+    total = executor.submit(iteration_tasks.added, parts, key="cluster_weights")
     executor.release([by_cells, *parts])
     return total
 

@@ -20,7 +20,8 @@ from mscam_dask.engine.row_blocks.handles import (
     block_ranges,
 )
 from mscam_dask.engine.tasks import row_blocks as tasks
-from mscam_dask.linalg.halo import Ranges
+from mscam_dask.linalg.block_eigensolver import Ranges
+from mscam_dask.solvers.partition_graph import bridge_ends, bridges, join_pools, with_bridges
 from mscam_dask.solvers.row_graph import (
     components_of_forests,
     graph_block,
@@ -29,7 +30,6 @@ from mscam_dask.solvers.row_graph import (
     spanning_forest,
     whole_graph,
 )
-from mscam_dask.solvers.row_partition_graph import bridge_ends, bridges, join_pools, with_bridges
 
 __all__ = [
     "build_graph",
@@ -153,13 +153,18 @@ def gather_graph(graph: BlockedGraph, order: RowOrder, executor: Executor) -> cs
 def extend_labels(
     graph: BlockedGraph,
     order: RowOrder,
-    known: NDArray[np.int64],
+    init_labels: NDArray[np.int64],
     n_clusters: int,
     executor: Executor,
 ) -> Handle:
     """Submit earlier labels, extended to new samples (−1) by one task with the whole graph."""
     return executor.submit(
-        tasks.extended, list(graph.rows), order.order, known, n_clusters, key="extend_labels/warm"
+        tasks.extended,
+        list(graph.rows),
+        order.order,
+        init_labels,
+        n_clusters,
+        key="extend_labels/warm",
     )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine.executors.base import Handle, HandleGroup
-from mscam_dask.linalg.halo import Ranges
+from mscam_dask.linalg.block_eigensolver import Ranges
 
 __all__ = [
     "BlockedCandidates",

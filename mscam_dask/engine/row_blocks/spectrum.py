@@ -236,7 +236,7 @@ def submit_cuts(  # noqa: PLR0913 - one spectrum, and the cuts that are wanted
     executor: Executor,
     *,
     key: str,
-    known: Handle | None = None,
+    init_labels: Handle | None = None,
     with_starts: bool = True,
     random: bool = False,
     all_minima: bool = False,
@@ -245,7 +245,7 @@ def submit_cuts(  # noqa: PLR0913 - one spectrum, and the cuts that are wanted
 
     Parameters
     ----------
-    known : handle, optional
+    init_labels : handle, optional
         A partition from which k-means starts.
     with_starts : bool
         Whether k-means starts from the eigenvectors.
@@ -280,7 +280,7 @@ def submit_cuts(  # noqa: PLR0913 - one spectrum, and the cuts that are wanted
     started = None
     if with_starts:
         started = executor.submit(
-            tasks.started_minima, sample, known, order.order, key=f"qr_start/{key}"
+            tasks.started_minima, sample, init_labels, order.order, key=f"qr_start/{key}"
         )
     cuts = executor.submit(
         _chosen_cuts, sample, started, minima, all_minima, key=f"spectral_cut/{key}"

@@ -10,20 +10,21 @@ from mscam_dask.solvers.assessment import (
     ClusterEvidence,
     cluster_evidence,
     cuts_of_perturbed_graphs,
+    neighbor_agreement,
+    view_graph,
 )
 from mscam_dask.solvers.graph_update import Graph
-from mscam_dask.solvers.reference_graphs import ReferenceGraphs
+from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.solvers.view_agreement import neighbor_agreement, view_graph
 
 __all__ = ["evidence", "perturbed_cuts", "view_agreement", "weights_between"]
 
 
 def perturbed_cuts(
-    views: list[ReferenceGraphs], learned: Graph | None, n_clusters: int, n_pairs: int
+    views: list[ReferenceGraphs], learned_graph: Graph | None, n_clusters: int, n_pairs: int
 ) -> list[NDArray[np.int64]]:
     """Spectral cuts of perturbed graphs: of the learned graph, or of the mean of the views' graphs."""
-    affinity = None if learned is None else learned.affinity
+    affinity = None if learned_graph is None else learned_graph.affinity
     return cuts_of_perturbed_graphs(views, affinity, n_clusters, n_pairs)
 
 
@@ -46,7 +47,7 @@ def view_agreement(views: list[ReferenceGraphs]) -> NDArray[np.float64]:
 
 
 def weights_between(
-    learned: Graph, labels: NDArray[np.int64], n_clusters: int
+    learned_graph: Graph, labels: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.float64]:
     """Edge weight (c, c) of a graph within and between clusters."""
-    return cluster_tree.weights_between(learned.affinity, labels, n_clusters)
+    return cluster_tree.weights_between(learned_graph.affinity, labels, n_clusters)

@@ -17,18 +17,27 @@ from scipy.sparse import csr_array
 
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.chunk_cache import cache_chunks
-from mscam_dask.engine.tasks.graph import GraphSpectrum, added
-from mscam_dask.engine.tasks.views import ViewResult, admm_record, metric_record
+from mscam_dask.engine.tasks.iteration import (
+    GraphSpectrum,
+    ViewResult,
+    added,
+    admm_record,
+    metric_record,
+)
 from mscam_dask.linalg.block_eigensolver import (
     LaplacianRows,
+    Ranges,
     RitzPairs,
+    RowPieces,
     aggregate_rows,
+    blocks_of,
     coarse_block,
     coarse_vectors,
+    join_rows,
+    split_rows,
 )
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.eigensolver import Spectrum
-from mscam_dask.linalg.halo import Ranges, RowPieces, blocks_of, join_rows, split_rows
 from mscam_dask.linalg.ivf import (
     IVFIndex,
     cut_cells,
@@ -38,6 +47,7 @@ from mscam_dask.linalg.ivf import (
     training_rows,
 )
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform
+from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.graph_update import CandidateEdges
 from mscam_dask.solvers.joint_embedding import complete_embedding
 from mscam_dask.solvers.lda import (
@@ -48,27 +58,23 @@ from mscam_dask.solvers.lda import (
     discriminant_points,
     mean_distance,
 )
+from mscam_dask.solvers.partition_graph import Pool, cluster_rows, points_at, pool_of_rows
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView
-from mscam_dask.solvers.row_admm import ReducedSums, embed_rows, solve_reduced
 from mscam_dask.solvers.row_cut import CutSample, VectorSample, cut_sample
 from mscam_dask.solvers.row_graph import Components, GraphRows, projected_rows, whole_graph
-from mscam_dask.solvers.row_partition_graph import Pool, cluster_rows, points_at, pool_of_rows
 from mscam_dask.solvers.row_view import (
     GramSum,
+    ReducedSums,
     ViewFactor,
+    embed_rows,
     gram_of_rows,
     moments_of_rows,
     project_rows,
     ridge_factor,
+    solve_reduced,
 )
-from mscam_dask.solvers.spectral_cut import (
-    Minimum,
-    canonical_labels,
-    random_minima,
-    start_minima,
-    ward_merge,
-)
+from mscam_dask.solvers.spectral_cut import Minimum, canonical_labels, random_minima, start_minima
 from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters, ViewSettings
 
@@ -332,18 +338,23 @@ def drawn_minima(sample: CutSample, seed: int, starts: range) -> list[Minimum]:
 
 
 def started_minima(
-    sample: CutSample, known: NDArray[np.int64] | None, order: NDArray[np.int32]
+    sample: CutSample, init_labels: NDArray[np.int64] | None, order: NDArray[np.int32]
 ) -> tuple[Minimum, Minimum | None]:
-    """Local minima of k-means from the eigenvectors and from a known partition."""
-    of_sample = None if known is None else known[order[sample.positions]].astype(np.int64)
+    """Local minima of k-means from the eigenvectors and from an earlier partition."""
+    of_sample = (
+        None if init_labels is None else init_labels[order[sample.positions]].astype(np.int64)
+    )
     return start_minima(sample.embedding, of_sample)
 
 
 def extended(
-    blocks: list[GraphRows], order: NDArray[np.int32], known: NDArray[np.int64], n_clusters: int
+    blocks: list[GraphRows],
+    order: NDArray[np.int32],
+    init_labels: NDArray[np.int64],
+    n_clusters: int,
 ) -> NDArray[np.int64]:
     """Earlier labels, extended to new samples (−1) on the whole graph."""
-    return extend_labels(whole_graph(blocks, order), known, n_clusters)
+    return extend_labels(whole_graph(blocks, order), init_labels, n_clusters)
 
 
 # ADMM and metrics ------------------------------------------------------------------------------

@@ -1,12 +1,19 @@
-"""Submission of the tasks that score partitions and compute eigenvectors."""
+"""Steps of an outer iteration that other stages share: eigenvectors, spectral cuts, scores, the A-step."""
 
 from __future__ import annotations
 
 import dataclasses
 import operator
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.sampling import sampled_view
+from mscam_dask.engine import candidate_neighbors
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks import spectrum as block_spectrum
 from mscam_dask.engine.row_blocks.handles import (
@@ -15,19 +22,23 @@ from mscam_dask.engine.row_blocks.handles import (
     BlockedSpectrum,
     RowOrder,
 )
-from mscam_dask.engine.tasks import graph as graph_tasks
-from mscam_dask.engine.tasks import neighbors as neighbor_tasks
-from mscam_dask.engine.tasks import partition_scores as score_tasks
-from mscam_dask.engine.tasks import spectral_cut as cut_tasks
-from mscam_dask.engine.tasks.graph import eigengap
+from mscam_dask.engine.tasks import assess as assess_tasks
+from mscam_dask.engine.tasks import iteration as iteration_tasks
+from mscam_dask.engine.tasks.iteration import eigengap
+from mscam_dask.solvers.graph_update import assemble_graph, graph_rows
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.rules import SIZES
+from mscam_dask.types.rules import CONSTANTS, SIZES
+
+if TYPE_CHECKING:
+    from mscam_dask.engine.initial_graph import PreparedHandles
 
 __all__ = [
     "MAX_SCORE_TASKS",
     "BestPartition",
+    "LazyReferenceGraphs",
     "all_minima",
+    "build_graph",
     "components_of",
     "first_cuts",
     "merged_components",
@@ -87,7 +98,7 @@ def score_partitions_by_views(
     together = -(-len(reference_graphs) // MAX_SCORE_TASKS)
     handles = [
         executor.submit(
-            score_tasks.score_partitions,
+            iteration_tasks.score_partitions,
             list(reference_graphs[first : first + together]),
             partitions,
             prepared.n_validation_samples,
@@ -96,7 +107,7 @@ def score_partitions_by_views(
         for first in range(0, len(reference_graphs), together)
     ]
     scores = executor.submit(
-        score_tasks.partition_scores,
+        iteration_tasks.partition_scores,
         partitions,
         handles,
         prepared.n_validation_samples,
@@ -114,7 +125,7 @@ def first_cuts(
     *,
     key: str,
 ) -> Handle:
-    """Submit the spectral cuts of a graph without a known partition."""
+    """Submit the spectral cuts of a graph without an earlier partition."""
     if isinstance(spectrum, BlockedSpectrum):
         order = _order(prepared)
         return block_spectrum.submit_cuts(
@@ -124,7 +135,7 @@ def first_cuts(
     together = _STARTS if is_split else SIZES.n_random_starts
     drawn = [
         executor.submit(
-            cut_tasks.drawn_starts,
+            iteration_tasks.drawn_starts,
             spectrum,
             parameters.n_clusters,
             parameters.seed,
@@ -134,7 +145,11 @@ def first_cuts(
         for first in range(0, SIZES.n_random_starts, together)
     ]
     cuts = executor.submit(
-        cut_tasks.first_cuts, spectrum, parameters.n_clusters, drawn, key=f"spectral_cut/{key}"
+        iteration_tasks.first_cuts,
+        spectrum,
+        parameters.n_clusters,
+        drawn,
+        key=f"spectral_cut/{key}",
     )
     executor.release(drawn)
     return cuts
@@ -147,9 +162,9 @@ def all_minima(
     executor: Executor,
     *,
     key: str,
-    known: Handle | None = None,
+    init_labels: Handle | None = None,
 ) -> Handle:
-    """Submit the spectral cuts at all good minima of k-means, and from a known partition if given."""
+    """Submit the spectral cuts at all good minima of k-means, and from an earlier partition if given."""
     if isinstance(spectrum, BlockedSpectrum):
         return block_spectrum.submit_cuts(
             spectrum,
@@ -157,15 +172,17 @@ def all_minima(
             parameters,
             executor,
             key=key,
-            known=known,
-            with_starts=known is not None,
+            init_labels=init_labels,
+            with_starts=init_labels is not None,
             random=True,
             all_minima=True,
         )
     arguments = (spectrum, parameters.n_clusters, parameters.seed)
-    if known is None:
-        return executor.submit(cut_tasks.minima, *arguments, key=f"spectral_cut/{key}")
-    return executor.submit(cut_tasks.all_cuts, *arguments, known, key=f"spectral_cut/{key}")
+    if init_labels is None:
+        return executor.submit(iteration_tasks.minima, *arguments, key=f"spectral_cut/{key}")
+    return executor.submit(
+        iteration_tasks.all_cuts, *arguments, init_labels, key=f"spectral_cut/{key}"
+    )
 
 
 def next_cuts(
@@ -181,10 +198,10 @@ def next_cuts(
     if isinstance(spectrum, BlockedSpectrum):
         order = _order(prepared)
         return block_spectrum.submit_cuts(
-            spectrum, order, parameters, executor, key=key, known=best
+            spectrum, order, parameters, executor, key=key, init_labels=best
         )
     return executor.submit(
-        cut_tasks.next_cuts, spectrum, parameters.n_clusters, best, key=f"spectral_cut/{key}"
+        iteration_tasks.next_cuts, spectrum, parameters.n_clusters, best, key=f"spectral_cut/{key}"
     )
 
 
@@ -212,7 +229,7 @@ def merged_components(
         )
     components = components_of(graph, prepared, executor, key=key)
     return executor.submit(
-        neighbor_tasks.merged_components,
+        candidate_neighbors.merged_components,
         list(prepared.views),
         components,
         n_clusters,
@@ -227,7 +244,7 @@ def spectrum_facts(
     if isinstance(spectrum, BlockedSpectrum):
         return eigengap(spectrum.values, n_clusters), spectrum.converged
     handle = executor.submit(
-        graph_tasks.spectrum_facts, spectrum, n_clusters, key=f"spectrum_facts/{key}"
+        iteration_tasks.spectrum_facts, spectrum, n_clusters, key=f"spectrum_facts/{key}"
     )
     ((gap, converged),) = executor.gather([handle])
     executor.release([handle])
@@ -238,7 +255,7 @@ def start_vectors(spectrum: Handle, executor: Executor, *, key: str) -> Handle:
     """Return the eigenvectors from which the next eigensolver starts; the spectrum is released."""
     if isinstance(spectrum, BlockedSpectrum):
         return block_spectrum.start_vectors(spectrum, executor)
-    vectors = executor.submit(graph_tasks.warm_start, spectrum, key=f"warm_start/{key}")
+    vectors = executor.submit(iteration_tasks.warm_start, spectrum, key=f"warm_start/{key}")
     executor.release([spectrum])
     return vectors
 
@@ -270,7 +287,7 @@ def spectrum_of(
         parameters.n_clusters if graph_from_partition else parameters.n_pairs(prepared.n_samples)
     )
     return executor.submit(
-        graph_tasks.graph_spectrum,
+        iteration_tasks.graph_spectrum,
         graph,
         previous,
         n_pairs,
@@ -278,3 +295,116 @@ def spectrum_of(
         parameters.seed,
         key=f"graph_spectrum/{key}",
     )
+
+
+def build_graph(
+    executor: Executor,
+    blocks: tuple[Handle, ...] | BlockedCandidates,
+    summed: list[Handle] | None,
+    *,
+    n_neighbors: int,
+    data_weight: float,
+    projected_weight: float,
+    key: str,
+) -> tuple[Handle, int]:
+    """Graph from the A-step over all blocks of rows, and its number of connected components."""
+    if isinstance(blocks, BlockedCandidates):
+        blocked = block_graph.build_graph(
+            executor,
+            blocks,
+            summed,
+            n_neighbors=n_neighbors,
+            data_weight=data_weight,
+            projected_weight=projected_weight,
+            key=key,
+        )
+        return blocked, blocked.n_components
+    rows = [
+        executor.submit(
+            graph_rows,
+            block,
+            None if summed is None else summed[index],
+            n_neighbors,
+            data_weight,
+            projected_weight,
+            key=f"graph_rows/{key}/{index}",
+        )
+        for index, block in enumerate(blocks)
+    ]
+    graph = executor.submit(assemble_graph, rows, key=f"assemble_graph/{key}")
+    count = executor.submit(
+        operator.attrgetter("n_components"), graph, key=f"component_count/{key}"
+    )
+    (n_components,) = executor.gather([count])
+    executor.release([*rows, count])
+    return graph, int(n_components)
+
+
+class LazyReferenceGraphs:
+    """Reference graphs of the views, and what a fit computes from them alone, submitted when first needed.
+
+    Parameters
+    ----------
+    data : MultiViewData
+        Views, or the sample of the views of large data.
+    rows : (m,) int64, optional
+        Ascending rows that the graphs have; all by default.
+
+    Notes
+    -----
+    They depend on the views only and are not needed before the first partition is scored. By then the
+    eigensolver of the initial graph runs, which is one task: the other workers would be idle.
+    """
+
+    def __init__(self, data: MultiViewData, rows: NDArray[np.int64] | None = None) -> None:
+        self._views = {source.name: source for source in data.views}
+        self._rows = rows
+        self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
+        n_present = [source.shape[0] for source in data.views]
+        mean = sum(n_present) / len(n_present)
+        self._weights = {view.name: view.shape[0] / mean for view in data.views}
+        self._handles: dict[str, Handle] = {}
+        self._perturbed: dict[tuple[tuple[str, ...], int, int], Handle] = {}
+        self._agreement: dict[tuple[str, ...], Handle] = {}
+
+    def handles(self, executor: Executor, names: Sequence[str]) -> tuple[Handle, ...]:
+        """Return one handle for each of these views, the same ones in each call."""
+        for name in names:
+            if name not in self._handles:
+                source = self._views.pop(name)  # a sample of a view in memory is a copy
+                if self._rows is not None:
+                    source = sampled_view(source, self._rows)
+                self._handles[name] = executor.submit(
+                    iteration_tasks.reference_graphs_of_view,
+                    source,
+                    self._n_neighbors,
+                    self._weights[name],
+                    key=f"reference_graphs/{name}",
+                )
+        return tuple(self._handles[name] for name in names)
+
+    def perturbed_cuts(
+        self, executor: Executor, names: tuple[str, ...], n_clusters: int, n_pairs: int
+    ) -> Handle:
+        """Return the cuts of graphs of two halves of these views, the same handle in each call."""
+        key = (names, n_clusters, n_pairs)
+        if key not in self._perturbed:
+            self._perturbed[key] = executor.submit(
+                assess_tasks.perturbed_cuts,
+                list(self.handles(executor, names)),
+                None,
+                n_clusters,
+                n_pairs,
+                key="perturbed_cuts",
+            )
+        return self._perturbed[key]
+
+    def view_agreement(self, executor: Executor, names: tuple[str, ...]) -> Handle:
+        """Return the agreement of each pair of these views, the same handle in each call."""
+        if names not in self._agreement:
+            self._agreement[names] = executor.submit(
+                assess_tasks.view_agreement,
+                list(self.handles(executor, names)),
+                key="view_agreement",
+            )
+        return self._agreement[names]
