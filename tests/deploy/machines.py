@@ -181,7 +181,7 @@ def tree(name: str, suite: str, packages: Sequence[str]) -> Path:
             "--variant=minbase",
             f"--include={wanted}",
             suite,
-            partial,
+            str(partial),
             _MIRROR,
         ]
         subprocess.run(command, check=True, capture_output=True)

@@ -30,9 +30,13 @@ def rendered(*options: str) -> dict[Key, Any]:
 
 
 def by_hand() -> dict[Key, Any]:
-    """Objects of deploy/k8s by kind and name, but the namespace, which helm does not make."""
-    found = {(item["kind"], item["metadata"]["name"]): item for _, item in all_manifests()}
-    del found["Namespace", "mscam"]
+    """Objects of deploy/k8s by kind and name, but those that are there before the chart."""
+    before = ("namespace.yaml", "operator.yaml")
+    found = {
+        (item["kind"], item["metadata"]["name"]): item
+        for file, item in all_manifests()
+        if file not in before
+    }
     return found
 
 

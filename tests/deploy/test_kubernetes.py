@@ -263,6 +263,26 @@ def test_the_chart_is_installed_at_the_version_that_its_values_are_for() -> None
     assert installed == described
 
 
+def test_the_operator_may_list_what_it_looks_for_at_its_start() -> None:
+    """Without these rights it begins with a minute of refusals (test_operator.py)."""
+    role, binding = documents(DEPLOY / "k8s/operator.yaml")
+    rights = {
+        (group, resource, verb)
+        for rule in role["rules"]
+        for group in rule["apiGroups"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+    }
+    watched = {("apiextensions.k8s.io", "customresourcedefinitions"), ("", "namespaces")}
+    assert rights == {(*what, verb) for what in watched for verb in ("list", "watch")}
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    (subject,) = binding["subjects"]
+    release = re.findall(
+        r"(\S+) dask/dask-kubernetes-operator", (DEPLOY / "k8s/README.md").read_text()
+    )
+    assert [subject["name"]] == release, "helm names the account after the release"
+
+
 def test_short_tasks_that_wait_make_the_autoscaler_grow_the_cluster() -> None:
     (cluster,) = (
         one for one in documents(DEPLOY / "k8s/cluster.yaml") if one["kind"] == "DaskCluster"

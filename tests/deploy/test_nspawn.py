@@ -1,4 +1,4 @@
-"""The units of deploy/systemd on a machine that systemd has booted, by its own nspawn."""
+"""The units of deploy/systemd and the crontab, on a machine that systemd has booted by its own nspawn."""
 
 from __future__ import annotations
 
@@ -179,3 +179,29 @@ def test_the_timer_starts_the_unit(booted: Machine) -> None:
     )
     booted.run("systemctl", "stop", "mscam-nightly.timer")
     assert wait_for_the_end(booted)["Result"] == "success"
+
+
+def test_a_cron_daemon_runs_the_crontab(booted: Machine) -> None:
+    home = "/home/bob"
+    booted.run("useradd", "--create-home", "bob")
+    booted.run("install", "-d", "-o", "bob", "/var/lib/cron-runs")
+    booted.run(
+        "install", "-D", "mscam-nightly", "/opt/mscam/libexec/mscam-nightly", cwd="/src/deploy/cron"
+    )
+    ours = (DEPLOY / "cron/mscam.crontab").read_text()
+    soon = ours.replace("30 2,4 * * *", "* * * * *").replace(
+        "/var/lib/mscam/runs", "/var/lib/cron-runs"
+    )
+    assert soon.count("* * * * * /opt") == 1
+    booted.run("sh", "-c", f"cat >{home}/crontab <<'end'\n{soon}end")
+    assert booted.run("systemctl", "is-active", "cron").strip() == "active"
+    booted.run("runuser", "--user", "bob", "--", "crontab", f"{home}/crontab")
+    log = f"{home}/.local/state/mscam/nightly.log"
+    try:
+        wait_until(
+            lambda: "Results" in booted.attempt("cat", log).stdout,
+            lambda: booted.attempt("cat", log).stdout + journal(booted, "cron"),
+            timeout_s=400,
+        )
+    finally:
+        booted.run("crontab", "-r", "-u", "bob")
