@@ -274,7 +274,7 @@ def _run_within(limits: Limits, trial: Trial) -> TrialFit | None:
     try:
         while True:
             # No request comes while a trial runs: input that is ready was closed.
-            ready = wait([receiver, sys.stdin.buffer], timeout=poll_s)
+            ready: list[Any] = wait([receiver, sys.stdin.fileno()], timeout=poll_s)
             if receiver in ready:
                 return msgspec.json.decode(receiver.recv_bytes(), type=TrialFit)
             if ready:
