@@ -17,6 +17,8 @@ import dask
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 
+from mscam_dask.engine.tasks import assess, iteration, row_blocks
+
 __all__ = ["local_client", "scheduler_process", "worker_process"]
 
 _START_S = 60.0
@@ -26,8 +28,8 @@ _START_S = 60.0
 def _prepare_forks() -> None:
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         context = get_mp_context()
-    tasks = [f"mscam_dask.engine.tasks.{name}" for name in ("anchors", "views")]
-    context.set_forkserver_preload(["distributed", *tasks])
+    tasks = (assess, iteration, row_blocks)
+    context.set_forkserver_preload(["distributed", *(module.__name__ for module in tasks)])
 
 
 @contextmanager

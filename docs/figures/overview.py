@@ -11,13 +11,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
-from mscam_dask.solvers.reference_graphs import reference_graphs
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFont
 from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import digits_views
+from mscam_dask.solvers.partition_score import reference_graphs
 from mscam_dask.solvers.row_blocks import ViewShape
 
 SIZE, GAP, TOP = 225, 18, 46

@@ -14,11 +14,11 @@ from mscam_dask.engine import candidate_neighbors
 from mscam_dask.engine.assess import assess
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
+from mscam_dask.engine.iteration_steps import components_of, score_cuts, spectrum_of
 from mscam_dask.engine.outer_loop import embed_views
 from mscam_dask.engine.row_blocks import embedding as block_embedding
 from mscam_dask.engine.row_blocks import graph as block_graph
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
-from mscam_dask.engine.scoring import components_of, score_cuts, spectrum_of
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse

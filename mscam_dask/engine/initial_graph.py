@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.iteration_steps import LazyReferenceGraphs, build_graph
 from mscam_dask.engine.precompute import PrecomputedViews
 from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
-from mscam_dask.engine.scoring import LazyReferenceGraphs, build_graph
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.events import GraphKind

@@ -28,10 +28,7 @@ from mscam_dask.engine.initial_graph import (
     initial_graph,
     prepare_views,
 )
-from mscam_dask.engine.precompute import PrecomputedViews
-from mscam_dask.engine.row_blocks import graph as block_graph
-from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph, RowOrder
-from mscam_dask.engine.scoring import (
+from mscam_dask.engine.iteration_steps import (
     BestPartition,
     all_minima,
     build_graph,
@@ -41,6 +38,9 @@ from mscam_dask.engine.scoring import (
     score_cuts,
     spectrum_of,
 )
+from mscam_dask.engine.precompute import PrecomputedViews
+from mscam_dask.engine.row_blocks import graph as block_graph
+from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph, RowOrder
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.graph_update import mean_graph
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better, is_nearly_perfect

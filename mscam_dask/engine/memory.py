@@ -19,9 +19,9 @@ from mscam_dask.engine.executors._process import KEPT_BYTES
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.incomplete import uses_sample
 from mscam_dask.engine.initialize import have_view_graphs
+from mscam_dask.engine.iteration_steps import MAX_SCORE_TASKS
 from mscam_dask.engine.row_blocks.embedding import FAN_IN
 from mscam_dask.engine.row_blocks.handles import most_rows
-from mscam_dask.engine.scoring import MAX_SCORE_TASKS
 from mscam_dask.engine.tasks.iteration import MAX_EVIDENCE_ENTRIES
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.linalg.block_eigensolver import MOST_AGGREGATES

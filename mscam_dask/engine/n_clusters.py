@@ -17,8 +17,8 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, initial_graph, prepare_views
+from mscam_dask.engine.iteration_steps import score_partitions_by_views
 from mscam_dask.engine.precompute import PrecomputedViews
-from mscam_dask.engine.scoring import score_partitions_by_views
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.engine.tasks.iteration import GraphSpectrum
 from mscam_dask.linalg.laplacian import connected_components, edge_split

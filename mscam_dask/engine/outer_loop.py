@@ -15,13 +15,7 @@ from typing import TypedDict
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
-from mscam_dask.engine.row_blocks import embedding as block_embedding
-from mscam_dask.engine.row_blocks.handles import (
-    BlockedCandidates,
-    BlockedEmbedding,
-    BlockedSpectrum,
-)
-from mscam_dask.engine.scoring import (
+from mscam_dask.engine.iteration_steps import (
     BestPartition,
     build_graph,
     next_cuts,
@@ -29,6 +23,12 @@ from mscam_dask.engine.scoring import (
     spectrum_facts,
     spectrum_of,
     start_vectors,
+)
+from mscam_dask.engine.row_blocks import embedding as block_embedding
+from mscam_dask.engine.row_blocks.handles import (
+    BlockedCandidates,
+    BlockedEmbedding,
+    BlockedSpectrum,
 )
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.tasks import iteration as iteration_tasks

@@ -10,8 +10,8 @@ from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.incomplete import uses_sample
+from mscam_dask.engine.iteration_steps import LazyReferenceGraphs
 from mscam_dask.engine.preprocessing_selection import rows_compared
-from mscam_dask.engine.scoring import LazyReferenceGraphs
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.solvers.spectral_cut import sampled_rows

@@ -27,9 +27,9 @@ from mscam_dask.engine.initialize import (
     view_graphs,
     with_view_graphs,
 )
+from mscam_dask.engine.iteration_steps import build_graph, spectrum_facts, start_vectors
 from mscam_dask.engine.row_blocks import embedding as block_embedding
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates
-from mscam_dask.engine.scoring import build_graph, spectrum_facts, start_vectors
 from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse

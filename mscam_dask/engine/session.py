@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
-from mscam_dask.engine.scoring import BestPartition
+from mscam_dask.engine.iteration_steps import BestPartition
 from mscam_dask.errors import redacted
 from mscam_dask.solvers.rank_control import Decision, RankControl
 from mscam_dask.types.events import (

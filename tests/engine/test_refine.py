@@ -22,7 +22,7 @@ from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initial_graph import InitialGraph
 from mscam_dask.engine.initialize import Initialization, with_view_graphs
-from mscam_dask.engine.scoring import BestPartition
+from mscam_dask.engine.iteration_steps import BestPartition
 from mscam_dask.engine.session import LoopState
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.solvers.joint_embedding import complete_embedding

@@ -1,4 +1,4 @@
-"""Steps of an outer iteration: submission of eigenvectors, spectral cuts, partition scores and the A-step."""
+"""Steps of an outer iteration that other stages share: eigenvectors, spectral cuts, scores, the A-step."""
 
 from __future__ import annotations
 
