@@ -43,7 +43,7 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.pipeline.run.cluster import OpenCluster
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Model, Parameters
 from mscam_dask.types.result import Solution
 
 __all__ = ["LABEL_FREE", "SweepFit", "run_sweep", "sweep_fits", "sweep_parameters", "sweep_trials"]
@@ -231,13 +231,11 @@ def run_sweep(
     with Experiment.open(settings, output, **options) as experiment:
         experiment.notify("reading the data")
         datasets = open_datasets(settings.datasets, experiment.directory.stores)
-        first = table.alpha[0], table.graph_weight[0]
         for dataset in datasets.values():
-            parameters = sweep_parameters(table, dataset, *first)
             validate(
                 dataset.read(),
-                n_clusters=parameters.n_clusters,
-                n_neighbors=parameters.n_neighbors,
+                n_clusters=dataset.entry.n_clusters,
+                n_neighbors=table.n_neighbors,
             )
         experiment.update(
             seeds=(table.seed,),
@@ -250,7 +248,7 @@ def run_sweep(
             missing = experiment.missing(list(sweep_trials(table, dataset).values()), _NO_LIMITS)
             if missing:
                 executor = _executor(experiment.cluster(stores))
-                _fit_missing(missing, table, dataset, executor, experiment)
+                _fit_missing(missing, dataset, executor, experiment)
         entries = experiment.entries
         experiment.finish(
             heat_maps=tuple(_heat_map(table, each, entries) for each in datasets.values()),
@@ -260,16 +258,11 @@ def run_sweep(
 
 
 def _fit_missing(
-    trials: Sequence[Trial],
-    table: SweepTable,
-    dataset: Dataset,
-    executor: Executor,
-    experiment: Experiment,
+    trials: Sequence[Trial], dataset: Dataset, executor: Executor, experiment: Experiment
 ) -> None:
     """Run the trials of a data set that have no result."""
     data = dataset.read()
-    points = [(trial.parameters["alpha"], trial.parameters["graph_weight"]) for trial in trials]
-    settings = [sweep_parameters(table, dataset, *point) for point in points]
+    settings = [sweep_parameters(trial) for trial in trials]
     check_memory(data, settings[0], executor, whole_fits=True)
     experiment.notify(f"{dataset.entry.name}: {len(trials)} fits to run")
     fits = sweep_fits(data, settings, executor)
@@ -300,22 +293,6 @@ def _heat_map(table: SweepTable, dataset: Dataset, entries: dict[str, TrialEntry
     )
 
 
-def sweep_parameters(
-    table: SweepTable, dataset: Dataset, alpha: float, graph_weight: float
-) -> Parameters:
-    """Return the parameters of one point of the grid."""
-    return Parameters(
-        n_clusters=dataset.entry.n_clusters,
-        model=table.method,
-        alpha=alpha,
-        graph_weight=graph_weight,
-        scale=table.scale,
-        n_neighbors=table.n_neighbors,
-        max_iter=table.max_iter,
-        seed=table.seed,
-    )
-
-
 def sweep_trials(table: SweepTable, dataset: Dataset) -> dict[tuple[float, float], Trial]:
     """Return the trial of every point (alpha, graph weight) of the grid."""
     return {
@@ -338,12 +315,14 @@ def sweep_trials(table: SweepTable, dataset: Dataset) -> dict[tuple[float, float
 
 
 def _fixed(table: SweepTable) -> dict[str, Any]:
-    return {
-        "scale": table.scale,
-        "n_neighbors": table.n_neighbors,
-        "max_iter": table.max_iter,
-        "seed": table.seed,
-    }
+    """Parameters that all trials share."""
+    return {name: getattr(table, name) for name in ("scale", "n_neighbors", "max_iter", "seed")}
+
+
+def sweep_parameters(trial: Trial) -> Parameters:
+    """Return the parameters of the fit of a trial."""
+    given = {name: value for name, value in trial.parameters.items() if name != "sweep"}
+    return Parameters(n_clusters=trial.n_clusters, model=cast(Model, trial.method), **given)
 
 
 def _executor(cluster: OpenCluster) -> Executor:
