@@ -147,11 +147,11 @@ def method_runs(settings: ExperimentSettings, datasets: Mapping[str, Dataset]) -
             )
             if table.methods is None and view_is_chosen and not dataset.entry.n_classes:
                 continue
-            protocols = list(dict.fromkeys(table.protocols))
-            grid = "grid" in protocols
-            # The best single view is chosen with labels, so its one row never is a label-free one.
-            for protocol in ["grid"] if view_is_chosen else protocols:
-                searches = grid and protocol == "grid"
+            protocols = tuple(dict.fromkeys(table.protocols))
+            if view_is_chosen:  # with labels, so its one row never is a label-free one
+                protocols = ("grid",)
+            for protocol in protocols:
+                searches = protocol == "grid" and "grid" in table.protocols
                 runs.append(
                     MethodRun(
                         dataset=dataset,

@@ -140,7 +140,6 @@ def read_experiment(
     assert output is not None
     return ExperimentSettings(
         name=name_of_pipeline(document.path) if is_file else "comparison",
-        file=str(document.path) if is_file else None,
         kind=KIND_TABLES[name],
         table=table,
         datasets=datasets,
@@ -552,8 +551,6 @@ class ExperimentSettings(Struct, frozen=True, kw_only=True):
     ----------
     name
         Name of the file without its ending.
-    file
-        Path as the user gave it; None without a file.
     kind
     table
         Table of this kind.
@@ -566,7 +563,6 @@ class ExperimentSettings(Struct, frozen=True, kw_only=True):
     """
 
     name: str
-    file: str | None
     kind: Kind
     table: CompareTable | RobustnessTable | SweepTable
     datasets: dict[str, DatasetTable] = {}

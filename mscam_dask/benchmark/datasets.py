@@ -210,8 +210,9 @@ def open_datasets(
         check_name(name, "the name of a data set", "The store has this name; choose another.")
         origin = _origin(table)
         store = stores / f"{name}.zarr"
+        used: Location = store
         if store.is_dir() and _read_origin(store) == origin:
-            data, used = open_store(store), store
+            data = open_store(store)
         else:
             data, used = _write(table, origin, (write_to or stores) / store.name)
         opened[name] = _dataset(name, table, data, used)

@@ -191,7 +191,8 @@ def _add_sweep(work: _Work, table: SweepTable, datasets: Mapping[str, Dataset]) 
     """Add the trials of a sweep, and return the memory that a whole fit needs."""
     worker_bytes = 0
     for dataset in datasets.values():
-        work.add(sweep_trials(table, dataset).values(), Limits())
-        parameters = sweep_parameters(table, dataset, table.alpha[0], table.graph_weight[0])
-        worker_bytes = max(worker_bytes, plan_memory(dataset.read(), parameters).worker_bytes(1))
+        trials = list(sweep_trials(table, dataset).values())
+        work.add(trials, Limits())
+        plan = plan_memory(dataset.read(), sweep_parameters(trials[0]))
+        worker_bytes = max(worker_bytes, plan.worker_bytes(1))
     return worker_bytes

@@ -84,7 +84,8 @@ def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
         {
             "record": record,
             "headlines": _headlines(record),
-            "summary": _summary(record, labeled),
+            "summary": _summary(record, labeled[:_MAX_SUMMARY_DATASETS]),
+            "labeled": labeled[:_MAX_SUMMARY_DATASETS],
             "tables": tables,
             "n_tables": len(names),
             "n_labeled": len(labeled),
@@ -185,28 +186,19 @@ def _wins_line(protocol: str, rows: pd.DataFrame, record: ExperimentRecord, scor
     return f"Highest mean {name} ({protocol}): {winners} of {total}." if winners else ""
 
 
-@dataclass(frozen=True)
-class Summary:
-    """Mean accuracies: data sets, and (method, protocol, mean of each data set)."""
-
-    datasets: tuple[str, ...]
-    rows: tuple[tuple[str, str, tuple[float | None, ...]], ...]
-
-
-def _summary(record: ExperimentRecord, labeled: Sequence[str]) -> Summary | None:
-    """Accuracies of all data sets in one table; None if there is nothing to compare."""
+def _summary(
+    record: ExperimentRecord, datasets: Sequence[str]
+) -> list[tuple[str, str, list[float | None]]]:
+    """Method, protocol and mean accuracy on each data set; empty if there is nothing to compare."""
     means = {
         (row.dataset, row.method, row.protocol): row.scores["accuracy"].mean
         for row in record.rows
         if "accuracy" in row.scores
     }
     keys = list(dict.fromkeys((method, protocol) for _, method, protocol in means))
-    if len(labeled) < 2 or len(keys) < 2:
-        return None
-    shown = tuple(labeled[:_MAX_SUMMARY_DATASETS])
-    return Summary(
-        shown, tuple((*key, tuple(means.get((name, *key)) for name in shown)) for key in keys)
-    )
+    if len(datasets) < 2 or len(keys) < 2:
+        return []
+    return [(*key, [means.get((name, *key)) for name in datasets]) for key in keys]
 
 
 def _curves(record: ExperimentRecord) -> tuple[LineChart, ...]:

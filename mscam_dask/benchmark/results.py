@@ -319,7 +319,6 @@ class ExperimentRecord(Struct, frozen=True, kw_only=True):
     versions: dict[str, str] = {}
     blas: tuple[dict[str, Any], ...] = ()
     n_reused: int = 0
-    notes: tuple[str, ...] = ()
     datasets: tuple[DatasetEntry, ...] = ()
     methods: tuple[MethodEntry, ...] = ()
     rows: tuple[RowEntry, ...] = ()
@@ -443,7 +442,7 @@ def markdown_text(record: ExperimentRecord) -> str:
     ]
     if failures:
         parts.append("## Trials without a result\n\n" + "\n".join(failures))
-    return "\n\n".join([*parts, *record.notes]) + "\n"
+    return "\n\n".join(parts) + "\n"
 
 
 def _provenance(record: ExperimentRecord) -> str:

@@ -7,13 +7,12 @@ any size therefore reads and factors every view once, and its fits run in parall
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +43,7 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.pipeline.run.cluster import OpenCluster
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Model, Parameters
 from mscam_dask.types.result import Solution
 
 __all__ = ["LABEL_FREE", "SweepFit", "run_sweep", "sweep_fits", "sweep_parameters", "sweep_trials"]
@@ -55,36 +54,23 @@ LABEL_FREE = ("cross_view_information", "eigengap", "modularity")
 _NO_LIMITS = Limits()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class SweepFit:
+class SweepFit(NamedTuple):
     """Result of one fit of a sweep.
 
     Attributes
     ----------
-    parameters : Parameters
     labels : (n,) int64
-    status : str
-        Name of a `Status`.
-    n_connected_components : int
-        Connected components of the consensus graph.
-    cross_view_information : float
-        Label-free score of the partition, in nats, by which `auto_settings=True` selects.
-    eigengap : float
-        λ_{c+1} − λ_c of the consensus graph's Laplacian; NaN when there are only c samples.
-    modularity : float
-        Modularity of the partition on the reference graphs, averaged over the graphs of a view and
-        over views.
+    scores : dict of str to float
+        "cross_view_information" of the partition, in nats, by which `auto_settings=True` selects;
+        "eigengap" λ_{c+1} − λ_c of the consensus graph's Laplacian, NaN when there are only c
+        samples; "modularity" of the partition, averaged over the reference graphs of a view and over
+        views; "n_connected_components" of the consensus graph.
     seconds : float
         Time of the fit without the shared results.
     """
 
-    parameters: Parameters
     labels: NDArray[np.int64]
-    status: str
-    n_connected_components: int
-    cross_view_information: float
-    eigengap: float
-    modularity: float
+    scores: dict[str, float]
     seconds: float
 
 
@@ -182,16 +168,13 @@ def _fit(
     executor = _PrecomputedExecutor(dict(zip(keys, results, strict=True)))
     solution = run_fit(data, parameters, executor)
     reference_graphs = [value for value in results if isinstance(value, ReferenceGraphs)]
-    return SweepFit(
-        parameters=parameters,
-        labels=solution.labels,
-        status=solution.status.name,
-        n_connected_components=solution.n_connected_components,
-        cross_view_information=solution.score,
-        eigengap=_eigengap(solution, parameters),
-        modularity=_mean_modularity(reference_graphs, solution.labels),
-        seconds=time.perf_counter() - started,
-    )
+    scores = {
+        "cross_view_information": solution.score,
+        "eigengap": _eigengap(solution, parameters),
+        "modularity": _mean_modularity(reference_graphs, solution.labels),
+        "n_connected_components": float(solution.n_connected_components),
+    }
+    return SweepFit(solution.labels, scores, time.perf_counter() - started)
 
 
 def _eigengap(solution: Solution, parameters: Parameters) -> float:
@@ -248,13 +231,11 @@ def run_sweep(
     with Experiment.open(settings, output, **options) as experiment:
         experiment.notify("reading the data")
         datasets = open_datasets(settings.datasets, experiment.directory.stores)
-        first = table.alpha[0], table.graph_weight[0]
         for dataset in datasets.values():
-            parameters = sweep_parameters(table, dataset, *first)
             validate(
                 dataset.read(),
-                n_clusters=parameters.n_clusters,
-                n_neighbors=parameters.n_neighbors,
+                n_clusters=dataset.entry.n_clusters,
+                n_neighbors=table.n_neighbors,
             )
         experiment.update(
             seeds=(table.seed,),
@@ -267,7 +248,7 @@ def run_sweep(
             missing = experiment.missing(list(sweep_trials(table, dataset).values()), _NO_LIMITS)
             if missing:
                 executor = _executor(experiment.cluster(stores))
-                _fit_missing(missing, table, dataset, executor, experiment)
+                _fit_missing(missing, dataset, executor, experiment)
         entries = experiment.entries
         experiment.finish(
             heat_maps=tuple(_heat_map(table, each, entries) for each in datasets.values()),
@@ -277,16 +258,11 @@ def run_sweep(
 
 
 def _fit_missing(
-    trials: Sequence[Trial],
-    table: SweepTable,
-    dataset: Dataset,
-    executor: Executor,
-    experiment: Experiment,
+    trials: Sequence[Trial], dataset: Dataset, executor: Executor, experiment: Experiment
 ) -> None:
     """Run the trials of a data set that have no result."""
     data = dataset.read()
-    points = [(trial.parameters["alpha"], trial.parameters["graph_weight"]) for trial in trials]
-    settings = [sweep_parameters(table, dataset, *point) for point in points]
+    settings = [sweep_parameters(trial) for trial in trials]
     check_memory(data, settings[0], executor, whole_fits=True)
     experiment.notify(f"{dataset.entry.name}: {len(trials)} fits to run")
     fits = sweep_fits(data, settings, executor)
@@ -317,22 +293,6 @@ def _heat_map(table: SweepTable, dataset: Dataset, entries: dict[str, TrialEntry
     )
 
 
-def sweep_parameters(
-    table: SweepTable, dataset: Dataset, alpha: float, graph_weight: float
-) -> Parameters:
-    """Return the parameters of one point of the grid."""
-    return Parameters(
-        n_clusters=dataset.entry.n_clusters,
-        model=table.method,
-        alpha=alpha,
-        graph_weight=graph_weight,
-        scale=table.scale,
-        n_neighbors=table.n_neighbors,
-        max_iter=table.max_iter,
-        seed=table.seed,
-    )
-
-
 def sweep_trials(table: SweepTable, dataset: Dataset) -> dict[tuple[float, float], Trial]:
     """Return the trial of every point (alpha, graph weight) of the grid."""
     return {
@@ -355,12 +315,14 @@ def sweep_trials(table: SweepTable, dataset: Dataset) -> dict[tuple[float, float
 
 
 def _fixed(table: SweepTable) -> dict[str, Any]:
-    return {
-        "scale": table.scale,
-        "n_neighbors": table.n_neighbors,
-        "max_iter": table.max_iter,
-        "seed": table.seed,
-    }
+    """Parameters that all trials share."""
+    return {name: getattr(table, name) for name in ("scale", "n_neighbors", "max_iter", "seed")}
+
+
+def sweep_parameters(trial: Trial) -> Parameters:
+    """Return the parameters of the fit of a trial."""
+    given = {name: value for name, value in trial.parameters.items() if name != "sweep"}
+    return Parameters(n_clusters=trial.n_clusters, model=cast(Model, trial.method), **given)
 
 
 def _executor(cluster: OpenCluster) -> Executor:
@@ -371,29 +333,19 @@ def _executor(cluster: OpenCluster) -> Executor:
     return DaskExecutor(cluster.client)
 
 
-def _scored(fit: SweepFit, labels: np.ndarray[Any, Any] | None) -> TrialFit:
-    scores: dict[str, float | None] = {
-        name: value if math.isfinite(value := float(getattr(fit, name))) else None
-        for name in LABEL_FREE
-    }
-    scores["n_connected_components"] = float(fit.n_connected_components)
-    if labels is not None:
-        with_labels = score_partition(labels, fit.labels)
+def _scored(fit: SweepFit, labels_true: NDArray[Any] | None) -> TrialFit:
+    scores = {name: value if math.isfinite(value) else None for name, value in fit.scores.items()}
+    if labels_true is not None:
+        with_labels = score_partition(labels_true, fit.labels)
         scores |= {name: float(getattr(with_labels, name)) for name in SCORES}
-    return TrialFit(
-        outcome="ok",
-        scores=scores,
-        n_found=len(np.unique(fit.labels)),
-        seconds=fit.seconds,
-    )
+    n_found = len(np.unique(fit.labels))
+    return TrialFit(outcome="ok", scores=scores, n_found=n_found, seconds=fit.seconds)
 
 
 def _argmax(values: Sequence[Sequence[float | None]]) -> tuple[int, int] | None:
     """Position of the largest value, the first of a tie; None if every value is null."""
-    points = [
-        (value, (row, column))
-        for row, row_values in enumerate(values)
-        for column, value in enumerate(row_values)
-        if value is not None
-    ]
-    return max(points, key=lambda item: item[0])[1] if points else None
+    array = np.array(values, dtype=np.float64)
+    if np.isnan(array).all():
+        return None
+    i, j = np.unravel_index(np.nanargmax(array), array.shape)
+    return int(i), int(j)

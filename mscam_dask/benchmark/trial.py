@@ -248,8 +248,6 @@ class TrialProcess:
 
 def serve() -> None:
     """Run the trials of standard input until it is closed, and write results to standard output."""
-    answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # of the methods
     for (
         entry
     ) in METHODS.values():  # imported once, for all forks; others are imported when they run
@@ -259,8 +257,8 @@ def serve() -> None:
         fit = _run_within(request.limits, request.trial)
         if fit is None:
             return
-        answers.write(msgspec.json.encode(fit) + b"\n")
-        answers.flush()
+        sys.stdout.buffer.write(msgspec.json.encode(fit) + b"\n")
+        sys.stdout.buffer.flush()
 
 
 def _run_within(limits: Limits, trial: Trial) -> TrialFit | None:
@@ -274,7 +272,7 @@ def _run_within(limits: Limits, trial: Trial) -> TrialFit | None:
     try:
         while True:
             # No request comes while a trial runs: input that is ready was closed.
-            ready = wait([receiver, sys.stdin.buffer], timeout=poll_s)
+            ready: list[Any] = wait([receiver, sys.stdin.fileno()], timeout=poll_s)
             if receiver in ready:
                 return msgspec.json.decode(receiver.recv_bytes(), type=TrialFit)
             if ready:
@@ -318,6 +316,7 @@ def _memory_bytes(pid: int) -> int:
 
 def _work(trial: Trial, sender: Connection) -> None:
     """Run a trial in its own process, and send its `TrialFit`."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # results of the server are on standard output
     before = _peak_bytes()
     try:
         fit = fit_trial(trial)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from numbers import Integral, Real
@@ -22,7 +23,7 @@ from mscam_dask.data.views.as_multi_view import (
 )
 from mscam_dask.data.views.validation import check_sizes, validate
 from mscam_dask.engine.executors.base import available_memory_bytes
-from mscam_dask.errors import ConfigurationError, MemoryPlanError
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning, MemoryPlanError
 from mscam_dask.estimators._search_space import seed_of
 from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments
 from mscam_dask.solvers.row_blocks import ViewShape
@@ -142,6 +143,19 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
     def _used_views(self, data: MultiViewData) -> MultiViewData:
         """Views that the method clusters: all of them by default."""
         return data
+
+    def _warn(self, message: str, *, stacklevel: int = 4) -> None:
+        """Warn at the call of `fit`; for `_cluster`, and with one level more for what it calls."""
+        warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
+
+    def _warn_not_settled(self) -> None:
+        """Warn that the objective still changes after `max_iter` iterations; for `_cluster`."""
+        limits = self.get_params(deep=False)
+        self._warn(
+            f"{self._title} stopped after max_iter={limits['max_iter']} iterations, with the objective "
+            f"still changing by more than tol={limits['tol']} of its value. Raise max_iter or tol.",
+            stacklevel=5,
+        )
 
     def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
         """Peak bytes in addition to the scaled views."""

@@ -9,7 +9,6 @@ L_v + λ U* U*ᵀ, U* those of Σ_v U_v U_vᵀ.
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +25,6 @@ from mscam_dask.benchmark.baselines.spectral import (
     view_affinity,
 )
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.errors import ConvergenceWarning
 
 __all__ = ["CoReg"]
 
@@ -99,12 +97,7 @@ class CoReg(AffinityBaseline):
             if objective[-1] - objective[-2] <= self.tol * abs(objective[-1]):
                 break
         else:
-            warnings.warn(
-                f"CoReg stopped after max_iter={self.max_iter} iterations, with the objective still "
-                f"rising by more than tol={self.tol} of its value. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            self._warn_not_settled()
         self.consensus_embedding_ = consensus
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective) - 1

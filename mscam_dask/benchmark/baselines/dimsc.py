@@ -9,7 +9,6 @@ H = I − 11ᵀ/n. Given the other views, each Z_v solves a Sylvester equation.
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -20,7 +19,6 @@ from scipy.sparse import csr_array
 from mscam_dask.benchmark.baselines.base import Baseline, View, require_count, require_number
 from mscam_dask.benchmark.baselines.spectral import neighbor_affinity, spectral_labels
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.linalg.eigensolver import apply_sparse
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.ridge import Basis, basis_from_rows
@@ -134,12 +132,7 @@ class DiMSC(Baseline):
             if len(states) == 1:
                 break  # The diversity term is zero: the first solution is final.
         else:
-            warnings.warn(
-                f"DiMSC stopped after max_iter={self.max_iter} passes, with the objective still falling "
-                f"by more than tol={self.tol} of its value. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            self._warn_not_settled()
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective)
         affinity = np.zeros_like(total)

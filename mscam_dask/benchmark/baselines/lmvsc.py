@@ -9,7 +9,6 @@ from the left singular vectors of [Z_1 ... Z_V] Σ^-1/2 / √V, Σ the column su
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Sequence
 from typing import ClassVar
 
@@ -19,9 +18,9 @@ from numpy.typing import NDArray
 from sklearn.cluster import KMeans
 
 from mscam_dask.benchmark.baselines.base import Baseline, View, require_count, require_number
-from mscam_dask.benchmark.baselines.spectral import kmeans_labels
+from mscam_dask.benchmark.baselines.spectral import kmeans_labels, leading_left_singular
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.simplex import project_rows_to_simplex
 
 __all__ = ["LMVSC"]
@@ -109,14 +108,13 @@ class LMVSC(Baseline):
                 Z[block, position * m : (position + 1) * m] = rows
                 unfinished += left
         if unfinished:
-            warnings.warn(
+            self._warn(
                 f"LMVSC: {unfinished} of {len(Z) * len(views)} rows still changed by more than "
-                f"tol={self.tol} after max_iter={self.max_iter} steps. Raise max_iter, tol or alpha.",
-                ConvergenceWarning,
-                stacklevel=3,
+                f"tol={self.tol} after max_iter={self.max_iter} steps. Raise max_iter, tol or alpha."
             )
         self.anchor_graph_ = Z
-        embedding = _left_singular(Z / np.sqrt(len(views)), self.n_clusters)
+        graph = _normalized(Z / np.sqrt(len(views)))
+        embedding = leading_left_singular(graph, self.n_clusters)
         return kmeans_labels(embedding, self.n_clusters, n_init=self.n_init, rng=rng)
 
 
@@ -182,13 +180,8 @@ def simplex_least_squares(
     return result, int(active.size)
 
 
-def _left_singular(Z: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Leading left singular vectors of Z Σ^-1/2, through the smaller Gram matrix (mV, mV)."""
+def _normalized(Z: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Z Σ^-1/2, Σ the column sums; an anchor without samples has no column."""
     sums = Z.sum(axis=0)
-    used = sums > 0  # an anchor without samples has no column
-    scaled = Z[:, used] / np.sqrt(sums[used])
-    values, vectors = np.linalg.eigh(scaled.T @ scaled)
-    count = min(count, len(values))
-    top, lengths = vectors[:, ::-1][:, :count], np.sqrt(np.maximum(values[::-1][:count], 0.0))
-    keep = lengths > 1e-7 * lengths[0]
-    return np.asarray((scaled @ top[:, keep]) / lengths[keep], dtype=np.float64)
+    used = sums > 0
+    return np.asarray(Z[:, used] / np.sqrt(sums[used]), dtype=np.float64)

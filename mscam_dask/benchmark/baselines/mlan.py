@@ -9,7 +9,6 @@ rank constraint becomes 2λ tr(FᵀL_S F) with λ adjusted until S has c compone
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -18,7 +17,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.benchmark.baselines.base import Baseline, View, require_count
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.errors import ConvergenceWarning, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.linalg.distances import squared_distances, squared_distances_on_edges
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
@@ -132,12 +131,10 @@ class MLAN(Baseline):
                 decision, control = control.observe(count)
 
         if count != self.n_clusters:
-            warnings.warn(
+            self._warn(
                 f"MLAN has {count} connected components instead of {self.n_clusters} after {steps} "
                 "iterations; the labels are these components. Lower n_neighbors for more components, "
-                "raise it for fewer, or raise max_iter.",
-                ConvergenceWarning,
-                stacklevel=3,
+                "raise it for fewer, or raise max_iter."
             )
         self.similarity_graph_ = graph
         self.n_connected_components_, labels = connected_components(graph)

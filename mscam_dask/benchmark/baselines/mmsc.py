@@ -9,7 +9,6 @@ problem is max tr(GᵀSG) over GᵀG = I, G ≥ 0, with S = Σ_v (L_v + αI)⁻�
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import ClassVar
 
 import numpy as np
@@ -26,7 +25,6 @@ from mscam_dask.benchmark.baselines.spectral import (
     view_affinity,
 )
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.errors import ConvergenceWarning
 
 __all__ = ["MMSC"]
 
@@ -110,12 +108,7 @@ class MMSC(AffinityBaseline):
             divisor = np.maximum(G @ agreement, np.finfo(np.float64).tiny)
             G = G * np.sqrt(SG / divisor)
         else:
-            warnings.warn(
-                f"MMSC stopped after max_iter={self.max_iter} updates, with the objective still changing "
-                f"by {_change(objective):.1e} of its value (tol={self.tol}). Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            self._warn_not_settled()
         self.indicator_ = G
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective)

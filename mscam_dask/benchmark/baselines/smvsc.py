@@ -12,7 +12,6 @@ quadratic program per sample; because both W_v and A are orthonormal its Hessian
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Sequence
 from typing import Any, ClassVar, Literal
 
@@ -27,9 +26,9 @@ from mscam_dask.benchmark.baselines.base import (
     require_count,
     require_number,
 )
-from mscam_dask.benchmark.baselines.spectral import kmeans_labels, unit_rows
+from mscam_dask.benchmark.baselines.spectral import kmeans_labels, leading_left_singular, unit_rows
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.simplex import project_rows_to_simplex
 
 __all__ = ["SMVSC"]
@@ -141,17 +140,12 @@ class SMVSC(Baseline):
             if _settled(objective, self.tol):
                 break
         else:
-            warnings.warn(
-                f"SMVSC stopped after max_iter={self.max_iter} iterations, with the objective still "
-                f"changing by more than tol={self.tol} of its value. Raise max_iter or tol.",
-                ConvergenceWarning,
-                stacklevel=3,
-            )
+            self._warn_not_settled()
         self.anchor_graph_ = Z
         self.view_weights_ = weights
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective)
-        embedding = _left_singular(Z, gram, self.n_clusters)
+        embedding = leading_left_singular(Z, self.n_clusters)
         return kmeans_labels(unit_rows(embedding), self.n_clusters, n_init=20, rng=rng)
 
     def _factors(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -215,14 +209,3 @@ def _weights(losses: NDArray[np.float64]) -> NDArray[np.float64]:
         return np.asarray(perfect / np.count_nonzero(perfect), dtype=np.float64)
     inverse = losses.min() / losses
     return np.asarray(inverse / inverse.sum(), dtype=np.float64)
-
-
-def _left_singular(
-    Z: NDArray[np.float64], gram: NDArray[np.float64], count: int
-) -> NDArray[np.float64]:
-    """Leading left singular vectors of Z (n, m), through its Gram matrix."""
-    values, vectors = np.linalg.eigh(gram)
-    top = vectors[:, ::-1][:, :count]
-    lengths = np.sqrt(np.maximum(values[::-1][:count], 0.0))
-    keep = lengths > 1e-7 * max(float(lengths[0]), np.finfo(np.float64).tiny)
-    return np.asarray((Z @ top[:, keep]) / lengths[keep], dtype=np.float64)

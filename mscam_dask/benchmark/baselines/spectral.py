@@ -24,7 +24,7 @@ from mscam_dask.benchmark.baselines.base import (
     require_number,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.errors import ConvergenceWarning, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.neighbors import nearest_neighbors
@@ -37,6 +37,7 @@ __all__ = [
     "gaussian_affinity",
     "kmeans_labels",
     "leading_eigenvectors",
+    "leading_left_singular",
     "neighbor_affinity",
     "normalized_affinity",
     "spectral_labels",
@@ -170,6 +171,17 @@ def leading_eigenvectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.
             pass  # The dense solver below does not fail.
     _, vectors = scipy.linalg.eigh(matrix, subset_by_index=[n - count, n - 1])
     return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
+
+
+def leading_left_singular(matrix: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+    """Leading left singular vectors (n, <= count) of a tall matrix, through its Gram matrix.
+
+    Singular values below 10⁻⁷ of the largest one are left out.
+    """
+    values, vectors = np.linalg.eigh(matrix.T @ matrix)
+    top, lengths = vectors[:, ::-1][:, :count], np.sqrt(np.maximum(values[::-1][:count], 0.0))
+    keep = lengths > 1e-7 * max(float(lengths[0]), np.finfo(np.float64).tiny)
+    return np.asarray((matrix @ top[:, keep]) / lengths[keep], dtype=np.float64)
 
 
 def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -319,11 +331,9 @@ class NeighborSpectral(Baseline):
             affinity = model.affinity_matrix_
         self.n_connected_components_, _ = connected_components(csr_array(affinity))
         if self.n_connected_components_ > self.n_clusters:
-            warnings.warn(
+            self._warn(
                 f"the {self.n_neighbors}-neighbor graph has {self.n_connected_components_} connected "
                 f"components, more than the {self.n_clusters} clusters, so some are merged "
-                "arbitrarily. Raise n_neighbors.",
-                ConvergenceWarning,
-                stacklevel=3,
+                "arbitrarily. Raise n_neighbors."
             )
         return np.asarray(labels, dtype=np.int64)

@@ -8,7 +8,6 @@ solved by the alternating direction method of multipliers; the labels are the sp
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,7 +20,7 @@ from mscam_dask.benchmark.baselines.base import (
 )
 from mscam_dask.benchmark.baselines.spectral import spectral_labels
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.errors import ConvergenceWarning, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.linalg.ridge import basis_from_rows
 
 __all__ = ["SSC"]
@@ -123,11 +122,10 @@ class SSC(SingleViewBaseline):
             self.n_iter_ = iteration
             if self.residual_ <= self.tol:
                 return np.asarray(C, dtype=np.float64)
-        warnings.warn(
+        self._warn(
             f"SSC stopped after max_iter={self.max_iter} iterations with a difference of "
             f"{self.residual_:.1e} between the copies of C (tol={self.tol}). Raise max_iter or tol.",
-            ConvergenceWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         return np.asarray(C, dtype=np.float64)
 
