@@ -23,9 +23,9 @@ _TIME = len("2026-11-24T09:28")  # of a time: the date, hours and minutes
 
 def describe_runs(runs: Sequence[ListedRun], unreadable: dict[str, str]) -> list[RenderableType]:
     """Return a table with one line for each run, and the errors of unreadable ones."""
-    titles = ("run", "state", "started", "n", "c", "score", "ACC", "moved")
+    titles = ("run", "state", "started", "n", "c", "support", "score", "ACC", "moved")
     rows = [(run.name, *_overview(run)) for run in runs]
-    parts: list[RenderableType] = [table(titles, rows, numbers=titles[3:])]
+    parts: list[RenderableType] = [table(titles, rows, numbers=("n", "c", "score", "ACC", "moved"))]
     return [*parts, key_values([*unreadable.items()])] if unreadable else parts
 
 
@@ -34,11 +34,13 @@ def _overview(run: ListedRun) -> tuple[str, ...]:
     record = run.record
     accuracy = (record.metrics or {}).get("accuracy")
     score = None if record.fit is None else record.fit.score
+    assessment = None if record.fit is None else record.fit.assessment
     return (
         run.state,
         record.started[:_TIME].replace("T", " "),
         "-" if record.data is None else str(record.data.n_samples),
         "-" if record.fit is None else str(record.fit.n_clusters),
+        "-" if assessment is None else assessment.structure.lower(),
         "-" if score is None else f"{score:.4f}",
         "-" if accuracy is None else f"{accuracy:.4f}",
         "-" if record.drift is None else f"{record.drift.share_moved:.1%}",

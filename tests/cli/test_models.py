@@ -166,6 +166,10 @@ def test_a_comparison_has_settings_scores_and_agreement(three_runs: Path, call: 
     )
     shown = call("runs", "runs", "--compare")
     assert shown.exit_code == 0
+    for record, line in zip(records, shown.stdout.splitlines()[1:], strict=False):
+        assert record.fit is not None
+        assert record.fit.assessment is not None
+        assert record.fit.assessment.structure.lower() in line.split()
     assert ["2", "3"] in numbers(shown.stdout)  # sorted
     alone = call("runs", "runs", "--compare", "--name", "one")
     assert alone.exit_code == 2
