@@ -190,7 +190,7 @@ def _nus_wide(path: Path) -> None:
     for name, table in (("CH", A), ("EDH", B.toarray())):
         np.savetxt(path / f"Train_{name}.dat", table, fmt="%g")
     for index, name in enumerate(("sky", "sea")):
-        np.savetxt(path / f"Labels_{name}_Train.txt", (Y == index)[:, None], fmt="%d")
+        np.savetxt(path / f"Labels_{name}_Train.txt", (index == Y)[:, None], fmt="%d")
 
 
 def _mfeat(path: Path) -> None:
@@ -504,8 +504,10 @@ def fuzz(name: str, seconds: float, output: Path) -> tuple[int, float, int, int]
     while (left := int(end - time.monotonic())) > 0:  # a signal ends the process: another goes on
         with (output / f"{name}.log").open("ab") as log:
             subprocess.run(
-                [sys.executable, "-m", "tests.fuzz", name, "--child", "--seconds", str(left)]
-                + ["--output", str(output)],
+                [
+                    *(sys.executable, "-m", "tests.fuzz", name, "--child", "--seconds", str(left)),
+                    *("--output", str(output)),
+                ],
                 stdout=log,
                 stderr=log,
                 check=False,

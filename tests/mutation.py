@@ -41,13 +41,22 @@ __all__ = ["GROUPS", "main"]
 ROOT = Path(__file__).parents[1]
 
 _LARGE_TESTS = ("tests/solvers/test_row_blocks.py", "tests/engine/test_large.py")
-_FIT_TESTS = tuple(f"tests/engine/test_{name}.py" for name in ("fit", "refine", "checkpoint", "warm_start"))
+_SOLVER_TESTS = (
+    "tests/solvers",
+    *(
+        f"tests/estimators/test_{name}.py"
+        for name in ("incomplete", "stability", "cluster_features")
+    ),
+)
+_FIT_TESTS = tuple(
+    f"tests/engine/test_{name}.py" for name in ("fit", "refine", "checkpoint", "warm_start")
+)
 _STORE_TESTS = ("tests/data/store", "tests/data/test_checkpoint*.py", "tests/golden")
 GROUPS: dict[str, tuple[str, ...]] = {
     "mscam_dask/solvers/row_*.py": _LARGE_TESTS,
     "mscam_dask/linalg/block_eigensolver.py": _LARGE_TESTS,
     "mscam_dask/linalg/*.py": ("tests/linalg",),
-    "mscam_dask/solvers/*.py": ("tests/solvers",),
+    "mscam_dask/solvers/*.py": _SOLVER_TESTS,
     "mscam_dask/data/store/*.py": _STORE_TESTS,
     "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
     **{
@@ -225,7 +234,7 @@ def patch(mutant: Mutant) -> None:
 
 def _changes_class(mutant: Mutant, name: str) -> bool:
     """Tell whether a change is in the body of a class and in none of its methods."""
-    for node in ast.parse(mutant.code).body:
+    for node in ast.parse((ROOT / mutant.file).read_text()).body:
         if isinstance(node, ast.ClassDef) and node.name == name:
             first = min([node.lineno, *(item.lineno for item in node.decorator_list)])
             methods = [item for item in node.body if isinstance(item, ast.FunctionDef)]
@@ -245,9 +254,11 @@ def _take_code(old: Any, new: Any, path: str) -> bool:
         return _take_code(old.__func__, new.__func__, path)
     if hasattr(old, "__wrapped__") and hasattr(new, "__wrapped__"):
         return _take_code(old.__wrapped__, new.__wrapped__, path)
-    if not isinstance(old, types.FunctionType) or old.__code__.co_filename != path:
-        return False
-    if len(old.__code__.co_freevars) != len(new.__code__.co_freevars):
+    if (
+        not isinstance(old, types.FunctionType)
+        or old.__code__.co_filename != path
+        or len(old.__code__.co_freevars) != len(new.__code__.co_freevars)
+    ):
         return False
     old.__code__ = new.__code__
     old.__defaults__, old.__kwdefaults__ = new.__defaults__, new.__kwdefaults__
@@ -257,9 +268,9 @@ def _take_code(old: Any, new: Any, path: str) -> bool:
 class _Server:
     """Plugin of pytest: collects the tests once, and runs some of them for each mutant in a forked process."""
 
-    def __init__(self, files: Sequence[str], work: Callable[[_Server], None]) -> None:
+    def __init__(self, files: Sequence[str], judge: Callable[[_Server, str], None]) -> None:
         self.files = files
-        self.work = work
+        self.judge = judge
         self.items: dict[str, pytest.Item] = {}
         self.seconds: dict[str, float] = {}
         self.lines: dict[str, dict[int, set[str]]] = {}
@@ -269,7 +280,10 @@ class _Server:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         self.items = {item.nodeid: item for item in session.items}
-        found = json.loads(in_fork(self._baseline, 3600))
+        text = in_fork(self._baseline, 3600)
+        if not text.startswith("{"):
+            raise SystemExit(f"The tests ended without a mutant: {text or 'the process died'}")
+        found = json.loads(text)
         gc.freeze()  # forked processes share the pages
         if found["failed"]:
             raise SystemExit(f"These tests fail without a mutant: {', '.join(found['failed'])}")
@@ -277,7 +291,8 @@ class _Server:
         for file, lines in found["lines"].items():
             self.lines[file] = {int(line): set(names) for line, names in lines.items()}
             self._spans[file] = list(_spans((ROOT / file).read_text()))
-        self.work(self)
+        for file in self.files:
+            self.judge(self, file)
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -370,16 +385,26 @@ def _spans(source: str) -> Iterator[tuple[int, int, bool]]:
 HEAD = "| file | lines run | mutants | tried | same program | killed | share |\n|---|---|---|---|---|---|---|\n"
 
 
-def row(name: str, coverage: float, n_all: int, tried: Sequence[Mutant]) -> str:
+def row(name: str, coverage: float | None, n_all: int, tried: Sequence[Mutant]) -> str:
     """One line of the table; the share has its binomial standard error."""
     judged = [item for item in tried if not item.reason]
     n_killed = sum(item.outcome == "killed" for item in judged)
     share = n_killed / max(1, len(judged))
     error = math.sqrt(share * (1 - share) / max(1, len(judged)))
     return (
-        f"| {name} | {coverage:.0%} | {n_all} | {len(tried)} | {len(tried) - len(judged)} | {n_killed} | "
+        f"| {name} | {'' if coverage is None else f'{coverage:.0%}'} | {n_all} | {len(tried)} | {len(tried) - len(judged)} | {n_killed} | "
         f"{share:.0%} ± {error:.0%} |\n"
     )
+
+
+def files_with_tests(names: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Files to mutate, all or those of some names, and their tests."""
+    found: dict[str, tuple[str, ...]] = {}
+    for pattern, tests in GROUPS.items():
+        for path in sorted(ROOT.glob(pattern)):
+            if path.stem in (names or [path.stem]) and path.stem != "__init__":
+                found.setdefault(str(path.relative_to(ROOT)), tests)
+    return found
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -405,11 +430,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         database=None,
         phases=(Phase.explicit, Phase.generate),  # the first failure is enough
     )
-    tests_of: dict[str, tuple[str, ...]] = {}
-    for pattern, tests in GROUPS.items():
-        for path in sorted(ROOT.glob(pattern)):
-            if path.stem in (options.files or [path.stem]) and path.stem != "__init__":
-                tests_of.setdefault(str(path.relative_to(ROOT)), tests)
+    tests_of = files_with_tests(options.files)
     output = os.fdopen(os.dup(1), "w", buffering=1)
     rows: list[str] = []
     everything: list[Mutant] = []
@@ -445,11 +466,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
         named = [
             str(path) for pattern in options.tests or tests for path in sorted(Path().glob(pattern))
         ]
-        work = lambda server: [judge(server, file) for file in server.files]  # noqa: E731
-        status = pytest.main([*_PYTEST, *named], plugins=[_Server(files, work)])
+        status = pytest.main([*_PYTEST, *named], plugins=[_Server(files, judge)])
         if status not in (0, 5):
             raise SystemExit(f"pytest ended with {status!r}.")
-    output.write(f"\n{HEAD}{''.join(rows)}{row('all', math.nan, len(everything), everything)}")
+    output.write(f"\n{HEAD}{''.join(rows)}{row('all', None, len(everything), everything)}")
 
 
 if __name__ == "__main__":

@@ -22,12 +22,14 @@ from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.labels import labeled_samples
 from mscam_dask.data.views.missing_cells import (
     impute_methods,
+    impute_methods_of,
     impute_views,
     naming_missing_cells,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ViewType
 from mscam_dask.data.views.validation import check_not_empty, validate_view
+from mscam_dask.linalg.impute import ImputeMethod
 
 __all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
 
@@ -140,13 +142,16 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
     with ExitStack() as stack:
         data, notes = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
-        data, imputed = _imputed(data, impute)
+        methods = impute_methods(impute, data.view_names)
+        data, imputed = _imputed(data, methods)
         with naming_missing_cells(data):
             for view in data.views:
                 if view.view_type != "features":
                     check_not_empty(view)
                     validate_view(view)
-            root = write_store(data, output, chunk_size=chunk_size, overwrite=overwrite)
+            root = write_store(
+                data, output, chunk_size=chunk_size, overwrite=overwrite, impute=methods
+            )
     return _report(root, (*notes, *_absences(data), *imputed))
 
 
@@ -193,19 +198,25 @@ def append(  # noqa: PLR0913 - as `ingest`
     with ExitStack() as stack:
         data, notes = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
-        data, imputed = _imputed(data, impute)
+        methods = impute_methods(impute, data.view_names)
+        data, imputed = _imputed(data, methods)
         joined = joined_samples(old, data, where=str(output))
         with naming_missing_cells(data):
-            root = write_store(joined, output, chunk_size=chunk_size, overwrite=True)
+            root = write_store(
+                joined,
+                output,
+                chunk_size=chunk_size,
+                overwrite=True,
+                impute={**methods, **impute_methods_of(old)},
+            )
     added = f"{data.n_samples} samples added to {old.n_samples}"
     return _report(root, (added, *notes, *_absences(joined), *imputed))
 
 
 def _imputed(
-    data: MultiViewData, impute: str | Mapping[str, str | None] | None
+    data: MultiViewData, methods: Mapping[str, ImputeMethod]
 ) -> tuple[MultiViewData, tuple[str, ...]]:
     """Return the data without missing cells, if they are to be imputed, and notes on these."""
-    methods = impute_methods(impute, data.view_names)
     imputed = impute_views(data, methods)
     notes = []
     for view in imputed.data.views:

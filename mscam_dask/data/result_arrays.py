@@ -40,7 +40,7 @@ __all__ = [
 _CHUNK_ENTRIES = 2**20
 _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 _GRAPH_PARTS = ("data", "indices", "indptr")
-_EMBEDDINGS = {
+_EMBEDDINGS: dict[str, tuple[str, np.dtype[Any]]] = {
     "view_embeddings": ("component", np.dtype("<f8")),
     "view_coordinates": ("axis", np.dtype("<f4")),
 }

@@ -250,7 +250,6 @@ def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
         "cluster_names": list(assessment.cluster_names),
         "view_names": list(assessment.view_names),
         "neighbor_overlap": assessment.neighbor_overlap,
-        "has_uninformative_views": assessment.has_uninformative_views,
         "split_half_ari": assessment.split_half_ari,
     }
 
@@ -322,7 +321,6 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
             neighbor_overlap={
                 str(name): float(overlap) for name, overlap in texts["neighbor_overlap"].items()
             },
-            has_uninformative_views=bool(texts["has_uninformative_views"]),
             split_half_ari=None if half is None else float(half),
             cluster_names=tuple(int(name) for name in texts["cluster_names"]),
         )

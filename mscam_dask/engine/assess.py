@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, compared_views
-from mscam_dask.engine.preprocessing_selection import overlap_precision
+from mscam_dask.engine.n_clusters import split_half_ari_of
 from mscam_dask.engine.row_blocks import embedding as block_embedding
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph
 from mscam_dask.engine.session import FitContext
@@ -13,7 +15,7 @@ from mscam_dask.solvers.cluster_tree import cluster_tree
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Assessment
 
-__all__ = ["assess", "submit_ahead"]
+__all__ = ["assess", "assess_single", "submit_ahead"]
 
 
 def assess(
@@ -57,7 +59,6 @@ def assess(
     agreement = prepared.reference_graphs.view_agreement(executor, names)
     found, between, between_views = executor.gather([evidence, weights, agreement])
     executor.release([evidence, weights, cuts, agreement])
-    selection = context.n_clusters_selection
     return Assessment(
         cluster_stability=found.stability,
         co_clustering=found.together,
@@ -66,12 +67,27 @@ def assess(
         view_agreement=between_views,
         cluster_tree=cluster_tree(between),
         neighbor_overlap=_neighbor_overlap(context),
-        has_uninformative_views=context.selection is not None
-        and not all(record.is_informative for record in context.selection.view_settings),
-        split_half_ari=None
-        if selection is None
-        else selection.stability[selection.counts.index(selection.n_clusters)],
+        split_half_ari=split_half_ari_of(context.n_clusters_selection),
         cluster_names=tuple(range(parameters.n_clusters)),
+    )
+
+
+def assess_single(context: FitContext, executor: Executor) -> Assessment:
+    """Assess the one cluster that is left where no cluster structure was found."""
+    names = compared_views(context.prepared.validation_views)
+    agreement = context.prepared.reference_graphs.view_agreement(executor, names)
+    (between_views,) = executor.gather([agreement])
+    executor.release([agreement])
+    return Assessment(
+        cluster_stability=np.ones(1),
+        co_clustering=np.ones((1, 1)),
+        view_names=names,
+        cluster_agreement=np.full((len(names), 1), np.nan),
+        view_agreement=between_views,
+        cluster_tree=np.zeros((0, 4)),
+        neighbor_overlap=_neighbor_overlap(context),
+        split_half_ari=split_half_ari_of(context.n_clusters_selection),
+        cluster_names=(0,),
     )
 
 
@@ -107,8 +123,5 @@ def _perturbed_cuts(
 
 
 def _neighbor_overlap(context: FitContext) -> dict[str, float]:
-    """Neighbor overlap of each view, in standard errors for independent views."""
-    records = () if context.selection is None else context.selection.view_settings
-    n_views = len(records)
-    unit = overlap_precision(context.prepared.n_samples, n_views) if n_views > 1 else 0.0
-    return {record.view: float(record.agreement * unit) for record in records}
+    """Neighbor overlap of each view, in standard errors of independent views."""
+    return {record.view: record.overlap for record in context.selection.view_settings}

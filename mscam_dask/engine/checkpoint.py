@@ -275,7 +275,6 @@ class CheckpointManager:
         """Save the state after an outer iteration, or before the first one."""
         if self._store is None:
             return
-        assert context.selection is not None, "outer iterations need a selection"
         graph, vectors = _arrays(state, executor)
         (labels,) = executor.gather([state.best.labels])
         record = CheckpointMetadata(

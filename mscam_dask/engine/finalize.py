@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine import candidate_neighbors
-from mscam_dask.engine.assess import assess
+from mscam_dask.engine.assess import assess, assess_single
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.iteration_steps import components_of, score_cuts, spectrum_of
@@ -33,7 +33,14 @@ from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import ArraysInMemory, ResultArrays, Solution, Status, shares_of_views
+from mscam_dask.types.result import (
+    ArraysInMemory,
+    Assessment,
+    ResultArrays,
+    Solution,
+    Status,
+    shares_of_views,
+)
 
 __all__ = ["finalize", "trivial_solution"]
 
@@ -145,7 +152,6 @@ def _solution(
         else _arrays(final, results, context, executor)
     )
     labels, *maps = executor.gather([final.labels, *encoders])
-    is_trivial = final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
@@ -157,19 +163,25 @@ def _solution(
         parameters=context.parameters,
         n_clusters_selection=context.n_clusters_selection,
         refinement=refinement,
-        settings=() if context.selection is None else context.selection.settings,
-        selected_view_settings=() if context.selection is None else context.selection.view_settings,
-        chosen=-1 if context.selection is None else context.selection.chosen,
+        settings=context.selection.settings,
+        selected_view_settings=context.selection.view_settings,
+        chosen=context.selection.chosen,
         prepared=context.records,
         history=history,
         view_contributions={
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
         encoders=dict(zip(prepared.names, maps, strict=True)),
-        assessment=None
-        if is_trivial
-        else assess(final.learned_graph, final.labels, context, executor),
+        assessment=_assessment(final, context, executor),
     )
+
+
+def _assessment(final: _FinalGraph, context: FitContext, executor: Executor) -> Assessment | None:
+    if final.status is Status.NO_STRUCTURE:
+        return assess_single(context, executor)
+    if final.status.is_trivial:
+        return None
+    return assess(final.learned_graph, final.labels, context, executor)
 
 
 def _submit_embeddings(
@@ -179,7 +191,7 @@ def _submit_embeddings(
     history: tuple[IterationFinished, ...],
 ) -> list[Any]:
     """Submit the embedding of each view given the final graph; none for trivial partitions."""
-    if final.status in (Status.SINGLE_CLUSTER, Status.SINGLETONS):
+    if final.status.is_trivial:
         return []
     prepared, parameters = context.prepared, context.parameters
     weight = history[-1].graph_weight if history else parameters.graph_weight

@@ -116,7 +116,9 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     search = Search(candidates, choices, init_labels)
     with session.open():
         if is_trivial:
-            solution = _fit_trivial(data, search, session)
+            precomputed = _precompute(data, search, executor)
+            session.notify(_started(precomputed, search, executor))
+            solution = _fit_trivial(precomputed, search, session)
         else:
             saved = checkpoints.load()
             search = (
@@ -130,14 +132,17 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
                 precomputed = dataclasses.replace(precomputed, records=saved.prepared)
             search = select_n_clusters(precomputed, search, executor)
             session.notify(_started(precomputed, search, executor), search.n_clusters_selection)
-            if saved is None:
-                selected = select(precomputed, search, executor)
-                state, context = _initialize(precomputed, selected, search, session)
+            if search.candidates[0].n_clusters == 1:
+                solution = _fit_trivial(precomputed, search, session)
             else:
-                state, context = _resume(precomputed, saved, search, session)
-            state = outer_loop(state, context, session)
-            state = refine(state, context, session)
-            solution = finalize(state, context, session)
+                if saved is None:
+                    selected = select(precomputed, search, executor)
+                    state, context = _initialize(precomputed, selected, search, session)
+                else:
+                    state, context = _resume(precomputed, saved, search, session)
+                state = outer_loop(state, context, session)
+                state = refine(state, context, session)
+                solution = finalize(state, context, session)
     assessment = solution.assessment
     session.notify(
         FitFinished(
@@ -228,15 +233,28 @@ def _resume(
     return session.checkpoints.restore(saved, session.executor), context
 
 
-def _fit_trivial(data: MultiViewData, search: Search, session: Session) -> Solution:
+def _fit_trivial(precomputed: PrecomputedViews, search: Search, session: Session) -> Solution:
     """Return the solution with one cluster, or with as many clusters as samples."""
-    precomputed = _precompute(data, search, session.executor)
-    session.notify(_started(precomputed, search, session.executor))
     parameters = search.usable(precomputed)[0]
     prepared = prepare_views(precomputed, parameters, session.executor, key="trivial")
-    n_neighbors = min(parameters.n_neighbors, precomputed.n_samples - 1)
-    context = FitContext(parameters, prepared, precomputed.records, n_neighbors)
-    labels, status = np.zeros(data.n_samples, dtype=np.int64), Status.SINGLE_CLUSTER
-    if parameters.n_clusters == data.n_samples:
-        labels, status = np.arange(data.n_samples, dtype=np.int64), Status.SINGLETONS
+    context = FitContext(
+        parameters=parameters,
+        prepared=prepared,
+        records=precomputed.records,
+        n_neighbors=min(parameters.n_neighbors, precomputed.n_samples - 1),
+        selection=SettingsSelected(
+            settings=(),
+            chosen=-1,
+            max_iter=0,
+            seconds=0.0,
+            view_settings=choice_for(parameters, search.overlaps),
+        ),
+        n_clusters_selection=search.n_clusters_selection,
+    )
+    n_samples, status = precomputed.n_samples, Status.SINGLE_CLUSTER
+    if search.n_clusters_selection is not None:
+        status = Status.NO_STRUCTURE
+    labels = np.zeros(n_samples, dtype=np.int64)
+    if parameters.n_clusters == n_samples:
+        labels, status = np.arange(n_samples, dtype=np.int64), Status.SINGLETONS
     return trivial_solution(labels, status, context, session)

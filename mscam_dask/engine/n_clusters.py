@@ -25,6 +25,7 @@ from mscam_dask.linalg.laplacian import connected_components, edge_split
 from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.n_clusters import (
     adjusted_modularity,
+    preferred,
     relative_gaps,
     widest_gap_near_peak,
 )
@@ -51,6 +52,7 @@ __all__ = [
     "halves_of",
     "modularities",
     "split_half_ari",
+    "split_half_ari_of",
     "with_count",
 ]
 
@@ -126,6 +128,13 @@ def choose_count(
         n_clusters=widest_gap_near_peak(tuple(counts), adjusted, gaps),
         seconds=time.perf_counter() - began,
     )
+
+
+def split_half_ari_of(selection: NClustersSelected | None) -> float | None:
+    """Split-half agreement of the number of clusters that the curves prefer."""
+    if selection is None:
+        return None
+    return selection.stability[selection.counts.index(preferred(selection))]
 
 
 def with_count(

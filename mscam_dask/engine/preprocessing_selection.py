@@ -28,6 +28,7 @@ from mscam_dask.solvers.preprocessing import (
     embedding_neighbors,
     has_few_columns,
     neighbor_votes,
+    overlap_of_permutations,
     uninformative_views,
 )
 from mscam_dask.solvers.row_blocks import ViewShape
@@ -44,7 +45,6 @@ __all__ = [
     "choice_for",
     "choices_of_views",
     "joined_settings",
-    "overlap_precision",
     "rows_compared",
     "sampled_neighbors",
     "select_view_settings",
@@ -65,9 +65,6 @@ _MAX_SUMMED = 8
 
 # Columns of a view whose directions are found again in each of several tasks.
 _FEW_COLUMNS = 256
-
-# With two views it is unknown which of them is uninformative.
-_MIN_CONFIRMING = 2
 
 
 def select_view_settings(
@@ -105,10 +102,8 @@ def select_view_settings(
     rng = np.random.default_rng(seed)
     rows = _drawn(data.n_samples, rows_compared(len(data.views), n_compared), rng)
     k = min(CONSTANTS.validation_neighbors, len(rows) - 1)
-    coarse = None
-    if len(data.views) > _MIN_CONFIRMING:
-        some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
-        coarse = Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
+    some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
+    coarse = Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
     neighbors = [
         _neighbors_of_view(
             source,
@@ -127,15 +122,20 @@ def select_view_settings(
         neighbors,
         [Rule(tuple(options), least) for least in dict.fromkeys((0.0, min_strong_alpha))],
         executor,
-        with_coarse=coarse is not None,
     )
     executor.release(neighbors)
+    of_many = selections.pop()
     # the same for all of them: partitions are compared by the scores of the same views
-    uninformative = uninformative_views(selections[0], selections.pop()) if coarse else ()
+    uninformative = uninformative_views(selections[0], of_many)
     if not data.covers_samples_without(uninformative):
         uninformative = ()
+    overlaps = [
+        max(choice.standardized for choice in of_view)
+        for of_view in zip(*selections, of_many, strict=True)
+    ]
     agreements = [
-        _agreement(data.view_names, options, choices, uninformative) for choices in selections
+        _agreement(data.view_names, options, choices, uninformative, overlaps)
+        for choices in selections
     ]
     by_settings = {_view_settings(agreement): agreement for agreement in reversed(agreements)}
     return tuple(reversed(by_settings.values()))
@@ -158,7 +158,7 @@ def _n_parts(source: RowSource, n_views: int, options: Sequence[ViewSettings]) -
 def _neighbors_of_view(
     source: RowSource,
     options: tuple[ViewSettings, ...],
-    searched: tuple[NDArray[np.int64], int, Coarse | None],
+    searched: tuple[NDArray[np.int64], int, Coarse],
     n_parts: int,
     executor: Executor,
 ) -> Handle:
@@ -198,27 +198,16 @@ def rows_compared(n_views: int, most: int) -> int:
     return min(most, max(SIZES.n_coarsely_compared, wanted))
 
 
-def overlap_precision(n_samples: int, n_views: int) -> float:
-    """Inverse standard error of the neighbor overlap of a view, if all views are independent.
-
-    For m compared rows with k neighbors each in V views, a pair of lists shares k² / m neighbors by
-    chance, approximately Poisson distributed. The mean share over rows and other views, which are also
-    independent, has a standard error of 1 / (m √(V − 1)).
-    """
-    return min(n_samples, rows_compared(n_views, SIZES.n_compared)) * math.sqrt(n_views - 1)
-
-
 def _select(
-    neighbors: Sequence[Handle], rules: Sequence[Rule], executor: Executor, *, with_coarse: bool
+    neighbors: Sequence[Handle], rules: Sequence[Rule], executor: Executor
 ) -> list[tuple[Choice, ...]]:
-    """Select the settings of each view by each rule; with `with_coarse` the coarse overlaps come last.
+    """Select the settings of each view by each rule; the coarse overlaps come last.
 
     In the first round a view is compared with the mean over all settings of every other view, then with
     those selected in the previous round, until nothing changes. The result does not depend on the order
     of the views.
     """
-    if with_coarse:
-        rules = [*rules, Rule((), is_coarse=True)]
+    rules = [*rules, Rule((), is_coarse=True)]
     n_views = len(neighbors)
     voting = _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
     choosing = _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
@@ -281,6 +270,7 @@ def _agreement(
     options: Sequence[ViewSettings],
     choices: Sequence[Choice],
     uninformative: Sequence[int],
+    overlaps: Sequence[float],
 ) -> ViewSettingsChoice:
     return tuple(
         ViewSettingsSelected(
@@ -289,6 +279,7 @@ def _agreement(
             alpha=options[choice.index].alpha,
             agreement=choice.agreement,
             ahead=choice.margin,
+            overlap=overlaps[view],
             is_informative=view not in uninformative,
         )
         for view, (name, choice) in enumerate(zip(names, choices, strict=True))
@@ -410,7 +401,7 @@ def sampled_neighbors(
     options: tuple[ViewSettings, ...],
     sample: NDArray[np.int64],
     n_neighbors: int,
-    coarse: Coarse | None,
+    coarse: Coarse,
     part: tuple[int, int] = (0, 1),
 ) -> SampledNeighbors:
     """Nearest neighbors within a sample of the rows, for each candidate setting of one view.
@@ -424,21 +415,19 @@ def sampled_neighbors(
         return _sampled_neighbors(source, options, sample, n_neighbors, coarse, part)
     positions = present.positions[sample]
     has = np.flatnonzero(positions >= 0)
-    some = has if coarse is None else np.flatnonzero(positions[coarse.rows] >= 0)
+    some = np.flatnonzero(positions[coarse.rows] >= 0)
     if min(len(has), len(some)) < _MIN_PRESENT:
         shape = ViewShape(len(sample), source.shape[1], source.view_type)
         nothing = np.full((len(sample), 1), -1, dtype=np.int32)
-        none_coarse = nothing[: 0 if coarse is None else len(coarse.rows)]
+        none_coarse = nothing[: len(coarse.rows)]
         return SampledNeighbors(shape, dict.fromkeys(range(len(options)), nothing), none_coarse)
-    own_coarse = None
-    if coarse is not None:
-        own_rows = np.searchsorted(has, coarse.rows[some])
-        own_coarse = Coarse(own_rows, min(coarse.n_neighbors, len(some) - 1))
+    own_rows = np.searchsorted(has, coarse.rows[some])
+    own_coarse = Coarse(own_rows, min(coarse.n_neighbors, len(some) - 1))
     found = _sampled_neighbors(
         source, options, positions[has], min(n_neighbors, len(has) - 1), own_coarse, part
     )
     own = found.coarse
-    if coarse is not None and len(own):  # one part has them
+    if len(own):  # one part has them
         own = _spread_lists(own, some, len(coarse.rows))
     return dataclasses.replace(
         found,
@@ -464,7 +453,7 @@ def _sampled_neighbors(
     options: tuple[ViewSettings, ...],
     sample: NDArray[np.int64],
     n_neighbors: int,
-    coarse: Coarse | None,
+    coarse: Coarse,
     part: tuple[int, int],
 ) -> SampledNeighbors:
     rows = SampledRows(source, sample).in_memory().read(0, len(sample))
@@ -485,7 +474,7 @@ def _sampled_neighbors(
     own_searches = searches[part[0] * together : (part[0] + 1) * together]
     for scale in ordered:
         # the first part has the default scaling, and the next one if that makes all rows equal
-        searches_coarse = coarse is not None and many is None and part[0] == 0
+        searches_coarse = many is None and part[0] == 0
         wanted = [alpha for own, alpha in own_searches if own == scale]
         if not wanted and not searches_coarse:
             continue
@@ -502,7 +491,7 @@ def _sampled_neighbors(
             continue
         for alpha in wanted:
             neighbors[positions[scale][alpha]] = embedding_neighbors(view, alpha, n_neighbors)
-        if coarse is not None and searches_coarse:
+        if searches_coarse:
             many = coarse_neighbors(view, max(positions[scale]), coarse.n_neighbors, coarse.rows)
         del view  # as large as the rows
     none = np.zeros((0, 0), dtype=np.int32)
@@ -571,6 +560,11 @@ def choices_of_views(
     choices = choose_view_settings(
         [list(by.values()) for by in lists], counted, usual, votes, n_views
     )
+    if rule.is_coarse:  # lists of many neighbors are far from Poisson
+        return [
+            dataclasses.replace(choice, standardized=overlap_of_permutations(view.coarse, votes))
+            for choice, view in zip(choices, views, strict=True)
+        ]
     return [
         dataclasses.replace(choice, index=tried[choice.index])
         for choice, tried in zip(choices, places, strict=True)

@@ -178,7 +178,7 @@ def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext
 def _is_mixed(context: FitContext) -> bool:
     """Return whether the initial graph is mixed with the graphs of the single views."""
     selection = context.selection
-    return selection is not None and selection.settings[selection.chosen].initial_graph == "mixed"
+    return selection.settings[selection.chosen].initial_graph == "mixed"
 
 
 def _next_graph(

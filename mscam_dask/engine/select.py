@@ -28,16 +28,18 @@ from mscam_dask.engine.initialize import (
     warm_start,
     with_view_graphs,
 )
-from mscam_dask.engine.n_clusters import choose_count, with_count
+from mscam_dask.engine.n_clusters import choose_count, split_half_ari_of, with_count
 from mscam_dask.engine.precompute import PrecomputedViews
 from mscam_dask.engine.preprocessing_selection import (
     ViewSettingsChoice,
+    choice_for,
     select_view_settings,
     with_view_settings,
 )
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
 from mscam_dask.types.parameters import Choices, Parameters
+from mscam_dask.types.result import agrees_by_chance
 from mscam_dask.types.rules import RULES
 
 __all__ = ["Search", "Selected", "select", "select_n_clusters", "select_preprocessing"]
@@ -120,10 +122,14 @@ def select_preprocessing(data: MultiViewData, search: Search, executor: Executor
 
 
 def select_n_clusters(precomputed: PrecomputedViews, search: Search, executor: Executor) -> Search:
-    """Select the number of clusters, if there is a choice."""
+    """Select the number of clusters, if there is a choice: 1 where views or halves agree by chance."""
     if not search.choices.n_clusters:
         return search
-    selection = choose_count(precomputed, search.usable(precomputed)[0], executor)
+    first = search.usable(precomputed)[0]
+    selection = choose_count(precomputed, first, executor)
+    overlap = {record.view: record.overlap for record in choice_for(first, search.overlaps)}
+    if agrees_by_chance(overlap, split_half_ari_of(selection)):
+        selection = dataclasses.replace(selection, n_clusters=1)
     return dataclasses.replace(
         search, candidates=with_count(search.candidates, selection), n_clusters_selection=selection
     )

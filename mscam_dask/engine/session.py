@@ -98,8 +98,8 @@ class FitContext:
     records : tuple of ViewPrepared
     n_neighbors : int
         Number of neighbors k in the graph.
-    selection : SettingsSelected or None
-        None for trivial partitions, which need no outer iterations.
+    selection : SettingsSelected
+        Without candidates for trivial partitions, which need no outer iterations.
     n_clusters_selection : NClustersSelected or None
         None if the user set the number of clusters.
     refines : bool
@@ -114,7 +114,7 @@ class FitContext:
     prepared: PreparedHandles
     records: tuple[ViewPrepared, ...]
     n_neighbors: int
-    selection: SettingsSelected | None = None
+    selection: SettingsSelected
     n_clusters_selection: NClustersSelected | None = None
     refines: bool = False
     view_graphs: Handle | None = None

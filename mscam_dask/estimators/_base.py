@@ -14,7 +14,12 @@ from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
-from mscam_dask.data.views.missing_cells import impute_methods, impute_views
+from mscam_dask.data.views.missing_cells import (
+    LazyImputer,
+    impute_methods,
+    impute_methods_of,
+    impute_views,
+)
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.validation import DataIssue, validate
@@ -142,6 +147,7 @@ class BaseMultiViewClustering(
         validate_callbacks(self.callbacks, self.checkpoint_store)
         validate_client(self.client)
         data, of_table = self._views_to_fit(X)
+        stored_methods = impute_methods_of(data)
         imputed = impute_views(data, impute_methods(self.impute, data.view_names))
         data = imputed.data
         candidates = self._candidates(data)
@@ -177,7 +183,11 @@ class BaseMultiViewClustering(
         self._keep_fit(solution, data)
         self.data_warnings_ = tuple(report.issues)
         self.imputed_shares_ = imputed.shares
-        self._imputers = imputed.imputers
+        stored = [view for view in data.views if view.name in stored_methods]
+        self._imputers = {
+            **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
+            **imputed.imputers,
+        }
         self._training_digests = report.digests
         self._keep(of_table)
         if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):

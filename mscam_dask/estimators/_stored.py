@@ -23,8 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredModel, StoredResult
+from mscam_dask.data.views.missing_cells import impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import feature_names_of
+from mscam_dask.linalg.impute import ImputeMethod
 from mscam_dask.linalg.scaling import RowTransform
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.events import (
@@ -42,7 +44,7 @@ from mscam_dask.types.rules import SIZES
 if TYPE_CHECKING:
     from mscam_dask.estimators._base import BaseMultiViewClustering
 
-__all__ = ["restore_fit", "stored_feature_names", "stored_model"]
+__all__ = ["restore_fit", "stored_feature_names", "stored_impute_methods", "stored_model"]
 
 # Records of a fit that are stored as JSON, by their names in a Solution.
 _RECORDS: dict[str, Any] = {
@@ -70,6 +72,7 @@ def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
         **{name: msgspec.to_builtins(getattr(solution, name)) for name in _RECORDS},
         "encoders": {},
         "feature_names": {view.name: feature_names_of(view) for view in estimator._training.views},
+        "impute": impute_methods_of(estimator._training),
     }
     if not names:
         return StoredModel(records)
@@ -98,6 +101,11 @@ def stored_feature_names(model: StoredModel, view: str) -> tuple[str, ...] | Non
     """Names of the columns of a view of the fit, None where it has none."""
     names = model.records["feature_names"][view]
     return None if names is None else tuple(names)
+
+
+def stored_impute_methods(model: StoredModel) -> dict[str, ImputeMethod]:
+    """Methods by which the store of the fit fills missing cells, by view."""
+    return dict(model.records.get("impute", {}))
 
 
 def restore_fit(

@@ -30,7 +30,8 @@ class MSCAM(BaseMultiViewClustering):
     Parameters
     ----------
     n_clusters : int or "auto", default=8
-        Number of clusters c. "auto" selects it without labels from 2 to `max_clusters`; the
+        Number of clusters c. "auto" selects it without labels from 2 to `max_clusters`, or 1 where
+        nothing but chance supports any of them; the
         criteria are in `n_clusters_curves_` and in an event for the callbacks.
     alpha : float or mapping, optional
         Ridge penalty of the self-representation, in units of the mean squared singular value of a

@@ -172,7 +172,7 @@ def _rounding_depth(points: WeightedBlocks) -> int:
     """
     widest = max(columns.shape[1] for columns in points.blocks)
     by_block = 2 * widest + len(points.blocks) + points.rank // 64
-    return min(points.rank, by_block) + 8
+    return int(min(points.rank, by_block)) + 8
 
 
 def _products_in_float32(

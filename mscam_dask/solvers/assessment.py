@@ -107,7 +107,7 @@ def _mean(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
 _TOLERANCE = 1e-3
 _N_STARTS = 10
 
-Graphs = Sequence[csr_array[np.float64]]
+Graphs = Sequence["csr_array[np.float64]"]
 
 
 def perturbed_cuts(

@@ -10,9 +10,16 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.rules import RULES
 
-__all__ = ["adjusted_modularity", "least_near_peak", "relative_gaps", "widest_gap_near_peak"]
+__all__ = [
+    "adjusted_modularity",
+    "least_near_peak",
+    "preferred",
+    "relative_gaps",
+    "widest_gap_near_peak",
+]
 
 
 def relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
@@ -62,6 +69,11 @@ def widest_gap_near_peak(
     least = least_near_peak(adjusted)
     near = [index for index, value in enumerate(adjusted) if value >= least]
     return counts[max(near, key=eigengap.__getitem__)]
+
+
+def preferred(selection: NClustersSelected) -> int:
+    """Number of clusters that the curves prefer, which is the answer unless that is one cluster."""
+    return widest_gap_near_peak(selection.counts, selection.adjusted_modularity, selection.eigengap)
 
 
 def least_near_peak(adjusted: Sequence[float]) -> float:

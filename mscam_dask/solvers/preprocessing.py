@@ -18,7 +18,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.neighbor_information import add_mean_graph, shared_neighbors
+from mscam_dask.linalg.neighbor_information import (
+    add_mean_graph,
+    permutation_z,
+    shared_neighbors,
+)
 from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
@@ -33,6 +37,7 @@ __all__ = [
     "embedding_neighbors",
     "has_few_columns",
     "neighbor_votes",
+    "overlap_of_permutations",
     "uninformative_views",
 ]
 
@@ -52,12 +57,15 @@ class Choice:
         Margin over the default settings in standard errors over samples; 0 if the default was kept.
     error : float
         Standard error of the overlap, over samples.
+    standardized : float
+        Overlap in standard errors of independent views.
     """
 
     index: int
     agreement: float
     margin: float
     error: float
+    standardized: float
 
 
 def has_few_columns(shape: ViewShape) -> bool:
@@ -116,6 +124,26 @@ def neighbor_votes(
     return votes
 
 
+def overlap_of_permutations(
+    neighbors: NDArray[np.integer[Any]], votes: NDArray[np.float32]
+) -> float:
+    """Overlap of one view with the others, in standard errors over permutations of its samples.
+
+    Parameters
+    ----------
+    neighbors : (m, k) int
+        Neighbors of m samples among these; −1 in the rows of absent samples.
+    votes : (m, m)
+        `neighbor_votes` of all views, this one included.
+    """
+    own = neighbor_votes([[neighbors]], len(neighbors))
+    has = np.flatnonzero(neighbors[:, 0] >= 0)
+    others = votes - own
+    if len(has) < len(own):
+        own, others = own[np.ix_(has, has)], others[np.ix_(has, has)]
+    return permutation_z(own, others) if len(has) > 1 else 0.0
+
+
 def choose_view_settings(
     views: Sequence[Sequence[NDArray[np.integer[Any]]]],
     counted: Sequence[Sequence[int]],
@@ -146,7 +174,10 @@ def choose_view_settings(
 
     Notes
     -----
-    O(m k²) comparisons for each two settings of a view, and O(m n) flops once.
+    O(m k²) comparisons for each two settings of a view, and O(m n) flops once. For m samples whose k
+    neighbors are independent in V views, two lists share k² / m, approximately Poisson distributed: the
+    mean share over rows and other views has a standard error of 1 / (m √(V − 1)), and of 1 / √(m m_v (V − 1))
+    for a view of m_v of them.
     """
     popularity = votes.mean(axis=0, dtype=np.float64)
     relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
@@ -165,7 +196,8 @@ def choose_view_settings(
             of_own = own.take(_flat(np.arange(len(has)), neighbors, own.shape[1])) / len(voted)
             weights = votes.take(_flat(has, neighbors, votes.shape[1])) - of_own
             shares.append(shared_neighbors(neighbors, weights / (n_views - 1), of_others))
-        choices.append(_best(shares, kept, relevant))
+        unit = math.sqrt(len(has) * len(votes) * (n_views - 1))
+        choices.append(_best(shares, kept, relevant, unit))
     return choices
 
 
@@ -205,7 +237,9 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     return found if len(scales[0]) - len(found) > 1 else ()
 
 
-def _best(shares: Sequence[NDArray[np.float64]], usual: int, relevant: float) -> Choice:
+def _best(
+    shares: Sequence[NDArray[np.float64]], usual: int, relevant: float, unit: float
+) -> Choice:
     """Settings with the largest mean share, or the default ones unless these are clearly lower."""
     means = [math.fsum(share) / max(1, len(share)) for share in shares]
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
@@ -213,7 +247,7 @@ def _best(shares: Sequence[NDArray[np.float64]], usual: int, relevant: float) ->
     margin = (means[best] - means[usual]) / error if error > 0 else 0.0
     if margin <= RULES.clear_overlap or means[usual] > (1.0 - relevant) * means[best]:
         best, margin = usual, 0.0
-    return Choice(best, means[best], margin, _standard_error(shares[best]))
+    return Choice(best, means[best], margin, _standard_error(shares[best]), unit * means[best])
 
 
 def _standard_error(values: NDArray[np.float64]) -> float:

@@ -65,6 +65,9 @@ class ViewSettingsSelected:
         in another view, minus the share expected by chance.
     ahead : float
         Improvement over the default settings, in standard errors; 0 if the default was kept.
+    overlap : float
+        Neighbor overlap in standard errors of independent views: the larger one of the nearest
+        neighbors and of the nearest tenth of the samples.
     is_informative : bool
         Whether the neighbor overlap is more than chance.
     """
@@ -74,6 +77,7 @@ class ViewSettingsSelected:
     alpha: float
     agreement: float
     ahead: float
+    overlap: float
     is_informative: bool
 
 
@@ -243,7 +247,7 @@ class NClustersSelected:
     stability : tuple of float
         Adjusted Rand index between the spectral cuts of two random halves of the edges.
     n_clusters : int
-        Selected number of clusters.
+        Selected number of clusters: the one that the curves prefer, or 1 without cluster structure.
     seconds : float
     """
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
@@ -31,6 +31,7 @@ __all__ = [
     "Status",
     "Structure",
     "WithResultArrays",
+    "agrees_by_chance",
     "shares_of_views",
     "unseparated_pairs",
 ]
@@ -42,7 +43,7 @@ _ROUNDING = 1e-7
 # `clusterboot` in the R package fpc.
 _STABLE = 0.75
 
-# Standard errors: independent views had 3.0 at most in 20 draws, the benchmark sets 21 at least.
+# Standard errors: independent views had 3.9 at most in 20 draws, the benchmark sets 43 at least.
 _MIN_OVERLAP = 5.0
 
 # Adjusted Rand index of the cuts of two halves of the edges: noise in one view had 0.36 at most, three
@@ -74,6 +75,10 @@ class Status(enum.Enum):
         "n_clusters"
     )
     SINGLE_CLUSTER = "n_clusters is 1; every sample belongs to the same cluster"
+    NO_STRUCTURE = (
+        "no cluster structure was found, so all samples form one cluster; set n_clusters to force a "
+        "number"
+    )
     SINGLETONS = "n_clusters equals the number of samples; every sample is its own cluster"
     COMPONENTS_NOT_REACHED = (
         "the consensus graph does not have the requested number of connected components "
@@ -87,9 +92,14 @@ class Status(enum.Enum):
         return self.value
 
     @property
+    def is_trivial(self) -> bool:
+        """True if the partition needed no outer iterations: one cluster, or one for each sample."""
+        return self in (Status.SINGLE_CLUSTER, Status.NO_STRUCTURE, Status.SINGLETONS)
+
+    @property
     def is_learned(self) -> bool:
         """True if the consensus graph is the learned one, not one rebuilt from the partition."""
-        return self in (Status.CONVERGED, Status.COMPONENTS_NOT_REACHED)
+        return self.is_trivial or self in (Status.CONVERGED, Status.COMPONENTS_NOT_REACHED)
 
     @property
     def reached(self) -> bool:
@@ -132,11 +142,9 @@ class Assessment:
     neighbor_overlap : dict of str to float
         Overlap of the neighbors of each view with those of the others, in standard errors; empty where
         scale and α were not selected or there is one view.
-    has_uninformative_views : bool
-        Whether some of these views overlap no more than by chance; if so, the others clearly do.
     split_half_ari : float or None
         Adjusted Rand index of the cuts of two halves of the graph's edges, where the number of clusters
-        was selected.
+        was selected: of the number that the curves prefer.
     cluster_names : tuple of int
         Numbers of the clusters in `message`, those of `Solution.labels`.
     """
@@ -148,7 +156,6 @@ class Assessment:
     view_agreement: NDArray[np.float64]
     cluster_tree: NDArray[np.float64]
     neighbor_overlap: dict[str, float]
-    has_uninformative_views: bool
     split_half_ari: float | None
     cluster_names: tuple[int, ...]
 
@@ -190,10 +197,7 @@ class Assessment:
     @property
     def is_by_chance(self) -> bool:
         """Whether views or halves of the edges agree no more than for noise."""
-        if self.neighbor_overlap:
-            largest = max(self.neighbor_overlap.values())
-            return largest <= _MIN_OVERLAP and not self.has_uninformative_views
-        return self.split_half_ari is not None and self.split_half_ari < _MIN_SPLIT_HALF_ARI
+        return agrees_by_chance(self.neighbor_overlap, self.split_half_ari)
 
     @property
     def message(self) -> str:
@@ -351,7 +355,7 @@ class Solution(WithResultArrays):
     chosen : int
         Position in `settings` of the selected one; −1 if none was tried.
     assessment : Assessment or None
-        None for one cluster, for as many clusters as samples, and with solver="reference".
+        None for n_clusters=1, for as many clusters as samples, and with solver="reference".
     """
 
     labels: NDArray[np.int64]
@@ -376,6 +380,13 @@ class Solution(WithResultArrays):
     def exclude_views(self) -> tuple[str, ...]:
         """Names of the excluded views."""
         return tuple(self.prepared[view].view for view in self.parameters.exclude_views)
+
+
+def agrees_by_chance(neighbor_overlap: Mapping[str, float], split_half_ari: float | None) -> bool:
+    """Return whether views, or halves of the edges where there is no overlap, agree as noise does."""
+    if neighbor_overlap:
+        return max(neighbor_overlap.values()) <= _MIN_OVERLAP
+    return split_half_ari is not None and split_half_ari < _MIN_SPLIT_HALF_ARI
 
 
 def unseparated_pairs(co_clustering: NDArray[np.float64]) -> tuple[tuple[int, int], ...]:

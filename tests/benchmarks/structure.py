@@ -3,7 +3,8 @@
 Prints two Markdown tables: for each set, accuracy and adjusted Rand index beside the stability, the
 least stable cluster, the neighbor overlap, and whether the fit warned (labels are used for the evaluation only);
 then for each draw of noise (normal, uniform, benchmark views with the samples of each view in another order), the
-number of clusters that "auto" gives and whether the fit warned. ``--noise`` prints the second table only, ``--sets``
+number of clusters that "auto" gives, the largest neighbor overlap, the split-half agreement of the number that the
+curves prefer, and whether the fit warned. ``--noise`` prints the second table only, ``--sets``
 the first.
 """
 
@@ -75,14 +76,18 @@ def _sets(names: list[str]) -> None:
 
 def _noise() -> None:
     write = sys.stdout.write
-    columns = ["draw", "samples", "views", "clusters", "stability", "warned", "seconds"]
+    columns = ["draw", "samples", "views", "clusters", "overlap", "halves", "warned", "seconds"]
     write(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n")
     for name, views in noise():
         started = time.process_time()
         with warnings.catch_warnings(record=True) as found:
             warnings.simplefilter("always")
             model = MSCAM("auto", n_jobs=1).fit(views)
-        told = [len(views[0]), len(views), model.n_clusters_, f"{model.stability_:.2f}"]
+        assessment = model.solution_.assessment
+        assert assessment is not None
+        overlap = f"{max(model.neighbor_overlap_.values()):.1f}" if model.neighbor_overlap_ else ""
+        told = [len(views[0]), len(views), model.n_clusters_, overlap]
+        told.append(f"{assessment.split_half_ari:.2f}")
         told += [warned(model.structure_, found), f"{time.process_time() - started:.1f}"]
         write(f"| {name} | {' | '.join(map(str, told))} |\n")
         sys.stdout.flush()

@@ -257,7 +257,13 @@ def test_the_papers_algorithm_takes_all_views() -> None:
 def test_settings_without_unconfirmed_views_are_tried_first() -> None:
     agreement = tuple(
         ViewSettingsSelected(
-            view=name, scale="unit", alpha=1.0, agreement=0.1, ahead=0.0, is_informative=name != "c"
+            view=name,
+            scale="unit",
+            alpha=1.0,
+            agreement=0.1,
+            ahead=0.0,
+            overlap=9.0,
+            is_informative=name != "c",
         )
         for name in "abc"
     )

@@ -22,11 +22,18 @@ from mscam_dask.engine import precompute as precomputed
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
-from mscam_dask.errors import ConfigurationError
+from mscam_dask.errors import ConfigurationError, DataWarning
 from mscam_dask.linalg.neighbor_information import modularity
-from mscam_dask.types.events import FitEvent, FitStarted, NClustersSelected, SettingsSelected
-from mscam_dask.types.parameters import Choices, Parameters
-from mscam_dask.types.result import Solution
+from mscam_dask.solvers.n_clusters import preferred
+from mscam_dask.types.events import (
+    FitEvent,
+    FitFinished,
+    FitStarted,
+    NClustersSelected,
+    SettingsSelected,
+)
+from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
+from mscam_dask.types.result import Solution, Status, Structure
 from mscam_dask.types.rules import SIZES
 from tests.clusters import local_client
 from tests.messages import quotes
@@ -179,6 +186,91 @@ def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch)
     assert adjusted_rand_score(labels, solution.labels) == 1.0
 
 
+def independent_views(n_samples: int = 80) -> list[Array]:
+    rng = np.random.default_rng(7)
+    return [rng.standard_normal((n_samples, width)) for width in (4, 9)]
+
+
+@pytest.mark.parametrize("views", [independent_views(), independent_views(200)[1:]], ids=len)
+def test_without_structure_all_samples_form_one_cluster(views: list[Array]) -> None:
+    told: list[FitEvent] = []
+    kept = Kept()
+    model = MSCAM("auto", n_jobs=1, callbacks=[told.append], checkpoint_store=kept)
+    with pytest.warns(DataWarning):
+        model.fit(views)
+    assert model.n_clusters_ == model.n_connected_components_ == 1
+    assert not model.labels_.any()
+    assert model.status_ is Status.NO_STRUCTURE
+    assert model.structure_ is Structure.NONE
+    started, counted, finished = told
+    assert isinstance(started, FitStarted)
+    assert isinstance(counted, NClustersSelected)
+    assert isinstance(finished, FitFinished)
+    assert started.n_clusters == counted.n_clusters == 1
+    assert (finished.status, finished.structure) == ("NO_STRUCTURE", "NONE")
+    assert kept.snapshot is None, "there is nothing to resume"
+    curves = model.n_clusters_curves_
+    assert curves is not None
+    assert curves.sizes["n_clusters"] == len(counted.counts)
+    assert preferred(counted) in counted.counts
+    np.testing.assert_allclose(model.membership_, 1.0)
+    assert model.cluster_features() == ()
+    assert model.cluster_tree_.shape == (0, 4)
+    assert not model.predict(views).any()
+    np.testing.assert_allclose(model.predict_proba(views), 1.0)
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+def test_one_cluster_has_the_graph_of_a_fit_with_that_number() -> None:
+    views = independent_views()
+    auto = MSCAM("auto", n_jobs=1).fit(views)
+    settings = auto.view_settings_.items()
+    one = MSCAM(
+        1,
+        scale={name: chosen.scale for name, chosen in settings},
+        alpha={name: chosen.alpha for name, chosen in settings},
+        n_neighbors=auto.n_neighbors_,
+        n_jobs=1,
+    ).fit(views)
+    np.testing.assert_array_equal(auto.consensus_graph_.indices, one.consensus_graph_.indices)
+    np.testing.assert_array_equal(auto.consensus_graph_.data, one.consensus_graph_.data)
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+def test_a_number_that_is_given_is_fitted_without_structure_too() -> None:
+    model = MSCAM(3, n_jobs=1).fit(independent_views())
+    assert len(np.unique(model.labels_)) == 3
+    assert model.structure_ is Structure.NONE
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+@pytest.mark.parametrize("executor", ["threads", "dask"])
+def test_one_cluster_has_the_same_bits_whoever_computes(executor: str) -> None:
+    views = independent_views()
+    serial = MSCAM("auto", n_jobs=1).fit(views)
+    if executor == "threads":
+        other = MSCAM("auto", n_jobs=3).fit(views)
+    else:
+        with local_client(2) as client:
+            other = MSCAM("auto", client=client).fit(views)
+    assert chosen(other.solution_) == chosen(serial.solution_)
+    assert other.neighbor_overlap_ == serial.neighbor_overlap_
+    np.testing.assert_array_equal(other.consensus_graph_.data, serial.consensus_graph_.data)
+
+
+def test_large_data_without_structure() -> None:
+    solution = run_fit(
+        as_multi_view(independent_views(400)),
+        Parameters(n_clusters=8, exact_samples=200, n_neighbors=10),
+        SerialExecutor(),
+        choices=Choices(
+            n_clusters=True, view_settings=(ViewSettings("unit", 1.0), ViewSettings("unit", 10.0))
+        ),
+    )
+    assert solution.status is Status.NO_STRUCTURE
+    assert not solution.labels.any()
+
+
 @pytest.mark.parametrize("word", ["Auto", "", "10", "eigengap"])
 def test_other_words_are_refused(word: str) -> None:
     views, _ = gaussian_views(0, n_samples=40, dims=(4,))
@@ -215,7 +307,7 @@ def test_few_samples(n_samples: int) -> None:
         with pytest.raises(ConfigurationError, match=quotes("n_clusters='auto'", 2, 3)):
             MSCAM("auto").fit(views)
     else:
-        assert MSCAM("auto", n_jobs=1).fit(views).n_clusters_ == 2
+        assert MSCAM("auto", n_jobs=1).fit(views).n_clusters_ == 1
 
 
 def test_the_engine_refuses_a_choice_of_nothing() -> None:

@@ -40,6 +40,7 @@ def test_independent_views_are_warned_of() -> None:
             model = MSCAM("auto", max_clusters=8, n_jobs=1).fit(views)
         silent += not any(issubclass(one.category, DataWarning) for one in caught)
         assert max(model.neighbor_overlap_.values()) < 5
+        assert model.n_clusters_ == 1
     assert silent == 0
 
 
@@ -62,6 +63,16 @@ def test_common_clusters_are_not_warned_of(n_clusters: Any) -> None:
     model.fit(views)  # warnings are errors here
     assert min(model.neighbor_overlap_.values()) > 5
     assert model.set_params(auto_settings=False).fit(views).neighbor_overlap_ == {}
+
+
+def test_clusters_that_overlap_much_are_no_chance() -> None:
+    """Few of the nearest neighbors are common, but many of the near ones: two normals in each view."""
+    rng = np.random.default_rng(0)
+    kind = rng.integers(2, size=1500)
+    views = [rng.normal(size=(1500, 7)) + 0.9 * (2 * kind[:, None] - 1) / 2 for _ in range(3)]
+    model = MSCAM("auto", max_clusters=4, n_jobs=1).fit(views)  # DataWarning is an error here
+    assert model.n_clusters_ == 2
+    assert min(model.neighbor_overlap_.values()) > 5
 
 
 def test_noise_in_one_view_has_no_stable_number_of_clusters() -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import tarfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,7 @@ pytestmark = [pytest.mark.faults, pytest.mark.timeout(60)]
 
 ROOT = Path(__file__).parents[2]
 
-Ingest = Callable[[Path], dict[str, Any]]
+Ask = Callable[..., dict[str, Any]]
 
 # Read as they are: nothing in them leads elsewhere or is damaged.
 HARMLESS = {"circle_of_groups.mat", "many_members.npz", "traversal.npz", "wide.csv"}
@@ -33,8 +34,8 @@ MEMORY_BYTES = 200 * 2**20
 
 
 @pytest.fixture(scope="module")
-def ingest_in_child() -> Iterator[Ingest]:
-    """Ingest a file in a process that may end in any way."""
+def ask() -> Iterator[Ask]:
+    """Read a file in a process that may end in any way."""
     with subprocess.Popen(
         [sys.executable, "-m", "tests.faults.ingest_child"],
         cwd=ROOT,
@@ -46,19 +47,24 @@ def ingest_in_child() -> Iterator[Ingest]:
         assert child.stdout is not None
         sending, receiving = child.stdin, child.stdout
 
-        def ingest(path: Path) -> dict[str, Any]:
-            request = {
-                "path": str(path),
-                "output": str(path.parent / "out.zarr"),
-                "canary": float(CANARY[0, 0]),
-            }
+        def answer(**request: Any) -> dict[str, Any]:
             sending.write(json.dumps(request) + "\n")
             sending.flush()
             found = json.loads(receiving.readline())
             assert isinstance(found, dict)
             return found
 
-        yield ingest
+        yield answer
+
+
+def make(name: str, folder: Path) -> Path:
+    """Write a hostile file beside the file that it would like to read."""
+    canary = folder / "canary.h5"
+    write_canary(canary)
+    path = folder / "files" / name
+    path.parent.mkdir()
+    HOSTILE[name](path, canary)
+    return path
 
 
 def test_there_are_many() -> None:
@@ -66,17 +72,28 @@ def test_there_are_many() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
-def test_a_hostile_file_is_refused(name: str, tmp_path: Path, ingest_in_child: Ingest) -> None:
-    canary = tmp_path / "canary.h5"
-    write_canary(canary)
-    path = tmp_path / "files" / name
-    path.parent.mkdir()
-    HOSTILE[name](path, canary)
-    found = ingest_in_child(path)
+def test_a_hostile_file_is_refused(name: str, tmp_path: Path, ask: Ask) -> None:
+    path = make(name, tmp_path)
+    output = path.parent / "out.zarr"
+    found = ask(path=str(path), output=str(output), canary=float(CANARY[0, 0]))
     assert found["outcome"] == ("done" if name in HARMLESS else "typed"), found["message"]
     assert not found.get("stolen")
     if name not in HARMLESS:
         assert (
             path.name in found["message"] or "View '" in found["message"] or name == "escapes.csv"
         )
+    assert found["memory_bytes"] < MEMORY_BYTES
+
+
+@pytest.mark.parametrize("name", sorted(HOSTILE))
+def test_every_other_way_in_is_closed_too(name: str, tmp_path: Path, ask: Ask) -> None:
+    path = make(name, tmp_path)
+    with tarfile.open(ROOT / "tests" / "golden" / "run.tar.xz") as archive:
+        archive.extractall(tmp_path, filter="data")
+    found = ask(path=str(path), run=str(tmp_path / "run"))
+    assert found["outcome"] == "done", found["message"]
+    doors = found["doors"]
+    assert set(doors.values()) <= {"done", "typed"}, doors
+    expected = {"load_run": "typed", "report": "typed", "resume": "typed"}
+    assert {door: doors[door] for door in expected} == expected
     assert found["memory_bytes"] < MEMORY_BYTES

@@ -36,3 +36,8 @@ def test_values_are_those_of_scikit_learn(method: ImputeMethod, block_bytes: int
 def test_fewer_donors_than_neighbors_are_averaged() -> None:
     rows = np.array([[1.0, 2.0], [2.0, np.nan], [3.0, 6.0]])
     assert_array_equal(fit_imputer(rows, "knn")(rows), [[1, 2], [2, 4], [3, 6]])
+
+
+def test_donors_at_no_finite_distance_give_nothing() -> None:
+    rows = np.array([[1.0, np.nan, np.nan], [2.0, np.nan, 4.0], [np.nan, 3.0, 8.0]])
+    assert_array_equal(fit_imputer(rows, "knn")(rows)[0], [1, 3, 4])

@@ -42,7 +42,11 @@ def searched(
     return cells.order, np.where(positions < 0, -1, cells.order[positions]), squared
 
 
-def test_cells_hold_every_point_once_and_probe_themselves_first() -> None:
+@pytest.mark.parametrize("block_bytes", [1, 2**20])
+def test_cells_hold_every_point_once_and_probe_themselves_first(
+    block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mscam_dask.linalg.ivf._BLOCK_BYTES", block_bytes)
     points = blobs()
     cells = cells_of(points)
     assert_array_equal(np.sort(cells.order), np.arange(len(points)))

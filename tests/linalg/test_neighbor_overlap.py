@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.neighbor_information import add_mean_graph, shared_neighbors
+from mscam_dask.linalg.neighbor_information import (
+    add_mean_graph,
+    permutation_z,
+    shared_neighbors,
+)
 
 
 @st.composite
@@ -75,3 +79,35 @@ def test_equal_lists_agree_in_all_but_chance() -> None:
     n, k = 40, 4
     ring = (np.arange(n)[:, None] + np.arange(1, k + 1)) % n
     assert_allclose(overlap(ring, graph_of(ring, n=n)), 1.0 - k / n, atol=1e-12)
+
+
+def nearest(points: NDArray[np.float64], k: int) -> NDArray[np.float32]:
+    """Graph of the k nearest neighbors."""
+    distances = ((points[:, None] - points) ** 2).sum(axis=2)
+    np.fill_diagonal(distances, np.inf)
+    return graph_of(np.argsort(distances, axis=1)[:, :k], n=len(points))
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=5)
+def test_permutations_have_mean_zero_and_deviation_one(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    first = nearest(rng.standard_normal((60, 2)), 6)
+    second = nearest(rng.standard_t(2, size=(60, 20)), 9)  # with hubs
+    values = []
+    for _ in range(400):
+        order = rng.permutation(60)
+        values.append(permutation_z(first, second[np.ix_(order, order)]))
+    assert abs(np.mean(values)) < 0.3
+    assert 0.8 < np.std(values) < 1.25
+
+
+def test_equal_graphs_are_far_from_permuted_ones() -> None:
+    points = np.random.default_rng(0).standard_normal((60, 2))
+    assert permutation_z(nearest(points, 6), nearest(points, 6)) > 20
+
+
+def test_hubs_alone_say_nothing() -> None:
+    hubs = np.zeros((50, 50))
+    hubs[:, :5] = 1.0  # everybody's neighbors
+    assert permutation_z(hubs, hubs) == 0.0

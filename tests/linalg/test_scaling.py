@@ -167,8 +167,9 @@ def test_blocks_that_do_not_fit_are_refused() -> None:
     moments = ColumnMoments.from_rows(np.ones((2, 3)))
     with pytest.raises(DataError, match=quotes((0, 3))):
         ColumnMoments.from_rows(np.ones((0, 3)))
-    with pytest.raises(DataError, match=quotes(3, 2)):
-        moments.merge(ColumnMoments.from_rows(np.ones((2, 2))))
+    for n_columns in (2, 4):
+        with pytest.raises(DataError, match=quotes(3, n_columns)):
+            moments.merge(ColumnMoments.from_rows(np.ones((2, n_columns))))
     with pytest.raises(DataError, match=quotes((2, 2), 3)):
         fit_transform_from_moments("standard", moments).apply(np.ones((2, 2)))
 

@@ -96,7 +96,13 @@ BY_VIEW = SettingsSelected(
     seconds=0.5,
     view_settings=tuple(
         ViewSettingsSelected(
-            view=view, scale=scale, alpha=alpha, agreement=0.2, ahead=ahead, is_informative=True
+            view=view,
+            scale=scale,
+            alpha=alpha,
+            agreement=0.2,
+            ahead=ahead,
+            overlap=40.0,
+            is_informative=True,
         )
         for view, scale, alpha, ahead in _WAYS
     ),

@@ -24,7 +24,6 @@ def made_up(*, stability: float = 0.9, together: float = 0.0) -> Assessment:
         view_agreement=np.eye(2),
         cluster_tree=np.array([[1.0, 2.0, 1.0, 2.0], [0.0, 3.0, 2.0, 3.0]]),
         neighbor_overlap={"a": 20.0, "b": 30.0},
-        has_uninformative_views=False,
         split_half_ari=None,
         cluster_names=(0, 1, 2),
     )
@@ -46,23 +45,21 @@ def test_unstable_clusters_are_named(together: float, named: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("overlap", "uninformative", "half", "is_by_chance"),
+    ("overlap", "half", "is_by_chance"),
     [
-        ({"a": 4.9, "b": 1.0}, False, None, True),
-        ({"a": 4.9, "b": 1.0}, True, None, False),
-        ({"a": 5.1, "b": 1.0}, False, 0.1, False),
-        ({}, False, 0.39, True),
-        ({}, False, 0.41, False),
-        ({}, False, None, False),
+        ({"a": 4.9, "b": 1.0}, None, True),
+        ({"a": 5.1, "b": 1.0}, 0.1, False),
+        ({}, 0.39, True),
+        ({}, 0.41, False),
+        ({}, None, False),
     ],
 )
 def test_only_chance_supports_the_clusters(
-    overlap: dict[str, float], uninformative: bool, half: float | None, is_by_chance: bool
+    overlap: dict[str, float], half: float | None, is_by_chance: bool
 ) -> None:
     found = dataclasses.replace(
         made_up(),
         neighbor_overlap=overlap,
-        has_uninformative_views=uninformative,
         split_half_ari=half,
     )
     assert (found.structure is Structure.NONE) == is_by_chance

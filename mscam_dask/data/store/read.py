@@ -39,6 +39,7 @@ from mscam_dask.data.views.sources import (
     view_digest,
 )
 from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.linalg.impute import ImputeMethod
 
 __all__ = [
     "ZarrRows",
@@ -179,13 +180,28 @@ class ZarrRows:
         StoreCorruptError
             When the store's metadata are not usable.
         """
+        names = self._group_attribute(schema.FEATURE_NAMES)
+        return None if names is None else tuple(names)
+
+    @property
+    def impute(self) -> ImputeMethod | None:
+        """Method by which missing cells were filled, None where none was asked for; read when asked for.
+
+        Raises
+        ------
+        StoreCorruptError
+            As `feature_names`.
+        """
+        method: ImputeMethod | None = self._group_attribute(schema.IMPUTE)
+        return method
+
+    def _group_attribute(self, name: str) -> Any:
         file = as_location(self.path) / self.key.rpartition("/")[0] / "zarr.json"
         with translate_errors(file):
             try:
-                names = json.loads(file.read_bytes())["attributes"].get(schema.FEATURE_NAMES)
+                return json.loads(file.read_bytes())["attributes"].get(name)
             except (OSError, *METADATA_ERRORS) as error:
                 raise corrupt_store(file, f"no usable group metadata: {error}") from error
-        return None if names is None else tuple(names)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64.

@@ -4,7 +4,7 @@ A store is one Zarr v3 group in a local or shared directory. Its layout, version
 
     data.zarr/                          attributes: format, format_version, n_samples, n_views,
         |                               has_labels, has_sample_ids, label_names, nodes, checksum
-        views/0                         attributes: feature_names, optional
+        views/0                         attributes: feature_names and impute, optional
         views/0/values                  (sample, feature)   one array per view, by position
         views/1/values                  attributes: name, view_type, source_dtype, digest
         views/1/presence                (sample,)           only of views without some samples
@@ -17,7 +17,7 @@ flipped bit into wrong numbers without an error); every chunk is written, also w
 fill value (a missing chunk would read as zeros); every zarr.json has a checksum (see
 `mscam_dask.data.store.checksums`); dtypes are numeric, never object; a view's
 name is an attribute, never part of a path. `feature_names` lists the names of a view's columns
-where they have some; stores written before there was such an attribute have none.
+where they have some, and `impute` is the method by which missing cells of the view were filled.
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ __all__ = [
     "FEATURE_NAMES",
     "FORMAT",
     "FORMAT_VERSION",
+    "IMPUTE",
     "LABELS",
     "N_PRESENT",
     "PRESENCE",
@@ -49,6 +50,8 @@ FORMAT_VERSION = 3
 FEATURE_NAMES = "feature_names"
 """Attribute of a view's group, not of its array, whose metadata are read with every block."""
 
+IMPUTE = "impute"
+"""Attribute of a view's group: the method by which its missing cells were filled, if one was asked for."""
 
 N_PRESENT = "n_present"
 """Attribute of the values of a view that does not have all samples: the number of those it has."""

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, overload
 
 import numpy as np
@@ -61,6 +63,7 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
+from mscam_dask.linalg.impute import ImputeMethod
 
 __all__ = [
     "CHUNK_BYTES",
@@ -80,7 +83,12 @@ _ID_CHUNK = 2**20
 
 @overload
 def write_store(
-    data: MultiViewData, output: Path, *, chunk_size: int | None = None, overwrite: bool = False
+    data: MultiViewData,
+    output: Path,
+    *,
+    chunk_size: int | None = None,
+    overwrite: bool = False,
+    impute: Mapping[str, ImputeMethod] = ...,
 ) -> Path: ...
 
 
@@ -91,6 +99,7 @@ def write_store(
     *,
     chunk_size: int | None = None,
     overwrite: bool = False,
+    impute: Mapping[str, ImputeMethod] = ...,
 ) -> Location: ...
 
 
@@ -100,6 +109,7 @@ def write_store(
     *,
     chunk_size: int | None = None,
     overwrite: bool = False,
+    impute: Mapping[str, ImputeMethod] = MappingProxyType({}),
 ) -> Location:
     """Write views, ids and labels as one store (layout: `mscam_dask.data.store.schema`).
 
@@ -117,6 +127,9 @@ def write_store(
         chunks, of more than 16 MiB as float64, again and again.
     overwrite
         Replace a store that is there; anything else at `output` is never touched.
+    impute
+        Method by which missing cells of a view were filled, by view, which fits of the store use for new
+        samples; kept for feature views.
 
     Returns
     -------
@@ -141,13 +154,13 @@ def write_store(
     if data.sample_ids is not None:
         check_unique_ids(data.sample_ids, where="the data")
     if isinstance(root, ObjectPath):
-        return _write_objects(data, root, chunk_size)
+        return _write_objects(data, root, chunk_size, impute)
     root.parent.mkdir(parents=True, exist_ok=True)
     with full_disk_is_temporary(root), exclusive_writer(root):
         _refuse_taken(root, overwrite=overwrite)  # by a writer that ended meanwhile
         partial = new_partial(root)
         try:
-            _write(data, partial, chunk_size)
+            _write(data, partial, chunk_size, impute)
             verify_store(partial)
             sync_tree(LOCAL, partial)
             replace_directory(LOCAL, partial, root)
@@ -156,11 +169,16 @@ def write_store(
     return root
 
 
-def _write_objects(data: MultiViewData, root: ObjectPath, chunk_size: int | None) -> ObjectPath:
+def _write_objects(
+    data: MultiViewData,
+    root: ObjectPath,
+    chunk_size: int | None,
+    impute: Mapping[str, ImputeMethod],
+) -> ObjectPath:
     place = new_version(root)
     try:
         with translate_errors(place):
-            _write(data, place, chunk_size)
+            _write(data, place, chunk_size, impute)
         verify_store(place)
     except BaseException:
         with suppress(MscamError):  # what stopped the writing may stop this too
@@ -214,7 +232,12 @@ def _is_whole_store(root: Location) -> bool:
         return False
 
 
-def _write(data: MultiViewData, directory: Location, chunk_size: int | None) -> None:
+def _write(
+    data: MultiViewData,
+    directory: Location,
+    chunk_size: int | None,
+    impute: Mapping[str, ImputeMethod],
+) -> None:
     import zarr
 
     group = zarr.open_group(
@@ -232,7 +255,11 @@ def _write(data: MultiViewData, directory: Location, chunk_size: int | None) -> 
         },
     )
     for index, view in enumerate(data.views):
-        write_view(group, schema.view_key(index), view, chunk_size)
+        key = schema.view_key(index)
+        write_view(group, key, view, chunk_size)
+        if view.name in impute and view.view_type == "features":
+            own = group[key.rpartition("/")[0]]
+            own.update_attributes({schema.IMPUTE: impute[view.name]})
         present = present_samples(view)
         if present is not None:
             spec = replace(schema.PRESENCE, key=schema.presence_key(index))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -18,9 +19,11 @@ from mscam_dask.linalg.impute import IMPUTE_METHODS, ImputeMethod, Imputer, fit_
 
 __all__ = [
     "ImputedData",
+    "LazyImputer",
     "MissingCells",
     "fill_view",
     "impute_methods",
+    "impute_methods_of",
     "impute_views",
     "missing_cells",
     "missing_cells_message",
@@ -167,6 +170,34 @@ def impute_methods(impute: Any, names: Sequence[str]) -> dict[str, ImputeMethod]
                 "all views or as a mapping by view name."
             )
     return {name: by_view[name] for name in names if by_view.get(name) is not None}
+
+
+def impute_methods_of(data: MultiViewData) -> dict[str, ImputeMethod]:
+    """Return the method of each view of a store whose missing cells were to be filled."""
+    found = {view.name: getattr(view, "impute", None) for view in data.views}
+    return {name: method for name, method in found.items() if method is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class LazyImputer:
+    """Imputer from the samples of a fit, which are read when a cell is missing.
+
+    Notes
+    -----
+    Of samples with imputed cells, means and medians are those of the others: imputed cells do not change
+    them. Imputed cells of the nearest samples count as values.
+    """
+
+    view: RowSource
+    method: ImputeMethod
+
+    def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a copy of rows with a value in each cell that is NaN."""
+        return self._fitted(rows)
+
+    @cached_property
+    def _fitted(self) -> Imputer:
+        return fit_imputer(self.view.read(0, self.view.shape[0]), self.method)
 
 
 @dataclass(frozen=True)

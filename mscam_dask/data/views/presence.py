@@ -21,6 +21,7 @@ from mscam_dask.data.views.sources import (
     recorded_digest,
 )
 from mscam_dask.errors import DataError
+from mscam_dask.linalg.impute import ImputeMethod
 from mscam_dask.linalg.incomplete_blocks import PresentSamples
 
 __all__ = [
@@ -67,6 +68,12 @@ class PresentRows:
     @property
     def feature_names(self) -> tuple[str, ...] | None:
         return feature_names_of(self.source)
+
+    @property
+    def impute(self) -> ImputeMethod | None:
+        """Method by which a store says that missing cells were filled."""
+        method: ImputeMethod | None = getattr(self.source, "impute", None)
+        return method
 
     @property
     def n_samples(self) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import number
-from mscam_dask.solvers.n_clusters import least_near_peak
+from mscam_dask.solvers.n_clusters import least_near_peak, widest_gap_near_peak
 
 __all__ = ["NClustersRow", "NClustersSection", "n_clusters_section"]
 
@@ -51,12 +51,22 @@ _THRESHOLD = "Dashed: 8\u00a0% below the maximum."
 
 @dataclass(frozen=True)
 class NClustersRow:
-    """Formatted values of one number of clusters, in the order of the curves."""
+    """Formatted values of one number of clusters, in the order of the curves.
+
+    Attributes
+    ----------
+    n_clusters
+    values
+    mark
+        "selected", "preferred" where one cluster was selected, "within 8 %", or empty.
+    is_preferred
+        By the curves.
+    """
 
     n_clusters: int
     values: tuple[str, ...]
-    is_near: bool
-    is_selected: bool
+    mark: str
+    is_preferred: bool
 
 
 @dataclass(frozen=True)
@@ -65,8 +75,8 @@ class NClustersSection:
 
     Attributes
     ----------
-    lowest, highest
-        Range of the candidates.
+    highest
+        Largest candidate.
     why
         Rule of the selection.
     charts
@@ -75,7 +85,6 @@ class NClustersSection:
     rows
     """
 
-    lowest: int
     highest: int
     why: str
     charts: tuple[LineChart, ...]
@@ -97,18 +106,19 @@ def n_clusters_section(curves: Mapping[str, Any] | None) -> NClustersSection | N
     values = {name: _numbers(curves[name]) for name, *_ in _CURVES}
     threshold = least_near_peak(values["adjusted_modularity"])
     near = [value >= threshold for value in values["adjusted_modularity"]]
+    best = widest_gap_near_peak(counts, values["adjusted_modularity"], values["eigengap"])
+    mark = "selected" if best == selected else "preferred"
     return NClustersSection(
-        lowest=counts[0],
         highest=counts[-1],
-        why=_why(counts, near, selected),
-        charts=_charts(counts, values, selected, threshold),
+        why=_why(counts, near, selected, best),
+        charts=_charts(counts, values, (f"{best} {mark}", best), threshold),
         titles=tuple(title for _, title, *_ in _CURVES),
         rows=tuple(
             NClustersRow(
                 count,
                 tuple(_three(curve[index]) for curve in values.values()),
-                near[index],
-                count == selected,
+                mark if count == best else "within 8 %" if near[index] else "",
+                count == best,
             )
             for index, count in enumerate(counts)
         ),
@@ -124,7 +134,7 @@ def _three(value: float) -> str:
     return f"{value:.3f}".replace("-", "\u2212") if math.isfinite(value) else number(value)
 
 
-def _why(counts: Sequence[int], near: Sequence[bool], selected: int) -> str:
+def _why(counts: Sequence[int], near: Sequence[bool], selected: int, best: int) -> str:
     n_near = sum(near)
     rule = (
         "It is the only one with an adjusted modularity within 8\u00a0% of the maximum."
@@ -132,8 +142,13 @@ def _why(counts: Sequence[int], near: Sequence[bool], selected: int) -> str:
         else f"Of the {n_near} values with an adjusted modularity within 8\u00a0% of the maximum, "
         "it has the largest eigengap."
     )
+    if selected == 1:
+        return (
+            f"n_clusters=1 was selected without labels, because no number of clusters has support. The "
+            f"curves would prefer {best}. {rule} Set n_clusters to look at it."
+        )
     return (
-        f"n_clusters={selected} was selected without labels from {counts[0]} to {counts[-1]}, "
+        f"n_clusters={selected} was selected without labels from 1 to {counts[-1]}, "
         f"before the first iteration. {rule} Overlapping clusters count as one: set n_clusters "
         "if it is known."
     )
@@ -142,7 +157,7 @@ def _why(counts: Sequence[int], near: Sequence[bool], selected: int) -> str:
 def _charts(
     counts: Sequence[int],
     curves: Mapping[str, Sequence[float]],
-    selected: int,
+    preferred: tuple[str, int],
     threshold: float,
 ) -> tuple[LineChart, ...]:
     """Charts of the curves; that of the adjusted modularity shows the threshold."""
@@ -153,7 +168,7 @@ def _charts(
             x="n_clusters",
             y=unit,
             at=tuple(map(float, counts)),
-            chosen=(f"{selected} selected", float(selected)),
+            chosen=(preferred[0], float(preferred[1])),
             level=("", threshold) if is_criterion else None,
         )
         text = f"{caption} {_THRESHOLD}" if is_criterion else caption

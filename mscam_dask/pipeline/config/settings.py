@@ -205,7 +205,7 @@ class ClusterKeys(Struct, frozen=True, kw_only=True):
         int | Literal["auto"],
         Meta(
             title='a whole number ≥ 1, or `"auto"`',
-            description='Number of clusters; `"auto"` selects it without labels, from 2 to '
+            description='Number of clusters; `"auto"` selects it without labels, from 1 to '
             "`max_clusters`.",
         ),
     ]

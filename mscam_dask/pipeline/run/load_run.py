@@ -19,14 +19,17 @@ from mscam_dask.data.readers.combine import gather
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.store.read import is_store, open_store
-from mscam_dask.data.views.missing_cells import impute_methods
+from mscam_dask.data.views.missing_cells import LazyImputer
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows, restrict_to_present
 from mscam_dask.data.views.sources import RowSource, ViewType, recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators import MSCAM, MSCAN
-from mscam_dask.estimators._stored import restore_fit, stored_feature_names
-from mscam_dask.linalg.impute import ImputeMethod, Imputer, fit_imputer
+from mscam_dask.estimators._stored import (
+    restore_fit,
+    stored_feature_names,
+    stored_impute_methods,
+)
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import DataTable
 from mscam_dask.pipeline.run.open_data import files_of
@@ -52,7 +55,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
         estimator of the run gave; clusters are named as in labels.csv. Up to 12 000 samples, all
         that it needs is in the run directory. Above, for `cluster_features` and `stability_`, and for
         new samples with missing cells, it reads the data of the run, which must be where they were, and
-        unchanged. Missing cells are filled where the run imputes ([data] impute).
+        unchanged. Missing cells are filled as in the store of the run ([data] impute, or ingest --impute).
 
     Raises
     ------
@@ -94,12 +97,11 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
             estimator.set_params(view_type=others)
         training = MultiViewData(views, sample_ids=sample_ids)
         restore_fit(estimator, result, model, training)
-        table = (record.settings or {})["data"]
-        methods = impute_methods(table.get("impute"), training.view_names)
+        methods = stored_impute_methods(model)
         estimator._imputers = {
-            view.name: _ImputerOfRun(view, methods[view.name])
+            view.name: LazyImputer(view, methods[view.name])
             for view in training.views
-            if view.name in methods and view.view_type == "features"
+            if view.name in methods
         }
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, DataError):
@@ -174,28 +176,6 @@ class _RunView:
             f"View {self.name!r}: {self.store} has changed since the run, which needs its samples. "
             "Restore the store, or load a later run."
         )
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class _ImputerOfRun:
-    """Imputer from the samples of a run, which are read when a cell is missing.
-
-    Notes
-    -----
-    Means and medians are those of the run: imputed cells do not change them. Imputed cells of the nearest
-    samples count as values.
-    """
-
-    view: RowSource
-    method: ImputeMethod
-
-    def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a copy of rows with a value in each cell that is NaN."""
-        return self._fitted(rows)
-
-    @cached_property
-    def _fitted(self) -> Imputer:
-        return fit_imputer(self.view.read(0, self.view.shape[0]), self.method)
 
 
 def _of_present(view: _RunView, has: NDArray[np.bool_] | None) -> RowSource:

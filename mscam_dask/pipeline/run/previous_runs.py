@@ -386,6 +386,9 @@ def warm_start_from(
     common = np.count_nonzero(known != UNKNOWN) / data.n_samples
     drift = earlier.record.drift
     in_a_row = 0 if drift is None else drift.warm_runs
+    assert earlier.record.fit is not None
+    if not reason and earlier.record.fit.status == Status.NO_STRUCTURE.name:
+        reason = "the last run found no cluster structure"
     if not reason and common < settings.incremental.min_overlap:
         reason = f"only {common:.0%} of the samples were in the previous run"
     if not reason and in_a_row >= settings.incremental.max_warm_runs:

@@ -194,7 +194,9 @@ def validation_summary(n_issues: int) -> str:
 def fit_summary(fit: FitRecord) -> str:
     """Return the summary of the step cluster."""
     assessment = fit.assessment
-    stability = "" if assessment is None else f", stability {assessment.stability:.2f}"
+    stability = ""
+    if assessment is not None and fit.n_clusters > 1:
+        stability = f", stability {assessment.stability:.2f}"
     return (
         f"{plural(fit.n_connected_components, 'connected component')} for "
         f"{plural(fit.n_clusters, 'cluster')}, {plural(fit.n_outer_iterations, 'outer iteration')}"

@@ -105,7 +105,6 @@ def made_up_assessment(n_clusters: int, views: Sequence[str]) -> Assessment:
         cluster_names=tuple(range(n_clusters)),
         view_names=compared,
         neighbor_overlap={},
-        has_uninformative_views=False,
         split_half_ari=None,
         cluster_stability=rng.uniform(size=n_clusters),
         co_clustering=together,

@@ -45,7 +45,7 @@ def test_the_curves_of_a_chosen_number_are_drawn_and_tabled() -> None:
     )
     section = n_clusters_section(msgspec.to_builtins(RANK_SAMPLE))
     assert section is not None
-    assert re.search(quotes(2, 5, 4), section.why)
+    assert re.search(quotes(4, 1, 5), section.why)
     assert section.why in html.unescape(text_of(page, "number")).replace("8 %", "8\u00a0%")
     titles, *rows = rows_of(page, "number")
     assert titles[1:6] == list(section.titles)
@@ -58,7 +58,7 @@ def test_the_curves_of_a_chosen_number_are_drawn_and_tabled() -> None:
     assert marks[:2] == ["", ""]
     assert len({"", *marks[2:]}) == 3  # the chosen number, and the other one near the highest
     assert len(re.findall(r">4 \w+</text>", page)) == len(CURVES)
-    assert re.search(r"4 clusters \([^)]*\b2\b[^)]*\b5\b", text_of(page, "result"))
+    assert re.search(r"4 clusters \([^)]*\b1\b[^)]*\b5\b", text_of(page, "result"))
     given = run_page(made_up_content(LABELS))
     assert count_tile(page) != count_tile(given)
 
@@ -97,11 +97,26 @@ def test_one_candidate_alone_is_said_to_be_so() -> None:
     counted = {**msgspec.to_builtins(RANK_SAMPLE), "adjusted_modularity": [0.1, 0.2, 0.9, None]}
     section = n_clusters_section(counted)
     assert section is not None
-    assert [row.is_near for row in section.rows] == [False, False, True, False]
+    assert [row.mark for row in section.rows] == ["", "", "selected", ""]
     several = n_clusters_section(msgspec.to_builtins(RANK_SAMPLE))
     assert several is not None
     assert section.why != several.why
     assert section.rows[3].values[2] == "\u2013"  # not finite
+
+
+def test_without_structure_the_preferred_number_is_marked_and_no_cluster_is_praised() -> None:
+    counted = {**msgspec.to_builtins(RANK_SAMPLE), "n_clusters": 1}
+    section = n_clusters_section(counted)
+    assert section is not None
+    assert [row.mark for row in section.rows][2] == "preferred"
+    assert "n_clusters=1 was selected" in section.why
+    assert "prefer 4" in section.why
+    found = {"structure": "NONE", "message": "chance", "stability": 1.0, "cluster_stability": [1.0]}
+    one = {"n_clusters_curves": counted, "assessment": found}
+    page = run_page(made_up_content(np.zeros_like(LABELS), fit=one))
+    assert 'class="badge bad"' in page
+    for title in ("View contributions", "Separation", "Stability, and which"):
+        assert title not in page
 
 
 def test_preparations_by_view_stand_with_the_views() -> None:

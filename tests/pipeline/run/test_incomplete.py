@@ -15,6 +15,7 @@ from sklearn.impute import KNNImputer, SimpleImputer
 from sklearn.metrics import adjusted_rand_score
 
 import mscam_dask
+from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
@@ -125,3 +126,38 @@ def test_a_loaded_run_fills_missing_cells_as_its_fit_did(method: str, tmp_path: 
     assert_array_equal(again.predict(filled), loaded.predict(filled))
     with pytest.raises(DataError, match=quotes("data.zarr")):
         again.predict(new)
+
+
+def test_fits_and_runs_of_an_imputed_store_fill_missing_cells_in_the_same_way(
+    tmp_path: Path,
+) -> None:
+    views, _ = gaussian_views(1, n_samples=90, spread=2.0, dims=(4, 6))
+    rng = np.random.default_rng(2)
+    for name, view in zip("ab", views, strict=True):
+        view[rng.random(view.shape) < 0.1] = np.nan
+        frame = pd.DataFrame(view, index=pd.Index(IDS[:90], name="id")).add_prefix(name)
+        for place, rows in (("old", frame.iloc[:60]), ("new", frame.iloc[60:])):
+            (tmp_path / place).mkdir(exist_ok=True)
+            rows.to_csv(tmp_path / place / f"{name}.csv")
+    store = tmp_path / "s.zarr"
+    files = {place: [tmp_path / place / f"{name}.csv" for name in "ab"] for place in ("old", "new")}
+    ingest(files["old"], store, impute="median")
+    (tmp_path / "p.toml").write_text(
+        '[data]\nsource = "s.zarr"\n[cluster]\nn_clusters = 3\nauto_settings = false\n'
+        "max_iter = 3\n[execution]\nin_process = true\n"
+    )
+    run_pipeline(read_config(tmp_path / "p.toml"), tmp_path / "run")
+    table = predict_files(tmp_path / "run", [str(file) for file in files["new"]])
+    model = mscam_dask.MSCAM(3, auto_settings=False, max_iter=3, n_jobs=1).fit(store)
+    holed = {name: view[60:] for name, view in zip("ab", views, strict=True)}
+    filled = {
+        name: SimpleImputer(strategy="median").fit(view[:60]).transform(view[60:])
+        for name, view in zip("ab", views, strict=True)
+    }
+    with pytest.warns(UserWarning, match="feature names"):
+        expected = model.predict(filled)
+    with pytest.warns(UserWarning, match="feature names"):
+        assert_array_equal(model.predict(holed), expected)
+    assert table["label"] == expected.tolist()
+    append(files["new"], store, impute="mean")
+    assert [getattr(view, "impute", None) for view in open_store(store).views] == ["median"] * 2

@@ -22,15 +22,17 @@ from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.result_arrays import StoredArrays
 from mscam_dask.data.results import read_model, read_result, write_result
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.estimators import _describe, _predict, _stored
 from mscam_dask.pipeline.run import run as run_module
 from mscam_dask.pipeline.run import steps
+from mscam_dask.pipeline.run.doctor import check_run
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.previous_runs import encoded_id
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.types.result import Solution
+from mscam_dask.types.result import Solution, Structure
 from mscam_dask.types.rules import SIZES
 from tests.messages import quotes
 from tests.pipeline.runs import HERE, again, labels_of
@@ -105,6 +107,26 @@ def test_settings_that_were_selected_are_loaded(tiny: Path) -> None:
     assert loaded.neighbor_overlap_ == model.neighbor_overlap_
 
 
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+def test_one_cluster_without_structure_is_a_model_too() -> None:
+    rng = np.random.default_rng(5)
+    views = [rng.standard_normal((60, 4)), rng.standard_normal((60, 7))]
+    ingest(as_multi_view(views), "noise.zarr")
+    file = Path("noise.toml")
+    file.write_text(f"[data]\nsource = 'noise.zarr'\n[cluster]\nn_clusters = 'auto'\n{HERE}")
+    outcome = again(file)
+    loaded = load_run(outcome.directory.path)
+    model = MSCAM("auto", n_jobs=1).fit("noise.zarr")
+    assert model.n_clusters_ == loaded.n_clusters_ == 1
+    same_model(loaded, model, [rng.standard_normal((5, 4)), rng.standard_normal((5, 7))])
+    assert loaded.structure_ is model.structure_ is Structure.NONE
+    assert loaded.neighbor_overlap_ == model.neighbor_overlap_
+    assert loaded.n_clusters_curves_ is not None
+    assert loaded.n_clusters_curves_.attrs["chosen"] == 1
+    assert loaded.cluster_features() == ()
+    assert all(check.level == "ok" for check in check_run(outcome.directory.path))
+
+
 def test_more_samples_than_are_stored_are_read_from_the_data(
     pipeline: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -126,7 +148,7 @@ def test_graphs_of_a_large_run_go_from_its_tasks_to_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     data = subspace_mixture(SIZES.exact_samples + 100, 3, (5, 6), rng=np.random.default_rng(0))
-    save_npz("large.npz", data)
+    save_npz(Path("large.npz"), data)
     file = Path("large.toml")
     file.write_text(
         "[data]\nsource = 'large.npz'\n[cluster]\nn_clusters = 3\nauto_settings = false\n"

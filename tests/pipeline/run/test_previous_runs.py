@@ -107,6 +107,25 @@ def test_a_number_of_clusters_that_was_chosen_is_taken_over_until_a_fresh_start(
     assert again(growing.file).record.drift is None
 
 
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+def test_one_cluster_without_structure_is_no_start_for_the_next_run(growing: Growing) -> None:
+    text = growing.file.read_text().replace("auto_settings = false\n", "")
+    growing.file.write_text(text.replace("n_clusters = 3", "n_clusters = 'auto'"))
+    related, rng = growing.views, np.random.default_rng(0)
+    growing.views = [view[rng.permutation(90)] for view in related]
+    growing.write(np.arange(80))
+    nothing = again(growing.file)
+    growing.views = related
+    growing.write(np.arange(90))
+    found = again(growing.file).record
+    assert nothing.record.fit is not None
+    assert (nothing.record.fit.n_clusters, nothing.record.fit.status) == (1, "NO_STRUCTURE")
+    assert found.fit is not None
+    assert found.fit.n_clusters == 3
+    assert found.drift is not None
+    assert found.drift.start == "cold"
+
+
 def test_views_that_were_left_out_stay_so_in_the_next_run(
     growing: Growing, fits: list[dict[str, Any]]
 ) -> None:
