@@ -348,8 +348,8 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
         ) from error
     if n_tasks < _MIN_TASKS:
         raise ConfigurationError(
-            f"cluster = 'slurm-runner' needs at least {_MIN_TASKS} tasks of srun (the scheduler, the run and "
-            f"workers), and has {n_tasks}. Raise --ntasks."
+            f"cluster = 'slurm-runner' has {n_tasks} task(s) of srun; allowed are at least {_MIN_TASKS}: the "
+            "scheduler, the run and one for each worker. Raise --ntasks."
         )
     check_execution(execution, insecure=insecure)
     if rank == _CLIENT_RANK:
