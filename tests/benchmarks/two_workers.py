@@ -3,7 +3,8 @@
 Clusters one store on one worker and on two, in turn, and prints the seconds of every fit, the ratio of
 each pair and the median ratio. A small fit comes before each, so that loading modules is not timed.
 With ``--ceiling``, two fits with one worker each also run at the same time. They wait for nothing, so
-twice the seconds of one alone, divided by theirs, is the best speedup that the machine allows.
+twice the seconds of one alone, divided by theirs, is the best speedup that the machine allows. The share
+is the throughput of one fit on two workers over that of the two fits.
 """
 
 from __future__ import annotations
@@ -87,7 +88,10 @@ def main(arguments: Sequence[str] | None = None) -> list[float]:
             sys.stdout.write(f"{line}\n")
             sys.stdout.flush()
     sys.stdout.write(f"median {np.median(ratios):.2f}")
-    sys.stdout.write(f", of the machine {np.median(ceilings):.2f}\n" if ceilings else "\n")
+    if ceilings:
+        share = np.median(np.divide(ratios, ceilings))
+        sys.stdout.write(f", of the machine {np.median(ceilings):.2f}, share of it {share:.2f}")
+    sys.stdout.write("\n")
     return ratios
 
 
