@@ -1,7 +1,8 @@
-"""Accuracy without each part of the method in turn: ``python -m tests.benchmarks.ablation [NAME ...]``.
+"""Accuracy without each part of the method in turn: ``python -m tests.benchmarks.ablation [--rules] [NAME ...]``.
 
-Prints a Markdown table with accuracy and adjusted Rand index, one column for each variant. Labels are used for
-the scores only. The selection of the best partition by its label-free score cannot be switched off.
+Prints a Markdown table with accuracy and adjusted Rand index, one column for each variant. With ``--rules`` the
+variants switch off the label-free rules of `mscam_dask.types.rules`, one at a time. Labels are used for the scores
+only. The selection of the best partition by its label-free score cannot be switched off.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import sys
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 from unittest.mock import patch
@@ -21,6 +22,7 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.engine import fit
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import PartitionScores, score_partition
+from mscam_dask.types.rules import CONSTANTS, RULES
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
@@ -40,16 +42,51 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 """Parameters of each variant; `learns` is not a parameter of the estimator, so it is patched."""
 
 
+WITHOUT_RULE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
+    {
+        "defaults": {},
+        "max_refinements 0": {"rules": {"max_refinements": 0}},
+        "max_relative_loss 0": {"rules": {"max_relative_loss": 0.0}},
+        "near_optimal 1": {"rules": {"near_optimal": 1.0}},
+        "no clear_difference": {"rules": {"clear_difference": np.inf}},
+        "no nearly_perfect": {"rules": {"nearly_perfect": np.inf}},
+        "no strong_ridge": {"rules": {"strong_ridge": np.inf}},
+        "uninformative_share 0": {"rules": {"uninformative_share": 0.0}},
+        "clear_overlap 0": {"rules": {"clear_overlap": 0.0}},
+        "max_admm_iterations 1": {"rules": {"max_admm_iterations": 1}},
+        "min_pairs 0": {"rules": {"min_pairs": 0}},
+    }
+)
+"""Thresholds with which a rule has no effect; rules are constants, so they are replaced in their object."""
+
+
+@contextlib.contextmanager
+def _replaced(values: Mapping[str, Any]) -> Iterator[None]:
+    """Replace thresholds of the rules and constants of the method, and restore them."""
+    before = []
+    for name, value in values.items():
+        owner = RULES if hasattr(RULES, name) else CONSTANTS
+        before.append((owner, name, getattr(owner, name)))
+        object.__setattr__(owner, name, value)  # the object is frozen
+    try:
+        yield
+    finally:
+        for owner, name, value in before:
+            object.__setattr__(owner, name, value)
+
+
 def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScores:
     """Scores of one fit on one thread."""
     parameters = dict(settings)
     estimator = parameters.pop("model", MSCAM)
     learns = parameters.pop("learns", True)
+    rules = parameters.pop("rules", {})
     n_neighbors = min(parameters.pop("n_neighbors", 0), len(data.labels) - 1) or None
     model = estimator(
         data.n_clusters, view_type=data.kinds, n_neighbors=n_neighbors, n_jobs=1, **parameters
     )
     with warnings.catch_warnings(), contextlib.ExitStack() as stack:
+        stack.enter_context(_replaced(rules))
         if not learns:
             stack.enter_context(patch.object(fit, "refine", lambda state, *_: state))
         warnings.simplefilter("ignore", ConvergenceWarning)  # one iteration is not enough
@@ -61,13 +98,15 @@ def _columns(row: NDArray[np.float64]) -> str:
     return " | ".join(f"{accuracy:.3f}, {ari:.3f}" for accuracy, ari in row)
 
 
-def main(names: Sequence[str] = NAMES) -> dict[str, NDArray[np.float64]]:
+def main(
+    names: Sequence[str] = NAMES, variants: Mapping[str, Mapping[str, Any]] = VARIANTS
+) -> dict[str, NDArray[np.float64]]:
     """Print the table line by line, and return the scores (variants, 2) of each set."""
-    sys.stdout.write(f"| data set | {' | '.join(VARIANTS)} |\n{'|---' * (len(VARIANTS) + 1)}|\n")
+    sys.stdout.write(f"| data set | {' | '.join(variants)} |\n{'|---' * (len(variants) + 1)}|\n")
     rows: dict[str, NDArray[np.float64]] = {}
     for name in names:
         data = read_set(name)
-        scores = [scores_of(data, settings) for settings in VARIANTS.values()]
+        scores = [scores_of(data, settings) for settings in variants.values()]
         rows[name] = np.array([(score.accuracy, score.adjusted_rand_index) for score in scores])
         sys.stdout.write(f"| {name} | {_columns(rows[name])} |\n")
         sys.stdout.flush()
@@ -76,4 +115,5 @@ def main(names: Sequence[str] = NAMES) -> dict[str, NDArray[np.float64]]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:] or NAMES)
+    asked = [name for name in sys.argv[1:] if name != "--rules"]
+    main(asked or NAMES, WITHOUT_RULE if "--rules" in sys.argv else VARIANTS)
