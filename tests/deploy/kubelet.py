@@ -70,18 +70,19 @@ class Kubelet:
 
     def look(self) -> None:
         """Start, watch and remove containers until they are what the pods ask for."""
-        pods = {item["metadata"]["name"]: item for item in self.request("GET", "pods")["items"]}
-        for name in [name for name in self._started if name not in pods]:
-            self.remove(name)
-        for name, pod in pods.items():
+        pods = {item["metadata"]["uid"]: item for item in self.request("GET", "pods")["items"]}
+        for uid in [uid for uid in self._started if uid not in pods]:
+            self.remove(uid)
+        for uid, pod in pods.items():
+            name = pod["metadata"]["name"]
             if "deletionTimestamp" in pod["metadata"]:
-                self.remove(name)
+                self.remove(uid)
                 self.request("DELETE", f"pods/{name}?gracePeriodSeconds=0")
             elif pod["status"].get("phase") not in ("Succeeded", "Failed"):
                 self.advance(name, pod)
 
-    def remove(self, name: str) -> None:
-        for container in self._started.pop(name, []):
+    def remove(self, uid: str) -> None:
+        for container in self._started.pop(uid, []):
             self.keep_log(container)
             self.podman("rm", "--force", "--time=5", container)
             say(f"removed {container}")
@@ -97,7 +98,7 @@ class Kubelet:
         inits = spec.get("initContainers", [])
         for container in (*inits, *spec["containers"]):
             is_init = container in inits
-            full = f"{name}-{container['name']}"
+            full = f"{name}-{container['name']}-{pod['metadata']['uid'][:8]}"
             state = self.podman(
                 "inspect", full,
                 "--format={{.State.Status}} {{.State.ExitCode}} {{.NetworkSettings.Networks.pods.IPAddress}}",
@@ -145,7 +146,7 @@ class Kubelet:
                 mode = ":ro" if mount.get("readOnly") else ""
                 line.append(f"--volume={source}:{mount['mountPath']}{mode}")
         words = [*container.get("command", []), *container.get("args", [])]
-        self._started.setdefault(name, []).append(full)
+        self._started.setdefault(pod["metadata"]["uid"], []).append(full)
         done = self.podman(
             *line, container["image"], *(expand(word, environment) for word in words)
         )

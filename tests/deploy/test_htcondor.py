@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -74,7 +75,7 @@ def pool() -> Iterator[Machine]:
 def test_a_run_whose_worker_job_is_removed_finishes_on_another(pool: Machine) -> None:
     home = Path(f"/proc/{pool.pid}/root/home/{USER}")
     store = write_store(digits_views(["pixels", "zernike"]), home / "digits.zarr")
-    pipeline = {
+    pipeline: dict[str, dict[str, Any]] = {
         "data": {"source": f"/home/{USER}/{store.name}"},
         "cluster": {
             "n_clusters": 10, "scale": "standard", "alpha": 1.0, "n_neighbors": 9, "max_iter": 30

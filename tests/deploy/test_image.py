@@ -50,7 +50,7 @@ def call(*command: str | Path, timeout: float = 120) -> str:
     return done.stdout
 
 
-def sealed(podman: list[str], *command: str) -> str:
+def restricted(podman: list[str], *command: str) -> str:
     """Run a command in the image, with nothing that deploy/ does not give it either."""
     return call(
         *podman, "run", "--rm", "--runtime=runc", "--network=none", "--read-only", "--cap-drop=ALL",
@@ -61,17 +61,17 @@ def sealed(podman: list[str], *command: str) -> str:
 
 
 def test_doctor_sees_the_limit_of_the_container(podman: list[str]) -> None:
-    assert "3.0 GiB" in sealed(podman, "mscam-dask", "doctor")
+    assert "3.0 GiB" in restricted(podman, "mscam-dask", "doctor")
 
 
 def test_the_quickstart_runs_without_rights_and_network(podman: list[str]) -> None:
-    assert sealed(podman, "id", "-u").strip() == "10001"
-    printed = sealed(podman, "sh", "-c", "cd /runs && mscam-dask quickstart --plain 2>&1")
+    assert restricted(podman, "id", "-u").strip() == "10001"
+    printed = restricted(podman, "sh", "-c", "cd /runs && mscam-dask quickstart --plain 2>&1")
     assert "ACC" in printed
 
 
 def test_there_is_no_pip_and_nothing_of_the_build(podman: list[str]) -> None:
-    found = sealed(podman, "sh", "-c", "ls /opt/mscam/bin; ls -d /src /wheel 2>/dev/null || true")
+    found = restricted(podman, "sh", "-c", "ls /opt/mscam/bin; ls -d /src /wheel 2>/dev/null || true")
     assert "mscam-dask" in found
     assert "pip" not in found.split()
     assert "/src" not in found

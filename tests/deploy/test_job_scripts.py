@@ -1,6 +1,6 @@
 """Job scripts of the batch schedulers that dask-jobqueue knows, as it makes them of a pipeline's keys.
 
-PBS, LSF and OAR do not run in any test; SLURM, SGE and HTCondor do.
+PBS, SGE, LSF and OAR themselves run in no test; SLURM and HTCondor do.
 """
 
 from __future__ import annotations

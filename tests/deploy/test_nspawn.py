@@ -115,7 +115,7 @@ def wait_for_the_end(booted: Machine) -> dict[str, str]:
     return show(booted, "ActiveState", "Result", "ExecMainStatus", "NRestarts")
 
 
-def test_a_night_runs_under_the_seal_of_its_unit(booted: Machine) -> None:
+def test_a_night_runs_under_the_restrictions_of_its_unit(booted: Machine) -> None:
     started_with(booted, "MSCAM_CLUSTER__N_CLUSTERS=9")
     (pid,) = show(booted, "MainPID").values()
     status = booted.run("cat", f"/proc/{pid}/status")

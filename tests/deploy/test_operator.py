@@ -218,6 +218,10 @@ def log(root: Path, name: str) -> str:
     return file.read_text(errors="replace") if file.exists() else ""
 
 
+def logs_of_the_runner(root: Path) -> str:
+    return "".join(file.read_text() for file in root.glob("mscam-nightly-runner-run-*.log"))
+
+
 @contextmanager
 def night(node: Node, root: Path) -> Iterator[subprocess.Popen[str]]:
     """Start the CronJob's program with the token of its account."""
@@ -282,19 +286,19 @@ def test_the_first_night_loses_a_spot_worker(operated: Node, root: Path) -> None
         worker = operated.pods("worker")[0]
         operated.run("kubectl", "delete", worker, "--wait=false")
         said, _ = program.communicate(timeout=600)
-        assert program.returncode == 0, said + log(root, "mscam-nightly-runner-run.log")
+        assert program.returncode == 0, said + logs_of_the_runner(root)
     assert "mscam-nightly: Successful" in said
     assert "403" not in log(root, "operator.log")
     wait_until(lambda: not operated.pods("worker"), lambda: log(root, "operator.log")[-2000:])
 
 
 def test_the_second_night_loses_its_runner_and_resumes(operated: Node, root: Path) -> None:
-    shutil.rmtree(root / "claim/runs/night")
+    shutil.rmtree(root / "claim/runs/night", ignore_errors=True)
     with night(operated, root) as program:
         wait_for_iteration(root, 2)
         operated.run("kubectl", "delete", "pod/mscam-nightly-runner", "--wait=false")
         said, _ = program.communicate(timeout=900)
-        assert program.returncode == 0, said + log(root, "mscam-nightly-runner-run.log")
+        assert program.returncode == 0, said + logs_of_the_runner(root)
     assert "The run's pod was taken away." in said
     assert said.count("mscam-nightly: created") == 2
     record = yaml.safe_load((root / "claim/runs/night/run.json").read_text())

@@ -29,7 +29,7 @@ from mscam_dask.errors import (
 from tests.data.object_servers import SERVERS, ObjectServer, object_server
 from tests.messages import quotes
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
 
 N = 60
 
