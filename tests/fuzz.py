@@ -531,7 +531,11 @@ def keep(output: Path) -> None:
                 (output / "corpus" / name).glob("*"), key=lambda path: path.stat().st_size
             )
             room = _KEPT_BYTES
-            failures = sorted((output / "failures").glob(f"{name} *.input"))
+            failures = [
+                path
+                for path in sorted((output / "failures").glob(f"{name} *"))
+                if path.suffix != ".txt" and "slow-unit" not in path.name
+            ]
             for number, path in enumerate([*failures, *corpus]):
                 content = path.read_bytes()
                 room -= len(gzip.compress(content))

@@ -332,7 +332,8 @@ class _Server:
         if holding:
             first, last, _ = min(holding, key=lambda span: span[1] - span[0])
             names = set().union(*(contexts.get(line, ()) for line in range(first, last + 1)))
-        chosen, total = [], 0.0
+        chosen: list[str] = []
+        total = 0.0
         for name in sorted(names & set(self.items), key=lambda name: self.seconds[name]):
             total += self.seconds[name]
             if chosen and total > budget:
