@@ -332,7 +332,8 @@ class _Server:
         if holding:
             first, last, _ = min(holding, key=lambda span: span[1] - span[0])
             names = set().union(*(contexts.get(line, ()) for line in range(first, last + 1)))
-        chosen, total = [], 0.0
+        chosen: list[str] = []
+        total = 0.0
         for name in sorted(names & set(self.items), key=lambda name: self.seconds[name]):
             total += self.seconds[name]
             if chosen and total > budget:
@@ -387,7 +388,7 @@ HEAD = "| file | lines run | mutants | tried | same program | killed | share |\n
 
 def row(name: str, coverage: float | None, n_all: int, tried: Sequence[Mutant]) -> str:
     """One line of the table; the share has its binomial standard error."""
-    judged = [item for item in tried if not item.reason]
+    judged = [item for item in tried if item.outcome == "killed" or not item.reason]
     n_killed = sum(item.outcome == "killed" for item in judged)
     share = n_killed / max(1, len(judged))
     error = math.sqrt(share * (1 - share) / max(1, len(judged)))
@@ -444,15 +445,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
                 f"{file} fails its tests without a mutant, where it is imported twice."
             )
         for item in with_reasons(drawn):
-            if item.reason:
-                tried.append(item)
-                continue
             lives = item.key not in dead and server.survives(item, options.budget)
             tried.append(replace(item, outcome="survived" if lives else "killed"))
             if not lives and options.killed and item.key not in dead:
                 with options.killed.open("a") as stream:
                     stream.write(f"{item.key}\n")
-            if lives:
+            if lives and not item.reason:
                 n_tests = len(server.tests_of(item, options.budget))
                 output.write(
                     f"\n{file}:{item.line} ({n_tests} tests)\n- {item.before}\n+ {item.after}\n"
