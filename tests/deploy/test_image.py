@@ -71,7 +71,9 @@ def test_the_quickstart_runs_without_rights_and_network(podman: list[str]) -> No
 
 
 def test_there_is_no_pip_and_nothing_of_the_build(podman: list[str]) -> None:
-    found = restricted(podman, "sh", "-c", "ls /opt/mscam/bin; ls -d /src /wheel 2>/dev/null || true")
+    found = restricted(
+        podman, "sh", "-c", "ls /opt/mscam/bin; ls -d /src /wheel 2>/dev/null || true"
+    )
     assert "mscam-dask" in found
     assert "pip" not in found.split()
     assert "/src" not in found
