@@ -104,7 +104,7 @@ def test_soak(capsys: pytest.CaptureFixture[str]) -> None:
     for name in ("spans", "topics", "timers"):
         assert shares[name] < 0.05
     assert shares["client_mib"] < 0.5
-    assert "growth after the first tenth" in capsys.readouterr().out
+    assert "growth after" in capsys.readouterr().out
 
 
 def test_roofline(capsys: pytest.CaptureFixture[str]) -> None:
