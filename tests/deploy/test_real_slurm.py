@@ -143,10 +143,17 @@ def finishes_where_it_was(node: SlurmNode, home: Path, number: str) -> None:
 
 
 def test_the_end_of_its_time_puts_a_job_back_into_the_queue(node: SlurmNode, home: Path) -> None:
-    number = submit(node, home, "--time=1", "--signal=B:USR1@20")
-    wait_for_the_requeue(node, home, number)
-    assert state(home) == "interrupted"
-    node.run("scancel", number)
+    number = submit(
+        node, home, "--time=1", "--signal=B:USR1@20", of_the_run=("--workers-timeout", "300")
+    )
+    node.wait(number, "RUNNING", timeout_s=60)
+    node.run("scontrol", "update", "PartitionName=main", "State=DOWN")  # the run waits for workers
+    try:
+        wait_for_the_requeue(node, home, number)
+        assert state(home) == "interrupted"
+        node.run("scancel", number)
+    finally:
+        node.run("scontrol", "update", "PartitionName=main", "State=UP")
 
 
 def test_a_run_whose_workers_are_all_preempted_is_requeued_and_resumes(
