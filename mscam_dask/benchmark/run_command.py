@@ -283,7 +283,7 @@ def run_experiment(
     command
         Command for the file.
     document
-        Of the file, or `COMMAND_LINE`.
+        Text of the file, or `COMMAND_LINE`.
     typed
         Command as typed: `command`, or run.
     assignments

@@ -65,7 +65,7 @@ class Pointer:
     Parameters
     ----------
     name : str
-        Of the newest checkpoint.
+        Name of the newest checkpoint.
     manifest_sha256 : str
     """
 

@@ -182,7 +182,7 @@ def append(  # noqa: PLR0913 - as `ingest`
     Returns
     -------
     IngestReport
-        Of the whole store.
+        Report on the whole store.
 
     Raises
     ------

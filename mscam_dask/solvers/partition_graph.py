@@ -343,7 +343,7 @@ def cluster_rows(
     points : WeightedBlocks
         Joint ridge embedding of the rows.
     candidates : CandidateEdges
-        Of the rows.
+        Candidate edges of the rows.
     labels : (n,)
         Cluster of every sample.
     pool : Pool

@@ -137,7 +137,7 @@ class ReferenceGraphs:
     Attributes
     ----------
     graphs : tuple of (m, m) CSR
-        Of the samples that the view has.
+        Graphs of the samples that the view has.
     present : PresentSamples or None
         These samples; None for all.
     weight : float

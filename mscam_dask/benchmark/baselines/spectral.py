@@ -286,7 +286,7 @@ class NeighborSpectral(Baseline):
     ----------
     labels_ : (n_samples,) int64
     n_connected_components_ : int
-        Of the neighbor graph; the fit warns if there are more than `n_clusters`.
+        Number for the neighbor graph; the fit warns if there are more than `n_clusters`.
 
     Notes
     -----

@@ -368,7 +368,7 @@ def labels_of_file(
     file
         As for `read_labels`.
     sample_ids
-        Of the data, in their order; None where they have none.
+        Ids of the samples, in the order of the data; None where they have none.
 
     Raises
     ------

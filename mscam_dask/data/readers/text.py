@@ -313,7 +313,7 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     labels
         One for each line.
     ids
-        Of their samples, where the file has a column of ids (`layout_of`) beside that of labels.
+        Ids of the samples, where the file has a column of ids (`layout_of`) beside that of labels.
 
     Raises
     ------

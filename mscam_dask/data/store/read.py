@@ -154,7 +154,7 @@ class ZarrRows:
     recorded_digest
         `view_digest` of the values when they were written.
     metadata_sha256
-        Of the array's zarr.json when it was written.
+        Digest of the array's zarr.json when it was written.
 
     Notes
     -----

@@ -393,7 +393,7 @@ class JoinedRows:
     Parameters
     ----------
     first, second
-        Of the same columns, name and view type "features".
+        Views with the same columns and name, and view type "features".
     """
 
     first: RowSource
@@ -438,7 +438,7 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
     Parameters
     ----------
     old
-        Of the store; its order of views counts.
+        Data of the store; its order of views counts.
     new
         The same views of other samples, or some of them.
     where

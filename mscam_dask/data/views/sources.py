@@ -463,7 +463,7 @@ def unmasked(
     values
         The view, or a block of its rows.
     name
-        Of the view.
+        Name of the view.
     rows
         (start, stop) of the block, for the message.
 

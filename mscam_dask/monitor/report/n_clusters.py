@@ -139,8 +139,8 @@ def _why(counts: Sequence[int], near: Sequence[bool], selected: int, best: int) 
     rule = (
         "It is the only one with an adjusted modularity within 8\u00a0% of the maximum."
         if n_near == 1
-        else f"Of the {n_near} values with an adjusted modularity within 8\u00a0% of the maximum, "
-        "it has the largest eigengap."
+        else f"It has the largest eigengap of the {n_near} values whose adjusted modularity is within "
+        "8\u00a0% of the maximum."
     )
     if selected == 1:
         return (

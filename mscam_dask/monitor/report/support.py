@@ -33,7 +33,7 @@ class ClusterTree:
     Attributes
     ----------
     width, height, left
-        Of the picture, and where the leaves end.
+        Size of the picture, and where the leaves end.
     path
         Branches.
     leaves

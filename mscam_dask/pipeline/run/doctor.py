@@ -18,6 +18,7 @@ from mscam_dask.data.results import read_result
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import MscamError
+from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import DataRecord, blas_libraries, software_versions
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster import open_cluster, smallest_memory_bytes
@@ -234,9 +235,8 @@ def check_run(path: str | Path) -> list[Check]:
     )
     if tuple(np.unique(result.labels).tolist()) != record.fit.cluster_names:
         broken += ("The clusters of labels.csv are not those of run.json.",)
-    found = (
-        " ".join(broken) or f"{len(record.fit.cluster_names)} clusters, as the graph's components"
-    )
+    clusters = plural(len(record.fit.cluster_names), "cluster")
+    found = " ".join(broken) or f"{clusters}, as many as the graph's components"
     checks.append(Check("Invariants", "fail" if broken else "ok", found, rerun if broken else ""))
     checks.append(_run_data(directory, record.data))
     return checks

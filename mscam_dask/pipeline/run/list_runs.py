@@ -50,7 +50,7 @@ class ListedRun:
     ----------
     directory, record
     state
-        Of the record, but "interrupted" if no process is running the run.
+        State of the record, but "interrupted" if no process is running the run.
     """
 
     directory: RunDirectory

@@ -62,7 +62,7 @@ def write_report(
     Parameters
     ----------
     directory
-        Of the run.
+        Directory of the run.
     output
         File to write; by default report.html in the run directory.
     columns

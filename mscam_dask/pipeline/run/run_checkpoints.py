@@ -23,7 +23,7 @@ def place_of(
     Parameters
     ----------
     settings, directory
-        Of the run. Below [output] checkpoints each fit has its own place, so a run of the same fit
+        Settings and directory of the run. Below [output] checkpoints each fit has its own place, so a run of the same fit
         in another directory finds it.
     clustering
         `mscam_dask.pipeline.run.fingerprints.clustering_fingerprint`.
