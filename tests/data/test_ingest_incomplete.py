@@ -164,7 +164,7 @@ def test_growth_with_labels_or_views_that_the_store_does_not_have_is_refused(
     store = ingest(files[0], tmp_path / "s.zarr").output
     (tmp_path / "new").mkdir()
     table({"n1": 7.0}, label=[1]).to_csv(tmp_path / "new/a.csv")
-    with pytest.raises(DataError, match=quotes("no labels", "s.zarr")):
+    with pytest.raises(DataError, match=quotes("labels", "s.zarr")):
         append(tmp_path / "new/a.csv", store, labels="label")
     table({"n1": 7.0}).to_csv(tmp_path / "new/c.csv")
     with pytest.raises(DataError, match=quotes(["a"], ["c"])):
