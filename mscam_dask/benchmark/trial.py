@@ -248,9 +248,8 @@ class TrialProcess:
 
 def serve() -> None:
     """Run the trials of standard input until it is closed, and write results to standard output."""
-    for (
-        entry
-    ) in METHODS.values():  # imported once, for all forks; others are imported when they run
+    # methods of the package are imported once, for all forks; others are imported when they run
+    for entry in METHODS.values():
         entry.make(2, 0, {"view": 0} if entry.label_aware_view_choice else {})
     while line := sys.stdin.buffer.readline():
         request = msgspec.json.decode(line, type=_Request)

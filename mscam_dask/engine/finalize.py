@@ -58,6 +58,14 @@ class _FinalGraph:
     status: Status
     partition_score: PartitionScore
 
+    @property
+    def graphs(self) -> dict[str, Handle]:
+        """Consensus graph and learned graph by name; the learned graph only if it is another one."""
+        graphs = {"consensus_graph": self.graph}
+        if self.learned_graph is not self.graph:
+            graphs["learned_graph"] = self.learned_graph
+        return graphs
+
 
 def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
     """Return the solution: the last graph if it has c components, otherwise the partition graph.
@@ -206,12 +214,9 @@ def _arrays(
 ) -> tuple[ResultArrays, int]:
     """Gather graphs, embeddings and coordinates, and the number of connected components."""
     names, views = context.prepared.names, context.prepared.views
-    graphs = (
-        [final.graph] if final.learned_graph is final.graph else [final.graph, final.learned_graph]
-    )
     affinities = [
-        executor.submit(operator.attrgetter("affinity"), graph, key=f"affinity/{number}")
-        for number, graph in enumerate(graphs)
+        executor.submit(operator.attrgetter("affinity"), graph, key=f"affinity/{name}")
+        for name, graph in final.graphs.items()
     ]
     count = executor.submit(
         operator.attrgetter("n_components"), final.graph, key="component_count/final"
@@ -253,12 +258,9 @@ def _arrays_of_blocks(
     )
     n_components = final.graph.n_components
     if directory is not None:
-        graphs = {"consensus_graph": final.graph}
-        if not final.status.is_learned:
-            graphs["learned_graph"] = final.learned_graph
         written = block_results.write_arrays(
             directory,
-            graphs,
+            final.graphs,
             (
                 RowsOfViews(
                     "view_embeddings", names[: len(results)], tuple(one.rows for one in results)
@@ -271,12 +273,9 @@ def _arrays_of_blocks(
         if written is not None:
             return written, n_components
     (of_samples,) = executor.gather([blocks.order.order])
-    graph = block_graph.gather_graph(final.graph, blocks.order, executor)
-    learned_graph = (
-        graph
-        if final.learned_graph is final.graph
-        else block_graph.gather_graph(final.learned_graph, blocks.order, executor)
-    )
+    wholes = [
+        block_graph.gather_graph(graph, blocks.order, executor) for graph in final.graphs.values()
+    ]
     embeddings = (
         block_embedding.gather_rows(result.rows, of_samples, np.float64, executor)
         for result in results
@@ -285,8 +284,8 @@ def _arrays_of_blocks(
         block_embedding.gather_rows(rows, of_samples, np.float32, executor) for rows in coordinates
     )
     return ArraysInMemory(
-        graph,
-        learned_graph,
+        wholes[0],
+        wholes[-1],
         dict(zip(names, embeddings, strict=False)),
         dict(zip(names, projected, strict=True)),
     ), n_components

@@ -115,34 +115,27 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     session = Session(executor, tuple(observers), checkpoints, results_directory)
     search = Search(candidates, choices, init_labels)
     with session.open():
-        if is_trivial:
-            precomputed = _precompute(data, search, executor)
-            session.notify(_started(precomputed, search, executor))
+        saved = checkpoints.load()
+        if saved is not None:
+            search = search.resumed(saved.parameters, saved.n_clusters_selection)
+        if not is_trivial:
+            search = select_preprocessing(data, search, executor)
+        precomputed = _precompute(data, search, executor)
+        if saved is not None:
+            precomputed = dataclasses.replace(precomputed, records=saved.prepared)
+        search = select_n_clusters(precomputed, search, executor)
+        session.notify(_started(precomputed, search, executor), search.n_clusters_selection)
+        if is_trivial or search.candidates[0].n_clusters == 1:
             solution = _fit_trivial(precomputed, search, session)
         else:
-            saved = checkpoints.load()
-            search = (
-                search
-                if saved is None
-                else search.resumed(saved.parameters, saved.n_clusters_selection)
-            )
-            search = select_preprocessing(data, search, executor)
-            precomputed = _precompute(data, search, executor)
-            if saved is not None:
-                precomputed = dataclasses.replace(precomputed, records=saved.prepared)
-            search = select_n_clusters(precomputed, search, executor)
-            session.notify(_started(precomputed, search, executor), search.n_clusters_selection)
-            if search.candidates[0].n_clusters == 1:
-                solution = _fit_trivial(precomputed, search, session)
+            if saved is None:
+                selected = select(precomputed, search, executor)
+                state, context = _initialize(precomputed, selected, search, session)
             else:
-                if saved is None:
-                    selected = select(precomputed, search, executor)
-                    state, context = _initialize(precomputed, selected, search, session)
-                else:
-                    state, context = _resume(precomputed, saved, search, session)
-                state = outer_loop(state, context, session)
-                state = refine(state, context, session)
-                solution = finalize(state, context, session)
+                state, context = _resume(precomputed, saved, search, session)
+            state = outer_loop(state, context, session)
+            state = refine(state, context, session)
+            solution = finalize(state, context, session)
     assessment = solution.assessment
     session.notify(
         FitFinished(

@@ -295,9 +295,7 @@ def _information_of_pairs(walk: RandomWalk, labels: NDArray[np.int64], n_cluster
     return max(0.0, float(np.sum(p[present] * np.log(p[present] / independent[present]))))
 
 
-def add_mean_graph(
-    total: NDArray[np.float32], lists: Sequence[NDArray[np.integer[Any]]], factor: float = 1.0
-) -> None:
+def add_mean_graph(total: NDArray[np.float32], lists: Sequence[NDArray[np.integer[Any]]]) -> None:
     """Add the mean graph of neighbor lists of the same samples to a dense graph in place.
 
     Parameters
@@ -306,12 +304,10 @@ def add_mean_graph(
         Weights of the n samples as neighbors of m of them.
     lists : sequence of (m, k) int
         Distinct neighbors of each of the m samples; −1 in the rows of samples that have none.
-    factor : float
-        Weight of the mean graph.
     """
     for neighbors in lists:
         rows = np.flatnonzero(neighbors[:, 0] >= 0)
-        total[rows[:, None], neighbors[rows]] += np.float32(factor / len(lists))
+        total[rows[:, None], neighbors[rows]] += np.float32(1.0 / len(lists))
 
 
 def shared_neighbors(

@@ -160,9 +160,9 @@ def n_voting_neighbors(n_voters: int, n_clusters: int) -> int:
     return min(max(_MIN_NEIGHBORS, min(wanted, _MAX_NEIGHBORS)), n_voters)
 
 
-def folds_of(n_samples: int, seed: int = 0) -> NDArray[np.int64]:
+def folds_of(n_samples: int) -> NDArray[np.int64]:
     """Fold (n,) of each sample, 0 … 4, drawn at random; sizes of the folds differ by at most one."""
-    return np.random.default_rng((seed, n_samples)).permutation(n_samples) % N_FOLDS
+    return np.random.default_rng((0, n_samples)).permutation(n_samples) % N_FOLDS
 
 
 def fit_votes(

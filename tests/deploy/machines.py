@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 __all__ = [
+    "CLUSTER_TABLE",
     "Machine",
     "base_image",
     "copied",
@@ -32,6 +33,15 @@ marks = [pytest.mark.slow, pytest.mark.machines, pytest.mark.timeout(1500)]
 
 _MIRROR = "http://deb.debian.org/debian"
 _CERTIFICATES = Path("/etc/ssl/certs/ca-certificates.crt")
+
+CLUSTER_TABLE = """\
+[cluster]
+n_clusters = 10
+scale = "standard"
+alpha = 1.0
+n_neighbors = 9
+max_iter = 12
+"""
 
 # Libraries that an interpreter of another tree needs.
 _PYTHON_NEEDS = (

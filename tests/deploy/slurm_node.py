@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
-import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from tests.deploy.machines import Machine, machine
+
 __all__ = ["SlurmNode", "slurm_node"]
 
 _PROGRAMS = ("unshare", "nsenter", "ip", "munged", "slurmctld", "slurmd", "sbatch")
-_START_S = 60.0
 
 _CONFIGURATION = """
 ClusterName=test
@@ -68,41 +66,8 @@ exec sleep infinity
 """
 
 
-@dataclass(frozen=True)
-class SlurmNode:
-    """A cluster that runs.
-
-    Attributes
-    ----------
-    pid
-        A process inside its namespaces.
-    environment
-        For its programs.
-    """
-
-    pid: int
-    environment: Mapping[str, str]
-
-    def run(self, *command: str | Path, cwd: Path | None = None, **variables: str) -> str:
-        """Run a command inside; its standard output."""
-        done = subprocess.run(
-            [
-                "nsenter",
-                "--target",
-                str(self.pid),
-                "--all",
-                f"--wd={cwd or '/'}",
-                *map(str, command),
-            ],
-            env={**self.environment, **variables},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        if done.returncode != 0:
-            raise RuntimeError(f"{command}: {done.stdout}{done.stderr}")
-        return done.stdout
+class SlurmNode(Machine):
+    """A cluster that runs."""
 
     def job(self, number: str) -> dict[str, str]:
         """Return what SLURM says of a job."""
@@ -132,41 +97,14 @@ def slurm_node(root: Path) -> Iterator[SlurmNode]:
         pytest.skip(
             f"{', '.join(missing)} not installed (apt-get install slurm-wlm munge iproute2)"
         )
-    if os.geteuid() != 0:
-        pytest.skip("namespaces for SLURM need root")
     for name in ("state", "spool"):
         (root / name).mkdir()
     configuration = root / "slurm.conf"
     configuration.write_text(_CONFIGURATION.format(root=root))
-    environment = {**os.environ, "SLURM_CONF": str(configuration)}
-    isolated = ["unshare", "--mount", "--net", "--uts", "--ipc", "--pid", "--fork", "--mount-proc"]
-    with (root / "start.log").open("wb") as log, subprocess.Popen(
-        [*isolated, "--kill-child", "bash", "-c", _START.format(root=root)],
-        env=environment, stdout=log, stderr=log,
-    ) as process:  # fmt: skip
-        try:
-            yield _started(process, environment, root)
-        finally:
-            process.send_signal(
-                signal.SIGKILL
-            )  # the first process inside ends with it, and all others
-
-
-def _started(
-    process: subprocess.Popen[bytes], environment: Mapping[str, str], root: Path
-) -> SlurmNode:
-    deadline = time.monotonic() + _START_S
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            pytest.skip(f"namespaces are not permitted: {(root / 'start.log').read_text().strip()}")
-        inside = children.read_text().split()
-        if inside:
-            node = SlurmNode(int(inside[0]), environment)
-            try:
-                if "idle" in node.run("sinfo", "--noheader", "--format=%t"):
-                    return node
-            except RuntimeError:
-                pass
-        time.sleep(0.5)
-    raise RuntimeError(f"SLURM did not start: {(root / 'start.log').read_text()}")
+    with machine(
+        _START.format(root=root),
+        root,
+        lambda started: "idle" in started.run("sinfo", "--noheader", "--format=%t"),
+        environment={**os.environ, "SLURM_CONF": str(configuration)},
+    ) as started:
+        yield SlurmNode(started.pid, started.environment)

@@ -11,22 +11,16 @@ from pathlib import Path
 import pytest
 
 from tests.deploy.files import DEPLOY, ROOT
-from tests.deploy.machines import Machine, copied, machine, marks, tree, wait_until
+from tests.deploy.machines import CLUSTER_TABLE, Machine, copied, machine, marks, tree, wait_until
 
 pytestmark = marks
 
 UNIT = "mscam-nightly.service"
 PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
-PIPELINE = """
+PIPELINE = f"""
 [data]
 source = "digits"
-[cluster]
-n_clusters = 10
-scale = "standard"
-alpha = 1.0
-n_neighbors = 9
-max_iter = 12
-"""
+{CLUSTER_TABLE}"""
 
 
 @pytest.fixture(scope="module")

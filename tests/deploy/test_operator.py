@@ -19,23 +19,17 @@ from mscam_dask.data.datasets import digits_views
 from mscam_dask.data.store.write import write_store
 from mscam_dask.pipeline.tls import make_certificates
 from tests.deploy.files import DEPLOY, documents, script_environment
-from tests.deploy.machines import Machine, folder, machine, marks, wait_until
+from tests.deploy.machines import CLUSTER_TABLE, Machine, folder, machine, marks, wait_until
 from tests.deploy.test_image import podman_with_the_image
 
 pytestmark = marks
 
 API = "https://10.96.100.1:6443"
 TOKEN = "admin"
-PIPELINE = """
+PIPELINE = f"""
 [data]
 source = "/mscam/data.zarr"
-[cluster]
-n_clusters = 10
-scale = "standard"
-alpha = 1.0
-n_neighbors = 9
-max_iter = 12
-[output]
+{CLUSTER_TABLE}[output]
 directory = "/mscam/runs/night"
 """
 CONFIGURATION = """

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -43,12 +44,15 @@ def home(tmp_path: Path) -> Path:
 
 
 def submit(node: SlurmNode, home: Path, *options: str, of_the_run: tuple[str, ...] = ()) -> str:
-    number = node.run(
-        "sbatch", "--parsable", *options, "nightly.sbatch", *of_the_run,
-        cwd=home, MSCAM_JOBS="1", MSCAM_CORES="1", MSCAM_MEMORY="2GiB", MSCAM_PYTHON=sys.executable,
+    variables: dict[str, Any] = {
+        "MSCAM_JOBS": "1",
+        "MSCAM_CORES": "1",
+        "MSCAM_MEMORY": "2GiB",
+        "MSCAM_PYTHON": sys.executable,
         **script_environment(),
-    )  # fmt: skip
-    return number.strip()
+    }
+    command = ("sbatch", "--parsable", *options, "nightly.sbatch", *of_the_run)
+    return node.run(*command, cwd=home, **variables).strip()
 
 
 def log_of(home: Path, number: str) -> str:

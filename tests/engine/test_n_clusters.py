@@ -112,9 +112,15 @@ def test_curves_are_what_they_are_said_to_be() -> None:
     assert counted.adjusted_modularity[at] == pytest.approx(counted.modularity[at], rel=1e-3)
 
 
+def separated_views() -> list[NDArray[np.float64]]:
+    return gaussian_views(4, n_samples=80, n_clusters=3, spread=1.5, dims=(6, 12))[0]
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
 @pytest.mark.parametrize("executor", ["threads", "dask"])
-def test_the_same_bits_whoever_computes(executor: str) -> None:
-    views, _ = gaussian_views(4, n_samples=80, n_clusters=3, spread=1.5, dims=(6, 12))
+@pytest.mark.parametrize("data", ["separated", "independent"])
+def test_the_same_bits_whoever_computes(executor: str, data: str) -> None:
+    views = separated_views() if data == "separated" else independent_views()
     serial = MSCAM("auto", n_jobs=1).fit(views)
     if executor == "threads":
         other = MSCAM("auto", n_jobs=3).fit(views)
@@ -122,7 +128,9 @@ def test_the_same_bits_whoever_computes(executor: str) -> None:
         with local_client(2) as client:
             other = MSCAM("auto", client=client).fit(views)
     assert chosen(other.solution_) == chosen(serial.solution_)
+    assert other.neighbor_overlap_ == serial.neighbor_overlap_
     np.testing.assert_array_equal(other.labels_, serial.labels_)
+    np.testing.assert_array_equal(other.consensus_graph_.data, serial.consensus_graph_.data)
 
 
 class Kept:
@@ -241,21 +249,6 @@ def test_a_number_that_is_given_is_fitted_without_structure_too() -> None:
     model = MSCAM(3, n_jobs=1).fit(independent_views())
     assert len(np.unique(model.labels_)) == 3
     assert model.structure_ is Structure.NONE
-
-
-@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
-@pytest.mark.parametrize("executor", ["threads", "dask"])
-def test_one_cluster_has_the_same_bits_whoever_computes(executor: str) -> None:
-    views = independent_views()
-    serial = MSCAM("auto", n_jobs=1).fit(views)
-    if executor == "threads":
-        other = MSCAM("auto", n_jobs=3).fit(views)
-    else:
-        with local_client(2) as client:
-            other = MSCAM("auto", client=client).fit(views)
-    assert chosen(other.solution_) == chosen(serial.solution_)
-    assert other.neighbor_overlap_ == serial.neighbor_overlap_
-    np.testing.assert_array_equal(other.consensus_graph_.data, serial.consensus_graph_.data)
 
 
 def test_large_data_without_structure() -> None:

@@ -22,7 +22,7 @@ from mscam_dask.data.readers.base import (
     check_size,
     unreadable,
 )
-from mscam_dask.data.readers.text import LABEL_COLUMNS
+from mscam_dask.data.readers.text_layout import LABEL_COLUMNS
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.labels import as_text
 from mscam_dask.data.views.omics import arrays_of

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source, unreadable
 from mscam_dask.data.readers.plain_table import MISSING
-from mscam_dask.data.readers.text import is_number, lines_of
+from mscam_dask.data.readers.text_layout import is_number, lines_of
 from mscam_dask.errors import DataError
 
 __all__ = ["read_sample_columns"]

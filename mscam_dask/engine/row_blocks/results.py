@@ -76,10 +76,11 @@ def write_arrays(
     for rows in views:
         for first in range(0, len(rows.names), FAN_IN):
             store.write_views(rows, range(first, min(first + FAN_IN, len(rows.names))))
-    if not all(executor.gather(store.writes)):
+    written = executor.gather(store.writes)
+    executor.release(store.writes)
+    if not all(written):
         shutil.rmtree(directory)
         return None
-    executor.release(store.writes)
     names = {rows.kind: rows.names for rows in views}
     return StoredArrays(
         directory,
@@ -144,7 +145,9 @@ class _Store:
             for number, (start, _) in enumerate(ranges)
         ]
         blocks = exchanged(pieces, join_rows, (), ranges, executor, key=f"join_result/{name}")
-        widths = executor.gather([executor.submit(tasks.widths, blocks[0], key=f"widths/{name}")])
+        handle = executor.submit(tasks.widths, blocks[0], key=f"widths/{name}")
+        (widths,) = executor.gather([handle])
+        executor.release([handle])
         edges = [0, *(stop for _, stop in ranges)]
         for position, view in enumerate(some):
             array = create_embedding(
@@ -152,7 +155,7 @@ class _Store:
                 views.kind,
                 view,
                 views.names[view],
-                (edges[-1], widths[0][position]),
+                (edges[-1], widths[position]),
             )
             key = f"{views.kind}/{view}"
             self._write(array, key, blocks, position, edges, [0] * len(blocks))

@@ -15,9 +15,7 @@ import datetime as dt
 import hashlib
 import io
 import os
-import re
 import shutil
-import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -37,17 +35,20 @@ from mscam_dask.errors import DataError
 from mscam_dask.metrics import matched_labels
 from mscam_dask.monitor.run_record import DataRecord, DriftRecord, FitRecord, RunRecord
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory
+from mscam_dask.pipeline.run.run_directory import (
+    NEXT_SUFFIX,
+    RunDirectory,
+    decoded_id,
+    encoded_id,
+)
 from mscam_dask.types.result import Solution, Status
 
 __all__ = [
     "ClusteringOutput",
     "PreviousRun",
     "WarmStart",
-    "decoded_id",
     "drift_between",
     "drift_of",
-    "encoded_id",
     "future_dates",
     "glob_escaped",
     "last_comparable",
@@ -63,43 +64,6 @@ __all__ = [
 ]
 
 _CLOCK_SKEW = dt.timedelta(days=1)
-_FORMULA = tuple("=+-@\t\r")
-_NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
-
-
-def encoded_id(sample: str) -> str:
-    r"""Return a sample id as CSV files have it, harmless to spreadsheets and terminals.
-
-    An id that starts like a formula (= + - @, unless it is a number) or with an apostrophe, or that
-    holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
-    control characters are written as \xNN. Other ids are unchanged.
-
-    Examples
-    --------
-    >>> encoded_id("=1+1"), encoded_id("-7"), encoded_id("a b")
-    ("'=1+1", '-7', 'a b')
-    """
-    is_formula = sample.startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
-    has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
-    if not (is_formula or has_control or sample.startswith("'")):
-        return sample
-    return "'" + "".join(
-        f"\\x{ord(letter):02x}"
-        if unicodedata.category(letter) == "Cc"
-        else letter.replace("\\", "\\\\")
-        for letter in sample
-    )
-
-
-def decoded_id(text: str) -> str:
-    """Return the sample id that `encoded_id` wrote."""
-    if not text.startswith("'"):
-        return text
-    return re.sub(
-        r"\\(\\|x([0-9a-f]{2}))",
-        lambda match: chr(int(match[2], 16)) if match[2] else "\\",
-        text[1:],
-    )
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from mscam_dask.errors import DataError, MscamError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.pipeline.run.previous_runs import PreviousRun, decoded_id
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.previous_runs import PreviousRun
+from mscam_dask.pipeline.run.run_directory import RunDirectory, decoded_id
 
 __all__ = ["report_html", "report_step", "write_report"]
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.report.confidence import next_clusters
-from mscam_dask.pipeline.run.previous_runs import encoded_id
+from mscam_dask.pipeline.run.run_directory import encoded_id
 
 __all__ = ["FORMATS", "SampleTable", "check_suffix", "has_parquet", "sample_table", "table_bytes"]
 
@@ -97,7 +97,7 @@ def table_bytes(table: SampleTable, suffix: str) -> bytes:
     table
     suffix
         One of `FORMATS`. In CSV files, ids and column names are harmless to spreadsheets
-        (`mscam_dask.pipeline.run.previous_runs.encoded_id`), and confidences have six decimals.
+        (`mscam_dask.pipeline.run.run_directory.encoded_id`), and confidences have six decimals.
 
     Raises
     ------

@@ -52,12 +52,8 @@ from mscam_dask.pipeline.run.open_data import (
     source_records,
     stamps_of,
 )
-from mscam_dask.pipeline.run.previous_runs import (
-    PreviousRun,
-    encoded_id,
-    link_tree,
-    reusable_store,
-)
+from mscam_dask.pipeline.run.previous_runs import PreviousRun, link_tree, reusable_store
+from mscam_dask.pipeline.run.run_directory import encoded_id
 from mscam_dask.pipeline.run.sample_tables import (
     FORMATS,
     has_parquet,

@@ -29,9 +29,8 @@ from mscam_dask.pipeline.run import run as run_module
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.doctor import check_run
 from mscam_dask.pipeline.run.load_run import predict_files
-from mscam_dask.pipeline.run.previous_runs import encoded_id
 from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
 from mscam_dask.types.result import Solution, Structure
 from mscam_dask.types.rules import SIZES
 from tests.messages import quotes

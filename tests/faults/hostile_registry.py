@@ -1,0 +1,58 @@
+"""Registry of hostile files, and the canary: an HDF5 file outside, whose values no store may hold."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+__all__ = [
+    "CANARY",
+    "HOSTILE",
+    "RNG",
+    "TABLE",
+    "Hostile",
+    "hostile",
+    "overwrite",
+    "truncate",
+    "write_canary",
+]
+
+Hostile = Callable[[Path, Path], object]
+
+RNG = np.random.default_rng(0)
+TABLE = RNG.normal(size=(20, 3))
+CANARY = 12345.678901 + np.arange(60.0).reshape(20, 3)
+
+HOSTILE: dict[str, Hostile] = {}
+
+
+def hostile(name: str) -> Callable[[Hostile], Hostile]:
+    """Enter a function under the name of the file that it writes."""
+
+    def enter(build: Hostile) -> Hostile:
+        assert name not in HOSTILE
+        HOSTILE[name] = build
+        return build
+
+    return enter
+
+
+def write_canary(path: Path) -> None:
+    with h5py.File(path, "w") as file:
+        file.create_dataset("x", data=CANARY)
+        node = file.create_dataset("turned", data=CANARY.T)
+        node.attrs["MATLAB_class"] = np.bytes_("double")
+
+
+def overwrite(path: Path, place: int, content: bytes) -> None:
+    changed = bytearray(path.read_bytes())
+    changed[place : place + len(content)] = content
+    path.write_bytes(changed)
+
+
+def truncate(path: Path, share: float) -> None:
+    content = path.read_bytes()
+    path.write_bytes(content[: int(share * len(content))])
