@@ -13,10 +13,11 @@ import threading
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from functools import partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler, SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 import yaml
@@ -124,8 +125,14 @@ def test_amtool_accepts_the_example_of_a_route() -> None:
     amtool = shutil.which("amtool")
     if amtool is None:
         pytest.skip("amtool is not installed (apt-get install prometheus-alertmanager)")
-    result = run(amtool, "check-config", DEPLOY / "prometheus/alertmanager.yml")
+    file = DEPLOY / "prometheus/alertmanager.yml"
+    result = run(amtool, "check-config", file)
     assert result.returncode == 0, result.stdout + result.stderr
+    for severity, receiver in (("page", "pager"), ("warn", "mail")):
+        routed = run(
+            amtool, "config", "routes", "test", f"--config.file={file}", f"severity={severity}"
+        )
+        assert routed.stdout.strip() == receiver
 
 
 HOUR = 3600
@@ -198,10 +205,12 @@ def test_rules_by_promtool(
 
 
 @pytest.mark.slow
-def test_prometheus_scrapes_a_run_that_failed_and_its_alert_fires(tmp_path: Path) -> None:
-    program = shutil.which("prometheus")
+def test_a_run_that_failed_pages_through_prometheus_and_alertmanager(tmp_path: Path) -> None:
+    program, manager = shutil.which("prometheus"), shutil.which("prometheus-alertmanager")
     if program is None:
         pytest.skip("prometheus is not installed (apt-get install prometheus)")
+    if manager is None:
+        pytest.skip("alertmanager is not installed (apt-get install prometheus-alertmanager)")
     (tmp_path / "p.toml").write_text(
         '[data]\nsource = "digits"\nfamilies = ["pixels"]\n[cluster]\nn_clusters = 100000\n'
         f'[execution]\nin_process = true\n[output]\ndirectory = "run"\nmetrics = "{tmp_path}/node"\n'
@@ -209,9 +218,19 @@ def test_prometheus_scrapes_a_run_that_failed_and_its_alert_fires(tmp_path: Path
     command = (sys.executable, "-m", "mscam_dask.cli", "run", tmp_path / "p.toml")
     failed = run(*command, env=script_environment())
     assert failed.returncode == 2, failed.stderr
+    port, manager_port = free_ports(2)
     serve = partial(SimpleHTTPRequestHandler, directory=str(tmp_path / "node"))
-    with ThreadingHTTPServer(("127.0.0.1", 0), serve) as collector:
-        threading.Thread(target=collector.serve_forever, daemon=True).start()
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), serve) as collector,
+        ThreadingHTTPServer(("127.0.0.1", 0), Pager) as pager,
+    ):
+        for server in (collector, pager):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        (route,) = documents(DEPLOY / "prometheus/alertmanager.yml")
+        route["route"]["group_wait"] = "1s"
+        (receiver,) = [one for one in route["receivers"] if "webhook_configs" in one]
+        receiver["webhook_configs"][0]["url"] = f"http://127.0.0.1:{pager.server_port}/page"
+        (tmp_path / "alertmanager.yml").write_text(yaml.safe_dump(route))
         (configuration,) = documents(DEPLOY / "prometheus/prometheus.yml")
         configuration["global"] = {
             "scrape_interval": "1s",
@@ -219,6 +238,11 @@ def test_prometheus_scrapes_a_run_that_failed_and_its_alert_fires(tmp_path: Path
             "evaluation_interval": "1s",
         }
         configuration["rule_files"] = [str(DEPLOY / "prometheus/alerts.yml")]
+        configuration["alerting"] = {
+            "alertmanagers": [
+                {"static_configs": [{"targets": [f"127.0.0.1:{manager_port}"]}]},
+            ]
+        }
         configuration["scrape_configs"].append(
             {
                 "job_name": "node",
@@ -227,27 +251,54 @@ def test_prometheus_scrapes_a_run_that_failed_and_its_alert_fires(tmp_path: Path
             }
         )
         (tmp_path / "prometheus.yml").write_text(yaml.safe_dump(configuration))
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = probe.getsockname()[1]
-        server = [
-            program, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/tsdb",
-            f"--web.listen-address=127.0.0.1:{port}",
-        ]  # fmt: skip
-        with (
-            (tmp_path / "log").open("wb") as log,
-            subprocess.Popen(server, stderr=log) as prometheus,
-        ):
-            try:
-                wait_for(lambda: "MscamRunFailed" in firing(port))
-                assert firing(port)["MscamRunFailed"] == {
-                    "alertname": "MscamRunFailed", "pipeline": "p", "severity": "page",
-                    "job": "node", "instance": f"127.0.0.1:{collector.server_port}",
-                }  # fmt: skip
-                assert "MscamRunStuck" not in firing(port)
-            finally:
-                prometheus.terminate()
+        servers = (
+            [
+                program, f"--config.file={tmp_path}/prometheus.yml", f"--storage.tsdb.path={tmp_path}/tsdb",
+                f"--web.listen-address=127.0.0.1:{port}",
+            ],
+            [
+                manager, f"--config.file={tmp_path}/alertmanager.yml", f"--storage.path={tmp_path}/alerts",
+                f"--web.listen-address=127.0.0.1:{manager_port}", "--cluster.listen-address=",
+            ],
+        )  # fmt: skip
+        with ExitStack() as stack:
+            log = stack.enter_context((tmp_path / "log").open("wb"))
+            for server in servers:
+                process = stack.enter_context(subprocess.Popen(server, stdout=log, stderr=log))
+                stack.callback(process.terminate)
+            wait_for(lambda: "MscamRunFailed" in firing(port))
+            labels = {
+                "alertname": "MscamRunFailed", "pipeline": "p", "severity": "page",
+                "job": "node", "instance": f"127.0.0.1:{collector.server_port}",
+            }  # fmt: skip
+            assert firing(port)["MscamRunFailed"] == labels
+            assert "MscamRunStuck" not in firing(port)
+            wait_for(lambda: bool(Pager.pages))
+            page = Pager.pages[0]
+            assert (page["receiver"], page["status"]) == ("pager", "firing")
+            assert [alert["labels"] for alert in page["alerts"]] == [labels]
         collector.shutdown()
+        pager.shutdown()
+
+
+class Pager(BaseHTTPRequestHandler):
+    """Receiver of Alertmanager's webhook that keeps what it is sent."""
+
+    pages: ClassVar[list[dict[str, Any]]] = []
+
+    def do_POST(self) -> None:
+        self.pages.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+        self.send_response(200)
+        self.end_headers()
+
+
+def free_ports(n: int) -> list[int]:
+    """Ports of the loopback interface on which nothing listens."""
+    with ExitStack() as stack:
+        probes = [stack.enter_context(socket.socket()) for _ in range(n)]
+        for probe in probes:
+            probe.bind(("127.0.0.1", 0))
+        return [probe.getsockname()[1] for probe in probes]
 
 
 def firing(port: int) -> dict[str, dict[str, str]]:
