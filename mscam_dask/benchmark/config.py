@@ -342,7 +342,7 @@ def _method_problems(
         try:
             asked = method(requested)
         except ConfigurationError as error:
-            yield f"{where} methods has {error}"
+            yield f"{where} methods: {error}"
             continue
         if asked.takes_arrays and requested not in known_methods():
             try:

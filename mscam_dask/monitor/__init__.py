@@ -4,7 +4,7 @@ Observers are callables that receive every event of a run in order: steps of a p
 and events of a fit (`mscam_dask.types.events`).
 
 The module is also a preload of Dask: ``dask scheduler --preload mscam_dask.monitor`` installs the
-page "mscam" at the start.
+page "mscam" at the start, and requires the token of ``MSCAM_DASHBOARD_TOKEN`` if one is set.
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ def dask_setup(dask_scheduler: Scheduler) -> None:
     """Install the page and the metrics; called by Dask for ``--preload``."""
     import logging
 
+    from mscam_dask.monitor.dashboard import access
     from mscam_dask.monitor.dashboard.plugin import install
 
+    access.dask_setup(dask_scheduler)
     problem = install(dask_scheduler)
     if problem is not None:
         logging.getLogger(__name__).warning("No page 'mscam' on the dashboard: %s", problem)

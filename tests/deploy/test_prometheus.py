@@ -263,8 +263,10 @@ def test_a_run_that_failed_pages_through_prometheus_and_alertmanager(tmp_path: P
         )  # fmt: skip
         with ExitStack() as stack:
             log = stack.enter_context((tmp_path / "log").open("wb"))
-            for server in servers:
-                process = stack.enter_context(subprocess.Popen(server, stdout=log, stderr=log))
+            for command_line in servers:
+                process = stack.enter_context(
+                    subprocess.Popen(command_line, stdout=log, stderr=log)
+                )
                 stack.callback(process.terminate)
             wait_for(lambda: "MscamRunFailed" in firing(port))
             labels = {

@@ -30,7 +30,7 @@ __all__ = [
     "data_problems",
     "execution_problems",
     "has_certificates",
-    "is_encrypted_or_here",
+    "is_encrypted",
     "output_problems",
     "parse_memory",
     "read_scheduler_file",
@@ -297,12 +297,9 @@ def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
         )
 
 
-def is_encrypted_or_here(address: str) -> bool:
-    """Whether a scheduler's address is encrypted, on this computer or in this process."""
-    parts = urlsplit(address)
-    return parts.scheme in ("tls", "gateway", "inproc", "ucxs", "wss") or _is_loopback(
-        parts.hostname or ""
-    )
+def is_encrypted(address: str) -> bool:
+    """Whether a scheduler's address is encrypted, or in this process."""
+    return urlsplit(address).scheme in ("tls", "gateway", "inproc", "ucxs", "wss")
 
 
 def _is_loopback(host: str) -> bool:

@@ -36,7 +36,7 @@ from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.config.validate import (
     check_execution,
     has_certificates,
-    is_encrypted_or_here,
+    is_encrypted,
     read_scheduler_file,
 )
 from mscam_dask.pipeline.run.cluster_classes import (
@@ -180,6 +180,7 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
             return
         timeout_s = workers_timeout_s()
         stack.enter_context(dask.config.set(_CLUSTER_CONFIG))
+        stack.enter_context(_token_required())
         if name == "slurm-runner":
             yield stack.enter_context(_connected_in_slurm(execution))
             return
@@ -193,6 +194,22 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
             lost = dask.config.get("distributed.deploy.lost-worker-timeout")
             stack.enter_context(dask.config.set({"mscam.lost-worker-timeout": lost}))
             yield stack.enter_context(_started_by_class(execution, name, timeout_s))
+
+
+@contextmanager
+def _token_required() -> Iterator[None]:
+    """Load the check of the dashboard's token into schedulers and workers, where a token is set."""
+    import dask.config
+
+    if os.environ.get("MSCAM_DASHBOARD_TOKEN") is None:
+        yield
+        return
+    from mscam_dask.monitor.dashboard import access
+
+    access.dashboard_token()
+    keys = [f"distributed.{server}.preload" for server in ("scheduler", "worker")]
+    with dask.config.set({key: [*dask.config.get(key), access.__name__] for key in keys}):
+        yield
 
 
 @contextmanager
@@ -293,11 +310,11 @@ def _started_by_class(
                 cluster = new_cluster(execution, name)
                 stack.push(partial(close_quietly, cluster))
             address = str(cluster.scheduler_address)
-            if name not in CLUSTER_TYPES and not is_encrypted_or_here(address):
+            if name not in CLUSTER_TYPES and not is_encrypted(address):
                 raise ConfigurationError(
-                    f"the cluster {name!r} has the scheduler {address}, which is another computer "
-                    "without encryption. Give the class certificates (security), or start it yourself "
-                    "and connect with --scheduler and --insecure."
+                    f"the cluster {name!r} has the scheduler {address} without encryption: anyone who reaches "
+                    "the port can run code as this user. Give the class certificates (security), or start it "
+                    "yourself and connect with --scheduler."
                 )
             scale(cluster, execution, name)
             client = Client(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from distributed import LocalCluster
+from distributed import LocalCluster, Security
 
 from mscam_dask.errors import (
     ClusterStartError,
@@ -28,13 +29,14 @@ HERE = f"{__name__}:"
 class Threads(LocalCluster):
     """A cluster of a site's own: workers are threads of this process."""
 
-    def __init__(self, address: str = "127.0.0.1", n_workers: int = 0, **options: Any) -> None:
+    def __init__(self, *, protocol: str = "tls", n_workers: int = 0, **options: Any) -> None:
         super().__init__(  # type: ignore[no-untyped-call]
             n_workers=n_workers,
             processes=False,
             threads_per_worker=1,
-            host=address,
-            protocol="tcp",
+            host="127.0.0.1",
+            protocol=protocol,
+            security=Security.temporary() if protocol == "tls" else None,
             dashboard_address="127.0.0.1:0",
             **options,
         )
@@ -80,8 +82,10 @@ def test_a_class_of_ones_own_is_scaled_and_closed(tmp_path: Path) -> None:
         check_workers(cluster, [tmp_path])
         cluster.client.wait_for_workers(2, timeout=30)
         address = cluster.client.scheduler.address
-    with pytest.raises(SchedulerLostError), open_cluster(ExecutionTable(scheduler=address)):
-        pass
+        assert address.startswith("tls://")
+        port = int(address.rpartition(":")[2])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
 
 
 def test_a_class_of_ones_own_adapts() -> None:
@@ -89,10 +93,10 @@ def test_a_class_of_ones_own_adapts() -> None:
         assert cluster.client.submit(abs, -1, pure=False).result(30) == 1
 
 
-def test_a_class_of_ones_own_that_listens_for_everybody_is_refused() -> None:
+def test_a_class_of_ones_own_without_encryption_is_refused() -> None:
     with (
-        pytest.raises(ConfigurationError, match=quotes("tcp://", "--scheduler")),
-        opened(cluster=f"{HERE}Threads", cluster_options={"address": "0.0.0.0"}),
+        pytest.raises(ConfigurationError, match=quotes("tcp://127.0.0.1", "--scheduler")),
+        opened(cluster=f"{HERE}Threads", cluster_options={"protocol": "tcp"}),
     ):
         pass
 
