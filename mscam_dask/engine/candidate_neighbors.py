@@ -11,12 +11,14 @@ from numpy.typing import NDArray
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.row_blocks.candidates import candidates_in_order
 from mscam_dask.engine.row_blocks.handles import BlockedCandidates, RowOrder
+from mscam_dask.linalg.neighbors import ColumnFacts
 from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.graph_update import (
     CandidateEdges,
     Graph,
     candidate_neighbors,
     neighbor_graph,
+    search_facts,
     spread_graph,
 )
 from mscam_dask.solvers.joint_embedding import joint_embedding
@@ -28,6 +30,7 @@ from mscam_dask.types.parameters import Parameters
 __all__ = [
     "candidate_blocks",
     "candidates",
+    "facts_of_views",
     "joined_candidates",
     "merged_components",
     "own_graph",
@@ -41,7 +44,8 @@ _MIN_BLOCK = 512
 _MAX_BLOCK = 8192
 _BLOCKS = 8
 
-# Number of views of which one task searches a whole block of rows, and most tasks of a block.
+# Number of views of which one task finds the column facts, or searches a whole block of rows, and most
+# tasks of a block.
 _VIEWS_TOGETHER = 8
 _MAX_PARTS = 16
 
@@ -69,10 +73,21 @@ def candidate_blocks(
     n_candidates = parameters.candidates(n_samples)
     if order is not None:
         return candidates_in_order(views, order, n_candidates, parameters.seed, executor, key=key)
-    return tuple(
-        _exact_block(views, n_candidates, start, stop, executor, key=key)
+    facts = [
+        executor.submit(
+            facts_of_views,
+            views,
+            slice(first, first + _VIEWS_TOGETHER),
+            key=f"column_facts/{key}/{first}",
+        )
+        for first in range(0, len(views), _VIEWS_TOGETHER)
+    ]
+    blocks = tuple(
+        _exact_block(views, facts, n_candidates, start, stop, executor, key=key)
         for start, stop in row_ranges(n_samples)
     )
+    executor.release(facts)
+    return blocks
 
 
 def release_candidates(blocks: tuple[Handle, ...] | BlockedCandidates, executor: Executor) -> None:
@@ -82,6 +97,7 @@ def release_candidates(blocks: tuple[Handle, ...] | BlockedCandidates, executor:
 
 def _exact_block(
     views: list[Handle],
+    facts: list[Handle],
     n_candidates: int,
     start: int,
     stop: int,
@@ -95,6 +111,7 @@ def _exact_block(
         executor.submit(
             candidates,
             views,
+            facts,
             n_candidates,
             first,
             min(first + size, stop),
@@ -109,11 +126,23 @@ def _exact_block(
     return block
 
 
+def facts_of_views(
+    views: Sequence[RidgeView | LinearDiscriminants], some: slice
+) -> list[ColumnFacts]:
+    """Facts of the columns of some views in the joint ridge embedding, for `candidates`."""
+    return search_facts(joint_embedding(views), some)
+
+
 def candidates(
-    views: Sequence[RidgeView | LinearDiscriminants], n_candidates: int, start: int, stop: int
+    views: Sequence[RidgeView | LinearDiscriminants],
+    facts: Sequence[list[ColumnFacts]],
+    n_candidates: int,
+    start: int,
+    stop: int,
 ) -> CandidateEdges:
     """Candidate neighbors of a block of rows in the joint ridge embedding."""
-    return candidate_neighbors(joint_embedding(views), n_candidates, start, stop)
+    of_views = [one for group in facts for one in group]
+    return candidate_neighbors(joint_embedding(views), n_candidates, start, stop, of_views)
 
 
 def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:

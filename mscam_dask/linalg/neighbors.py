@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +19,9 @@ from mscam_dask.linalg.distances import (
 )
 
 __all__ = [
+    "ColumnFacts",
     "approximate_neighbors",
+    "column_facts",
     "nearest_neighbors",
     "top_k_columns",
 ]
@@ -40,12 +44,92 @@ _TIE = 1e-9
 _MAX_TOGETHER = 16
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class ColumnFacts:
+    """Facts of a block of columns, the same for every block of rows whose neighbors are searched.
+
+    Attributes
+    ----------
+    magnitude : float
+        Largest absolute coordinate times the root of the largest weight.
+    mean : (r,) or None
+        Mean of each column; None if the columns need no centering.
+    squared_norms : (n,)
+        Weighted squared norms of the centered rows in units of 4 ** `exponent`, by float32 products.
+    """
+
+    magnitude: float
+    mean: NDArray[np.float64] | None
+    squared_norms: NDArray[np.float32]
+
+    @property
+    def exponent(self) -> int:
+        """Exponent of the unit of length."""
+        return _exponent([self.magnitude])
+
+
+def column_facts(points: WeightedBlocks, some: slice = slice(None)) -> list[ColumnFacts]:
+    """Facts of some blocks of columns, for `nearest_neighbors`.
+
+    Raises
+    ------
+    DataError
+        The columns are not finite.
+    """
+    blocks, weights = points.blocks[some], points.weights[some]
+    return [_facts(*pair) for pair in zip(blocks, weights, strict=True)]
+
+
+def _facts(columns: NDArray[Any], weights: NDArray[np.float64]) -> ColumnFacts:
+    # a finite sum means finite values, and is cheaper to check
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = columns.sum(axis=0)
+    if not np.isfinite(total).all():
+        _check_finite(columns)
+    largest = max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
+    is_centered = float(np.abs(total).max(initial=0.0)) <= _CENTERED * largest * len(columns)
+    mean = None
+    if columns.dtype != np.float32 or not is_centered:
+        mean = columns.mean(axis=0, dtype=np.float64)
+    magnitude = largest * float(np.sqrt(weights.max(initial=0.0)))
+    centered, factors = _scaled(columns, weights, mean, _exponent([magnitude]))
+    return ColumnFacts(magnitude, mean, np.einsum("ij,ij->i", centered, centered * factors))
+
+
+def _check_finite(columns: NDArray[Any]) -> None:
+    bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
+    if bad.size:
+        raise DataError(
+            f"{bad.size} of {len(columns)} rows of the embedding hold NaN or infinity (first rows: "
+            f"{bad[:5].tolist()}). Clean or rescale the view."
+        )
+
+
+def _exponent(magnitudes: Sequence[float]) -> int:
+    """Exponent of a unit of length: scaling by a power of two is exact, and nothing over- or underflows."""
+    return int(np.frexp(max(magnitudes))[1])
+
+
+def _scaled(
+    columns: NDArray[Any],
+    weights: NDArray[np.float64],
+    mean: NDArray[np.float64] | None,
+    exponent: int,
+) -> tuple[NDArray[np.float32], NDArray[np.float32]]:
+    """Centered columns and their weights in a unit; copies the columns only to center them."""
+    if mean is None:
+        return columns, np.ldexp(weights, -2 * exponent).astype(np.float32)
+    centered = np.ldexp(columns - mean, -exponent).astype(np.float32)
+    return centered, weights.astype(np.float32)
+
+
 def nearest_neighbors(
     embedding: NDArray[np.float64] | WeightedBlocks,
     n_candidates: int,
     *,
     row_start: int = 0,
     row_stop: int | None = None,
+    facts: Sequence[ColumnFacts] | None = None,
     block_bytes: int = _BLOCK_BYTES,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """K nearest other samples of each row by exhaustive search, with their squared distances.
@@ -58,6 +142,8 @@ def nearest_neighbors(
         K, between 1 and n - 1.
     row_start, row_stop : int, optional
         Only these rows; all by default.
+    facts : sequence of ColumnFacts, optional
+        Those of each block of columns, if they were computed before.
     block_bytes : int
         Bytes of the products that are held at a time; at least 64 rows.
 
@@ -92,7 +178,8 @@ def nearest_neighbors(
     if row_start == stop:
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
-    found, reach = _propose(points, n_asked, row_start, stop, block_bytes)
+    facts = column_facts(points) if facts is None else facts
+    found, reach = _propose(points, facts, n_asked, row_start, stop, block_bytes)
     own = np.arange(row_start, stop, dtype=np.int64)
     result, distances = _nearest_of(points, own, found, n_candidates)
     if n_asked < n:
@@ -125,7 +212,7 @@ def approximate_neighbors(
     points = as_weighted_blocks(embedding)
     n = len(points)
     _check_search(points, n_candidates, 0, n)
-    found, _ = _propose(points, n_candidates + 1, 0, n, _BLOCK_BYTES)
+    found, _ = _propose(points, column_facts(points), n_candidates + 1, 0, n, _BLOCK_BYTES)
     is_self = found == np.arange(n)[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
     others: NDArray[np.int64] = found[~is_self].reshape(n, n_candidates)
@@ -133,14 +220,26 @@ def approximate_neighbors(
 
 
 def _propose(
-    points: WeightedBlocks, n_asked: int, start: int, stop: int, block_bytes: int
+    points: WeightedBlocks,
+    facts: Sequence[ColumnFacts],
+    n_asked: int,
+    start: int,
+    stop: int,
+    block_bytes: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Nearest samples (m, n_asked) by float32 products, including the sample itself, and a radius.
 
     Samples that are not proposed are at least the radius (m,) away, rounding included.
     """
     n = len(points)
-    blocks, norms, unit = _products_in_float32(points)
+    exponent = _exponent([of_block.magnitude for of_block in facts])
+    blocks = [
+        _scaled(*pair, of_block.mean, exponent)
+        for pair, of_block in zip(points.pairs(), facts, strict=True)
+    ]
+    norms = np.zeros(n)
+    for of_block in facts:
+        norms += np.ldexp(of_block.squared_norms, 2 * (of_block.exponent - exponent))
     found = np.empty((stop - start, n_asked), dtype=np.int64)
     reach = np.empty(stop - start)
     step = max(_MIN_ROWS, block_bytes // (4 * n))
@@ -160,7 +259,7 @@ def _propose(
         reach[here] = farthest + norms[rows]
     epsilon = _rounding_depth(points) * float(np.finfo(np.float32).eps)
     reach -= 2.0 * epsilon * (norms[start:stop] + norms.max())
-    return found, reach * unit
+    return found, np.ldexp(reach, 2 * exponent)
 
 
 def _rounding_depth(points: WeightedBlocks) -> int:
@@ -173,37 +272,6 @@ def _rounding_depth(points: WeightedBlocks) -> int:
     widest = max(columns.shape[1] for columns in points.blocks)
     by_block = 2 * widest + len(points.blocks) + points.rank // 64
     return int(min(points.rank, by_block)) + 8
-
-
-def _products_in_float32(
-    points: WeightedBlocks,
-) -> tuple[list[tuple[NDArray[np.float32], NDArray[np.float32]]], NDArray[np.float64], float]:
-    """Blocks of columns around their mean, squared norms, and the unit of both; copies only if needed."""
-    blocks = []
-    norms = np.zeros(len(points))
-    magnitudes = [
-        max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
-        for columns in points.blocks
-    ]
-    largest = max(
-        magnitude * float(np.sqrt(weights.max(initial=0.0)))
-        for magnitude, weights in zip(magnitudes, points.weights, strict=True)
-    )
-    # a power of two: scaling by it is exact, and nothing over- or underflows
-    exponent = int(np.frexp(largest)[1])
-    for (columns, weights), magnitude in zip(points.pairs(), magnitudes, strict=True):
-        allowed = _CENTERED * magnitude * len(points)
-        with np.errstate(over="ignore"):
-            total = float(np.abs(columns.sum(axis=0)).max(initial=0.0))
-        if columns.dtype == np.float32 and total <= allowed:
-            centered, shift = columns, -2 * exponent
-        else:
-            mean = columns.mean(axis=0, dtype=np.float64)
-            centered, shift = np.ldexp(columns - mean, -exponent).astype(np.float32), 0
-        factors = np.ldexp(weights, shift).astype(np.float32)
-        blocks.append((centered, factors))
-        norms += np.einsum("ij,ij->i", centered, centered * factors)
-    return blocks, norms, float(np.ldexp(1.0, 2 * exponent))
 
 
 def _check_search(points: WeightedBlocks, n_candidates: int, start: int, stop: int) -> None:
@@ -223,17 +291,6 @@ def _check_search(points: WeightedBlocks, n_candidates: int, start: int, stop: i
             f"the embedding has shape ({n}, 0); allowed is (n, r) with r >= 1. "
             "A view without any usable direction has no neighbors: drop it."
         )
-    for columns in points.blocks:
-        # a finite sum means finite values, and is cheaper to check
-        with np.errstate(over="ignore", invalid="ignore"):
-            if np.isfinite(columns.sum()):
-                continue
-        bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
-        if bad.size:
-            raise DataError(
-                f"{bad.size} of {n} rows of the embedding hold NaN or infinity (first rows: "
-                f"{bad[:5].tolist()}). Clean or rescale the view."
-            )
 
 
 def _nearest_of(

@@ -32,7 +32,7 @@ from mscam_dask.linalg.incomplete_blocks import (
     with_finite_distances,
 )
 from mscam_dask.linalg.laplacian import connected_components, graph_from_blocks
-from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.neighbors import ColumnFacts, column_facts, nearest_neighbors
 from mscam_dask.types.rules import SIZES
 
 __all__ = [
@@ -48,6 +48,7 @@ __all__ = [
     "neighbor_widths",
     "projected_distances",
     "projected_weight",
+    "search_facts",
     "select_neighbors",
     "spread_affinity",
     "spread_graph",
@@ -108,11 +109,17 @@ def projected_weight(n_samples: int, n_clusters: int) -> float:
     return n_samples / (2.0 * n_clusters)
 
 
+def search_facts(points: WeightedBlocks | IncompleteBlocks, some: slice) -> list[ColumnFacts]:
+    """Facts of the columns of some views for `candidate_neighbors`; none of views without all samples."""
+    return [] if isinstance(points, IncompleteBlocks) else column_facts(points, some)
+
+
 def candidate_neighbors(
     points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     n_candidates: int,
     row_start: int,
     row_stop: int,
+    facts: Sequence[ColumnFacts] | None = None,
 ) -> CandidateEdges:
     """Candidate neighbors of a block of rows: nearest neighbors in the joint ridge embedding.
 
@@ -122,6 +129,8 @@ def candidate_neighbors(
         Joint ridge embedding.
     n_candidates : int
     row_start, row_stop : int
+    facts : sequence of ColumnFacts, optional
+        Those of all views, if they were computed before.
 
     Returns
     -------
@@ -133,7 +142,7 @@ def candidate_neighbors(
         coverage = _coverage(points, np.arange(row_start, row_stop), indices)
         return CandidateEdges(row_start, indices, distances, coverage)
     indices, distances = nearest_neighbors(
-        points, n_candidates, row_start=row_start, row_stop=row_stop
+        points, n_candidates, row_start=row_start, row_stop=row_stop, facts=facts
     )
     return CandidateEdges(row_start, indices, distances)
 

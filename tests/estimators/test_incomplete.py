@@ -322,8 +322,8 @@ def test_too_many_incomplete_samples_are_refused(monkeypatch: pytest.MonkeyPatch
 def test_blocks_of_candidates_that_are_joined_are_those_of_one_search() -> None:
     views, _, _ = with_gaps(n_samples=60, share=0.5)
     ridge = [ridge_view_of(svd_view(view, "standard"), 1.0) for view in as_multi_view(views).views]
-    whole = candidates(ridge, 9, 0, 60)
-    joined = joined_candidates([candidates(ridge, 9, 0, 25), candidates(ridge, 9, 25, 60)])
+    whole = candidates(ridge, [], 9, 0, 60)
+    joined = joined_candidates([candidates(ridge, [], 9, 0, 25), candidates(ridge, [], 9, 25, 60)])
     assert whole.coverage is not None
     for field in dataclasses.fields(whole):
         assert_array_equal(getattr(joined, field.name), getattr(whole, field.name))

@@ -8,17 +8,22 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg import neighbors
 from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
-from mscam_dask.linalg.neighbors import approximate_neighbors, nearest_neighbors, top_k_columns
+from mscam_dask.linalg.neighbors import (
+    approximate_neighbors,
+    column_facts,
+    nearest_neighbors,
+    top_k_columns,
+)
 from tests.messages import quotes
 
 
-def nearest(points: NDArray[np.float64], k: int, **options: int) -> NDArray[np.int64]:
+def nearest(points: NDArray[np.float64], k: int, **options: Any) -> NDArray[np.int64]:
     return nearest_neighbors(points, k, **options)[0]
 
 
@@ -103,7 +108,7 @@ def many_blocks(n: int, n_blocks: int, width: int) -> WeightedBlocks:
 @pytest.mark.parametrize(("n_blocks", "width"), [(1, 300), (96, 24), (300, 1)])
 def test_no_sample_is_nearer_than_the_radius_of_the_proposals(n_blocks: int, width: int) -> None:
     points = many_blocks(400, n_blocks, width)
-    found, reach = neighbors._propose(points, 30, 100, 140, 1 << 20)
+    found, reach = neighbors._propose(points, column_facts(points), 30, 100, 140, 1 << 20)
     whole = points.stacked(slice(None))
     for row, (proposed, radius) in enumerate(zip(found, reach, strict=True), start=100):
         squared = np.sum((whole - whole[row]) ** 2, axis=1)
@@ -111,6 +116,24 @@ def test_no_sample_is_nearer_than_the_radius_of_the_proposals(n_blocks: int, wid
         assert radius <= others.min()
         # the radius is no looser than it has to be: most samples are beyond it
         assert radius > 0.98 * np.sort(squared)[29]
+
+
+def test_facts_of_blocks_in_different_units_are_combined() -> None:
+    rng = np.random.default_rng(4)
+    points = rng.standard_normal((90, 6))
+    units = np.repeat((1e-15, 1.0, 1e12), 2)
+    columns = points * units + np.array([0.0, 0.0, 50.0, 50.0, 0.0, 0.0])
+    weighted = WeightedBlocks(
+        tuple(columns[:, first : first + 2].astype(np.float32) for first in (0, 2, 4)),
+        tuple(units[first : first + 2] ** -2.0 for first in (0, 2, 4)),
+    )
+    facts = [*column_facts(weighted, slice(0, 1)), *column_facts(weighted, slice(1, 3))]
+    found, distances = nearest_neighbors(weighted, 7, row_start=20, row_stop=50, facts=facts)
+    assert_array_equal(found, by_enumeration(weighted.stacked(slice(None)), 7)[20:50])
+    squared = [of_block.squared_norms * 4.0**of_block.exponent for of_block in facts]
+    centered = points - points.mean(axis=0)
+    assert_allclose(sum(squared), np.sum(centered**2, axis=1), rtol=1e-2)
+    assert_array_equal(distances, nearest_neighbors(weighted, 7)[1][20:50])
 
 
 def test_rows_of_many_views_are_decided_in_single_precision(
