@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask import MSCAM, MSCAN
-from mscam_dask.benchmark.baselines.lmvsc import LMVSC
+from mscam_dask.benchmark.baselines.simplex_graphs import LMVSC
 from mscam_dask.cli import main
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.ingest import ingest

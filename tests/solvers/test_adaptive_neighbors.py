@@ -10,8 +10,8 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
+from mscam_dask.benchmark.baselines.simplex_graphs import project_rows_to_simplex
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.simplex import project_rows_to_simplex
 from mscam_dask.solvers.graph_update import (
     adaptive_neighbor_weights,
     neighbor_widths,

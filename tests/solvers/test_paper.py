@@ -14,12 +14,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.benchmark.baselines.simplex_graphs import project_rows_to_simplex
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.orthonormal import polar_factor, stiefel_objective
 from mscam_dask.linalg.ridge import basis_from_rows
-from mscam_dask.linalg.simplex import project_rows_to_simplex
 from mscam_dask.solvers import admm
 from mscam_dask.solvers.admm import reduced_problem
 from mscam_dask.solvers.mscan import smooth_self_representation

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mscam_dask.benchmark.baselines.coreg import CoReg, _consensus
 from mscam_dask.benchmark.baselines.spectral import (
+    CoReg,
+    _consensus,
     gaussian_affinity,
     leading_eigenvectors,
     normalized_affinity,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import scipy.linalg
 
-from mscam_dask.benchmark.baselines.dimsc import DiMSC, solve_view
+from mscam_dask.benchmark.baselines.self_representation import DiMSC, solve_view
 from mscam_dask.linalg.ridge import basis_from_rows
 from tests.synthetic import gaussian_views
 

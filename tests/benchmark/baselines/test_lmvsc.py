@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mscam_dask.benchmark.baselines.lmvsc import LMVSC, simplex_least_squares
+from mscam_dask.benchmark.baselines.simplex_graphs import LMVSC, simplex_least_squares
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from tests.messages import quotes
 from tests.synthetic import gaussian_views

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mscam_dask.benchmark.baselines.mlan import MLAN
+from mscam_dask.benchmark.baselines.simplex_graphs import MLAN
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from mscam_dask.linalg.laplacian import connected_components
 from tests.messages import quotes

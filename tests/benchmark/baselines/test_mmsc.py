@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mscam_dask.benchmark.baselines.mmsc import MMSC
-from mscam_dask.benchmark.baselines.spectral import neighbor_affinity, normalized_affinity
+from mscam_dask.benchmark.baselines.spectral import MMSC, neighbor_affinity, normalized_affinity
 from mscam_dask.errors import ConvergenceWarning
 from tests.messages import quotes
 from tests.synthetic import gaussian_views

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 
-from mscam_dask.benchmark.baselines.smvsc import SMVSC, _simplex_step
+from mscam_dask.benchmark.baselines.simplex_graphs import SMVSC, _simplex_step
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from tests.messages import quotes
 from tests.synthetic import gaussian_views

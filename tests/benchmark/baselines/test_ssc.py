@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from mscam_dask.benchmark.baselines.ssc import SSC, _smallest_reach
+from mscam_dask.benchmark.baselines.self_representation import SSC, _smallest_reach
 from mscam_dask.errors import ConvergenceWarning, DataError
 from mscam_dask.metrics import adjusted_rand_index
 from tests.messages import quotes

@@ -10,8 +10,11 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
+from mscam_dask.benchmark.baselines.simplex_graphs import (
+    adaptive_neighbor_weights_global,
+    project_rows_to_simplex,
+)
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.simplex import adaptive_neighbor_weights_global, project_rows_to_simplex
 from tests.messages import quotes
 
 matrices = arrays(
