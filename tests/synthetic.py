@@ -11,7 +11,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.solvers.invariants import violations
+from mscam_dask.pipeline.run.doctor import violations
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.result import Solution
 

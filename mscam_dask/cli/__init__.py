@@ -193,7 +193,7 @@ def resume() -> None:
     help="File to write, .csv or .parquet; default: CSV on standard output.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing file.")
-@lazy_command("mscam_dask.cli.predict:predict_samples")
+@lazy_command("mscam_dask.cli.results:predict_samples")
 def predict() -> None:
     """Predict the clusters of new samples with a finished run.
 
@@ -229,7 +229,7 @@ def predict() -> None:
 @click.option(
     "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write an index page."
 )
-@lazy_command("mscam_dask.cli.runs:show_runs")
+@lazy_command("mscam_dask.cli.describe:show_runs")
 def runs() -> None:
     """List the runs in a directory, and compare them.
 
@@ -260,7 +260,7 @@ def describe() -> None:
     help="Table of samples to color the plots of a run by: .csv, .tsv or .parquet, ids first.",
 )
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
-@lazy_command("mscam_dask.cli.report:report_run")
+@lazy_command("mscam_dask.cli.results:report_run")
 def report() -> None:
     """Write the report of a run or an experiment: one HTML file that needs no network.
 

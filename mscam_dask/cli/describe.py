@@ -1,9 +1,11 @@
-"""`mscam-dask describe`: a store, a run, a directory of runs, or an experiment."""
+"""`mscam-dask describe` and `mscam-dask runs`: what is in a store, a run, a directory of runs, or an experiment."""
 
 from __future__ import annotations
 
 import shlex
 from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console, RenderableType
 
@@ -18,7 +20,6 @@ from mscam_dask.cli.console import (
     views_table,
 )
 from mscam_dask.cli.extensions import extension_of_directory
-from mscam_dask.cli.runs import describe_runs
 from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location, size_of
 from mscam_dask.data.store.read import is_store, verify_store
@@ -28,11 +29,18 @@ from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import duration
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.pipeline.run.list_runs import list_runs, run_directories
+from mscam_dask.pipeline.run.list_runs import (
+    Comparison,
+    ListedRun,
+    compare_runs,
+    list_runs,
+    run_directories,
+    write_index,
+)
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 
-__all__ = ["describe_path"]
+__all__ = ["describe_path", "describe_runs", "show_runs"]
 
 _SHORT = 16  # hexadecimal digits of a digest
 
@@ -183,3 +191,73 @@ def _files(directory: RunDirectory) -> list[str]:
         directory.data,
     )
     return [file.name for file in files if file.exists()]
+
+
+_TIME = len("2026-11-24T09:28")  # of a time: the date, hours and minutes
+
+
+def describe_runs(runs: Sequence[ListedRun], unreadable: dict[str, str]) -> list[RenderableType]:
+    """Return a table with one line for each run, and the errors of unreadable ones."""
+    titles = ("run", "state", "started", "n", "c", "support", "score", "ACC", "moved")
+    rows = [(run.name, *_overview(run)) for run in runs]
+    parts: list[RenderableType] = [table(titles, rows, numbers=("n", "c", "score", "ACC", "moved"))]
+    return [*parts, key_values([*unreadable.items()])] if unreadable else parts
+
+
+def _overview(run: ListedRun) -> tuple[str, ...]:
+    """State, start, samples, clusters, scores and drift of a run, each "-" where it has none."""
+    record = run.record
+    accuracy = (record.metrics or {}).get("accuracy")
+    score = None if record.fit is None else record.fit.score
+    assessment = None if record.fit is None else record.fit.assessment
+    return (
+        run.state,
+        record.started[:_TIME].replace("T", " "),
+        "-" if record.data is None else str(record.data.n_samples),
+        "-" if record.fit is None else str(record.fit.n_clusters),
+        "-" if assessment is None else assessment.structure.lower(),
+        "-" if score is None else f"{score:.4f}",
+        "-" if accuracy is None else f"{accuracy:.4f}",
+        "-" if record.drift is None else f"{record.drift.share_moved:.1%}",
+    )
+
+
+def show_runs(
+    directory: Path,
+    *,
+    status: tuple[str, ...],
+    since: str | None,
+    names: tuple[str, ...],
+    compare: bool,
+    html: Path | None,
+) -> int:
+    """List and compare runs, write the index page if requested, and return the exit code."""
+    runs, unreadable = list_runs(directory, status=status, since=since, names=names)
+    parts = describe_runs(runs, unreadable)
+    if compare:
+        parts += _comparison(compare_runs(runs))
+    if html is not None:
+        parts.append(key_values([("Index", relative(write_index(directory, runs, html)))]))
+    show(results_console(), *parts)
+    return 0
+
+
+def _comparison(compared: Comparison) -> list[RenderableType]:
+    """Return tables of a comparison, whose columns are the runs by number."""
+    numbers = [str(index + 1) for index in range(len(compared.names))]
+    shared = [
+        (name, *("-" if value is None else str(value) for value in values))
+        for name, values in compared.settings.items()
+    ]
+    shared += [
+        (name, *("-" if value is None else f"{value:.4g}" for value in values))
+        for name, values in compared.scores.items()
+    ]
+    agreement = [
+        (f"{number} {name}", *("-" if value is None else f"{value:.3f}" for value in row))
+        for number, name, row in zip(numbers, compared.names, compared.agreement, strict=True)
+    ]
+    return [
+        table(("agreement (ARI)", *numbers), agreement, numbers=numbers),
+        table(("settings that differ, scores", *numbers), shared, numbers=numbers),
+    ]

@@ -19,7 +19,7 @@ import numpy as np
 from msgspec import Struct
 from numpy.typing import NDArray
 
-from mscam_dask.data.store.checksums import digest_of
+from mscam_dask.data.store.schema import digest_of
 from mscam_dask.data.store.write import CHUNK_BYTES, create_array
 from mscam_dask.errors import StoreCorruptError
 

@@ -34,9 +34,9 @@ from mscam_dask.data.checkpoint_format import (
     put_all,
     read_checkpoint,
 )
-from mscam_dask.data.store.checksums import digest_of
 from mscam_dask.data.store.filesystem import LOCAL, Files, failures_are_typed, rename_durably
 from mscam_dask.data.store.object_store import Location, ObjectPath
+from mscam_dask.data.store.schema import digest_of
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 
 __all__ = [

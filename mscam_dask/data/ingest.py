@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers import Source
+from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.combine import Sources, gather
 from mscam_dask.data.readers.join import Join
 from mscam_dask.data.store.atomic_replace import resolve_current

@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.sparse import sparse_from_parts
-from mscam_dask.data.store.checksums import corrupt_store
 from mscam_dask.data.store.read import check_codecs, open_array, read_chunk
+from mscam_dask.data.store.schema import corrupt_store
 from mscam_dask.data.store.write import create_array
 from mscam_dask.errors import DataError
 from mscam_dask.types.result import ArraysInMemory, ResultArrays

@@ -5,7 +5,7 @@ Layout, version 3, one Zarr v3 group::
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
         |                           view_contributions, the names in the last three groups, and
-        |                           nodes and checksum (see `mscam_dask.data.store.checksums`)
+        |                           nodes and checksum (see `mscam_dask.data.store.schema`)
         labels                      (sample,) int64, the cluster of each sample
         consensus_graph/data        a compressed-sparse-row group as anndata reads and writes it
         consensus_graph/indices     (attributes encoding-type, encoding-version, shape)
@@ -45,19 +45,19 @@ from mscam_dask.data.result_arrays import (
     put_arrays,
 )
 from mscam_dask.data.store.atomic_replace import new_partial
-from mscam_dask.data.store.checksums import (
-    METADATA_ERRORS,
-    corrupt_store,
-    require_checksums,
-    root_attributes,
-    write_checksums,
-)
 from mscam_dask.data.store.filesystem import (
     LOCAL,
     full_disk_is_temporary,
     rename_durably,
     sync_tree,
     unlink_quietly,
+)
+from mscam_dask.data.store.schema import (
+    METADATA_ERRORS,
+    corrupt_store,
+    require_checksums,
+    root_attributes,
+    write_checksums,
 )
 from mscam_dask.errors import DataError
 from mscam_dask.types.events import IterationFinished, NClustersSelected

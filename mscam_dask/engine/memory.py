@@ -11,8 +11,8 @@ import dataclasses
 from collections.abc import Mapping
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
-from mscam_dask.data.views.chunk_cache import KEPT_CHUNK_BYTES
 from mscam_dask.data.views.presence import PresentRows
+from mscam_dask.data.views.sampling import KEPT_CHUNK_BYTES
 from mscam_dask.data.views.sources import BLOCK_BYTES, ArrayRows
 from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors._arrays import n_bytes

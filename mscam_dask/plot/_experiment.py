@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.palette import CLUSTER_COLORS, cluster_color
-from mscam_dask.plot._axes import add_legend, new_axes
+from mscam_dask.plot._fit import add_legend, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

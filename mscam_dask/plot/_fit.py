@@ -1,4 +1,4 @@
-"""Pictures of a fitted estimator."""
+"""Pictures of a fit, and the axes of all pictures."""
 
 from __future__ import annotations
 
@@ -20,7 +20,6 @@ from mscam_dask.monitor.report.subsample import (
     contracted_graph,
     draw_samples,
 )
-from mscam_dask.plot._axes import add_legend, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from mscam_dask.estimators._base import BaseMultiViewClustering
 
 __all__ = [
+    "add_legend",
     "confidence",
     "confusion",
     "contributions",
@@ -36,6 +36,7 @@ __all__ = [
     "graph",
     "history",
     "n_clusters_curves",
+    "new_axes",
     "presence",
 ]
 
@@ -493,3 +494,21 @@ def _scatter(
         if len(own):
             ax.scatter(*own.T, s=size, color=cluster_color(index), linewidths=0, label=name)
     add_legend(ax)
+
+
+def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    """Return the axes given, or those of a new figure, which pyplot does not know."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigurationError(
+            "mscam_dask.plot needs matplotlib. Install it: pip install 'mscam-dask[plot]'."
+        ) from error
+    return Figure(figsize=size, layout="constrained").add_subplot()
+
+
+def add_legend(ax: Axes) -> None:
+    """Add a legend on the right of the axes."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

@@ -6,7 +6,7 @@ import pytest
 
 from mscam_dask.benchmark import sweep
 from mscam_dask.benchmark.config import read_experiment
-from mscam_dask.benchmark.dry_run import plan_experiment
+from mscam_dask.benchmark.run_command import plan_experiment
 from mscam_dask.data.store.read import open_store
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import plan_memory

@@ -17,8 +17,9 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
 from mscam_dask.data.readers import text as text_reader
+from mscam_dask.data.readers.base import Selection, Source, SourceContents
+from mscam_dask.data.readers.registry import read_source
 
 
 def write_table(path: Path, n_samples: int, n_features: int) -> None:

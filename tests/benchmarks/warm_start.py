@@ -16,7 +16,8 @@ from typing import Any
 
 import numpy as np
 
-from mscam_dask.data.readers import Selection, Source, read_source
+from mscam_dask.data.readers.base import Selection, Source
+from mscam_dask.data.readers.registry import read_source
 from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.estimators import MSCAM
 from mscam_dask.metrics import adjusted_rand_index

@@ -10,8 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import io
 
-from mscam_dask.data.datasets.flowers17 import FLOWERS17_FILES, load_flowers17
-from mscam_dask.data.datasets.nus_wide import load_nus_wide
+from mscam_dask.data.datasets.published import FLOWERS17_FILES, load_flowers17, load_nus_wide
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.sampling import sample_per_class

@@ -12,8 +12,8 @@ import zarr
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.results import FORMAT_VERSION, read_result, write_result
-from mscam_dask.data.store.checksums import write_checksums
 from mscam_dask.data.store.filesystem import LocalFilesystem
+from mscam_dask.data.store.schema import write_checksums
 from mscam_dask.errors import DataError, StoreCorruptError
 from tests.messages import quotes
 from tests.synthetic import three_subspaces

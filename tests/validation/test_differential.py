@@ -26,7 +26,7 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.reference import run_reference
 from mscam_dask.engine.tasks.iteration import view_shape
 from mscam_dask.linalg.distances import mean_squared_distance, squared_distances
-from mscam_dask.solvers.invariants import violations
+from mscam_dask.pipeline.run.doctor import violations
 from mscam_dask.solvers.reference import a_step
 from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.parameters import Parameters

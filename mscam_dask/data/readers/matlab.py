@@ -2,7 +2,7 @@
 
 Views are the numeric matrices of a file, and the cells of one-level cell arrays of numeric
 matrices (the form in which multi-view data sets are published), but for what is labels
-(`mscam_dask.data.readers.array_labels`), such as a cell array of text. Structs, function handles
+(`mscam_dask.data.readers.named_arrays`), such as a cell array of text. Structs, function handles
 and nested cells are refused as views.
 """
 
@@ -20,7 +20,6 @@ from typing import Any, BinaryIO, NoReturn
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.array_labels import MatlabCellArray, NoMatrix, describe, find_labels
 from mscam_dask.data.readers.base import (
     Selection,
     Source,
@@ -31,6 +30,7 @@ from mscam_dask.data.readers.base import (
     oriented,
     unreadable,
 )
+from mscam_dask.data.readers.named_arrays import MatlabCellArray, NoMatrix, describe, find_labels
 from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import rows_of
 from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource

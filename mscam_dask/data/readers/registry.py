@@ -11,9 +11,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from mscam_dask.data.datasets.flowers17 import flowers17_files, load_flowers17
-from mscam_dask.data.datasets.mfeat import load_mfeat, mfeat_file
-from mscam_dask.data.datasets.nus_wide import is_nus_wide, load_nus_wide
+from mscam_dask.data.datasets.published import (
+    flowers17_files,
+    is_nus_wide,
+    load_flowers17,
+    load_mfeat,
+    load_nus_wide,
+    mfeat_file,
+)
 from mscam_dask.data.readers.base import (
     COMPRESSIONS,
     Selection,
@@ -22,7 +27,7 @@ from mscam_dask.data.readers.base import (
     not_allowed,
 )
 from mscam_dask.data.readers.matlab import read_mat
-from mscam_dask.data.readers.numpy_files import read_npy, read_npz
+from mscam_dask.data.readers.named_arrays import read_npy, read_npz
 from mscam_dask.data.readers.omics_files import read_omics
 from mscam_dask.data.readers.parquet import read_feather, read_parquet
 from mscam_dask.data.readers.text import read_text

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import itertools
 import re
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 from itertools import islice, repeat
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,12 +21,13 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
+    open_bytes,
     open_text,
     unreadable,
 )
-from mscam_dask.data.readers.plain_table import MISSING, PlainTable, read_plain_table
 from mscam_dask.data.readers.text_layout import (
     LABEL_COLUMNS,
+    MISSING,
     Layout,
     is_number,
     layout_of,
@@ -32,7 +36,13 @@ from mscam_dask.data.readers.text_layout import (
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = ["read_labels", "read_text"]
+__all__ = [
+    "PlainTable",
+    "read_labels",
+    "read_plain_table",
+    "read_sample_columns",
+    "read_text",
+]
 
 # Of smaller files the import of pandas would take longer than the careful path.
 _LARGE_BYTES = 2**18
@@ -343,3 +353,226 @@ def _remedy(field: str, layout: Layout) -> str:
         "Remove or encode them; name an id column with id_column (--id-column), a label column with "
         "labels (--labels)."
     )
+
+
+_SPELLINGS = [
+    "".join(letters)
+    for word in MISSING
+    for letters in itertools.product(*({letter, letter.upper()} for letter in word))
+]
+
+
+@dataclass(frozen=True, eq=False)
+class PlainTable:
+    """Columns of a text table.
+
+    Attributes
+    ----------
+    values
+        (n, d) numbers.
+    texts
+        Columns of text by position.
+    """
+
+    values: NDArray[np.float64]
+    texts: dict[int, list[str]]
+
+
+def read_plain_table(
+    source: Source,
+    *,
+    delimiter: str,
+    n_columns: int,
+    has_header: bool,
+    text_positions: Sequence[int],
+) -> PlainTable | None:
+    """Read a table whose columns are numbers and missing values, but for those of text.
+
+    Parameters
+    ----------
+    source
+        Read once.
+    delimiter
+        One character.
+    n_columns
+        In every row, at least 2.
+    has_header
+        Whether the first line that is not blank is no row; it has no delimiter inside quotes.
+    text_positions
+        Positions of the columns of text, which are stripped.
+
+    Returns
+    -------
+    PlainTable or None
+        None where anything is out of the ordinary: rows of other lengths, delimiters inside quotes, text in a
+        column of numbers, bytes that are not UTF-8, no row at all. Numbers are the closest to what is
+        written.
+
+    Notes
+    -----
+    pandas fills rows that are too short, so delimiters are counted: no row is longer, and all have
+    as many as rows of `n_columns` fields.
+    """
+    import pandas as pd
+
+    mark = delimiter.encode()
+    if n_columns < 2 or len(mark) != 1 or delimiter in '"\r\n':
+        return None
+    # pandas 3.1 deprecates the argument: its numbers are always the closest
+    is_exact = "float_precision" not in inspect.signature(pd.read_csv).parameters
+    options: dict[str, Any] = {} if is_exact else {"float_precision": "round_trip"}
+    with warnings.catch_warnings(), open_bytes(source) as stream:
+        warnings.simplefilter("error")
+        warnings.filterwarnings("ignore", "The 'float_precision' argument")
+        content = _Counted(stream, mark)
+        try:
+            frame = pd.read_csv(
+                content,
+                sep=delimiter,
+                header=0 if has_header else None,
+                names=range(n_columns),
+                index_col=False,
+                dtype=dict.fromkeys(text_positions, str),
+                na_values=_SPELLINGS,
+                keep_default_na=False,
+                encoding="utf-8",
+                engine="c",
+                **options,
+            )
+        except (ValueError, Warning):  # ParserError and UnicodeDecodeError are ValueErrors
+            return None
+    numbers = frame.drop(columns=list(text_positions))
+    if (
+        frame.empty
+        or content.has_nul
+        or content.count != (len(frame) + has_header) * (n_columns - 1)
+        or not all(dtype.kind in "iuf" for dtype in numbers.dtypes)
+        or frame[list(text_positions)].isna().any(axis=None)  # an id may be called NA
+    ):
+        return None
+    texts = {name: [item.strip() for item in frame[name].tolist()] for name in text_positions}
+    if any(delimiter in item for column in texts.values() for item in column):
+        return None
+    return PlainTable(np.ascontiguousarray(numbers.to_numpy(dtype=np.float64)), texts)
+
+
+class _Counted:
+    """Stream of bytes that counts delimiters, and looks for NUL, which pandas takes for an end."""
+
+    def __init__(self, stream: IO[bytes], mark: bytes) -> None:
+        self._stream = stream
+        self._mark = mark
+        self.count = 0
+        self.has_nul = False
+
+    def read(self, size: int = -1) -> bytes:
+        part = self._stream.read(size)
+        self.count += part.count(self._mark)
+        self.has_nul |= b"\0" in part
+        return part
+
+    def __iter__(self) -> Iterator[bytes]:  # by which pandas knows a file
+        return iter(self._stream)
+
+
+_DELIMITERS = {".csv": ",", ".tsv": "\t"}
+
+
+def read_sample_columns(
+    file: Path, sample_ids: Sequence[str] | None, n_samples: int
+) -> dict[str, NDArray[Any]]:
+    """Read the columns of a table of samples, put in the order of the samples.
+
+    Parameters
+    ----------
+    file
+        .csv or .tsv, also compressed (.gz, .zst), with names of columns in the first line; or .parquet.
+        The first column has sample ids.
+    sample_ids
+        None for samples that are known by their row 0, 1, ...
+    n_samples
+
+    Returns
+    -------
+    dict of str to (n,) object array
+        Numbers or text, None where missing, of every column but the first.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, an id occurs twice, or no sample is in it.
+    """
+    source = Source(file)
+    if source.suffix == ".parquet":
+        header, rows = _parquet(source)
+    elif source.suffix in _DELIMITERS:
+        header, rows = _text(source)
+    else:
+        raise DataError(
+            f"{file} is not a table of samples by its name: allowed are .csv, .tsv (also .gz and .zst) "
+            "and .parquet. Rename or convert it."
+        )
+    if len(set(header)) < len(header) or len(header) < 2:
+        raise DataError(
+            f"{file} has columns {header[:6]}; allowed are a column of sample ids and one or more of "
+            "properties, with different names in the first line. Correct the names."
+        )
+    ids = list(map(str, range(n_samples))) if sample_ids is None else list(sample_ids)
+    position = {name: row for row, name in enumerate(ids)}
+    places = [position.get(str(row[0]), -1) for row in rows]
+    known = [place for place in places if place >= 0]
+    if not known:
+        shown = [str(row[0]) for row in rows[:3]]
+        raise DataError(
+            f"{file} has none of the {n_samples} samples: its column {header[0]!r} has {shown}, the "
+            f"samples are {ids[:3]}. Put their ids in the first column."
+        )
+    if len(set(known)) < len(known):
+        twice = next(ids[place] for place in known if known.count(place) > 1)
+        raise DataError(f"{file} has sample {twice!r} twice. Keep one row for each sample.")
+    columns = {}
+    for index, name in enumerate(header[1:], start=1):
+        column = np.full(n_samples, None, dtype=object)
+        column[known] = [row[index] for row, place in zip(rows, places, strict=True) if place >= 0]
+        columns[name] = column
+    return columns
+
+
+def _text(source: Source) -> tuple[list[str], list[list[Any]]]:
+    with unreadable(source, "a table of samples", is_text=True):
+        lines = [line for line in lines_of(source, _DELIMITERS[source.suffix]) if line]
+    header, *rows = lines or [[]]
+    uneven = next((index for index, row in enumerate(rows) if len(row) != len(header)), None)
+    if uneven is not None:
+        raise DataError(
+            f"{source.path}: row {uneven} has {len(rows[uneven])} fields where the first line has "
+            f"{len(header)} (rows counted from 0 below it). Correct the row."
+        )
+    columns = [list(column) for column in zip(*rows, strict=True)]
+    parsed = [columns[0], *map(_parsed, columns[1:])] if columns else []
+    return header, [list(row) for row in zip(*parsed, strict=True)]
+
+
+def _parsed(texts: list[str]) -> list[Any]:
+    """Return whole numbers, numbers or text, None where missing."""
+    known = [text for text in texts if text.lower() not in MISSING]
+    if not all(map(is_number, known)):
+        return [None if text.lower() in MISSING else text for text in texts]
+    numbers = [None if text.lower() in MISSING else float(text) for text in texts]
+    if all(number is None or number.is_integer() for number in numbers):
+        return [None if number is None else int(number) for number in numbers]
+    return numbers
+
+
+def _parquet(source: Source) -> tuple[list[str], list[list[Any]]]:
+    try:
+        import pyarrow.parquet as pq
+    except ImportError as error:
+        raise DataError(
+            f"{source.path} needs pyarrow. Install it (pip install 'mscam-dask[parquet]'), or write a "
+            ".csv file."
+        ) from error
+    with unreadable(source, "a Parquet file"):
+        table = pq.read_table(source.file)
+    columns = [column.to_pylist() for column in table.columns]
+    return list(table.column_names), [list(row) for row in zip(*columns, strict=True)]

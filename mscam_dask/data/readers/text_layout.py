@@ -14,18 +14,21 @@ from mscam_dask.data.readers.base import (
     Source,
     open_text,
 )
-from mscam_dask.data.readers.plain_table import MISSING
 from mscam_dask.errors import ConfigurationError, DataError
 
 __all__ = [
     "ID_NAMES",
     "LABEL_COLUMNS",
+    "MISSING",
     "Layout",
     "is_number",
     "layout_of",
     "lines_of",
     "looks_numeric",
 ]
+
+MISSING = ("", "na", "n/a", "nan", "null", "none")
+"""Fields, in any case, that stand for a missing value."""
 
 ID_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
 LABEL_COLUMNS = tuple(name for name in LABEL_NAMES if name != "y")  # a coordinate

@@ -31,9 +31,9 @@ import msgspec
 from msgspec import Struct
 
 from mscam_dask.data.store import schema
-from mscam_dask.data.store.checksums import corrupt_store, digest_of, root_attributes
 from mscam_dask.data.store.filesystem import LOCAL, Files, rename_durably, take_lock, unlink_quietly
 from mscam_dask.data.store.object_store import Location, ObjectPath
+from mscam_dask.data.store.schema import corrupt_store, digest_of, root_attributes
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 
 __all__ = [

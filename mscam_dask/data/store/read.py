@@ -15,19 +15,19 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.store import schema
 from mscam_dask.data.store.atomic_replace import resolve_current
-from mscam_dask.data.store.checksums import (
-    CHECKSUMS,
-    METADATA_ERRORS,
-    corrupt_store,
-    require_checksums,
-    root_attributes,
-)
 from mscam_dask.data.store.object_store import (
     Location,
     ObjectPath,
     as_location,
     translate_errors,
     zarr_place,
+)
+from mscam_dask.data.store.schema import (
+    CHECKSUMS,
+    METADATA_ERRORS,
+    corrupt_store,
+    require_checksums,
+    root_attributes,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows

@@ -24,7 +24,6 @@ from mscam_dask.data.store.atomic_replace import (
     resolve_current,
     set_current,
 )
-from mscam_dask.data.store.checksums import root_attributes, write_checksums
 from mscam_dask.data.store.filesystem import (
     LOCAL,
     full_disk_is_temporary,
@@ -39,6 +38,7 @@ from mscam_dask.data.store.object_store import (
     zarr_place,
 )
 from mscam_dask.data.store.read import verify_store
+from mscam_dask.data.store.schema import root_attributes, write_checksums
 from mscam_dask.data.views.align import LiftedRows
 from mscam_dask.data.views.conversion import check_unique_ids
 from mscam_dask.data.views.labels import UNLABELED

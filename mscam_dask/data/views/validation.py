@@ -6,6 +6,7 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from numbers import Integral
 from typing import Any, Literal
 
@@ -13,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.conversion import check_unique_ids
-from mscam_dask.data.views.duplicates import DistinctRows, duplicate_samples
 from mscam_dask.data.views.missing_cells import naming_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
@@ -29,11 +29,13 @@ from mscam_dask.errors import ConfigurationError, DataError
 
 __all__ = [
     "DataIssue",
+    "DistinctRows",
     "ValidationReport",
     "check_finite",
     "check_not_empty",
     "check_not_negative",
     "check_sizes",
+    "duplicate_samples",
     "validate",
     "validate_view",
 ]
@@ -105,7 +107,7 @@ class ValidationReport:
     ----------
     n_samples
     view_names
-    findings
+    issues
         Of all views, in their order.
     digests
         `view_digest` of each view by name, recorded or as it was read; empty unless asked for.
@@ -200,13 +202,7 @@ def validate(
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
-    """Refuse a number of clusters or neighbors that n samples cannot have.
-
-    Raises
-    ------
-    ConfigurationError
-        With the value, the range allowed and what to set.
-    """
+    """Refuse a number of clusters or neighbors that n samples cannot have."""
     for name, value, largest, reason in (
         ("n_clusters", n_clusters, n_samples, "a cluster has at least one sample"),
         ("n_neighbors", n_neighbors, n_samples - 1, "a sample is no neighbor of itself"),
@@ -228,13 +224,7 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
 
 
 def check_not_empty(view: RowSource) -> None:
-    """Refuse a view without rows or columns.
-
-    Raises
-    ------
-    DataError
-        Naming the view and its shape.
-    """
+    """Refuse a view without rows or columns."""
     if 0 in view.shape:
         raise DataError(
             f"View {view.name!r} is empty: shape {view.shape}; it needs at least one sample and one "
@@ -410,13 +400,7 @@ _TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
 
 
 def check_square(view: RowSource) -> None:
-    """Refuse a distance or kernel view without one row and one column per sample.
-
-    Raises
-    ------
-    DataError
-        Naming the view and its shape.
-    """
+    """Refuse a distance or kernel view without one row and one column per sample."""
     if view.shape[0] != view.shape[1]:
         raise DataError(
             f"View {view.name!r} has view_type={view.view_type!r} and shape {view.shape}; a {view.view_type} "
@@ -442,11 +426,6 @@ def check_pairwise(view: RowSource) -> None:
     Distances are nonnegative with a zero diagonal; the diagonal of a kernel is nonnegative;
     both are symmetric. Differences up to 1e-6 of the largest magnitude pass. Whether a kernel
     is positive semidefinite is left to those who take its eigenvalues.
-
-    Raises
-    ------
-    DataError
-        Naming the view, the worst entry, its place and what to do.
     """
     extremes = _extremes_of(view)
     allowed = _TOLERANCE * max(abs(extremes.lowest), abs(extremes.highest))
@@ -530,3 +509,87 @@ def _check_symmetric(view: RowSource, allowed: float) -> None:
             f"{where} by {largest:.6g}. If both directions are estimates of one value, pass "
             "(matrix + matrix.T) / 2; if rows are coordinates, declare view_type='features'."
         )
+
+
+# Of rows that are compared at a time.
+_COMPARED_BYTES = 2**20
+
+
+@dataclass
+class DistinctRows:
+    """Distinct rows of one view, as long as there are fewer than `limit`.
+
+    Most views have more within their first rows, and the others are skipped then.
+
+    Parameters
+    ----------
+    limit
+        Number of clusters.
+    """
+
+    limit: int
+    _number_of: dict[bytes, int] = field(default_factory=dict)
+    _numbers: list[NDArray[np.int64]] | None = field(default_factory=list)
+
+    def update(self, rows: NDArray[np.float64]) -> None:
+        """Add the next rows, (m, d)."""
+        step = max(1, _COMPARED_BYTES // (8 * rows.shape[1]))
+        for start in range(0, len(rows), step):
+            if self._numbers is None:
+                return
+            part = rows[start : start + step] + 0.0  # one zero for both signs
+            as_bytes = part.view(np.dtype((np.void, part.strides[0]))).ravel()
+            found, which = np.unique(as_bytes, return_inverse=True)
+            number = [
+                self._number_of.setdefault(
+                    blake2b(row.tobytes(), digest_size=16).digest(), len(self._number_of)
+                )
+                for row in found[: self.limit]
+            ]
+            if len(self._number_of) >= self.limit:
+                self._numbers, self._number_of = None, {}
+            else:
+                self._numbers.append(np.array(number)[which])
+
+    def joined(self, later: DistinctRows) -> DistinctRows:
+        """Return the distinct rows of these rows and those that follow."""
+        if self._numbers is None or later._numbers is None:
+            return DistinctRows(self.limit, {}, None)
+        number_of = dict(self._number_of)
+        names = [number_of.setdefault(row, len(number_of)) for row in later._number_of]
+        if len(number_of) >= self.limit:
+            return DistinctRows(self.limit, {}, None)
+        renamed = [np.array(names)[part] for part in later._numbers]
+        return DistinctRows(self.limit, number_of, [*self._numbers, *renamed])
+
+    def numbers(self) -> NDArray[np.int64] | None:
+        """Number of each sample's row among the distinct ones, (n,); None where there are `limit`."""
+        return None if self._numbers is None else np.concatenate(self._numbers)
+
+
+def duplicate_samples(
+    numbers: Sequence[NDArray[np.int64] | None], limit: int
+) -> NDArray[np.int64] | None:
+    """Return samples that equal an earlier one in all views, if fewer than `limit` are distinct.
+
+    Parameters
+    ----------
+    numbers
+        `DistinctRows.numbers` of each view.
+    limit
+        Number of clusters.
+
+    Returns
+    -------
+    (m,) int64 or None
+        In ascending order; None where at least `limit` samples differ from each other.
+    """
+    kinds = np.zeros(1, dtype=np.int64)
+    for view in numbers:
+        if view is None:
+            return None
+        _, kinds = np.unique(kinds * (limit + 1) + view, return_inverse=True)
+    _, first = np.unique(kinds, return_index=True)
+    if len(first) >= limit:
+        return None
+    return np.setdiff1d(np.arange(len(kinds)), first)

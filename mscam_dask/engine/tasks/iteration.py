@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.data.views.as_multi_view import RowSource
-from mscam_dask.data.views.chunk_cache import cache_chunks
 from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sampling import cache_chunks
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.incomplete_blocks import PresentSamples

@@ -5,14 +5,17 @@ from __future__ import annotations
 import shutil
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.object_store import as_location
@@ -24,10 +27,9 @@ from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster import open_cluster, smallest_memory_bytes
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
-from mscam_dask.solvers.invariants import violations
 from mscam_dask.solvers.spectral_cut import canonical_labels
 
-__all__ = ["CHECKS", "Check", "check_run"]
+__all__ = ["CHECKS", "Check", "check_run", "violations"]
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -259,3 +261,82 @@ def _run_data(directory: RunDirectory, recorded: DataRecord) -> Check:
             "Data", "warn", f"{store} has changed since the run", "Run the pipeline again."
         )
     return Check("Data", "ok", f"{store} is as it was clustered")
+
+
+# Rounding of sums of weights: rows of A and view contributions.
+_TOLERANCE = 1e-9
+
+
+def violations(
+    labels: NDArray[np.int64],
+    consensus_graph: csr_array[Any],
+    view_contributions: dict[str, float],
+    *,
+    n_connected_components: int,
+    reached: bool = True,
+) -> tuple[str, ...]:
+    """Return the invariants that a result violates, as sentences; empty for a valid result.
+
+    Parameters
+    ----------
+    labels : (n,) int64
+    consensus_graph : (n, n) CSR
+    view_contributions : dict of str to float
+    n_connected_components : int
+        Recorded number of components of the graph.
+    reached : bool
+        Whether the graph has exactly the requested number of components: then these are the
+        clusters.
+    """
+    return (
+        *_of_labels(labels),
+        *_of_graph(labels, consensus_graph, n_connected_components, reached=reached),
+        *_of_contributions(view_contributions),
+    )
+
+
+def _of_labels(labels: NDArray[np.int64]) -> Iterator[str]:
+    if labels.ndim != 1 or labels.dtype.kind != "i":
+        yield f"Labels have shape {labels.shape} and dtype {labels.dtype}, not one integer per sample."
+        return
+    if not np.array_equal(labels, canonical_labels(labels)):
+        yield "Labels are not numbered from 0 in the order of first appearance."
+
+
+def _of_graph(
+    labels: NDArray[np.int64],
+    graph: csr_array[Any],
+    n_connected_components: int,
+    *,
+    reached: bool,
+) -> Iterator[str]:
+    n = len(labels)
+    if graph.shape != (n, n):
+        yield f"The graph has shape {graph.shape} for {n} samples."
+        return
+    if not (np.isfinite(graph.data).all() and (graph.data >= 0).all()):
+        yield "The graph has weights that are negative or not finite."
+        return
+    if graph.diagonal().any():
+        yield "The graph has edges from a sample to itself."
+    rows = np.asarray(graph.sum(axis=1)).ravel()
+    count, components = connected_components(graph, directed=False)
+    alone = np.bincount(components)[components] == 1
+    wrong = np.flatnonzero(np.abs(rows - ~alone) > _TOLERANCE)
+    if len(wrong):
+        yield (
+            f"Rows of the graph do not sum to one in {len(wrong)} of {n} samples, "
+            f"sample {wrong[0]} first ({rows[wrong[0]]:.6g})."
+        )
+    if count != n_connected_components:
+        yield f"The graph has {count} connected components; {n_connected_components} are recorded."
+    if reached:
+        pairs = len(np.unique(np.stack([labels, components]), axis=1).T)
+        if not pairs == count == len(np.unique(labels)):
+            yield f"The {count} connected components of the graph are not the {len(np.unique(labels))} clusters."
+
+
+def _of_contributions(shares: dict[str, float]) -> Iterator[str]:
+    values = np.array(list(shares.values()), dtype=np.float64)
+    if not ((values >= 0).all() and abs(values.sum() - 1.0) <= _TOLERANCE):
+        yield f"View contributions are not shares that sum to one, but to {values.sum():.6g}."

@@ -41,6 +41,7 @@ from mscam_dask.pipeline.run.cluster import (
 )
 from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.run.list_runs import retain_step
 from mscam_dask.pipeline.run.metrics_file import (
     metrics_text,
     read_success,
@@ -64,9 +65,8 @@ from mscam_dask.pipeline.run.previous_runs import (
     warm_start_from,
 )
 from mscam_dask.pipeline.run.report import report_step
-from mscam_dask.pipeline.run.retention import retain_step
-from mscam_dask.pipeline.run.run_checkpoints import RunCheckpoints, check_reach, place_of
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.steps import RunCheckpoints, check_reach, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

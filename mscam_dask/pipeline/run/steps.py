@@ -5,8 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,9 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
 from mscam_dask.data.results import read_model, read_result, write_result
+from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.labels import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
@@ -42,7 +44,12 @@ from mscam_dask.monitor.run_record import (
     ViewSettingsEntry,
 )
 from mscam_dask.pipeline.config.settings import ClusterTable, Settings
-from mscam_dask.pipeline.run.fingerprints import data_fingerprint, run_fingerprint
+from mscam_dask.pipeline.run.fingerprints import (
+    NAME_DIGITS,
+    data_fingerprint,
+    fit_fingerprint,
+    run_fingerprint,
+)
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
     changed_data,
@@ -53,7 +60,7 @@ from mscam_dask.pipeline.run.open_data import (
     stamps_of,
 )
 from mscam_dask.pipeline.run.previous_runs import PreviousRun, link_tree, reusable_store
-from mscam_dask.pipeline.run.run_directory import encoded_id
+from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
 from mscam_dask.pipeline.run.sample_tables import (
     FORMATS,
     has_parquet,
@@ -66,7 +73,9 @@ from mscam_dask.types.result import Assessment, Solution
 
 __all__ = [
     "Ingested",
+    "RunCheckpoints",
     "StepSummary",
+    "check_reach",
     "cluster",
     "drift_notes",
     "evaluate",
@@ -74,6 +83,7 @@ __all__ = [
     "fit_summary",
     "ingest_data",
     "labels_text",
+    "place_of",
     "samples_files",
     "validate_data",
     "validation_summary",
@@ -405,3 +415,82 @@ def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
     table = sample_table(data.sample_ids, labels, membership, names, votes)
     suffixes = FORMATS if has_parquet() else (".csv",)
     return {f"samples{suffix}": table_bytes(table, suffix) for suffix in suffixes}
+
+
+def place_of(
+    settings: Settings, directory: RunDirectory, *, clustering: str, start: str | None
+) -> Location:
+    """Return the place of the checkpoints of a fit.
+
+    Parameters
+    ----------
+    settings, directory
+        Settings and directory of the run. Below [output] checkpoints each fit has its own place, so a run of the same fit
+        in another directory finds it.
+    clustering
+        `mscam_dask.pipeline.run.fingerprints.clustering_fingerprint`.
+    start
+        Name of the run that the fit starts from.
+    """
+    root = settings.output.checkpoints
+    if root is None:
+        return directory.checkpoints
+    return as_location(root) / f"{settings.name}-{fit_fingerprint(clustering, start)[:NAME_DIGITS]}"
+
+
+def check_reach(settings: Settings) -> None:
+    """Refuse an unreachable place for checkpoints before anything is computed.
+
+    Raises
+    ------
+    ConfigurationError, DataError, TemporaryFailure
+        See `mscam_dask.data.store.object_store.translate_errors`.
+    """
+    root = settings.output.checkpoints
+    if root is not None:
+        _store(as_location(root) / "reach").load()
+
+
+class RunCheckpoints:
+    """Checkpoint store of a run; see `mscam_dask.engine.checkpoint.CheckpointStore`.
+
+    Parameters
+    ----------
+    place
+        Place of the checkpoints.
+    record_resume
+        Called with the last outer iteration of a loaded checkpoint, and with damaged files.
+    writing
+        Returns a context in which signals are deferred.
+    """
+
+    def __init__(
+        self,
+        place: Location,
+        record_resume: Callable[[int, tuple[str, ...]], None],
+        writing: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        self.place = place
+        self._store = _store(place)
+        self._record_resume = record_resume
+        self._writing = writing
+
+    def load(self) -> Checkpoint | None:
+        """Return the last saved checkpoint; None without one."""
+        checkpoint = self._store.load()
+        if checkpoint is not None:
+            self._record_resume(int(checkpoint.record["iteration"]), self._store.damage)
+        return checkpoint
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Save a checkpoint, which survives the process when this returns."""
+        with self._writing():
+            self._store.save(checkpoint)
+
+    def clear(self) -> None:
+        """Remove every checkpoint."""
+        self._store.clear()
+
+
+def _store(place: Location) -> FileCheckpointStore | ObjectCheckpointStore:
+    return FileCheckpointStore(place) if isinstance(place, Path) else ObjectCheckpointStore(place)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from mscam_dask.data.datasets.digit_features import (
+from mscam_dask.data.datasets import (
     FAMILIES,
     fourier_magnitudes,
     gradient_orientations,

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.data.datasets import fetch_mfeat, load_mfeat, mfeat
+from mscam_dask.data.datasets import fetch_mfeat, load_mfeat, published
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError, StoreCorruptError
@@ -78,11 +78,11 @@ def openml(
     client = OpenML(dict(tables))
     monkeypatch.setattr("sklearn.datasets.fetch_openml", client)
     monkeypatch.setattr(
-        mfeat,
+        published,
         "_TABLES",
         {
             name: replace(table, fingerprint=fingerprints[name])
-            for name, table in mfeat._TABLES.items()
+            for name, table in published._TABLES.items()
         },
     )
     return client
@@ -139,7 +139,7 @@ def test_files_that_are_not_the_published_ones_are_named(
 ) -> None:
     (tmp_path / "mfeat-mor").write_text(content)
     with pytest.raises(DataError, match=quotes(tmp_path / "mfeat-mor", *quoted)):
-        mfeat._read_text(tmp_path / "mfeat-mor", "mor")
+        published._read_text(tmp_path / "mfeat-mor", "mor")
 
 
 # ----------------------------------------------------------------------------- OpenML
@@ -242,9 +242,11 @@ def test_fingerprints_are_those_of_the_published_values(
     with np.load(data_file("handwritten.npz"), allow_pickle=False) as archive:
         for index, name in enumerate(archive["view_names"].tolist()):
             values = archive[f"view_{index}"].astype(np.float64)
-            mfeat._check_fingerprint(name, np.round(values, 6))
-            assert mfeat._TABLES[name].fingerprint == pytest.approx(fingerprint(values), rel=1e-9)
+            published._check_fingerprint(name, np.round(values, 6))
+            assert published._TABLES[name].fingerprint == pytest.approx(
+                fingerprint(values), rel=1e-9
+            )
             swapped = values.copy()
             swapped[[3, 4]] = values[[4, 3]]
             with pytest.raises(DataError, match=quotes(f"mfeat-{name}")):
-                mfeat._check_fingerprint(name, swapped)
+                published._check_fingerprint(name, swapped)

@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from scipy import sparse
 
 from mscam_dask.data.ingest import Source, ingest
-from mscam_dask.data.readers import Selection
-from mscam_dask.data.readers.array_labels import find_labels
+from mscam_dask.data.readers.base import Selection
+from mscam_dask.data.readers.named_arrays import find_labels
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N

@@ -14,7 +14,8 @@ import pytest
 from scipy import sparse
 
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
+from mscam_dask.data.readers.base import Selection, Source, SourceContents
+from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
+from mscam_dask.data.readers.base import Selection, Source, SourceContents
+from mscam_dask.data.readers.registry import read_source
 from mscam_dask.errors import DataError
 from tests.data.conftest import finite_tables
 from tests.messages import quotes

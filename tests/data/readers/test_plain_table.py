@@ -10,9 +10,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask.data.readers import Selection, Source, read_source
 from mscam_dask.data.readers import text as text_reader
-from mscam_dask.data.readers.plain_table import PlainTable, read_plain_table
+from mscam_dask.data.readers.base import Selection, Source
+from mscam_dask.data.readers.registry import read_source
+from mscam_dask.data.readers.text import PlainTable, read_plain_table
 from mscam_dask.errors import MscamError
 
 FIELDS = (

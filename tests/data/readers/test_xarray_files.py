@@ -16,7 +16,8 @@ import xarray as xr
 import zarr
 
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.readers import Selection, Source, SourceContents, read_source
+from mscam_dask.data.readers.base import Selection, Source, SourceContents
+from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.readers.test_numpy_files import Bomb

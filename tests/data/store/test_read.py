@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mscam_dask.data.store import schema
-from mscam_dask.data.store.checksums import write_checksums
 from mscam_dask.data.store.read import is_store, open_store, verify_store
+from mscam_dask.data.store.schema import write_checksums
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, ViewType

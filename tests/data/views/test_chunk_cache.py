@@ -13,8 +13,12 @@ import pytest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.chunk_cache import KEPT_CHUNK_BYTES, CachedChunkRows, cache_chunks
-from mscam_dask.data.views.sampling import SampledRows
+from mscam_dask.data.views.sampling import (
+    KEPT_CHUNK_BYTES,
+    CachedChunkRows,
+    SampledRows,
+    cache_chunks,
+)
 from mscam_dask.data.views.sources import ArrayRows, DaskRows
 from tests.messages import quotes
 

@@ -12,6 +12,7 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.run_record import FitRecord, RunRecord
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import Settings
+from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.lock import RunLock
 from mscam_dask.pipeline.run.previous_runs import (
     future_dates,
@@ -19,7 +20,6 @@ from mscam_dask.pipeline.run.previous_runs import (
     next_number,
     previous_runs,
 )
-from mscam_dask.pipeline.run.retention import remove_old_runs
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.messages import quotes
 

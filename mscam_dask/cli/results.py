@@ -1,16 +1,43 @@
-"""`mscam-dask report`: the report of a run or of an experiment."""
+"""`mscam-dask predict` and `mscam-dask report`: what a finished run is used for."""
 
 from __future__ import annotations
 
+from collections import Counter
 from pathlib import Path
+
+import click
 
 from mscam_dask.cli.console import key_values, relative, results_console, show
 from mscam_dask.cli.extensions import extension_of_directory
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
+from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.report import write_report
-from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
+from mscam_dask.pipeline.run.sample_tables import check_suffix, table_bytes
 
-__all__ = ["report_run"]
+__all__ = ["predict_samples", "report_run"]
+
+
+def predict_samples(
+    run: Path, sources: tuple[str, ...], *, output: Path | None, overwrite: bool
+) -> int:
+    """Predict the clusters of samples, write or print them, and return the exit code."""
+    if output is not None:
+        check_suffix(output.suffix)
+        if output.exists() and not overwrite:
+            raise ConfigurationError(
+                f"{output} exists. Give --overwrite to replace it, or another output file (-o)."
+            )
+    table = predict_files(run, sources)
+    if output is None:
+        click.echo(table_bytes(table, ".csv").decode(), nl=False)
+        return 0
+    write_whole(output.absolute(), table_bytes(table, output.suffix))
+    sizes = sorted(Counter(table["label"]).items())
+    counted = ", ".join(f"{size} in cluster {name}" for name, size in sizes)
+    pairs = [("Samples", f"{len(table['id'])}: {counted}"), ("Labels", relative(output))]
+    show(results_console(), key_values(pairs))
+    return 0
 
 
 def report_run(

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.solvers.invariants import violations
+from mscam_dask.pipeline.run.doctor import violations
 
 LABELS = np.array([0, 0, 1, 1, 2])
 GRAPH = np.zeros((5, 5))
