@@ -32,6 +32,7 @@ slow = (pytest.mark.slow, pytest.mark.timeout(900))
         pytest.param("proteinfold", marks=slow),
     ],
 )
+@pytest.mark.thorough
 def test_defaults_end_with_exactly_c_components(name: str, benchmark_data: Loader) -> None:
     # warnings are errors in this suite: none may come from a fit with defaults
     data = benchmark_data(name)
@@ -77,6 +78,7 @@ def test_handwritten_is_predicted_as_it_was_clustered(benchmark_data: Loader) ->
         for name in confidence.BARS
     ],
 )
+@pytest.mark.thorough
 def test_confidence_tells_wrong_samples(name: str, benchmark_data: Loader) -> None:
     benchmark_data(name)  # skips where the set is not there
     assert confidence.measure(name).auc >= confidence.BARS[name]
@@ -94,6 +96,7 @@ def test_confidence_tells_wrong_samples(name: str, benchmark_data: Loader) -> No
         pytest.param("flowers17", 0.0, 0.75, marks=slow),
     ],
 )
+@pytest.mark.thorough
 def test_stability_tells_good_partitions_from_bad_ones(
     name: str, low: float, high: float, benchmark_data: Loader
 ) -> None:

@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 import mscam_dask
 
 # Third-party modules are imported before the modules of the system are taken away.
@@ -52,6 +54,7 @@ print(mscam_dask.MSCAM(3, n_jobs=1).fit(views).n_connected_components_)
 """
 
 
+@pytest.mark.thorough
 def test_without_posix_modules() -> None:
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT],

@@ -86,6 +86,7 @@ def test_axes_are_those_given_or_of_a_figure_that_pyplot_does_not_know(
         assert plt.get_fignums() == []
 
 
+@pytest.mark.thorough
 def test_points_of_the_graph_are_the_samples_in_the_colors_of_their_clusters(model: MSCAM) -> None:
     ax = plot.graph(model)
     sizes = np.bincount(model.labels_)

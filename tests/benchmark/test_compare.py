@@ -81,6 +81,7 @@ def _check_tables(record: ExperimentRecord, output: Path) -> None:
         assert float(line["accuracy_mean"]) == row.scores["accuracy"].mean
 
 
+@pytest.mark.thorough
 def test_rows_trials_and_files(write: Write, here: Path) -> None:
     record, events = run(write(SMALL), here / "out")
     _check_tables(record, here / "out")
@@ -136,6 +137,7 @@ def test_a_view_named_beforehand_is_chosen_without_labels(write: Write, here: Pa
     assert {row.note for row in record.rows} == {""}
 
 
+@pytest.mark.thorough
 def test_a_rerun_computes_only_the_missing_trials(write: Write, here: Path) -> None:
     first, _ = run(write(SMALL), here / "out")
     second, events = run(write(SMALL), here / "out")
@@ -221,6 +223,7 @@ def test_view_types_of_a_data_set_are_those_it_is_clustered_with(
     assert results["requested"] == results["distance"] != results["features"]
 
 
+@pytest.mark.thorough
 def test_the_seeds_of_the_runs_are_recorded(write: Write, here: Path) -> None:
     text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\n"
     varies = set()
@@ -298,6 +301,7 @@ def test_a_method_that_fails_leaves_the_others_alone(write: Write, here: Path) -
     assert "MemoryPlanError" in (here / "out" / "results.md").read_text()
 
 
+@pytest.mark.thorough
 def test_a_trial_over_time_ends_its_row_and_a_higher_limit_tries_again(
     write: Write, here: Path
 ) -> None:
@@ -318,6 +322,7 @@ def test_a_trial_over_time_ends_its_row_and_a_higher_limit_tries_again(
 
 
 @pytest.mark.parametrize(("reason", "n_again"), [("TemporaryFailure: busy", 1), ("Error: no", 0)])
+@pytest.mark.thorough
 def test_a_trial_with_a_temporary_failure_runs_again(
     write: Write, here: Path, reason: str, n_again: int
 ) -> None:
@@ -329,6 +334,7 @@ def test_a_trial_with_a_temporary_failure_runs_again(
     assert trials_done(events) == n_again
 
 
+@pytest.mark.thorough
 def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here: Path) -> None:
     text = (
         "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 2\nsearch_runs = 2\nprotocols = ['defaults', 'grid']\n"
@@ -401,6 +407,7 @@ def test_a_directory_of_something_else_is_not_touched(write: Write, here: Path) 
         run_comparison(settings, here / "tiny.npz")
 
 
+@pytest.mark.thorough
 def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> None:
     settings = read_experiment(write(SMALL))
     run_comparison(settings, here / "out")
@@ -524,6 +531,7 @@ def test_unknown_parameters_of_own_classes_are_refused(write: Write, here: Path)
         read_experiment(write(f"{text}[parameters.'own_methods:Halves']\nrow = 1\n"))
 
 
+@pytest.mark.thorough
 def test_data_without_labels_are_compared_by_label_free_scores(write: Write, here: Path) -> None:
     data = np.load(here / "tiny.npz")
     views = {name: data[name] for name in ("view_0", "view_1")}

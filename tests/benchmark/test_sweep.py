@@ -67,6 +67,7 @@ def test_no_fit_factors_a_view_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     assert sorted(calls) == sorted(DATA.view_names)
 
 
+@pytest.mark.thorough
 def test_each_fit_equals_a_fit_outside_a_sweep() -> None:
     for fit, parameters in zip(sweep_fits(DATA, SETTINGS, SerialExecutor()), SETTINGS, strict=True):
         alone = run_fit(DATA, parameters, SerialExecutor())

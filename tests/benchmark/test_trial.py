@@ -81,6 +81,7 @@ def test_the_key_depends_on_everything_that_determines_the_result(trial: Trial) 
     assert first.key == changed(trial, parameters={"b": 2, "a": 1}).key
 
 
+@pytest.mark.thorough
 def test_the_same_result_as_in_this_process(trial: Trial, process: TrialProcess) -> None:
     there, here = process.run(trial, NONE), fit_trial(trial)
     assert there.outcome == "ok"
@@ -127,6 +128,7 @@ def test_a_trial_over_its_time_is_stopped(trial: Trial, process: TrialProcess) -
     assert process.run(trial, NONE).outcome == "ok"
 
 
+@pytest.mark.thorough
 def test_a_trial_over_its_memory_is_stopped(trial: Trial, process: TrialProcess) -> None:
     fit = process.run(large(trial), Limits(memory_bytes=100 * 2**20))
     assert fit.outcome == "over memory"
@@ -156,6 +158,7 @@ def killed_soon(kind: str) -> threading.Thread:
 
 @pytest.mark.faults
 @pytest.mark.parametrize(("kind", "part"), [("trial", "SIGKILL"), ("server", "-9")])
+@pytest.mark.thorough
 def test_a_process_that_is_killed_leaves_a_trial_to_run_again(
     trial: Trial, process: TrialProcess, kind: str, part: str
 ) -> None:

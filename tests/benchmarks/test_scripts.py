@@ -58,6 +58,7 @@ def test_many_views(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.timeout(200)
+@pytest.mark.thorough
 def test_scale_out(capsys: pytest.CaptureFixture[str]) -> None:
     speed_ups = scale_out.main(["--quick", "--workers", "1", "4"])
     assert speed_ups[0] == pytest.approx(1.0)

@@ -126,6 +126,7 @@ def run_with(here: Path, redirection: str, *, name: str) -> int:
     "redirection",
     ["| true", "2>&1 | true", "2>/dev/full", "2>&1 | head -1", "2>&-", ">&-"],
 )
+@pytest.mark.thorough
 def test_a_run_goes_on_when_its_output_cannot_be_written(
     here: Path, call: Call, redirection: str
 ) -> None:
@@ -135,10 +136,12 @@ def test_a_run_goes_on_when_its_output_cannot_be_written(
     assert call("run", "tiny.toml", "--in-process", "-o", "out").exit_code == 0
 
 
+@pytest.mark.thorough
 def test_an_error_keeps_its_exit_code_when_it_cannot_be_written(here: Path) -> None:
     assert run_with(here, "--set data.source=absent.npz 2>/dev/full", name="out") == 3
 
 
+@pytest.mark.thorough
 def test_results_that_cannot_be_written_are_an_error(here: Path) -> None:
     assert run_with(here, "2>/dev/null >/dev/full", name="out") == 75
 

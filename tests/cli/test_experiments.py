@@ -44,6 +44,7 @@ def test_compare_on_ones_own_data_and_again(here: Path, call: Call) -> None:
     assert "knn-sc" not in again.stderr
 
 
+@pytest.mark.thorough
 def test_comparisons_of_data_on_the_command_line_have_a_directory_for_each(
     here: Path, call: Call
 ) -> None:

@@ -238,6 +238,7 @@ def real(*arguments: str) -> subprocess.CompletedProcess[str]:
     )
 
 
+@pytest.mark.thorough
 def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: Call) -> None:
     done = real("run", "tiny.toml", "--workers", "2", "--memory-limit", "2 GiB", "-o", "there")
     assert done.returncode == 0
@@ -258,6 +259,7 @@ def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: 
     np.testing.assert_array_equal(first.consensus_graph.indices, second.consensus_graph.indices)
 
 
+@pytest.mark.thorough
 def test_the_real_command_returns_the_exit_code(here: Path) -> None:
     done = real("run", "tiny.toml", "--in-process", "--set", "data.source=absent.npz")
     assert done.returncode == 3
@@ -266,6 +268,7 @@ def test_the_real_command_returns_the_exit_code(here: Path) -> None:
 
 
 @pytest.mark.parametrize("step", ["start", "cluster"])
+@pytest.mark.thorough
 def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
     Path("digits.toml").write_text("[data]\nsource = 'digits'\n[cluster]\nn_clusters = 10\n")
     command = [sys.executable, "-m", "mscam_dask.cli"]

@@ -82,6 +82,7 @@ def pre_empted_after(iteration: int) -> Any:
     return observer
 
 
+@pytest.mark.thorough
 def test_a_run_goes_on_in_another_directory(
     bucket: Any, settings: Settings, tmp_path: Path
 ) -> None:

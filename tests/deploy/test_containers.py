@@ -35,11 +35,13 @@ def services() -> dict[str, Any]:
     return dict(compose["services"])
 
 
+@pytest.mark.thorough
 def test_the_compose_file_fits_its_schema() -> None:
     assert compose_problems(COMPOSE) == ""
 
 
 @pytest.mark.parametrize("service", ["scheduler", "worker", "grafana"])
+@pytest.mark.thorough
 def test_a_typo_in_the_compose_file_is_refused(
     tmp_path: Path, services: dict[str, Any], service: str
 ) -> None:

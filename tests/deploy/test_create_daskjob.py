@@ -53,6 +53,7 @@ def test_a_job_that_has_ended_makes_room(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("code", "ours"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0), (137, 137)])
+@pytest.mark.thorough
 def test_a_run_that_fails_for_good_frees_the_cluster_and_the_next_night_runs(
     tmp_path: Path, code: int, ours: int
 ) -> None:

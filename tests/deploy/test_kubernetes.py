@@ -109,6 +109,7 @@ def all_manifests() -> list[tuple[str, Any]]:
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
+@pytest.mark.thorough
 def test_every_manifest_is_accepted_and_a_typo_anywhere_is_not(file: Path) -> None:
     from jsonschema import ValidationError
 

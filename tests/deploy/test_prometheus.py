@@ -170,6 +170,7 @@ HOUR = 3600
         ),
     ],
 )
+@pytest.mark.thorough
 def test_rules_by_promtool(
     tmp_path: Path, alert: str, series: dict[str, float], hours: int, fires: bool
 ) -> None:

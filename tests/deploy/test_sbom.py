@@ -12,6 +12,7 @@ import pytest
 from tests.deploy.files import DEPLOY, run
 
 
+@pytest.mark.thorough
 def test_it_lists_the_distributions_of_the_lock(tmp_path: Path) -> None:
     if shutil.which("cyclonedx-py") is None:
         pytest.skip("cyclonedx-py is not installed (pip install cyclonedx-bom)")

@@ -151,6 +151,7 @@ def test_a_run_on_worker_jobs_that_slurm_started(
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.thorough
 def test_a_request_that_slurm_refuses_and_one_that_it_cannot_take_now(
     slurm: dict[str, str], pipeline: Path
 ) -> None:
@@ -266,6 +267,7 @@ def test_a_worker_job_that_is_lost_is_replaced(
     assert len(lines_of(root / "submitted")) == 2
 
 
+@pytest.mark.thorough
 def test_the_end_of_the_time_before_a_worker_has_started_cancels_the_jobs_and_requeues(
     slurm: dict[str, str], pipeline: Path
 ) -> None:

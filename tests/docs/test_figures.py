@@ -50,6 +50,7 @@ def test_a_panel_of_the_overview_shows_the_blocks_of_its_graph() -> None:
     assert (shown[on_the_diagonal] != overview.PAPER).any(axis=1).all()
 
 
+@pytest.mark.thorough
 def test_the_examples_of_the_page_of_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("matplotlib", reason="pip install 'mscam-dask[plot]'")
     pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")

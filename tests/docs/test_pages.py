@@ -28,12 +28,14 @@ EXAMPLES = {
 
 @pytest.mark.timeout(400)  # several fits, each started from the command line
 @pytest.mark.parametrize("name", EXAMPLES)
+@pytest.mark.thorough
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
     monkeypatch.chdir(tmp_path)
     assert run_page(DOCS / f"{name}.md") == EXAMPLES[name]
 
 
+@pytest.mark.thorough
 def test_examples_of_anndata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("mudata", reason="pip install 'mscam-dask[omics]'")
     pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
@@ -71,6 +73,7 @@ def test_the_front_page_lists_the_executed_pages_first() -> None:
     assert pages[: len(EXAMPLES)] == list(EXAMPLES)
 
 
+@pytest.mark.thorough
 def test_an_example_that_is_wrong_is_noticed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -85,6 +88,7 @@ def test_an_example_that_is_wrong_is_noticed(
         run_page(page)
 
 
+@pytest.mark.thorough
 def test_the_pages_build_without_a_warning_and_links_lead_somewhere(tmp_path: Path) -> None:
     pytest.importorskip("myst_parser", reason="pip install 'mscam-dask[docs]'")
     done = subprocess.run(

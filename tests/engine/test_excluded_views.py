@@ -178,6 +178,7 @@ def test_mscan_and_a_number_of_clusters_to_be_found_leave_them_out_too(
     assert_array_equal(counted.labels_, alone.labels_)
 
 
+@pytest.mark.thorough
 def test_workers_find_the_same(fitted: tuple[Views, NDArray[np.int64], MSCAM]) -> None:
     data = as_multi_view(fitted[0])
     parameters = Parameters(n_clusters=4, n_neighbors=20)

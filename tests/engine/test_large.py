@@ -80,6 +80,7 @@ def bits(solution: Solution) -> list[bytes]:
 
 
 @pytest.mark.parametrize("spread", [2.0, 0.9])
+@pytest.mark.thorough
 def test_partition_is_that_of_the_exhaustive_path(spread: float) -> None:
     views, labels = data(spread)
     large, exact = fit(views), fit(views, exact_samples=5000)
@@ -90,6 +91,7 @@ def test_partition_is_that_of_the_exhaustive_path(spread: float) -> None:
     assert true_score > 0.6
 
 
+@pytest.mark.thorough
 def test_threads_and_workers_give_the_same_bits() -> None:
     views, _ = data(0.9)
     expected = bits(fit(views, max_iter=2))
@@ -98,6 +100,7 @@ def test_threads_and_workers_give_the_same_bits() -> None:
         assert bits(fit(views, DaskExecutor(client), max_iter=2)) == expected
 
 
+@pytest.mark.thorough
 def test_a_worker_that_joins_gets_work_and_changes_nothing() -> None:
     views, _ = data(0.9)
     parameters = Parameters(n_clusters=4, exact_samples=400, max_iter=3)
@@ -116,6 +119,7 @@ def test_a_worker_that_joins_gets_work_and_changes_nothing() -> None:
     assert min(counts.values()) > 20
 
 
+@pytest.mark.thorough
 def test_arrays_dask_collections_and_stores_give_the_same_bits(tmp_path: Path) -> None:
     views, _ = data(1.5)
     expected = bits(fit(views, max_iter=1))
@@ -201,6 +205,7 @@ def test_one_cluster_of_large_data() -> None:
     assert_array_equal(solution.labels, 0)
 
 
+@pytest.mark.thorough
 def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_unclear() -> None:
     def settings_of(spread: float) -> list[tuple[str, float, str]]:
         views, _ = data(spread)
@@ -218,6 +223,7 @@ def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_
     assert [kind for *_, kind in settings_of(4.0)] == ["mean", "mean"]
 
 
+@pytest.mark.thorough
 def test_views_graphs_from_cells_lead_to_the_same_partition_as_exact_ones() -> None:
     views, _ = data(0.9)
     choices = Choices(initial_graph=True)

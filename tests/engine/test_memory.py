@@ -310,6 +310,7 @@ class Weighing(SerialExecutor):
 
 
 @pytest.mark.parametrize("exact_samples", [2000, 20_000])
+@pytest.mark.thorough
 def test_plan_bounds_what_lies_between_the_tasks_of_a_fit(exact_samples: int) -> None:
     views, _ = gaussian_views(0, n_samples=6000, dims=(30, 40))
     in_memory = as_multi_view(views)
@@ -354,6 +355,7 @@ def test_preparing_a_view_with_more_columns_than_rows_stays_below_its_figure(
     assert figure / 2 < peak <= figure
 
 
+@pytest.mark.thorough
 def test_preparing_a_large_distance_view_stays_below_its_figure() -> None:
     n = 4200
     distances = squareform(pdist(np.random.default_rng(0).standard_normal((n, 5))))

@@ -110,6 +110,7 @@ def near(score: float, before: float) -> bool:
     return score >= before - 0.015 * abs(before)
 
 
+@pytest.mark.thorough
 def test_rounds_end_with_the_first_that_is_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     data = [blurred(seed)[0] for seed in range(4)]
     learned = [solve(views).refinement for views in data]
@@ -238,6 +239,7 @@ def test_they_are_told_after_the_path() -> None:
     assert events[-2] == solution.refinement
 
 
+@pytest.mark.thorough
 def test_the_limit_of_the_iterations_is_told_before_the_first() -> None:
     """By ADMM as many as are allowed, at most three, and three of the refinement."""
     views, _ = blurred()
@@ -309,6 +311,7 @@ def signature(solution: Solution) -> Any:
     return [array.tobytes() for array in arrays], (told.scores, told.taken), solution.score
 
 
+@pytest.mark.thorough
 def test_every_executor_and_a_restart_give_the_same_bits() -> None:
     views, _ = blurred(1)
     memory = Memory()
@@ -322,6 +325,7 @@ def test_every_executor_and_a_restart_give_the_same_bits() -> None:
         assert signature(solve(views, checkpoint_store=Memory(state))) == signature(reference)
 
 
+@pytest.mark.thorough
 def test_large_data_learn_from_cells() -> None:
     views, labels = blurred(2, n_samples=600)
     exact, from_cells = solve(views), solve(views, exact_samples=300)
@@ -331,6 +335,7 @@ def test_large_data_learn_from_cells() -> None:
     assert found > adjusted_rand_score(labels, exact.labels) - 0.05
 
 
+@pytest.mark.thorough
 def test_an_earlier_fit_is_learned_from_too() -> None:
     views, _ = blurred(3)
     known = solve(views).labels

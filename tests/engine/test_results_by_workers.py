@@ -84,6 +84,7 @@ def same_arrays(solution: Solution, expected: Solution) -> None:
             assert_array_equal(values, wanted[name])
 
 
+@pytest.mark.thorough
 def test_arrays_are_those_of_a_fit_in_memory(tmp_path: Path) -> None:
     expected = fit(SerialExecutor(), None)
     assert isinstance(expected.arrays, ArraysInMemory)

@@ -32,6 +32,7 @@ def draws(n_draws: int) -> Iterator[list[np.ndarray]]:
             yield [view[rng.permutation(n_samples)] for view in views]
 
 
+@pytest.mark.thorough
 def test_independent_views_are_warned_of() -> None:
     silent = 0
     for views in draws(9):
@@ -65,6 +66,7 @@ def test_common_clusters_are_not_warned_of(n_clusters: Any) -> None:
     assert model.set_params(auto_settings=False).fit(views).neighbor_overlap_ == {}
 
 
+@pytest.mark.thorough
 def test_clusters_that_overlap_much_are_no_chance() -> None:
     """Few of the nearest neighbors are common, but many of the near ones: two normals in each view."""
     rng = np.random.default_rng(0)

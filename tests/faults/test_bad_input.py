@@ -400,6 +400,7 @@ def test_a_ridge_of_the_metric_that_does_not_fit(value: float) -> None:
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
 @pytest.mark.parametrize("graph_weight", [1e-30, 1e30])
 @pytest.mark.parametrize("alpha", [1e-6, 1e6])
+@pytest.mark.thorough
 def test_the_ends_of_what_weights_may_be(
     blobs: tuple[list[Array], NDArray[np.int64]],
     model: Estimator,
@@ -472,6 +473,7 @@ COMMON: dict[str, Any] = {
 @outnumbered
 @settings(max_examples=60, **COMMON)
 @given(problem=problems(NUMBERS))
+@pytest.mark.thorough
 def test_any_numbers(problem: dict[str, Any]) -> None:
     check_anything(problem)
 

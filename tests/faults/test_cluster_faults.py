@@ -204,6 +204,7 @@ def own_cluster(directory: Path, n_workers: int) -> Iterator[tuple[Any, list[Any
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", ["in an observer", "while waiting"])
+@pytest.mark.thorough
 def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, moment: str) -> None:
     killed: list[float] = []
 
@@ -234,6 +235,7 @@ def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, mom
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.thorough
 def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Path) -> None:
     names = ("a", "b", "c")
     np.savez(tmp_path / "d.npz", allow_pickle=False, **dict(zip(names, views_of(300), strict=True)))
@@ -269,6 +271,7 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
 
 
 @pytest.mark.timeout(300)
+@pytest.mark.thorough
 def test_all_workers_gone_is_a_typed_error_in_time(tmp_path: Path) -> None:
     with (
         own_cluster(tmp_path, 1) as (_, (worker,), address),

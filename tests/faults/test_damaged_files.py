@@ -101,6 +101,7 @@ def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 
 
 @pytest.mark.parametrize("kind", ["store", "result"])
+@pytest.mark.thorough
 def test_every_damaged_file_is_found_and_named(roots: dict[str, Path], kind: str) -> None:
     read: Callable[[Path], object] = read_store if kind == "store" else read_result
     files = files_of(roots[kind])

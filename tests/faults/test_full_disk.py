@@ -103,6 +103,7 @@ def test_a_store_on_a_full_disk(small_disk: Path) -> None:
     assert verify_store(write_store(data, small_disk / "data.zarr")).digest() == data.digest()
 
 
+@pytest.mark.thorough
 def test_a_run_on_a_full_disk_goes_on_when_there_is_room(small_disk: Path, tmp_path: Path) -> None:
     file = write_pipeline(tmp_path)
     run_pipeline(read_config(file), tmp_path / "whole")
@@ -127,6 +128,7 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(small_disk: Path, tmp_p
 
 
 @pytest.mark.parametrize("kib", [1, 12, 40], ids=["run.json", "store", "checkpoint"])
+@pytest.mark.thorough
 def test_a_run_whose_files_grow_over_a_limit_goes_on_without_it(tmp_path: Path, kib: int) -> None:
     file, root = write_pipeline(tmp_path), tmp_path / "run"
     command = [sys.executable, "-m", "mscam_dask.cli", "run", str(file), "-o", str(root)]

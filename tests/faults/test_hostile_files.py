@@ -72,6 +72,7 @@ def test_there_are_many() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
+@pytest.mark.thorough
 def test_a_hostile_file_is_refused(name: str, tmp_path: Path, ask: Ask) -> None:
     path = make(name, tmp_path)
     output = path.parent / "out.zarr"
@@ -86,6 +87,7 @@ def test_a_hostile_file_is_refused(name: str, tmp_path: Path, ask: Ask) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(HOSTILE))
+@pytest.mark.thorough
 def test_every_other_way_in_is_closed_too(name: str, tmp_path: Path, ask: Ask) -> None:
     path = make(name, tmp_path)
     with tarfile.open(ROOT / "tests" / "golden" / "run.tar.xz") as archive:

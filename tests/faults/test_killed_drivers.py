@@ -36,6 +36,7 @@ def killed_drivers(*arguments: str) -> str:
 
 
 @pytest.mark.timeout(600)
+@pytest.mark.thorough
 def test_three_runs_killed_at_random_moments_end_with_the_same_bits() -> None:
     assert "3/3 identical" in killed_drivers("--runs", "3")
 
@@ -70,6 +71,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+@pytest.mark.thorough
 def test_a_driver_that_is_stopped_leaves_a_run_that_resumes(
     number: signal.Signals, code: int, whole: Any, tmp_path: Path
 ) -> None:

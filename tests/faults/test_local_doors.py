@@ -53,6 +53,7 @@ def reached_by_another_user(ports: set[int]) -> list[str]:
 
 @needs_root
 @pytest.mark.parametrize("n_workers", [1, 2])
+@pytest.mark.thorough
 def test_another_user_reaches_nothing_of_a_cluster_that_a_run_starts(n_workers: int) -> None:
     before = set(listening())
     with open_cluster(ExecutionTable(workers=n_workers)) as cluster:
@@ -116,6 +117,7 @@ def test_another_user_reaches_nothing_of_a_command(
 
 
 @needs_root
+@pytest.mark.thorough
 def test_the_same_user_reaches_a_cluster_without_certificates() -> None:
     before = set(listening())
     with local_client(1):

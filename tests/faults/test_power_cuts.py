@@ -248,6 +248,7 @@ def check_overwrite(folder: Path, *, most: int | None) -> int:
     return n_cuts
 
 
+@pytest.mark.thorough
 def test_a_run_that_replaces_another(folder: Path) -> None:
     check_overwrite(folder, most=8)
 
@@ -311,6 +312,7 @@ def check_retention(folder: Path, *, most: int | None) -> int:
     return n_cuts
 
 
+@pytest.mark.thorough
 def test_retention(folder: Path) -> None:
     check_retention(folder, most=8)
 

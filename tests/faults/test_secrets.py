@@ -204,6 +204,7 @@ def made_keys(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
 
 @pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
 @pytest.mark.usefixtures("secret_environment")
+@pytest.mark.thorough
 def test_processes_of_a_run_carry_no_secret_in_command_lines_logs_or_files(
     tmp_path: Path,
     command_lines: CommandLines,

@@ -136,6 +136,7 @@ def test_facts_of_blocks_in_different_units_are_combined() -> None:
     assert_array_equal(distances, nearest_neighbors(weighted, 7)[1][20:50])
 
 
+@pytest.mark.thorough
 def test_rows_of_many_views_are_decided_in_single_precision(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -70,6 +70,7 @@ def test_a_fit_that_fails_ends_its_run_as_failed(mlflow: Any) -> None:
 
 
 @pytest.mark.filterwarnings("default")
+@pytest.mark.thorough
 def test_a_run_is_logged_with_its_report_and_its_model(
     mlflow: Any, pipeline: Write, own_directory: None
 ) -> None:

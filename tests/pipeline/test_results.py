@@ -107,6 +107,7 @@ def test_nothing_is_written_over(model: MSCAM, tmp_path: Path) -> None:
     assert [item.name for item in tmp_path.iterdir()] == ["r"]
 
 
+@pytest.mark.thorough
 def test_every_damaged_file_is_found_and_named(model: MSCAM, tmp_path: Path) -> None:
     path = write_result(model.solution_, tmp_path / "r")
     chunks = [item for item in path.rglob("*") if item.is_file() and item.name != "zarr.json"]

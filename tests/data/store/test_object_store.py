@@ -55,6 +55,7 @@ def key_ending(client: Any, final: str) -> str:
     return key
 
 
+@pytest.mark.thorough
 def test_what_is_written_is_read_back(bucket: Any, tmp_path: Path) -> None:
     data = example()
     write_store(data, URL, chunk_size=20)
@@ -70,6 +71,7 @@ def test_what_is_written_is_read_back(bucket: Any, tmp_path: Path) -> None:
     assert verify_store((tmp_path / "copy.zarr").as_uri()).digest() == read.digest()
 
 
+@pytest.mark.thorough
 def test_a_fit_from_a_url_is_the_fit_from_memory(bucket: Any) -> None:
     data = example()
     write_store(data, URL)
@@ -78,6 +80,7 @@ def test_a_fit_from_a_url_is_the_fit_from_memory(bucket: Any) -> None:
     np.testing.assert_array_equal(from_url.labels_, from_memory.labels_)
 
 
+@pytest.mark.thorough
 def test_appending_replaces_the_store_by_one_request(bucket: Any) -> None:
     write_store(example(), URL)
     before = open_store(URL)
@@ -89,6 +92,7 @@ def test_appending_replaces_the_store_by_one_request(bucket: Any) -> None:
         before.views[0].read(0, 1)  # told, and never given other rows
 
 
+@pytest.mark.thorough
 def test_a_store_is_replaced_only_when_asked(bucket: Any) -> None:
     write_store(example(), URL)
     with pytest.raises(DataError, match=quotes(URL, "--overwrite")):
@@ -116,6 +120,7 @@ def test_a_write_that_fails_leaves_the_old_store(
     assert verify_store(URL).n_samples == N
 
 
+@pytest.mark.thorough
 def test_what_was_never_published_is_no_store(bucket: Any) -> None:
     write_store(example(), URL)
     bucket.delete_object(Bucket="bucket", Key="deep/data.zarr/current.json")
@@ -125,6 +130,7 @@ def test_what_was_never_published_is_no_store(bucket: Any) -> None:
     assert open_store(URL).n_samples == 30
 
 
+@pytest.mark.thorough
 def test_a_store_copied_there_as_it_is_can_be_read_and_replaced(
     bucket: Any, tmp_path: Path
 ) -> None:
@@ -146,6 +152,7 @@ def flipped(content: bytes) -> bytes:
     return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
 
 
+@pytest.mark.thorough
 def test_damage_is_found_and_the_object_named(bucket: Any) -> None:
     write_store(example(), URL, chunk_size=30)
     for final in ("views/1/values/c/1/0", "views/0/values/zarr.json", "labels/c/0"):

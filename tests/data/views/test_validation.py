@@ -187,6 +187,7 @@ def test_findings_by_definition(values: NDArray[np.int8]) -> None:
     n_clusters=st.integers(1, 9),
     cut=st.integers(1, 2),
 )
+@pytest.mark.thorough
 def test_repeated_samples_by_definition(
     values: NDArray[np.int8], n_clusters: int, cut: int
 ) -> None:

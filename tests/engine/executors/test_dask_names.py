@@ -6,6 +6,7 @@ import dataclasses
 from typing import Any
 
 import numpy as np
+import pytest
 from distributed import Client, span
 from scipy.sparse import csr_array
 
@@ -52,6 +53,7 @@ def test_no_number_but_that_of_an_iteration_makes_a_span_of_one() -> None:
     assert leaves[0] == "set-up"
 
 
+@pytest.mark.thorough
 def test_spans_and_metrics_do_not_grow_with_the_fits_on_a_cluster() -> None:
     views = gaussian_views(0, n_samples=40)[0]
 

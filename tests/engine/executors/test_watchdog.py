@@ -73,6 +73,7 @@ def test_the_timeout_is_a_setting_of_dask() -> None:
 
 @pytest.mark.faults
 @pytest.mark.timeout(120)
+@pytest.mark.thorough
 def test_workers_paused_in_the_middle_of_a_fit_end_it() -> None:
     paused = threading.Event()
     with (
@@ -111,6 +112,7 @@ def freeze(process: subprocess.Popen[bytes]) -> None:
 @pytest.mark.faults
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("moment", ["at the start", "while waiting"])
+@pytest.mark.thorough
 def test_a_scheduler_that_does_not_answer_is_lost(tmp_path: Path, moment: str) -> None:
     with (
         scheduler_process(tmp_path) as (scheduler, address),

@@ -256,6 +256,7 @@ def test_charts_the_matrix_and_cells_answer(browser: Browser, open_page: Open) -
     assert browser.run("return document.querySelectorAll('.line.off').length") == 3
 
 
+@pytest.mark.thorough
 def test_everything_is_reached_by_keyboard(browser: Browser, open_page: Open) -> None:
     open_page(content())
     reached: list[str] = []

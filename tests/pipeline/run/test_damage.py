@@ -164,6 +164,7 @@ def test_one_changed_setting_is_named(pipeline: Write, tmp_path: Path) -> None:
     assert resume_run(directory.path).record.state == "finished"
 
 
+@pytest.mark.thorough
 def test_swapped_sample_ids_are_noticed(pipeline: Write, fits: list[Any], tmp_path: Path) -> None:
     first = again(pipeline(QUIET), output=tmp_path / "out")
     before = first.directory.labels.read_text()
@@ -304,6 +305,7 @@ def test_a_directory_that_is_moved_or_deleted_ends_the_run(
 # --------------------------------------------------------------------------- links
 
 
+@pytest.mark.thorough
 def test_links_in_the_paths_of_runs_and_checkpoints_are_followed(
     pipeline: Write, tmp_path: Path
 ) -> None:

@@ -143,6 +143,7 @@ def test_more_samples_than_are_stored_are_read_from_the_data(
         load_run(outcome.directory.path).predict(new)
 
 
+@pytest.mark.thorough
 def test_graphs_of_a_large_run_go_from_its_tasks_to_the_store(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -350,6 +351,7 @@ def test_one_cluster_has_no_next_one(pipeline: Write) -> None:
     assert not load_run(outcome.directory.path).predict(three_subspaces(30)).any()
 
 
+@pytest.mark.thorough
 def test_missing_samples_are_written_again(pipeline: Write) -> None:
     outcome = again(pipeline(HERE))
     before = outcome.directory.samples.read_bytes()

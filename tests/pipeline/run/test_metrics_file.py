@@ -102,6 +102,7 @@ def test_a_directory_that_takes_no_metrics_is_an_error_before_the_work(
     assert not (tmp_path / "out/data.zarr").exists()
 
 
+@pytest.mark.thorough
 def test_the_expiry_of_certificates(pipeline: Write, tmp_path: Path) -> None:
     made = make_certificates(tmp_path / "certs")
     outcome = run_pipeline(read_config(pipeline(IN_PROCESS)), tmp_path / "out")

@@ -270,6 +270,7 @@ def run_elsewhere(night: Night, following: RunDirectory) -> Any:
     return msgspec.structs.replace(record, replaces=night.root.name)
 
 
+@pytest.mark.thorough
 def test_a_directory_that_is_a_mount_point_is_filled_in_place(
     night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:

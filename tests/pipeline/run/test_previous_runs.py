@@ -64,6 +64,7 @@ def growing(tmp_path: Path) -> Growing:
     return Growing(tmp_path)
 
 
+@pytest.mark.thorough
 def test_a_run_on_data_that_grew_starts_from_the_last_one(
     growing: Growing, fits: list[dict[str, Any]]
 ) -> None:
@@ -165,6 +166,7 @@ def six_groups(directory: Path) -> Growing:
     return grown
 
 
+@pytest.mark.thorough
 def test_clusters_keep_their_names_over_nights_whatever_their_number(
     tmp_path: Path, fits: list[dict[str, Any]]
 ) -> None:

@@ -71,6 +71,7 @@ def test_where_and_by_what_a_run_is_computed_is_no_part_of_it(
     assert run_fingerprint(read_config(pipeline(HERE))) != here
 
 
+@pytest.mark.thorough
 def test_overwrite_does_it_again(pipeline: Write, fits: list[Any]) -> None:
     again(pipeline(HERE))
     outcome = again(pipeline(HERE), overwrite=True)
@@ -78,6 +79,7 @@ def test_overwrite_does_it_again(pipeline: Write, fits: list[Any]) -> None:
     assert len(fits) == 2
 
 
+@pytest.mark.thorough
 def test_only_what_depends_on_a_change_is_done_again(
     pipeline: Write, fits: list[Any], tiny: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +171,7 @@ def _with_the_data(directory: RunDirectory) -> None:
         ("resume", _with_the_data, ["labels.csv", "result.zarr"]),
     ],
 )
+@pytest.mark.thorough
 def test_results_that_are_gone_or_damaged_are_made_again(
     pipeline: Write,
     fits: list[Any],
@@ -221,6 +224,7 @@ def test_a_named_directory_holds_one_run(pipeline: Write, tmp_path: Path) -> Non
     assert (place.directory, place.action) == (tmp_path / "y", "run")
 
 
+@pytest.mark.thorough
 def test_keep_removes_the_oldest_and_what_was_computed_stays_known(
     pipeline: Write, fits: list[Any]
 ) -> None:

@@ -121,6 +121,7 @@ def test_steps_begin_and_end_in_order(pipeline: Write, tmp_path: Path) -> None:
     ]
 
 
+@pytest.mark.thorough
 def test_the_copy_of_the_pipeline_runs_again_to_the_same_clusters(
     pipeline: Write, tmp_path: Path
 ) -> None:
