@@ -23,6 +23,7 @@ from mscam_dask.cli.extensions import extension_of_directory
 from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location, size_of
 from mscam_dask.data.store.read import is_store, verify_store
+from mscam_dask.data.views.labels import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.data.views.validation import validate
@@ -120,8 +121,11 @@ def _ids(data: MultiViewData) -> str:
 def _classes(data: MultiViewData) -> str:
     if data.labels is None:
         return "none"
-    sizes = Counter(data.labels.tolist()).values()
-    return f"{len(sizes)} classes of {min(sizes)} to {max(sizes)} samples"
+    labeled = labeled_samples(data.labels)
+    sizes = Counter(data.labels[labeled].tolist()).values()
+    n_unlabeled = data.n_samples - int(labeled.sum())
+    rest = f"; {n_unlabeled} samples without a label" if n_unlabeled else ""
+    return f"{len(sizes)} classes of {min(sizes)} to {max(sizes)} samples{rest}"
 
 
 def _describe_run(console: Console, directory: RunDirectory) -> None:

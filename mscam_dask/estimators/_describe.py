@@ -61,8 +61,10 @@ class ClusterFeature:
         Position of the column in its view.
     mean, mean_of_rest : float
         Mean over the samples of the cluster and over all others, in the units of the data.
+    share, share_of_rest : float
+        Share of values other than 0 in the cluster and among all others.
     effect : float
-        Their difference in units of the pooled standard deviation (Cohen's d), positive where the
+        Difference of the means in units of the pooled standard deviation (Cohen's d), positive where the
         cluster has more; infinite where the column varies neither in the cluster nor outside.
     """
 
@@ -72,6 +74,8 @@ class ClusterFeature:
     column: int
     mean: float
     mean_of_rest: float
+    share: float
+    share_of_rest: float
     effect: float
 
 
@@ -254,6 +258,8 @@ def _strongest(
                     column=int(column),
                     mean=float(effects.means[cluster, column]),
                     mean_of_rest=float(effects.means_of_rest[cluster, column]),
+                    share=float(effects.shares[cluster, column]),
+                    share_of_rest=float(effects.shares_of_rest[cluster, column]),
                     effect=float(row[column]),
                 )
 

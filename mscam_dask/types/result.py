@@ -62,7 +62,7 @@ class Status(enum.Enum):
 
     CONVERGED = (
         "converged: the consensus graph has exactly the requested number of connected components, "
-        "and no earlier partition scored higher (solver='reference' scores no earlier partitions)"
+        "which are the clusters"
     )
     PARTITION_GRAPH = (
         "the best-scoring partition came from spectral clustering of an intermediate graph, not from "

@@ -44,7 +44,7 @@ def test_examples_of_anndata(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         assert run_page(DOCS / "anndata.md") == 4
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/choosing-c.md"])
+@pytest.mark.parametrize("page", ["README.md", "docs/choosing-c.md", "docs/confidence.md"])
 def test_the_output_shown_is_the_output(
     page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -28,6 +28,7 @@ def test_effects_are_those_of_the_definition_for_all_blocks(size: int) -> None:
     rng = np.random.default_rng(0)
     labels = rng.integers(3, size=200)
     rows = 1e6 + rng.normal(size=(200, 5)) + labels[:, None] * np.arange(5)
+    rows[rng.random(rows.shape) < 0.3] = 0.0
     blocks = [(start, rows[start : start + size]) for start in range(0, 200, size)]
     found = feature_effects(blocks, labels, 3)
     for cluster in range(3):
@@ -35,6 +36,8 @@ def test_effects_are_those_of_the_definition_for_all_blocks(size: int) -> None:
         assert_allclose(found.effects[cluster], cohens_d(own, rest), rtol=1e-6)
         assert_allclose(found.means[cluster], own.mean(axis=0))
         assert_allclose(found.means_of_rest[cluster], rest.mean(axis=0))
+        assert_allclose(found.shares[cluster], np.mean(own != 0, axis=0))
+        assert_allclose(found.shares_of_rest[cluster], np.mean(rest != 0, axis=0))
 
 
 def test_columns_without_variance() -> None:
@@ -67,6 +70,7 @@ def test_the_planted_features_come_first_by_name() -> None:
         own = frames[view].to_numpy()[model.labels_ == cluster, planted]
         assert features[0].mean == pytest.approx(own.mean())
         assert features[0].mean > features[0].mean_of_rest
+        assert (features[0].share, features[0].share_of_rest) == (1.0, 1.0)
 
 
 def test_distances_and_kernels_have_no_features() -> None:
