@@ -396,7 +396,7 @@ def permutation_z(first: NDArray[np.floating[Any]], second: NDArray[np.floating[
     -----
     With A and B centered in rows and columns, and up to terms of relative order 1/n, Σ A_ij B_ij has
     the mean tr(A) tr(B) / (n − 1) and the variance (Σ A_ij² Σ B_ij² + Σ A_ij A_ji Σ B_ij B_ji) / n².
-    Centering leaves out hubs. O(n²) flops.
+    Centering leaves out hubs. O(n²) flops; no centered graph is formed.
 
     References
     ----------
@@ -404,18 +404,29 @@ def permutation_z(first: NDArray[np.floating[Any]], second: NDArray[np.floating[
     Research 27 (1967).
     """
     n = len(first)
-    a, b = _centered(first), _centered(second)
-    if not (a.any() and b.any()):
+    a, b = _with_means(first), _with_means(second)
+    squares_a, squares_b = _centered_product(a, a), _centered_product(b, b)
+    rounding = n * np.finfo(np.float64).eps
+    if squares_a <= rounding * np.vdot(a[0], a[0]) or squares_b <= rounding * np.vdot(b[0], b[0]):
         return 0.0
-    squares = np.vdot(a, a) * np.vdot(b, b) + np.vdot(a, a.T) * np.vdot(b, b.T)
-    expected = a.trace() * b.trace() / (n - 1)
-    return float(n * (np.vdot(a, b) - expected) / np.sqrt(squares))
+    products_a, products_b = (_centered_product(g, (g[0].T, g[1][::-1])) for g in (a, b))
+    trace_a, trace_b = (g[0].trace() - g[1][0].sum() for g in (a, b))
+    variance = squares_a * squares_b + products_a * products_b
+    return float(n * (_centered_product(a, b) - trace_a * trace_b / (n - 1)) / np.sqrt(variance))
 
 
-def _centered(graph: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Graph minus the means of its rows and columns, 0 where these are rounding only."""
+_WithMeans = tuple[NDArray[np.float64], NDArray[np.float64]]
+"""Dense graph (n, n), and the means (2, n) of its rows and columns."""
+
+
+def _with_means(graph: NDArray[np.floating[Any]]) -> _WithMeans:
     values = graph.astype(np.float64)
-    rounding = np.finfo(np.float64).eps * len(values) * np.abs(values).max(initial=0.0)
-    values -= values.mean(axis=1, keepdims=True)
-    values -= values.mean(axis=0)
-    return np.where(np.abs(values) > rounding, values, 0.0)
+    return values, np.stack((values.mean(axis=1), values.mean(axis=0)))
+
+
+def _centered_product(a: _WithMeans, b: _WithMeans) -> float:
+    """Inner product of two graphs centered in rows and columns."""
+    (rows_a, columns_a), (rows_b, columns_b) = a[1], b[1]
+    centers = rows_a @ rows_b + columns_a @ columns_b
+    products = np.einsum("ij,ij->", a[0], b[0])
+    return float(products - len(rows_a) * centers + rows_a.sum() * rows_b.sum())
