@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from mscam_dask.engine.executors.base import Executor, Handle
@@ -13,24 +16,30 @@ from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.tasks import assess as assess_tasks
 from mscam_dask.solvers.cluster_tree import cluster_tree
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.result import Assessment
+from mscam_dask.types.result import Assessment, Status
 
-__all__ = ["assess", "assess_single", "submit_ahead"]
+__all__ = ["assessment_of", "submit_ahead", "submit_assessment"]
 
 
-def assess(
-    learned_graph: Handle, labels: Handle, context: FitContext, executor: Executor
-) -> Assessment:
-    """Assess a partition into at least two clusters and fewer than there are samples.
+def submit_assessment(
+    learned_graph: Handle, labels: Handle, status: Status, context: FitContext, executor: Executor
+) -> list[Handle]:
+    """Submit the quantities of `assessment_of`; none for partitions that are not assessed.
 
     Parameters
     ----------
     learned_graph : handle
         Graph before it was rebuilt from the partition.
     labels : handle
+    status : Status
     context : FitContext
     executor : Executor
     """
+    if status is Status.NO_STRUCTURE:
+        names = compared_views(context.prepared.validation_views)
+        return [context.prepared.reference_graphs.view_agreement(executor, names)]
+    if status.is_trivial:
+        return []
     prepared, parameters = context.prepared, context.parameters
     names = compared_views(prepared.validation_views)
     cuts = _perturbed_cuts(prepared, learned_graph, names, parameters, executor)
@@ -57,8 +66,31 @@ def assess(
             key="cluster_weights",
         )
     agreement = prepared.reference_graphs.view_agreement(executor, names)
-    found, between, between_views = executor.gather([evidence, weights, agreement])
-    executor.release([evidence, weights, cuts, agreement])
+    return [agreement, evidence, weights]
+
+
+def assessment_of(quantities: Sequence[Any], context: FitContext) -> Assessment | None:
+    """Assessment of a partition: of two clusters or more, or of the one cluster that is left.
+
+    Only the agreement of the views is known of one cluster, where no cluster structure was found.
+    """
+    if not quantities:
+        return None
+    names = compared_views(context.prepared.validation_views)
+    between_views, *of_partition = quantities
+    if not of_partition:
+        return Assessment(
+            cluster_stability=np.ones(1),
+            co_clustering=np.ones((1, 1)),
+            view_names=names,
+            cluster_agreement=np.full((len(names), 1), np.nan),
+            view_agreement=between_views,
+            cluster_tree=np.zeros((0, 4)),
+            neighbor_overlap=_neighbor_overlap(context),
+            split_half_ari=split_half_ari_of(context.n_clusters_selection),
+            cluster_names=(0,),
+        )
+    found, between = of_partition
     return Assessment(
         cluster_stability=found.stability,
         co_clustering=found.together,
@@ -68,26 +100,7 @@ def assess(
         cluster_tree=cluster_tree(between),
         neighbor_overlap=_neighbor_overlap(context),
         split_half_ari=split_half_ari_of(context.n_clusters_selection),
-        cluster_names=tuple(range(parameters.n_clusters)),
-    )
-
-
-def assess_single(context: FitContext, executor: Executor) -> Assessment:
-    """Assess the one cluster that is left where no cluster structure was found."""
-    names = compared_views(context.prepared.validation_views)
-    agreement = context.prepared.reference_graphs.view_agreement(executor, names)
-    (between_views,) = executor.gather([agreement])
-    executor.release([agreement])
-    return Assessment(
-        cluster_stability=np.ones(1),
-        co_clustering=np.ones((1, 1)),
-        view_names=names,
-        cluster_agreement=np.full((len(names), 1), np.nan),
-        view_agreement=between_views,
-        cluster_tree=np.zeros((0, 4)),
-        neighbor_overlap=_neighbor_overlap(context),
-        split_half_ari=split_half_ari_of(context.n_clusters_selection),
-        cluster_names=(0,),
+        cluster_names=tuple(range(context.parameters.n_clusters)),
     )
 
 

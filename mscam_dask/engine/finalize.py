@@ -17,8 +17,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine import candidate_neighbors
-from mscam_dask.engine.assess import assess, assess_single
-from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.assess import assessment_of, submit_assessment
+from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.iteration_steps import components_of, score_cuts, spectrum_of
 from mscam_dask.engine.outer_loop import embed_views
@@ -35,7 +35,6 @@ from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import (
     ArraysInMemory,
-    Assessment,
     ResultArrays,
     Solution,
     Status,
@@ -143,7 +142,10 @@ def _solution(
     history: tuple[IterationFinished, ...] = (),
     refinement: RefinementFinished | None = None,
 ) -> Solution:
-    """Gather the solution; large arrays go to a directory if there is one."""
+    """Gather the solution; large arrays go to a directory if there is one.
+
+    The assessment runs beside the embeddings.
+    """
     prepared = context.prepared
     encoders = [
         executor.submit(
@@ -153,13 +155,14 @@ def _solution(
         )
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
+    assessed = submit_assessment(final.learned_graph, final.labels, final.status, context, executor)
     results = _submit_embeddings(final, context, executor, history)
     arrays, n_components = (
         _arrays_of_blocks(final, results, context, executor, directory)
         if isinstance(prepared.blocks, BlockedCandidates)
         else _arrays(final, results, context, executor)
     )
-    labels, *maps = executor.gather([final.labels, *encoders])
+    (labels, *maps), quantities = gather_groups(executor, [final.labels, *encoders], assessed)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
@@ -180,16 +183,8 @@ def _solution(
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
         encoders=dict(zip(prepared.names, maps, strict=True)),
-        assessment=_assessment(final, context, executor),
+        assessment=assessment_of(quantities, context),
     )
-
-
-def _assessment(final: _FinalGraph, context: FitContext, executor: Executor) -> Assessment | None:
-    if final.status is Status.NO_STRUCTURE:
-        return assess_single(context, executor)
-    if final.status.is_trivial:
-        return None
-    return assess(final.learned_graph, final.labels, context, executor)
 
 
 def _submit_embeddings(
@@ -234,12 +229,14 @@ def _arrays(
         )
         for view, name in zip(views, names, strict=True)
     ]
-    n_components, *wholes = executor.gather([count, *affinities])
+    (n_components, *wholes), of_views, projected = gather_groups(
+        executor, [count, *affinities], embeddings, coordinates
+    )
     return ArraysInMemory(
         wholes[0],
         wholes[-1],
-        dict(zip(names, executor.gather(embeddings), strict=False)),
-        dict(zip(names, executor.gather(coordinates), strict=True)),
+        dict(zip(names, of_views, strict=False)),
+        dict(zip(names, projected, strict=True)),
     ), n_components
 
 

@@ -87,13 +87,13 @@ def score_cuts(
     handle = score_partitions_by_views(prepared, partitions, executor, key=key)
     (scores,) = executor.gather([handle])
     executor.release([handle])
-    return [PartitionScore(*fields) for fields in scores]
+    return list(scores)
 
 
 def score_partitions_by_views(
     prepared: PreparedHandles, partitions: Handle, executor: Executor, *, key: str
 ) -> Handle:
-    """Submit the scores of each partition of a list, as fields of `PartitionScore`."""
+    """Submit the score of each partition of a list."""
     reference_graphs = prepared.reference_graphs.handles(executor, prepared.validation_views)
     together = -(-len(reference_graphs) // MAX_SCORE_TASKS)
     handles = [
@@ -237,18 +237,14 @@ def merged_components(
     )
 
 
-def spectrum_facts(
-    spectrum: Handle, n_clusters: int, executor: Executor, *, key: str
-) -> tuple[float, bool]:
-    """Gather the gap λ_{c+1} − λ_c of a Laplacian, and whether its eigenpairs converged."""
+def spectrum_facts(spectrum: Handle, n_clusters: int, executor: Executor, *, key: str) -> Handle:
+    """Submit the gap λ_{c+1} − λ_c of a Laplacian, and whether its eigenpairs converged."""
     if isinstance(spectrum, BlockedSpectrum):
-        return eigengap(spectrum.values, n_clusters), spectrum.converged
-    handle = executor.submit(
+        facts = eigengap(spectrum.values, n_clusters), spectrum.converged
+        return executor.submit(tuple, list(facts), key=f"spectrum_facts/{key}")
+    return executor.submit(
         iteration_tasks.spectrum_facts, spectrum, n_clusters, key=f"spectrum_facts/{key}"
     )
-    ((gap, converged),) = executor.gather([handle])
-    executor.release([handle])
-    return gap, bool(converged)
 
 
 def start_vectors(spectrum: Handle, executor: Executor, *, key: str) -> Handle:

@@ -183,7 +183,7 @@ def _best_informed(
     return [
         max(
             (
-                _ScoredCut(PartitionScore(*partition_score), mean_score(of_cut))
+                _ScoredCut(partition_score, mean_score(of_cut))
                 for partition_score, of_cut in zip(of_one, zip(*of_views, strict=True), strict=True)
             ),
             key=lambda cut: (cut.partition_score.score, cut.modularity),

@@ -10,16 +10,16 @@ import dataclasses
 import itertools
 import operator
 import time
-from collections.abc import Iterator
-from typing import TypedDict
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypedDict
 
-from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.iteration_steps import (
     BestPartition,
     build_graph,
     next_cuts,
-    score_cuts,
+    score_partitions_by_views,
     spectrum_facts,
     spectrum_of,
     start_vectors,
@@ -72,11 +72,11 @@ def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopS
 def outer_iteration(state: LoopState, context: FitContext, executor: Executor) -> LoopState:
     """Run one outer iteration: the boxes of the diagram in docs/method.md, in their order."""
     started, key, prepared = time.perf_counter(), str(len(state.history)), context.prepared
-    spectrum = spectrum_of(
-        state.graph, state.spectrum, prepared, context.parameters, executor, key=key
-    )
+    parameters = context.parameters
+    spectrum = spectrum_of(state.graph, state.spectrum, prepared, parameters, executor, key=key)
     views = _solve_views(spectrum, state.control.graph_weight, context, executor, key=key)
-    best, score = _cut_and_score(spectrum, state.best, context, executor, key=key)
+    cuts = next_cuts(spectrum, state.best.labels, prepared, parameters, executor, key=key)
+    partition_scores = score_partitions_by_views(prepared, cuts, executor, key=key)
     executor.release([state.graph] if state.spectrum is None else [state.graph, state.spectrum])
     control, attempts = state.control, itertools.count()
     while True:  # A-step, again with a smaller λ while there are too many components
@@ -96,15 +96,21 @@ def outer_iteration(state: LoopState, context: FitContext, executor: Executor) -
         views = _with_graph_weight(
             views, spectrum, control.graph_weight, context, executor, key=attempt
         )
-    eigengap, converged = spectrum_facts(spectrum, context.parameters.n_clusters, executor, key=key)
+    facts = spectrum_facts(spectrum, parameters.n_clusters, executor, key=key)
+    records = _submit_records(views.results, executor, key=key)
+    (scores, (eigengap, converged)), records_of_groups = gather_groups(
+        executor, [partition_scores, facts], records
+    )
+    best, score = _better(cuts, scores, state.best, parameters, executor, key=key)
+    executor.release([cuts, partition_scores, facts, *records])
     record = IterationFinished(
         iteration=len(state.history),
         graph_weight=graph_weight,
         n_connected_components=n_components,
-        n_clusters=context.parameters.n_clusters,
+        n_clusters=parameters.n_clusters,
         score=score.score,
         eigengap=eigengap,
-        views=tuple(_records(views.results, executor, key=key)),
+        views=tuple(itertools.chain.from_iterable(records_of_groups)),
         view_scores=score.view_scores,
         seconds=time.perf_counter() - started,
         spectrum_converged=converged,
@@ -230,21 +236,23 @@ def _groups(handles: list[Handle]) -> Iterator[tuple[int, list[Handle]]]:
         yield first, handles[first : first + _FAN_IN]
 
 
-def _cut_and_score(
-    spectrum: Handle, best: BestPartition, context: FitContext, executor: Executor, *, key: str
+def _better(
+    cuts: Handle,
+    scores: Sequence[PartitionScore],
+    best: BestPartition,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
 ) -> tuple[BestPartition, PartitionScore]:
     """Return the better of the best partition so far and the best new cut, and the score of that cut.
 
     A later partition must score higher by more than `tol`: otherwise the simpler one is kept.
     """
-    prepared, parameters = context.prepared, context.parameters
-    cuts = next_cuts(spectrum, best.labels, prepared, parameters, executor, key=key)
-    scores = score_cuts(prepared, cuts, executor, key=key)
     index = argbest(scores)
     if is_better(scores[index], best.partition_score, parameters):
         labels = executor.submit(operator.itemgetter(index), cuts, key=f"best_cut/{key}")
         best = BestPartition(labels, scores[index], int(key))
-    executor.release([cuts])
     return best, scores[index]
 
 
@@ -267,14 +275,13 @@ def _distance_weights(graph_weight: float, context: FitContext) -> _DistanceWeig
     }
 
 
-def _records(results: list[Handle], executor: Executor, *, key: str) -> list[ViewIteration]:
-    """Gather the records of the ADMM of each view."""
+def _submit_records(results: list[Handle], executor: Executor, *, key: str) -> list[Handle]:
+    """Submit the records of the ADMM of each view, by groups of views."""
+    function: Callable[[list[Any]], list[ViewIteration]] = iteration_tasks.view_records
+    handles = results
     if isinstance(results[0], BlockedEmbedding):
-        return executor.gather([result.record for result in results])
-    handles = [
-        executor.submit(iteration_tasks.view_records, group, key=f"view_records/{key}/{first}")
-        for first, group in _groups(results)
+        function, handles = list, [result.record for result in results]
+    return [
+        executor.submit(function, group, key=f"view_records/{key}/{first}")
+        for first, group in _groups(handles)
     ]
-    records = list(itertools.chain.from_iterable(executor.gather(handles)))
-    executor.release(handles)
-    return records

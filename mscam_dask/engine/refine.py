@@ -20,7 +20,7 @@ import operator
 import time
 
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
-from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles
 from mscam_dask.engine.initialize import (
     Initialization,
@@ -35,7 +35,7 @@ from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
 from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
-from mscam_dask.types.events import IterationFinished, RefinementFinished, ViewIteration
+from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 
@@ -104,14 +104,14 @@ def refine_iteration(
         components, and STOPPED if it was not accepted, is the same again, or is nearly perfect.
     """
     started, key, parameters = time.perf_counter(), str(state.iteration), context.parameters
-    metrics, views = _learn_metrics(state.best.labels, context.prepared, executor, key=key)
+    metrics, records = _learn_metrics(state.best.labels, context.prepared, executor, key=key)
     proposal = _next_graph(state, metrics, mean_view_graph, context, executor)
-    eigengap, converged = float("nan"), True
+    facts = []
     if proposal.spectrum is not None:
-        eigengap, converged = spectrum_facts(
-            proposal.spectrum, parameters.n_clusters, executor, key=key
-        )
-    executor.release(metrics)
+        facts = [spectrum_facts(proposal.spectrum, parameters.n_clusters, executor, key=key)]
+    views, of_spectrum = gather_groups(executor, records, facts)
+    eigengap, converged = of_spectrum[0] if of_spectrum else (float("nan"), True)
+    executor.release([*metrics, *records, *facts])
     accepted = _is_accepted(proposal, state, context)
     record = IterationFinished(
         iteration=state.iteration,
@@ -123,7 +123,7 @@ def refine_iteration(
         views=tuple(views),
         view_scores=proposal.best.partition_score.view_scores,
         seconds=time.perf_counter() - started,
-        spectrum_converged=bool(converged),
+        spectrum_converged=converged,
         accepted=accepted,
     )
     decision = _decide(proposal, parameters, accepted=accepted)
@@ -136,8 +136,8 @@ def refine_iteration(
 
 def _learn_metrics(
     labels: Handle, prepared: PreparedHandles, executor: Executor, *, key: str
-) -> tuple[list[Handle], list[ViewIteration]]:
-    """Submit the metric of each view learned from a partition, and gather their records."""
+) -> tuple[list[Handle], list[Handle]]:
+    """Submit the metric of each view learned from a partition, and their records."""
     if isinstance(prepared.blocks, BlockedCandidates):
         of_blocks, records = block_embedding.learn_metrics(
             prepared.views, prepared.names, labels, prepared.blocks.order, executor, key=key
@@ -149,15 +149,14 @@ def _learn_metrics(
         )
         for view, name in zip(prepared.views, prepared.names, strict=True)
     ]
-    metrics, gathered = (
+    metrics, records = (
         [
             executor.submit(operator.itemgetter(item), handle, key=f"{stage}/{key}/{name}")
             for handle, name in zip(learned, prepared.names, strict=True)
         ]
         for item, stage in enumerate(("metric", "view_records"))
     )
-    records = executor.gather(gathered)
-    executor.release([*learned, *gathered])
+    executor.release(learned)
     return metrics, records
 
 

@@ -29,7 +29,7 @@ from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.feature_effects import FeatureEffects, feature_effects
 from mscam_dask.solvers.membership import NeighborVotes, fit_votes
 from mscam_dask.solvers.n_clusters import adjusted_modularity
-from mscam_dask.solvers.partition_score import PartitionScore, mean_score, view_modularity
+from mscam_dask.solvers.partition_score import mean_score, view_modularity
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.result import Assessment, Structure
@@ -419,8 +419,7 @@ def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[st
         reference_graphs_of_view(view, min(CONSTANTS.validation_neighbors, len(rows) - 1))
         for view in views
     ]
-    (fields,) = partition_scores([labels], [score_partitions(graphs, [labels])])
-    score = PartitionScore(*fields)
+    (score,) = partition_scores([labels], [score_partitions(graphs, [labels])])
     modularity = mean_score([view_modularity(graph, labels) for graph in graphs])
     return {
         "adjusted_modularity": adjusted_modularity(modularity, score.reliability),

@@ -117,6 +117,7 @@ def test_what_all_views_tell_is_the_same_however_they_are_grouped(
     told = score(views).evidence
     assert {one.shape for one in told} == {(min(n, max_entries // 4), 4)}
     for one, other, third in zip(whole, in_twos, backwards, strict=True):
-        assert one[0] == other[0] == third[0][::-1]
-        assert one[1] == other[1] == third[1]
-        assert one[2] == pytest.approx(other[2], abs=1e-6) == pytest.approx(third[2], abs=1e-6)
+        assert one.view_scores == other.view_scores == third.view_scores[::-1]
+        assert one.entropy == other.entropy == third.entropy
+        assert one.joint == pytest.approx(other.joint, abs=1e-6)
+        assert one.joint == pytest.approx(third.joint, abs=1e-6)

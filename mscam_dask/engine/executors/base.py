@@ -8,6 +8,7 @@ fixed by the driver, so that every executor gives identical bits.
 from __future__ import annotations
 
 import concurrent.futures
+import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -24,6 +25,7 @@ __all__ = [
     "SerialExecutor",
     "ThreadExecutor",
     "available_memory_bytes",
+    "gather_groups",
     "single_handles",
     "usable_cores",
 ]
@@ -106,6 +108,12 @@ class Executor(Protocol):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None: ...
+
+
+def gather_groups(executor: Executor, *groups: Sequence[Handle]) -> list[list[Any]]:
+    """Return the results of several groups of handles, for which the driver waits once."""
+    gathered = iter(executor.gather([handle for group in groups for handle in group]))
+    return [list(itertools.islice(gathered, len(group))) for group in groups]
 
 
 class _Value:

@@ -25,7 +25,6 @@ from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.solvers.row_view import added_sums, reduced_sums
-from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters
 
 __all__ = [
@@ -259,8 +258,8 @@ def learn_metrics(
     executor: Executor,
     *,
     key: str,
-) -> tuple[list[BlockedView], list[ViewIteration]]:
-    """Submit the linear discriminants of each view for a partition, and gather their records."""
+) -> tuple[list[BlockedView], list[Handle]]:
+    """Submit the linear discriminants of each view for a partition, and their records."""
     by_cells = executor.submit(tasks.reordered, labels, order.order, key=f"ordered_labels/{key}")
     metrics, learned = [], []
     for view, name in zip(views, names, strict=True):
@@ -288,6 +287,5 @@ def learn_metrics(
         )
         metrics.append(BlockedView(rows, empty))
         executor.release([*sums, metric])
-    records = executor.gather(learned)
-    executor.release([*learned, by_cells])
-    return metrics, records
+    executor.release([by_cells])
+    return metrics, learned

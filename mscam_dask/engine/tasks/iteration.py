@@ -32,7 +32,12 @@ from mscam_dask.solvers.graph_update import (
 )
 from mscam_dask.solvers.lda import LinearDiscriminants, linear_discriminants
 from mscam_dask.solvers.mscan import smooth_self_representation
-from mscam_dask.solvers.partition_score import ReferenceGraphs, reference_graphs, view_evidence
+from mscam_dask.solvers.partition_score import (
+    PartitionScore,
+    ReferenceGraphs,
+    reference_graphs,
+    view_evidence,
+)
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView, ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
@@ -502,8 +507,8 @@ def partition_scores(
     n_validation_samples: int = 0,
     *,
     max_entries: int = MAX_EVIDENCE_ENTRIES,
-) -> list[tuple[tuple[float, ...], float, float]]:
-    """For each partition: its scores by view, its entropy, and the joint information of all views."""
+) -> list[PartitionScore]:
+    """Score of each partition by all views."""
     distinct, which = _distinct(partitions, n_validation_samples)
     rows = _evidence_rows(distinct, max_entries)
     joint = []
@@ -514,7 +519,7 @@ def partition_scores(
         joint.append(joint_information(labels[rows], total))
     view_scores = zip(*(scores for group in groups for scores in group.scores), strict=True)
     return [
-        (scores, entropy(labels), joint[i])
+        PartitionScore(scores, entropy(labels), joint[i])
         for scores, labels, i in zip(view_scores, partitions, which, strict=True)
     ]
 
