@@ -24,6 +24,7 @@ __all__ = [
     "folder",
     "machine",
     "marks",
+    "node1",
     "pivot_root",
     "tree",
     "wait_until",
@@ -167,6 +168,24 @@ def pivot_root(root: Path, *bound: Path) -> str:
         lines += [f"mkdir -p .{place}", f"mount --rbind {place} .{place}"]
     lines += ["pivot_root . oldroot", "cd /", "mount -t proc proc /proc", "umount -l /oldroot"]
     return "\n".join([*lines, "ip link set lo up", ""])
+
+
+def node1(root: Path) -> str:
+    """Return a shell script that gives a machine the name node1 and an address beyond loopback.
+
+    With the loopback interface alone batch schedulers find no address for their own name.
+    """
+    return f"""
+set -eu
+ip link set lo up
+hostname node1
+ip link add v0 type veth peer name v1
+ip addr add 10.99.0.1/24 dev v0
+ip link set v0 up
+ip link set v1 up
+printf '127.0.0.1 localhost\\n10.99.0.1 node1\\n' >{root}/hosts
+mount --bind {root}/hosts /etc/hosts
+"""
 
 
 def folder() -> Path:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.machines import Machine, machine
+from tests.deploy.machines import Machine, machine, node1
 
 __all__ = ["SlurmNode", "slurm_node"]
 
@@ -45,17 +45,7 @@ NodeName=node1 CPUs=12 RealMemory=64000 State=UNKNOWN
 PartitionName=main Nodes=node1 Default=YES MaxTime=INFINITE State=UP
 """
 
-# With the loopback interface alone slurmctld finds no address for its own name.
 _START = """
-set -eu
-ip link set lo up
-hostname node1
-ip link add v0 type veth peer name v1
-ip addr add 10.99.0.1/24 dev v0
-ip link set v0 up
-ip link set v1 up
-printf '127.0.0.1 localhost\\n10.99.0.1 node1\\n' >{root}/hosts
-mount --bind {root}/hosts /etc/hosts
 head -c 1024 /dev/urandom >{root}/munge.key
 chmod 400 {root}/munge.key
 munged --force --key-file={root}/munge.key --socket={root}/munge.socket \\
@@ -102,7 +92,7 @@ def slurm_node(root: Path) -> Iterator[SlurmNode]:
     configuration = root / "slurm.conf"
     configuration.write_text(_CONFIGURATION.format(root=root))
     with machine(
-        _START.format(root=root),
+        node1(root) + _START.format(root=root),
         root,
         lambda started: "idle" in started.run("sinfo", "--noheader", "--format=%t"),
         environment={**os.environ, "SLURM_CONF": str(configuration)},
