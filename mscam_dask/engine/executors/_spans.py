@@ -8,9 +8,12 @@ from typing import Any
 
 from dask.base import get_annotations
 
-__all__ = ["Spans", "phase_of", "span_cleaner"]
+__all__ = ["MAX_CACHED_KEYS", "Spans", "phase_of", "scheduler_cleaner"]
 
 _TOP = "mscam"
+
+MAX_CACHED_KEYS = 2000
+"""Keys of tasks that Dask's cache of key prefixes may hold before it is emptied."""
 
 # In the keys of these stages a leading number is that of an outer iteration; elsewhere it may be
 # a view's name, or a number of clusters.
@@ -95,14 +98,19 @@ class Spans:
         }
 
 
-def span_cleaner() -> Callable[..., None]:
-    """Return a function for the scheduler that drops what our spans keep of ended tasks.
+def scheduler_cleaner() -> Callable[..., None]:
+    """Return a function for the scheduler that drops what it keeps of the tasks of ended fits.
 
-    Dask's spans keep every task group and one record for each task submitted. The function is
-    nested so that it is pickled by value: the scheduler may not have this package.
+    Dask's spans keep every task group and one record for each task submitted; its cache of key
+    prefixes keeps 100 000 keys. The function is nested so that it is pickled by value: the
+    scheduler may not have this package.
     """
 
-    def clean(dask_scheduler: Any, top: str = _TOP) -> None:
+    def clean(dask_scheduler: Any, top: str = _TOP, max_keys: int = MAX_CACHED_KEYS) -> None:
+        from dask.utils import key_split
+
+        if key_split.cache_info().currsize > max_keys:
+            key_split.cache_clear()
         extension = dask_scheduler.extensions.get("spans")
         for span in () if extension is None else list(extension.spans_search_by_tag.get(top, ())):
             ended = [group for group in span.groups if group.name not in dask_scheduler.task_groups]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import dask.config
 from dask.base import annotate
-from dask.utils import parse_timedelta
+from dask.utils import key_split, parse_timedelta
 from distributed import KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
@@ -31,7 +31,12 @@ from mscam_dask.engine.executors._process import (
     keep_freed_memory,
     return_freed_memory,
 )
-from mscam_dask.engine.executors._spans import Spans, phase_of, span_cleaner
+from mscam_dask.engine.executors._spans import (
+    MAX_CACHED_KEYS,
+    Spans,
+    phase_of,
+    scheduler_cleaner,
+)
 from mscam_dask.engine.executors.base import Handle, single_handles
 from mscam_dask.errors import (
     ClusterError,
@@ -416,7 +421,7 @@ class DaskExecutor:
             self.release(list(self._handles.values()))
             # without it the next fit does the same; an error on the way out says more than its own
             with contextlib.suppress(Exception):
-                self._client.run_on_scheduler(span_cleaner(), callback_timeout=_CLEANING_S)
+                self._client.run_on_scheduler(scheduler_cleaner(), callback_timeout=_CLEANING_S)
         self._stack.close()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
@@ -569,6 +574,8 @@ def _scheduler_lost() -> SchedulerLostError:
 def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
     PinnedBlas.pin_permanently()
     keep_freed_memory()
+    if key_split.cache_info().currsize > MAX_CACHED_KEYS:
+        key_split.cache_clear()  # it would grow to 100 000 keys of ended fits
     result = function(*(aligned(argument) for argument in args))
     return_freed_memory()
     make_measurable(result)

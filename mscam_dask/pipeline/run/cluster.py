@@ -81,6 +81,7 @@ _MIN_TASKS = 3
 
 
 LOG_LENGTHS = {
+    "distributed.admin.log-length": 100,
     "distributed.admin.low-level-log-length": 100,
     "distributed.admin.system-monitor.log-length": 1200,
 }
