@@ -40,7 +40,7 @@ async def reached(ports: list[str]) -> list[str]:
 
 if __name__ == "__main__":
     with (
-        LocalCluster(n_workers=1, processes=False, dashboard_address=None) as cluster,
+        LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
         client.submit(abs, -1).result()  # imports what is imported late

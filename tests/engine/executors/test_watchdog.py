@@ -143,7 +143,7 @@ def test_an_adaptive_cluster_without_workers_starts_one() -> None:
     expected = MSCAM(3, n_jobs=1).fit(views)
     with (
         LocalCluster(
-            n_workers=0, threads_per_worker=1, processes=False, dashboard_address=None
+            n_workers=0, threads_per_worker=1, processes=False, dashboard_address="127.0.0.1:0"
         ) as cluster,
         Client(cluster, set_as_default=False) as client,
         dask.config.set({"mscam.workers-timeout": "30 s"}),
