@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from types import ModuleType
 
@@ -65,3 +66,30 @@ def test_every_picture_of_a_plot_is_on_its_page() -> None:
     assert all(f"(figures/{name})" in page for name in names)
     source = (FIGURES / "plots.py").read_text(encoding="utf-8")
     assert all(f'"{name.removeprefix("plot-").removesuffix(".png")}"' in source for name in names)
+
+
+@pytest.mark.thorough
+def test_the_reports_of_the_gallery_are_as_its_page_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    runs = script("gallery").run(FIGURES.parent / "gallery.md")
+    shown = re.findall(
+        r"figures/(gallery-[\w-]+\.png)", (FIGURES.parent / "gallery.md").read_text()
+    )
+    assert shown == [f"gallery-{name}.png" for name in runs]
+    assert {file.name for file in FIGURES.glob("gallery-*.png")} == set(shown)
+    badges = {
+        name: re.findall(r'class="badge[^>]*>([^<·]+)', run.report.read_text())
+        for name, run in runs.items()
+    }
+    assert {name: badge[0].strip() for name, badge in badges.items()} == {
+        "digits": "stable clusters",
+        "continuum": "unstable clusters",
+        "noise": "no cluster structure",
+        "patients": "stable clusters",
+        "noise-view": "stable clusters",
+    }
+    assert runs["noise"].read_record().fit.n_clusters == 1
+    assert "noise (excluded)" in runs["noise-view"].report.read_text()
+    assert "Presence of the samples" in runs["patients"].report.read_text()
