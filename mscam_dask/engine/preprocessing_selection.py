@@ -18,7 +18,7 @@ from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
 from mscam_dask.data.views.presence import PresentRows, present_samples
 from mscam_dask.data.views.sampling import SampledRows, sampled_view
 from mscam_dask.data.views.sources import ArrayRows
-from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
 from mscam_dask.errors import DataError
 from mscam_dask.solvers.preprocessing import (
     Choice,
@@ -205,54 +205,73 @@ def _select(
 
     In the first round a view is compared with the mean over all settings of every other view, then with
     those selected in the previous round, until nothing changes. The result does not depend on the order
-    of the views.
+    of the views. The coarse overlaps, which take one round, are awaited at the end.
     """
-    rules = [*rules, Rule((), is_coarse=True)]
-    n_views = len(neighbors)
-    voting = _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
-    choosing = _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
     found: list[tuple[Choice, ...]] = [()] * len(rules)
     chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(rules)))
+    coarse: list[Handle] = []
     for round_number in range(SIZES.max_overlap_rounds):
-        submitted, released = [], []
-        for which, before in chosen.items():
-            key = f"{round_number}-{which}"
-            votes = [
-                executor.submit(
-                    votes_of_views,
-                    list(neighbors[span]),
-                    rules[which],
-                    before and before[span],
-                    key=f"neighbor_votes/{key}/{span.start}",
-                )
-                for span in voting
-            ]
-            total = executor.submit(summed_votes, votes, key=f"summed_votes/{key}")
-            submitted += [
-                executor.submit(
-                    choices_of_views,
-                    list(neighbors[span]),
-                    total,
-                    rules[which],
-                    before and before[span],
-                    n_views,
-                    key=f"select_preprocessing/{key}/{span.start}",
-                )
-                for span in choosing
-            ]
-            released += [*votes, total]
-        gathered = executor.gather(submitted)
-        executor.release([*submitted, *released])
+        submitted = [
+            _submit_choices(
+                neighbors, rules[which], before, executor, key=f"{round_number}-{which}"
+            )
+            for which, before in chosen.items()
+        ]
+        if not coarse:
+            coarse = _submit_choices(
+                neighbors, Rule((), is_coarse=True), None, executor, key="coarse"
+            )
         following: dict[int, tuple[int, ...] | None] = {}
-        groups = iter(gathered)
-        for which, before in chosen.items():
-            of_groups = itertools.islice(groups, len(choosing))
-            found[which] = tuple(itertools.chain.from_iterable(of_groups))
+        gathered = gather_groups(executor, *submitted)
+        for (which, before), groups in zip(chosen.items(), gathered, strict=True):
+            found[which] = tuple(itertools.chain.from_iterable(groups))
             now = tuple(choice.index for choice in found[which])
-            if now != before and not rules[which].is_coarse:
+            if now != before:
                 following[which] = now
+        executor.release([handle for group in submitted for handle in group])
         chosen = following
-    return found
+        if not chosen:
+            break
+    overlaps = tuple(itertools.chain.from_iterable(executor.gather(coarse)))
+    executor.release(coarse)
+    return [*found, overlaps]
+
+
+def _submit_choices(
+    neighbors: Sequence[Handle],
+    rule: Rule,
+    before: tuple[int, ...] | None,
+    executor: Executor,
+    *,
+    key: str,
+) -> list[Handle]:
+    """Submit the selection of the settings of each view in one round, by groups of views."""
+    n_views = len(neighbors)
+    votes = [
+        executor.submit(
+            votes_of_views,
+            list(neighbors[span]),
+            rule,
+            before and before[span],
+            key=f"neighbor_votes/{key}/{span.start}",
+        )
+        for span in _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
+    ]
+    total = executor.submit(summed_votes, votes, key=f"summed_votes/{key}")
+    choices = [
+        executor.submit(
+            choices_of_views,
+            list(neighbors[span]),
+            total,
+            rule,
+            before and before[span],
+            n_views,
+            key=f"select_preprocessing/{key}/{span.start}",
+        )
+        for span in _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
+    ]
+    executor.release([*votes, total])
+    return choices
 
 
 def _spans(n_views: int, together: int) -> list[slice]:
