@@ -165,8 +165,8 @@ def nearest_neighbors(
     Notes
     -----
     Matrix products in float32, block of rows by block of rows (2 m n r flops), propose
-    K + K/4 + 9 neighbors; their distances are recomputed by exact differences. A row for
-    which the error bound of the product cannot exclude a sample beyond them (ties,
+    K + K/4 + 9 neighbors; the distances of those that the error bound of the product leaves among
+    the K nearest are recomputed by exact differences. A row for which the error bound of the product cannot exclude a sample beyond them (ties,
     duplicates) is searched again over all samples in float64. Squared distances that differ
     by less than 1e-9 of themselves count as tied there; where the bound is coarser than that,
     exact differences decide.
@@ -179,12 +179,13 @@ def nearest_neighbors(
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
     facts = column_facts(points) if facts is None else facts
-    found, reach = _propose(points, facts, n_asked, row_start, stop, block_bytes)
+    found, squared, error = _propose(points, facts, n_asked, row_start, stop, block_bytes)
     own = np.arange(row_start, stop, dtype=np.int64)
-    result, distances = _nearest_of(points, own, found, n_candidates)
+    possible = _possible(found, squared, error, n_candidates)
+    result, distances = _nearest_of(points, own, possible, n_candidates)
     if n_asked < n:
-        # every sample not proposed is at least `reach` away
-        doubtful = np.flatnonzero(~(distances[:, -1] < reach))
+        # no sample that was not proposed is nearer than the farthest proposal, but for rounding
+        doubtful = np.flatnonzero(~(distances[:, -1] < squared.max(axis=1) - error))
         if doubtful.size:
             again = _search_in_float64(points, own[doubtful], n_candidates, n_asked)
             result[doubtful], distances[doubtful] = again
@@ -212,7 +213,7 @@ def approximate_neighbors(
     points = as_weighted_blocks(embedding)
     n = len(points)
     _check_search(points, n_candidates, 0, n)
-    found, _ = _propose(points, column_facts(points), n_candidates + 1, 0, n, _BLOCK_BYTES)
+    found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n, _BLOCK_BYTES)
     is_self = found == np.arange(n)[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
     others: NDArray[np.int64] = found[~is_self].reshape(n, n_candidates)
@@ -226,10 +227,11 @@ def _propose(
     start: int,
     stop: int,
     block_bytes: int,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Nearest samples (m, n_asked) by float32 products, including the sample itself, and a radius.
+) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+    """Nearest samples (m, n_asked) by float32 products, including the sample itself.
 
-    Samples that are not proposed are at least the radius (m,) away, rounding included.
+    Also returns their squared distances by these products, and the bound (m,) on the rounding of each
+    squared distance.
     """
     n = len(points)
     exponent = _exponent([of_block.magnitude for of_block in facts])
@@ -241,7 +243,7 @@ def _propose(
     for of_block in facts:
         norms += np.ldexp(of_block.squared_norms, 2 * (of_block.exponent - exponent))
     found = np.empty((stop - start, n_asked), dtype=np.int64)
-    reach = np.empty(stop - start)
+    squared = np.empty(found.shape)
     step = max(_MIN_ROWS, block_bytes // (4 * n))
     norms32 = norms.astype(np.float32)
     for first in range(start, stop, step):
@@ -255,11 +257,24 @@ def _propose(
             found[here] = top_k_columns(half, n_asked)
         else:
             found[here] = np.arange(n)
-        farthest = np.take_along_axis(half, found[here], axis=1).max(axis=1)
-        reach[here] = farthest + norms[rows]
+        squared[here] = np.take_along_axis(half, found[here], axis=1) + norms[rows, None]
     epsilon = _rounding_depth(points) * float(np.finfo(np.float32).eps)
-    reach -= 2.0 * epsilon * (norms[start:stop] + norms.max())
-    return found, np.ldexp(reach, 2 * exponent)
+    error = 2.0 * epsilon * (norms[start:stop] + norms.max())
+    return found, np.ldexp(squared, 2 * exponent), np.ldexp(error, 2 * exponent)
+
+
+def _possible(
+    found: NDArray[np.int64],
+    squared: NDArray[np.float64],
+    error: NDArray[np.float64],
+    n_candidates: int,
+) -> NDArray[np.int64]:
+    """Proposals that may be among the K nearest others of a row, and as many in each row."""
+    order = np.argsort(squared, axis=1)
+    farthest = squared[np.arange(len(found)), order[:, n_candidates]] + 2.0 * error
+    beyond = np.count_nonzero(squared > farthest[:, None], axis=1)
+    width = found.shape[1] - int(beyond.min())
+    return np.take_along_axis(found, order[:, :width], axis=1)
 
 
 def _rounding_depth(points: WeightedBlocks) -> int:

@@ -108,7 +108,8 @@ def many_blocks(n: int, n_blocks: int, width: int) -> WeightedBlocks:
 @pytest.mark.parametrize(("n_blocks", "width"), [(1, 300), (96, 24), (300, 1)])
 def test_no_sample_is_nearer_than_the_radius_of_the_proposals(n_blocks: int, width: int) -> None:
     points = many_blocks(400, n_blocks, width)
-    found, reach = neighbors._propose(points, column_facts(points), 30, 100, 140, 1 << 20)
+    found, squared, error = neighbors._propose(points, column_facts(points), 30, 100, 140, 1 << 20)
+    reach = squared.max(axis=1) - error
     whole = points.stacked(slice(None))
     for row, (proposed, radius) in enumerate(zip(found, reach, strict=True), start=100):
         squared = np.sum((whole - whole[row]) ** 2, axis=1)
