@@ -24,15 +24,6 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.engine.tasks.iteration import reference_graphs_of_view, svd_view
-from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.solvers import partition_graph
-from mscam_dask.solvers.graph_update import candidate_neighbors
-from mscam_dask.solvers.row_graph import (
-    Components,
-    components_of_forests,
-    spanning_forest,
-    whole_graph,
-)
 from mscam_dask.types.events import FitEvent, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
@@ -46,12 +37,6 @@ def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
     monkeypatch.setattr(block_handles, "_BLOCK_ROWS", 150)
     monkeypatch.setattr(block_candidates, "CELL_POINTS", 50)
-
-
-@pytest.fixture
-def small_pools(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not in worker processes, which would not see it."""
-    monkeypatch.setattr(partition_graph, "_MAX_POOLED", 100)
 
 
 def fit(
@@ -128,72 +113,6 @@ def test_arrays_dask_collections_and_stores_give_the_same_bits(tmp_path: Path) -
     store = tmp_path / "data.zarr"
     write_store(as_multi_view(views), store)
     assert bits(fit(str(store), max_iter=1)) == expected
-
-
-def blocked_partition_graph(
-    points: Any, labels: Any, n_neighbors: int, n_candidates: int
-) -> tuple[Any, Components]:
-    """Partition graph of blocks of 300 rows, and its components."""
-    n = len(points)
-    ranges = tuple((start, start + 300) for start in range(0, n, 300))
-    parts = [WeightedBlocks((points[slice(*one)],), (np.ones(points.shape[1]),)) for one in ranges]
-    pool = partition_graph.join_pools(
-        [
-            partition_graph.pool_of_rows(part, start, labels, n_neighbors)
-            for part, (start, _) in zip(parts, ranges, strict=True)
-        ]
-    )
-    rows = [
-        partition_graph.cluster_rows(
-            part, candidate_neighbors(points, n_candidates, *one), labels, pool, n_neighbors
-        )
-        for part, one in zip(parts, ranges, strict=True)
-    ]
-    components = components_of_forests([spanning_forest(block) for block in rows], n)
-    ends = partition_graph.bridge_ends(components, labels)
-    if ends.size:
-        found = [
-            partition_graph.points_at(part, start, ends)
-            for part, (start, _) in zip(parts, ranges, strict=True)
-        ]
-        edges = partition_graph.bridges(ends, found, components, labels)
-        rows = [partition_graph.with_bridges(block, edges, n_neighbors) for block in rows]
-        components = components_of_forests([spanning_forest(block) for block in rows], n)
-    return whole_graph(rows, np.arange(n, dtype=np.int32)), components
-
-
-@pytest.mark.usefixtures("small_pools")
-def test_clusters_that_candidates_do_not_connect_are_closed() -> None:
-    # random labels: few candidates of a row are in its own cluster
-    views, _ = data(1.0)
-    labels = np.random.default_rng(0).integers(0, 4, 1200)
-    graph, components = blocked_partition_graph(np.hstack(views), labels, 9, 12)
-    assert components.count == 4
-    assert all(len(np.unique(components.labels[labels == c])) == 1 for c in range(4))
-    assert np.allclose(graph.sum(axis=1), 1.0)
-
-
-@pytest.mark.usefixtures("small_pools")
-def test_components_of_a_cluster_are_connected_by_bridges() -> None:
-    rng = np.random.default_rng(0)
-    far = 100.0 * np.repeat(np.arange(4), 300)
-    points = np.stack([far, rng.standard_normal(1200)], axis=1)
-    labels = (np.arange(1200) // 600).astype(np.int64)  # two distant groups each
-    graph, components = blocked_partition_graph(points, labels, 5, 12)
-    assert components.count == 2
-    assert_array_equal(components.labels, labels)
-    assert np.allclose(graph.sum(axis=1), 1.0)
-
-
-@pytest.mark.usefixtures("small_pools")
-@pytest.mark.parametrize("n_neighbors", [58, 150, 298, 299, 400])
-def test_a_cluster_is_closed_with_any_number_of_neighbors(n_neighbors: int) -> None:
-    views, _ = data(1.0)
-    labels = np.arange(1200) % 4
-    points = np.hstack(views)
-    graph, components = blocked_partition_graph(points, labels, n_neighbors, n_neighbors + 1)
-    assert_array_equal(components.labels, labels)
-    assert np.allclose(graph.sum(axis=1), 1.0)
 
 
 def test_one_cluster_of_large_data() -> None:

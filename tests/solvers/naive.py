@@ -10,6 +10,7 @@ import dataclasses
 
 import numpy as np
 import scipy.linalg
+import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.orthonormal import stiefel_quadratic
@@ -149,3 +150,36 @@ def modularity(affinity: Array, labels: NDArray[np.int64]) -> float:
     degrees, total = affinity.sum(axis=1), affinity.sum()
     same = labels[:, None] == labels[None, :]
     return float(np.sum((affinity - np.outer(degrees, degrees) / total)[same]) / total)
+
+
+def partition_graph(
+    distances: Array, labels: NDArray[np.int64], n_neighbors: int, allowed: NDArray[np.bool_]
+) -> Array:
+    """Rows of Eq. (29)-(30) with the nearest allowed samples of the own cluster, by a loop."""
+    A = np.zeros(distances.shape)
+    for i, own in enumerate(labels):
+        others = np.flatnonzero((labels == own) & allowed[i] & (np.arange(len(labels)) != i))
+        nearest = others[np.argsort(distances[i, others], kind="stable")]
+        k = min(n_neighbors, len(nearest))
+        if k:
+            gaps = distances[i, nearest[min(k, len(nearest) - 1)]] - distances[i, nearest[:k]]
+            A[i, nearest[:k]] = gaps / gaps.sum() if gaps.any() else 1.0 / k
+    return A
+
+
+def bridged(
+    distances: Array, A: Array, labels: NDArray[np.int64], n_neighbors: int | NDArray[np.int64]
+) -> Array:
+    """A with one component a cluster: the smallest piece takes the shortest edge to the others."""
+    _, pieces = scipy.sparse.csgraph.connected_components(A, directed=False)
+    edges = np.zeros(A.shape)
+    for cluster in np.unique(labels):
+        while len(found := np.unique(pieces[labels == cluster])) > 1:
+            smallest = min(found, key=lambda piece: np.count_nonzero(pieces == piece))
+            others = (labels == cluster) & (pieces != smallest)
+            between = np.where(np.outer(pieces == smallest, others), distances, np.inf)
+            i, j = np.unravel_index(np.argmin(between), between.shape)
+            edges[i, j] = 1.0
+            pieces[pieces == smallest] = pieces[j]
+    counts = edges.sum(axis=1, keepdims=True)
+    return np.asarray((n_neighbors * A + edges) / (n_neighbors + counts))

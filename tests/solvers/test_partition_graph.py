@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -11,9 +13,27 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
+from mscam_dask.linalg.distances import WeightedBlocks
+from mscam_dask.linalg.incomplete_blocks import as_incomplete_blocks, with_finite_distances
 from mscam_dask.solvers import partition_graph as module
-from mscam_dask.solvers.graph_update import Graph
-from mscam_dask.solvers.partition_graph import partition_graph
+from mscam_dask.solvers.graph_update import CandidateEdges, Graph, candidate_neighbors
+from mscam_dask.solvers.partition_graph import (
+    Pool,
+    bridge_ends,
+    bridges,
+    cluster_rows,
+    join_pools,
+    partition_graph,
+    points_at,
+    pool_of_rows,
+    with_bridges,
+)
+from mscam_dask.solvers.row_graph import (
+    Components,
+    components_of_forests,
+    spanning_forest,
+    whole_graph,
+)
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests.solvers import naive
 
@@ -139,3 +159,174 @@ def test_search_of_a_bridge_by_small_blocks(monkeypatch: pytest.MonkeyPatch) -> 
     whole = partition_graph(embedding, labels, 3).affinity.toarray()
     monkeypatch.setattr(module, "_BLOCK_BYTES", 8)
     assert_array_equal(partition_graph(embedding, labels, 3).affinity.toarray(), whole)
+
+
+def far_groups(seed: int, n: int, n_groups: int) -> tuple[Array, Labels]:
+    """Points in distant groups of unequal sizes, exact in single precision, and the groups."""
+    rng = np.random.default_rng(seed)
+    groups = np.sort(rng.integers(0, n_groups, n) * rng.integers(0, 2, n))
+    points = rng.standard_normal((n, 2)) + rng.permutation(50)[groups][:, None] * [20.0, 0.0]
+    order = rng.permutation(n)
+    return points[order].astype(np.float32).astype(np.float64), groups[order]
+
+
+@given(st.integers(0, 2**16), st.integers(2, 40), st.integers(1, 12), st.integers(1, 5))
+@settings(max_examples=60)
+def test_rows_and_bridges_are_those_of_the_dense_distances(
+    seed: int, n: int, k: int, n_clusters: int
+) -> None:
+    points, groups = far_groups(seed, n, 4)
+    labels = canonical_labels(groups % n_clusters)
+    blocks = WeightedBlocks((0.5 * points[:, :1], points[:, 1:]), (np.full(1, 4.0), np.ones(1)))
+    distances = naive.pair_distances(points)
+    rows = naive.partition_graph(distances, labels, k, np.ones((n, n), dtype=np.bool_))
+    edges_of_a_row = np.clip(np.bincount(labels) - 1, 1, k)[labels][:, None]
+    expected = naive.bridged(distances, rows, labels, edges_of_a_row)
+    graph = partition_graph(blocks, labels, k)
+    assert_allclose(graph.affinity.toarray(), expected, atol=1e-8)
+
+
+@given(st.integers(0, 2**16), st.integers(1, 12))
+@settings(max_examples=30)
+def test_rows_of_incomplete_views_are_those_of_the_shared_views(seed: int, k: int) -> None:
+    n = 30
+    views = [far_groups(seed + number, n, 4)[0] for number in range(2)]
+    rng = np.random.default_rng(seed)
+    for view, other in (views, views[::-1]):
+        view[(rng.random(n) < 0.3) & ~np.isnan(other[:, 0])] = np.nan
+    points = as_incomplete_blocks(views)
+    everyone = np.arange(n)
+    labels = canonical_labels(rng.integers(0, 2, n))
+    distances = points.distances(everyone, everyone)
+    for cluster in (0, 1):
+        own = np.ix_(labels == cluster, labels == cluster)
+        sizes = np.count_nonzero(np.isfinite(distances[own]), axis=1) - 1
+        if not np.all(sizes > k):  # of samples without a common view, any may be chosen
+            return
+    finite = with_finite_distances(distances)
+    rows = naive.partition_graph(finite, labels, k, np.isfinite(distances))
+    graph = partition_graph(points, labels, k)
+    assert_closed_around(graph, labels)
+    expected = naive.bridged(distances, rows, labels, k)
+    assert_allclose(graph.affinity.toarray(), expected, atol=1e-8)
+
+
+# ---------------------------------------------------------------------------------------------
+# Rows in blocks
+# ---------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass(frozen=True)
+class Blocked:
+    """Partition graph of blocks of rows, and the steps that lead to it."""
+
+    pool: Pool
+    rows: Array
+    ends: Labels
+    affinity: Array
+    components: Components
+
+
+def blocked(points: Array, labels: Labels, k: int, n_candidates: int, n_rows: int) -> Blocked:
+    """Every step by blocks of `n_rows`, as the engine takes it."""
+    n = len(points)
+    ranges = [(start, min(start + n_rows, n)) for start in range(0, n, n_rows)]
+    parts = [
+        WeightedBlocks((0.5 * points[a:b],), (np.full(points.shape[1], 4.0),)) for a, b in ranges
+    ]
+    pool = join_pools(
+        [pool_of_rows(part, a, labels, k) for part, (a, _) in zip(parts, ranges, strict=True)]
+    )
+    rows = [
+        cluster_rows(part, candidate_neighbors(points, n_candidates, *one), labels, pool, k)
+        for part, one in zip(parts, ranges, strict=True)
+    ]
+    order = np.arange(n, dtype=np.int32)
+    before = whole_graph(rows, order).toarray()
+    components = components_of_forests([spanning_forest(block) for block in rows], n)
+    ends = bridge_ends(components, labels)
+    if ends.size:
+        found = [points_at(part, a, ends) for part, (a, _) in zip(parts, ranges, strict=True)]
+        edges = bridges(ends, found, components, labels)
+        rows = [with_bridges(block, edges, k) for block in rows]
+        components = components_of_forests([spanning_forest(block) for block in rows], n)
+    return Blocked(pool, before, ends, whole_graph(rows, order).toarray(), components)
+
+
+@given(
+    st.tuples(st.integers(0, 2**16), st.integers(2, 60), st.integers(1, 9), st.integers(1, 5)),
+    st.integers(5, 40),
+    st.sampled_from([4, 8, 16, 4096]),
+    st.sampled_from([3, 20, 59]),
+)
+@settings(max_examples=80)
+def test_blocks_of_rows_select_from_candidates_and_the_pool(
+    problem: tuple[int, int, int, int], n_rows: int, most_pooled: int, n_candidates: int
+) -> None:
+    seed, n, k, n_clusters = problem
+    points, groups = far_groups(seed, n, 4)
+    rng = np.random.default_rng(seed)
+    labels = canonical_labels(groups % n_clusters if seed % 2 else rng.integers(0, n_clusters, n))
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(module, "_MAX_POOLED", most_pooled)
+        found = blocked(points, labels, k, min(n_candidates, n - 1), n_rows)
+    distances = naive.pair_distances(points)
+
+    is_pooled = np.isin(np.arange(n), found.pool.samples)
+    assert_array_equal(found.pool.samples, np.flatnonzero(is_pooled))
+    assert_allclose(found.pool.points, points[is_pooled], rtol=1e-6)
+    allowed = np.zeros((n, n), dtype=np.bool_)
+    nearest = candidate_neighbors(points, min(n_candidates, n - 1), 0, n).indices
+    np.put_along_axis(allowed, nearest, True, axis=1)
+    allowed &= labels[:, None] == labels
+    for cluster, size in enumerate(np.bincount(labels)):
+        at = np.flatnonzero(is_pooled[labels == cluster])
+        assert at[0] == 0
+        assert len(set(np.diff(at).tolist())) <= 1  # evenly spaced
+        assert min(size, k + 2) <= len(at) <= min(size, max(most_pooled, 2 * (k + 2)))
+        enough = (np.count_nonzero(allowed, axis=1) > k) & (len(at) < size)
+        allowed[(labels == cluster) & ~enough] |= is_pooled
+    rows = naive.partition_graph(distances, labels, k, allowed)
+    assert_allclose(found.rows, rows, atol=1e-6)
+
+    assert found.components.count == len(np.unique(labels))
+    assert_array_equal(found.components.labels, labels)
+    assert_allclose(found.affinity, naive.bridged(distances, rows, labels, k), atol=1e-6)
+
+
+@pytest.mark.parametrize("most_ends", [1, 5, 512])
+def test_bridges_are_shortest_between_evenly_spaced_members_of_components(
+    monkeypatch: pytest.MonkeyPatch, most_ends: int
+) -> None:
+    monkeypatch.setattr(module, "_BRIDGE_SAMPLES", most_ends)
+    points = np.concatenate([np.arange(size) + far for size, far in ((30, 0), (12, 90), (9, 400))])
+    points = np.append(points, [-50.0])[:, None]
+    labels = np.repeat([0, 1], [51, 1])  # a single sample needs no bridge
+    found = blocked(points, labels, 2, 4, 20)
+    _, pieces = connected_components(found.rows, directed=False)
+    assert found.ends.max() < 51
+    for piece in range(3):
+        at = found.ends[pieces[found.ends] == piece]
+        members = np.flatnonzero(pieces == piece)
+        assert_array_equal(at, members[:: -(-len(members) // most_ends)])
+    is_end = np.isin(np.arange(52), found.ends)
+    distances = np.where(is_end & is_end[:, None], naive.pair_distances(points), np.inf)
+    assert_allclose(found.affinity, naive.bridged(distances, found.rows, labels, 2), atol=1e-6)
+
+
+def test_absent_candidates_are_no_neighbors_of_blocked_rows() -> None:
+    points = np.array([[0.0], [1.0], [3.0], [7.0], [8.0], [9.0]])
+    labels = np.array([0, 0, 0, 1, 1, 1])
+    part = WeightedBlocks((points,), (np.ones(1),))
+    pool = pool_of_rows(part, 0, labels, 1)
+    found = candidate_neighbors(points, 4, 0, 6)
+    absent = CandidateEdges(0, np.full_like(found.indices, -1), np.zeros((6, 4)))
+    expected = cluster_rows(part, found, labels, pool, 1).affinity.toarray()
+    assert_array_equal(cluster_rows(part, absent, labels, pool, 1).affinity.toarray(), expected)
+
+
+def test_blocks_of_a_pool_by_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, groups = far_groups(3, 50, 3)
+    whole = blocked(points, groups * 0, 4, 6, 20).affinity
+    monkeypatch.setattr(module, "_BLOCK_BYTES", 8)
+    assert_allclose(blocked(points, groups * 0, 4, 6, 20).affinity, whole, atol=1e-9)
