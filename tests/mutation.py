@@ -40,28 +40,30 @@ __all__ = ["GROUPS", "main"]
 
 ROOT = Path(__file__).parents[1]
 
-_LARGE_TESTS = ("tests/solvers/test_row_blocks.py", "tests/engine/test_large.py")
+_FIT_TESTS = tuple(
+    f"tests/engine/test_{name}.py"
+    for name in (
+        *("arguments", "candidate_neighbors", "checkpoint", "cuts", "excluded_views", "fit"),
+        *("iteration_steps", "large", "minima", "n_clusters", "reference", "refine", "repeats"),
+        *("view_graphs", "warm_start"),
+    )
+)
 _SOLVER_TESTS = (
-    "tests/solvers",
+    *("tests/linalg", "tests/solvers", *_FIT_TESTS),
     *(
         f"tests/estimators/test_{name}.py"
-        for name in ("incomplete", "stability", "cluster_features")
+        for name in ("incomplete", "stability", "cluster_features", "predict")
     ),
-)
-_FIT_TESTS = tuple(
-    f"tests/engine/test_{name}.py" for name in ("fit", "refine", "checkpoint", "warm_start")
 )
 _STORE_TESTS = ("tests/data/store", "tests/data/test_checkpoint*.py", "tests/golden")
 GROUPS: dict[str, tuple[str, ...]] = {
-    "mscam_dask/solvers/row_*.py": _LARGE_TESTS,
-    "mscam_dask/linalg/block_eigensolver.py": _LARGE_TESTS,
-    "mscam_dask/linalg/*.py": ("tests/linalg",),
+    "mscam_dask/linalg/*.py": _SOLVER_TESTS,
     "mscam_dask/solvers/*.py": _SOLVER_TESTS,
     "mscam_dask/data/store/*.py": _STORE_TESTS,
     "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
     **{
         f"mscam_dask/engine/{name}.py": _FIT_TESTS
-        for name in ("outer_loop", "fit", "refine", "checkpoint*")
+        for name in ("outer_loop", "iteration_steps", "finalize", "fit", "refine", "checkpoint*")
     },
 }
 """Files to mutate, and the tests that are to notice; the first pattern of a file counts."""
@@ -279,7 +281,7 @@ class _Server:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
-        self.items = {item.nodeid: item for item in session.items}
+        self.items = {item.nodeid: item for item in session.items if not _starts_workers(item)}
         text = in_fork(self._baseline, 3600)
         if not text.startswith("{"):
             raise SystemExit(f"The tests ended without a mutant: {text or 'the process died'}")
@@ -360,6 +362,12 @@ class _Server:
 
         seconds = 10 + 4 * sum(self.seconds[name] for name in chosen)
         return not chosen or in_fork(test, seconds) == "passed"
+
+
+def _starts_workers(item: pytest.Item) -> bool:
+    """Tell whether a test starts a Dask cluster itself, which takes longer than all others of a mutant."""
+    code = getattr(getattr(item, "function", None), "__code__", None)
+    return code is not None and "local_client" in code.co_names
 
 
 def _spans(source: str) -> Iterator[tuple[int, int, bool]]:

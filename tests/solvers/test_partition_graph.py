@@ -6,7 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
@@ -201,14 +201,28 @@ def test_rows_of_incomplete_views_are_those_of_the_shared_views(seed: int, k: in
     for cluster in (0, 1):
         own = np.ix_(labels == cluster, labels == cluster)
         sizes = np.count_nonzero(np.isfinite(distances[own]), axis=1) - 1
-        if not np.all(sizes > k):  # of samples without a common view, any may be chosen
-            return
+        assume(np.all(sizes > k))  # of samples without a common view, any may be chosen
     finite = with_finite_distances(distances)
     rows = naive.partition_graph(finite, labels, k, np.isfinite(distances))
     graph = partition_graph(points, labels, k)
     assert_closed_around(graph, labels)
     expected = naive.bridged(distances, rows, labels, k)
     assert_allclose(graph.affinity.toarray(), expected, atol=1e-8)
+
+
+@pytest.mark.parametrize("most", [1, 4, 7, 20])
+def test_bridges_of_large_components_are_between_evenly_spaced_members(
+    monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
+    points = np.append(np.arange(14.0), 40.0 + np.arange(20.0))[:, None]
+    labels = np.zeros(34, dtype=np.int64)
+    distances = naive.pair_distances(points)
+    rows = naive.partition_graph(distances, labels, 2, np.ones((34, 34), dtype=np.bool_))
+    is_end = np.zeros(34, dtype=np.bool_)
+    is_end[: 14 : -(-14 // most)] = is_end[14 :: -(-20 // most)] = True
+    expected = naive.bridged(np.where(is_end & is_end[:, None], distances, np.inf), rows, labels, 2)
+    monkeypatch.setattr(module, "_MAX_PIECE", most)
+    assert_allclose(partition_graph(points, labels, 2).affinity.toarray(), expected, atol=1e-12)
 
 
 # ---------------------------------------------------------------------------------------------
@@ -227,7 +241,15 @@ class Blocked:
     components: Components
 
 
-def blocked(points: Array, labels: Labels, k: int, n_candidates: int, n_rows: int) -> Blocked:
+def some_candidates(points: Array, n_candidates: int, seed: int = 0) -> Labels:
+    """Candidates of every row at random, not the nearest: a search that is limited may miss these."""
+    rng = np.random.default_rng(seed)
+    n = len(points)
+    shifts = [rng.permutation(n - 1)[:n_candidates] + 1 for _ in range(n)]
+    return np.asarray((np.arange(n)[:, None] + shifts) % n)
+
+
+def blocked(points: Array, labels: Labels, k: int, candidates: Labels, n_rows: int) -> Blocked:
     """Every step by blocks of `n_rows`, as the engine takes it."""
     n = len(points)
     ranges = [(start, min(start + n_rows, n)) for start in range(0, n, n_rows)]
@@ -237,9 +259,10 @@ def blocked(points: Array, labels: Labels, k: int, n_candidates: int, n_rows: in
     pool = join_pools(
         [pool_of_rows(part, a, labels, k) for part, (a, _) in zip(parts, ranges, strict=True)]
     )
+    distances = np.take_along_axis(naive.pair_distances(points), candidates, axis=1)
     rows = [
-        cluster_rows(part, candidate_neighbors(points, n_candidates, *one), labels, pool, k)
-        for part, one in zip(parts, ranges, strict=True)
+        cluster_rows(part, CandidateEdges(a, candidates[a:b], distances[a:b]), labels, pool, k)
+        for part, (a, b) in zip(parts, ranges, strict=True)
     ]
     order = np.arange(n, dtype=np.int32)
     before = whole_graph(rows, order).toarray()
@@ -256,39 +279,45 @@ def blocked(points: Array, labels: Labels, k: int, n_candidates: int, n_rows: in
 @given(
     st.tuples(st.integers(0, 2**16), st.integers(2, 60), st.integers(1, 9), st.integers(1, 5)),
     st.integers(5, 40),
-    st.sampled_from([4, 8, 16, 4096]),
+    st.sampled_from([(4, 2**24), (8, 2**24), (16, 2**24), (4096, 2**24), (4096, 40)]),
     st.sampled_from([3, 20, 59]),
 )
 @settings(max_examples=80)
 def test_blocks_of_rows_select_from_candidates_and_the_pool(
-    problem: tuple[int, int, int, int], n_rows: int, most_pooled: int, n_candidates: int
+    problem: tuple[int, int, int, int], n_rows: int, bounds: tuple[int, int], n_candidates: int
 ) -> None:
     seed, n, k, n_clusters = problem
     points, groups = far_groups(seed, n, 4)
     rng = np.random.default_rng(seed)
     labels = canonical_labels(groups % n_clusters if seed % 2 else rng.integers(0, n_clusters, n))
+    candidates = some_candidates(points, min(n_candidates, n - 1), seed)
+    most_pooled = min(bounds[0], bounds[1] // (2 * len(np.unique(labels))))
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(module, "_MAX_POOLED", most_pooled)
-        found = blocked(points, labels, k, min(n_candidates, n - 1), n_rows)
+        patched.setattr(module, "_MAX_POOLED", bounds[0])
+        patched.setattr(module, "_POOL_ENTRIES", bounds[1])
+        found = blocked(points, labels, k, candidates, n_rows)
     distances = naive.pair_distances(points)
 
     is_pooled = np.isin(np.arange(n), found.pool.samples)
     assert_array_equal(found.pool.samples, np.flatnonzero(is_pooled))
     assert_allclose(found.pool.points, points[is_pooled], rtol=1e-6)
     allowed = np.zeros((n, n), dtype=np.bool_)
-    nearest = candidate_neighbors(points, min(n_candidates, n - 1), 0, n).indices
-    np.put_along_axis(allowed, nearest, True, axis=1)
+    np.put_along_axis(allowed, candidates, True, axis=1)
     allowed &= labels[:, None] == labels
     for cluster, size in enumerate(np.bincount(labels)):
         at = np.flatnonzero(is_pooled[labels == cluster])
         assert at[0] == 0
         assert len(set(np.diff(at).tolist())) <= 1  # evenly spaced
         assert min(size, k + 2) <= len(at) <= min(size, max(most_pooled, 2 * (k + 2)))
+        assert len(at) == size or size > most_pooled
         enough = (np.count_nonzero(allowed, axis=1) > k) & (len(at) < size)
         allowed[(labels == cluster) & ~enough] |= is_pooled
     rows = naive.partition_graph(distances, labels, k, allowed)
     assert_allclose(found.rows, rows, atol=1e-6)
 
+    _, pieces = connected_components(rows, directed=False)
+    several = np.array([len(set(pieces[labels == own].tolist())) > 1 for own in labels])
+    assert_array_equal(found.ends, np.flatnonzero(several))
     assert found.components.count == len(np.unique(labels))
     assert_array_equal(found.components.labels, labels)
     assert_allclose(found.affinity, naive.bridged(distances, rows, labels, k), atol=1e-6)
@@ -302,7 +331,7 @@ def test_bridges_are_shortest_between_evenly_spaced_members_of_components(
     points = np.concatenate([np.arange(size) + far for size, far in ((30, 0), (12, 90), (9, 400))])
     points = np.append(points, [-50.0])[:, None]
     labels = np.repeat([0, 1], [51, 1])  # a single sample needs no bridge
-    found = blocked(points, labels, 2, 4, 20)
+    found = blocked(points, labels, 2, candidate_neighbors(points, 4, 0, 52).indices, 20)
     _, pieces = connected_components(found.rows, directed=False)
     assert found.ends.max() < 51
     for piece in range(3):
@@ -327,6 +356,7 @@ def test_absent_candidates_are_no_neighbors_of_blocked_rows() -> None:
 
 def test_blocks_of_a_pool_by_small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     points, groups = far_groups(3, 50, 3)
-    whole = blocked(points, groups * 0, 4, 6, 20).affinity
+    candidates = some_candidates(points, 6)
+    whole = blocked(points, groups * 0, 4, candidates, 20).affinity
     monkeypatch.setattr(module, "_BLOCK_BYTES", 8)
-    assert_allclose(blocked(points, groups * 0, 4, 6, 20).affinity, whole, atol=1e-9)
+    assert_allclose(blocked(points, groups * 0, 4, candidates, 20).affinity, whole, atol=1e-9)
