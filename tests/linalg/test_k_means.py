@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from mscam_dask.solvers.spectral_cut import k_means_starts, least, lloyd
+from mscam_dask.solvers.spectral_cut import canonical_labels, k_means_starts, least, lloyd
 
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -37,3 +37,33 @@ def test_given_centers_lead_to_the_bits_of_the_estimator() -> None:
     np.testing.assert_array_equal(labels, model.labels_)
     assert squares == model.inertia_
     np.testing.assert_array_equal(centers, kept)
+
+
+@pytest.mark.parametrize("n_clusters", [1, 2, 3, 8, 21])
+def test_a_start_is_the_same_in_any_range(n_clusters: int) -> None:
+    rows = np.random.default_rng(2).normal(size=(90, 3))
+    whole = k_means_starts(rows, n_clusters, 5, range(6))
+    model = KMeans(n_clusters, n_init=1, max_iter=100, tol=0.0, random_state=5).fit(rows)
+    np.testing.assert_array_equal(whole[0][0], model.labels_)
+    for first in range(1, 6):
+        for one, other in zip(
+            whole[first:], k_means_starts(rows, n_clusters, 5, range(first, 6)), strict=True
+        ):
+            np.testing.assert_array_equal(one[0], other[0])
+            assert one[1] == other[1]
+
+
+def test_a_later_minimum_is_taken_if_it_is_lower_and_another_partition() -> None:
+    rng = np.random.default_rng(3)
+    for _ in range(200):
+        first = rng.integers(0, 3, 5)
+        kind = rng.integers(3)
+        renamed, merged = np.array([2, 0, 1])[first], np.minimum(first, 1)
+        second = (renamed, merged, rng.integers(0, 3, 5))[kind]
+        squares = float(rng.integers(0, 3))
+        differ = bool((canonical_labels(first) != canonical_labels(second)).any())
+        for one, other in ((first, second), (second, first)):
+            found, value = least([(one, 1.0), (other, squares)], 3)
+            taken = squares < 1.0 and differ
+            np.testing.assert_array_equal(found, other if taken else one)
+            assert value == (squares if taken else 1.0)

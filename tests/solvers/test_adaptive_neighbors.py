@@ -109,6 +109,8 @@ class TestAdaptiveNeighbors:
         noisy = np.sort(d * (1 + 1e-7 * rng.standard_normal(d.shape)), axis=1)
         assert_allclose(tied_neighbor_weights(noisy, 3), tied_neighbor_weights(d, 3), atol=1e-5)
         assert np.abs(adaptive_neighbor_weights(noisy[:, :4])[:, 1:]).max() < 1e-5  # as it was
+        # the ties extend beyond the candidates: all are dropped
+        assert_array_equal(tied_neighbor_weights(noisy[:, :6], 3), np.eye(30, 6)[[0] * 30])
 
     @pytest.mark.parametrize("value", [0.0, 5e-324, 0.1, 1e308])
     def test_tied_candidates_share_equally(self, value: float) -> None:
@@ -142,6 +144,9 @@ class TestAdaptiveNeighbors:
         d = np.array([[0.0, 1.0], row])
         with pytest.raises(DataError, match=quotes(1, 2, [1])):
             adaptive_neighbor_weights(d)
+        in_the_middle = np.array([[0.0, 1.0, 1.0, 3.0], [0.0, 2.0, 1.0, 3.0]])
+        with pytest.raises(DataError, match=quotes(1, 2, [1])):
+            adaptive_neighbor_weights(in_the_middle)
 
     def test_one_column_is_refused(self) -> None:
         with pytest.raises(DataError, match=quotes((3, 1))):

@@ -11,6 +11,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
+from mscam_dask.linalg.incomplete_blocks import (
+    PresentSamples,
+    as_incomplete_blocks,
+    with_finite_distances,
+)
 from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.graph_update import (
     CandidateEdges,
@@ -22,6 +27,7 @@ from mscam_dask.solvers.graph_update import (
     neighbor_graph,
     projected_distances,
     projected_weight,
+    spread_graph,
 )
 from tests.solvers import naive
 
@@ -294,3 +300,109 @@ def test_the_mean_of_graphs_is_nearest_to_all_of_them(
     assert sum(weight * np.sum((A - one) ** 2) for weight, one in dense) <= sum(
         weight * np.sum((other - one) ** 2) for weight, one in dense
     )
+
+
+# ---------------------------------------------------------------------------------------------
+# Samples that are absent from views
+# ---------------------------------------------------------------------------------------------
+
+
+def absences(seed: int, n: int, n_views: int) -> list[PresentSamples]:
+    """Samples of each view, at least three quarters of all."""
+    rng = np.random.default_rng(seed)
+    return [
+        PresentSamples(np.sort(rng.choice(n, n - rng.integers(1, n // 4 + 1), replace=False)), n)
+        for _ in range(n_views)
+    ]
+
+
+@given(st.integers(0, 2**16), st.integers(9, 25), st.lists(st.sampled_from([0.5, 2.0]), min_size=2))
+@settings(max_examples=20)
+def test_the_mean_of_a_row_is_that_of_the_graphs_in_which_it_has_neighbors(
+    seed: int, n: int, weights: list[float]
+) -> None:
+    present = absences(seed, n, len(weights))
+    graphs = [
+        spread_graph(neighbor_graph(points(seed + number, len(own)), 2), own)
+        for number, own in enumerate(present)
+    ]
+    found = mean_graph(graphs, weights).affinity.toarray()
+    for i in range(n):
+        rows = [graph.affinity.toarray()[i] for graph in graphs]
+        shares = [w * row.any() for w, row in zip(weights, rows, strict=True)]
+        expected = sum(w * row for w, row in zip(weights, rows, strict=True)) / (sum(shares) or 1.0)
+        assert_allclose(found[i], expected, atol=1e-12)
+
+
+@given(st.integers(0, 2**16), st.integers(9, 25))
+@settings(max_examples=20)
+def test_a_graph_of_some_samples_has_its_edges_between_these(seed: int, n: int) -> None:
+    (own,) = absences(seed, n, 1)
+    graph = neighbor_graph(points(seed, len(own)), 3)
+    spread = spread_graph(graph, own)
+    expected = np.zeros((n, n))
+    expected[np.ix_(own.samples, own.samples)] = graph.affinity.toarray()
+    assert_array_equal(spread.affinity.toarray(), expected)
+    assert spread.n_components == graph.n_components + n - len(own)
+    assert_array_equal(np.unique(spread.components), np.arange(spread.n_components))
+
+
+@given(st.integers(0, 2**16), st.integers(9, 25))
+@settings(max_examples=20)
+def test_projected_distances_of_some_samples_have_the_mean_of_all(seed: int, n: int) -> None:
+    """FᵀF = I: with the share of the samples, n/2c makes the mean over their pairs one, as for all."""
+    (own,) = absences(seed, n, 1)
+    embedding = points(seed, len(own))
+    found = candidate_neighbors(points(seed + 1, n), 4, 2, n)
+    distances = projected_distances(embedding, found, own)
+    positions = own.positions
+    pairs = naive.pair_distances(embedding) * len(own) / n
+    for row, i in enumerate(range(2, n)):
+        for at, j in enumerate(found.indices[row]):
+            has_both = positions[i] >= 0 and positions[j] >= 0
+            expected = pairs[positions[i], positions[j]] if has_both else 0.0
+            assert distances[row, at] == pytest.approx(expected, abs=1e-12)
+
+
+@given(st.integers(0, 2**16), st.integers(1, 4))
+@settings(max_examples=20)
+def test_rows_of_incomplete_views_are_those_of_the_means_over_the_shared(seed: int, k: int) -> None:
+    n = 16
+    present = absences(seed, n, 3)
+    views = []
+    for number, own in enumerate(present):
+        view = np.full((n, 2), np.nan)
+        view[own.samples] = points(seed + number, len(own), 2)
+        views.append(view)
+    for view in views[1:]:
+        view[:2] = np.nan
+    views[0][0] = np.nan
+    views[1][0] = 1.0  # samples 0 and 1 share no view
+    views[0][1] = 1.0
+    joint = as_incomplete_blocks(views)
+    found = candidate_neighbors(joint, n - 1, 0, n)
+    has = np.array([~np.isnan(view[:, 0]) for view in views])
+    shared = np.sum(has[:, :, None] & has[:, None, :], axis=0)
+    assert found.coverage is not None
+    everyone = np.arange(n)[:, None]
+    assert_allclose(found.coverage, shared[everyone, found.indices] / 3)
+
+    rng = np.random.default_rng(seed)
+    embeddings = [rng.standard_normal((n, 2)) for _ in views]
+    projected = np.zeros((n, n))  # Σ_v over the views that have both ends
+    for own, embedding in zip(has, embeddings, strict=True):
+        projected += np.outer(own, own) * naive.pair_distances(embedding)
+    # the mean over these, in the place of that over all
+    means = 0.8 * joint.distances(everyone[:, 0], everyone[:, 0]) + 0.3 * 3 * projected / np.where(
+        shared > 0, shared, 1
+    )
+    np.fill_diagonal(means, np.inf)
+    expected = naive.partition_graph(
+        with_finite_distances(means), np.zeros(n, dtype=np.int64), k, np.isfinite(means)
+    )
+    indices, weights = graph_rows(
+        found, projected[everyone, found.indices], k, data_weight=0.8, projected_weight=0.3
+    )
+    rows = np.zeros((n, n))
+    np.put_along_axis(rows, indices, weights, axis=1)
+    assert_allclose(rows, expected, atol=1e-9)

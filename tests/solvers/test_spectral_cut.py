@@ -8,7 +8,7 @@ import scipy.linalg
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
-from numpy.testing import assert_array_equal
+from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 
@@ -17,9 +17,15 @@ from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.spectral_cut import (
     SpectralEmbedding,
     canonical_labels,
+    cluster_means,
+    drawn_starts,
     extend_cut,
     good_minima,
+    random_minima,
+    sampled_rows,
     spectral_cut,
+    spread_rows,
+    start_minima,
     walk_embedding,
 )
 from tests.solvers import naive
@@ -316,3 +322,64 @@ def test_coincident_components_merge_without_a_wrong_count(c: int) -> None:
     components = np.arange(12) % 6
     merged = merge_components(np.zeros((12, 2)), components, c)
     assert_array_equal(np.unique(merged), np.arange(c))
+
+
+@pytest.mark.parametrize(("n", "n_starts"), [(9, 1), (10, 30), (11, 30)])
+def test_starts_are_random_where_clusters_have_two_samples_on_average(
+    n: int, n_starts: int
+) -> None:
+    embedding = embedded(np.linalg.qr(np.random.default_rng(0).standard_normal((n, 5)))[0])
+    assert len(drawn_starts(embedding, 3)) == n_starts
+    assert len(random_minima(embedding, 3)) == n_starts
+
+
+@given(st.integers(0, 2**16))
+@settings(max_examples=10)
+def test_random_starts_have_the_sum_of_squares_of_their_partition(seed: int) -> None:
+    V = clustered_embedding(seed, n=60, mixing=0.7)
+    embedding = embedded(V)
+    ordered = embedding.rows[np.argsort(np.linalg.norm(V, axis=1), kind="stable")]
+    for labels, found in drawn_starts(embedding, seed, range(3)):
+        assert found == pytest.approx(squares(ordered, canonical_labels(labels)))
+    minima_of_some = random_minima(embedding, seed, range(2, 5))
+    for (labels, found), (same, _) in zip(
+        minima_of_some, random_minima(embedding, seed)[2:5], strict=True
+    ):
+        assert found == pytest.approx(squares(embedding.rows, labels))
+        assert_array_equal(labels, same)
+    from_pivots, from_labels = start_minima(embedding, minima_of_some[0][0])
+    assert from_labels is not None
+    assert_array_equal(from_labels[0], minima_of_some[0][0])
+    assert_array_equal(from_pivots[0], spectral_cut(embedding)[0])
+    assert start_minima(embedding, None)[1] is None
+
+
+@given(st.integers(0, 2**16), st.integers(6, 30))
+@settings(max_examples=20)
+def test_means_of_clusters_are_those_of_their_rows(seed: int, n: int) -> None:
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % 3
+    rows = rng.standard_normal((n, 4))
+    found = cluster_means(SpectralEmbedding(rows[:, :3], rows), labels)
+    assert_allclose(found, [rows[labels == cluster].mean(axis=0) for cluster in range(3)])
+
+
+@given(st.integers(1, 200), st.integers(1, 60))
+def test_rows_of_a_sample(n: int, wanted: int) -> None:
+    sampled = sampled_rows(n, wanted)
+    assert len(sampled) == min(n, wanted)
+    assert np.all(np.diff(sampled) > 0)
+    assert sampled[0] >= 0
+    assert sampled[-1] < n
+    assert_array_equal(sampled_rows(n, wanted), sampled)
+
+    def spread(step: int) -> list[int]:
+        return list(range(0, n, step))
+
+    fewest_steps = next(step for step in range(1, n + 1) if len(spread(step)) <= wanted)
+    assert_array_equal(spread_rows(n, wanted), spread(fewest_steps))
+
+
+def test_samples_of_rows_are_not_the_first_ones() -> None:
+    assert len({tuple(sampled_rows(n, 20).tolist()) for n in range(50, 60)}) == 10
+    assert sampled_rows(1000, 100).mean() == pytest.approx(500, abs=100)

@@ -134,6 +134,7 @@ def test_eigenvalues_below_the_precision_of_the_vectors_are_rounding() -> None:
         ([0.0, 0.0, 0.0, 0.6], 2, 0.3),  # in more pieces than clusters
         ([0.0, 0.0, 1e-17, 0.6], 2, 0.3),
         ([0.0, 0.0, 0.0], 2, 0.5),  # without edges
+        ([0.0, 0.0, 1e-10, 1e7], 2, 5e6),  # rounding is relative to the largest
         ([0.0, 0.0, 1e-300, 2e-300], 2, 0.5),  # nothing but rounding
         ([-1e-17, 0.1, 0.4], 2, 0.2),
     ],
