@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
-from mscam_dask.solvers.predict import predict_by_neighbors
+from mscam_dask.solvers.predict import extend_labels, predict_by_neighbors
 from tests.solvers import naive
 
 Array = NDArray[np.float64]
@@ -135,3 +136,37 @@ def test_duplicates_all_around() -> None:
 def test_distances_of_the_suite_are_the_definition() -> None:
     rows = np.array([[0.0, 0.0], [3.0, 4.0]])
     assert_array_equal(naive.pair_distances(rows), [[0.0, 25.0], [25.0, 0.0]])
+
+
+def naive_extension(affinity: Array, labels: Labels) -> Labels:
+    """Rounds in which each sample without a label asks its labeled neighbors, in both directions."""
+    weights = affinity + affinity.T
+    labels = labels.copy()
+    while True:
+        known = labels >= 0
+        votes = np.array([weights[:, labels == cluster].sum(axis=1) for cluster in range(3)]).T
+        joins = ~known & (votes.max(axis=1) > 0)
+        if not joins.any():
+            sizes = [np.count_nonzero(labels == cluster) for cluster in range(3)]
+            return np.where(known, labels, np.argmax(sizes))
+        labels[joins] = votes[joins].argmax(axis=1)
+
+
+@given(st.integers(0, 2**16), st.integers(2, 30), st.sampled_from([0.03, 0.1, 0.5]))
+@settings(max_examples=80)
+def test_labels_spread_along_edges(seed: int, n: int, density: float) -> None:
+    rng = np.random.default_rng(seed)
+    affinity = np.where(rng.random((n, n)) < density, rng.integers(1, 4, (n, n)), 0.0)
+    labels = np.where(rng.random(n) < 0.3, rng.integers(0, 3, n), -1)
+    labels[rng.integers(n)] = 2
+    before = labels.copy()
+    found = extend_labels(csr_array(affinity), labels, 3)
+    assert_array_equal(found, naive_extension(affinity, labels))
+    assert_array_equal(labels, before)
+
+
+def test_without_a_label_there_is_nothing_to_extend() -> None:
+    with pytest.raises(AssertionError, match="nothing to extend"):
+        extend_labels(csr_array(np.ones((2, 2))), np.array([-1, -1]), 2)
+    found = extend_labels(csr_array(np.ones((2, 2))), np.array([0, 0]), 2)
+    assert_array_equal(found, [0, 0])

@@ -16,6 +16,7 @@ from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.spectral_cut import (
     SpectralEmbedding,
+    as_good_minima,
     canonical_labels,
     cluster_means,
     drawn_starts,
@@ -383,3 +384,26 @@ def test_rows_of_a_sample(n: int, wanted: int) -> None:
 def test_samples_of_rows_are_not_the_first_ones() -> None:
     assert len({tuple(sampled_rows(n, 20).tolist()) for n in range(50, 60)}) == 10
     assert sampled_rows(1000, 100).mean() == pytest.approx(500, abs=100)
+
+
+def test_an_empty_cluster_gets_the_sample_farthest_from_the_mean_of_the_largest() -> None:
+    rows = np.array([[0.0, 0.0], [0.0, 0.0], [-1.0, 0.0], [0.0, 1.0], [2.0, 0.0], [30.0, 0.0]])
+    embedding = SpectralEmbedding(np.zeros((6, 3)), rows)
+    # the means of the first two clusters are equal: the lower number is the nearest of all
+    found = extend_cut(embedding, np.array([0, 1, 5]), np.array([0, 1, 2]))
+    assert_array_equal(found, [0, 0, 0, 0, 1, 2])
+
+
+@given(st.lists(st.tuples(st.integers(0, 20), st.floats(1.0, 1.3)), min_size=1, max_size=30))
+def test_good_minima_are_distinct_and_a_tenth_above_the_least_at_most(
+    drawn: list[tuple[int, float]],
+) -> None:
+    squares_of: dict[int, float] = {}
+    for name, value in drawn:
+        squares_of.setdefault(name, value)
+    found = as_good_minima([(np.array([0, name]), squares_of[name]) for name, _ in drawn])
+    best = min(squares_of.values())
+    expected = sorted(value for value in squares_of.values() if value <= 1.1 * best)[:10]
+    names = [int(labels[1]) for labels in found]
+    assert len(set(names)) == len(names)
+    assert [squares_of[name] for name in names] == expected
