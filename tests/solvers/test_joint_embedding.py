@@ -71,7 +71,7 @@ def test_discriminants_count_as_much_as_all_ridge_embeddings_together() -> None:
     of_discriminants = stacked([*views, *learned]) - stacked([*views])
     assert of_discriminants.sum() / (N * (N - 1)) == pytest.approx(1.0, rel=1e-5)
     # a view whose clusters are farther apart has more of it
-    total = sum(own_distances(view) for view in learned)
+    total = np.sum([own_distances(view) for view in learned], axis=0)
     assert_allclose(of_discriminants, total / total.sum() * N * (N - 1), atol=1e-5)
 
 

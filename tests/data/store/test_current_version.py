@@ -1,0 +1,163 @@
+"""The pointer to the current version of a store among objects, on a store in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from mscam_dask.data.store.atomic_replace import (
+    is_name_taken,
+    new_version,
+    resolve_current,
+    set_current,
+)
+from mscam_dask.data.store.object_store import ObjectPath
+from mscam_dask.errors import StoreCorruptError
+from tests.messages import quotes
+
+ROOT = ObjectPath("s3://bucket/deep/data.zarr")
+
+
+class MemoryFiles:
+    """What `ObjectPath` asks of a file system, on a dictionary."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.before_read: Callable[[str], None] = lambda _url: None
+
+    def cat_file(self, url: str) -> bytes:
+        self.before_read(url)
+        if url not in self.content:
+            raise FileNotFoundError(url)
+        return self.content[url]
+
+    def pipe_file(self, url: str, content: bytes) -> None:
+        self.content[url] = content
+
+    def find(self, url: str, *, detail: bool) -> dict[str, Any]:
+        assert detail
+        return {
+            name.removeprefix("s3://"): {"size": len(content)}
+            for name, content in self.content.items()
+            if name == url or name.startswith(f"{url}/")
+        }
+
+    def info(self, url: str) -> dict[str, str]:
+        return {"name": url, "type": "file" if url in self.content else "directory"}
+
+    def rm(self, urls: list[str]) -> None:
+        for url in urls:
+            del self.content[url]
+
+
+@pytest.fixture
+def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
+    found = MemoryFiles()
+    monkeypatch.setattr(ObjectPath, "files", lambda _self: found)
+    return found
+
+
+def written(metadata: bytes = b"{}") -> ObjectPath:
+    """A finished write that is not published."""
+    place = new_version(ROOT)
+    (place / "zarr.json").write_bytes(metadata)
+    (place / "values" / "c" / "0").write_bytes(b"chunk")
+    return place
+
+
+def pointer(place: ObjectPath, metadata: bytes) -> bytes:
+    content = {"store": f"writes/{place.name}", "sha256": hashlib.sha256(metadata).hexdigest()}
+    return json.dumps(content).encode()
+
+
+def test_the_store_is_the_last_write_and_the_one_before_is_removed(files: MemoryFiles) -> None:
+    assert resolve_current(ROOT) == ROOT
+    assert not is_name_taken(ROOT)
+    first, unfinished = written(), written()
+    assert first != unfinished
+    assert not is_name_taken(ROOT)  # nothing was published
+    set_current(ROOT, first)
+    assert is_name_taken(ROOT)
+    assert resolve_current(ROOT) == first
+    second = written(b'{"a": 1}')
+    set_current(ROOT, second)
+    assert resolve_current(ROOT) == second
+    assert not first.sizes()
+    assert len(second.sizes()) == len(unfinished.sizes()) == 2
+
+
+def test_a_store_that_was_copied_there_is_removed_and_no_write_is(files: MemoryFiles) -> None:
+    (ROOT / "zarr.json").write_bytes(b"{}")
+    (ROOT / "values" / "c" / "0").write_bytes(b"chunk")
+    neighbor = ObjectPath(f"{ROOT}2") / "zarr.json"
+    neighbor.write_bytes(b"{}")
+    assert is_name_taken(ROOT)
+    unfinished, place = written(), written()
+    set_current(ROOT, place)
+    assert resolve_current(ROOT) == place
+    left = {ROOT / "current.json", *place.sizes(), *unfinished.sizes()}
+    assert set(ROOT.sizes()) == left
+    assert neighbor.is_file()
+
+
+@pytest.mark.parametrize("n_replaced", [0, 1, 2, 3])
+def test_a_store_that_is_replaced_between_two_requests_is_looked_up_again(
+    files: MemoryFiles, n_replaced: int
+) -> None:
+    metadata = b'{"last": true}'
+    set_current(ROOT, written())
+    replacements = [written(metadata) for _ in range(n_replaced)]
+
+    def replaced(url: str) -> None:
+        if url.endswith("/zarr.json") and replacements:
+            old = url.removesuffix("/zarr.json")
+            for name in [name for name in files.content if name.startswith(f"{old}/")]:
+                del files.content[name]
+            place = replacements.pop(0)
+            files.content[f"{ROOT}/current.json"] = pointer(place, metadata)
+
+    files.before_read = replaced
+    if n_replaced < 3:
+        place = resolve_current(ROOT)
+        assert (place / "zarr.json").is_file()
+    else:
+        with pytest.raises(StoreCorruptError, match=quotes("zarr.json", f"{ROOT}/current.json")):
+            resolve_current(ROOT)
+    assert not replacements
+
+
+@pytest.mark.parametrize("content", [b"", b"[]", b"\xff\xfe", b'{"store": "\xff", "sha256": ""}'])
+def test_a_damaged_pointer_is_told(files: MemoryFiles, content: bytes) -> None:
+    (ROOT / "current.json").write_bytes(content)
+    with pytest.raises(StoreCorruptError, match=quotes(f"{ROOT}/current.json", "no store")):
+        resolve_current(ROOT)
+
+
+@pytest.mark.parametrize(
+    "store", ["writes/", "writes/" + 31 * "0", "writes/" + 33 * "0", "../" + 32 * "0"]
+)
+def test_a_pointer_to_no_write_is_told(files: MemoryFiles, store: str) -> None:
+    (ROOT / "current.json").write_bytes(json.dumps({"store": store, "sha256": ""}).encode())
+    with pytest.raises(StoreCorruptError, match=quotes(f"{ROOT}/current.json", store)):
+        resolve_current(ROOT)
+
+
+def test_a_pointer_with_other_fields_is_told(files: MemoryFiles) -> None:
+    place = written()
+    content = json.loads(pointer(place, b"{}")) | {"version": 2}
+    (ROOT / "current.json").write_bytes(json.dumps(content).encode())
+    with pytest.raises(StoreCorruptError, match=quotes(f"{ROOT}/current.json", "version")):
+        resolve_current(ROOT)
+
+
+@pytest.mark.parametrize("digest", [64 * "0", 64 * "f"])
+def test_other_content_than_the_pointer_says_is_told(files: MemoryFiles, digest: str) -> None:
+    place = written()
+    content = {"store": f"writes/{place.name}", "sha256": digest}
+    (ROOT / "current.json").write_bytes(json.dumps(content).encode())
+    with pytest.raises(StoreCorruptError, match=quotes(f"{place}/zarr.json", "current.json")):
+        resolve_current(ROOT)
