@@ -194,7 +194,13 @@ def _initialize(
     control = RankControl(
         parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
     )
-    state = LoopState(start.first.graph, start.spectrum, control, start.best)
+    state = LoopState(
+        start.first.graph,
+        start.spectrum,
+        control,
+        start.best,
+        next_spectrum=start.next_spectrum,
+    )
     session.checkpoints.save(state, context, session.executor)
     session.notify(context.selection)
     return state, context

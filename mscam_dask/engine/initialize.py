@@ -36,6 +36,7 @@ from mscam_dask.engine.iteration_steps import (
     merged_components,
     next_cuts,
     score_cuts,
+    score_partitions_by_views,
     spectrum_of,
 )
 from mscam_dask.engine.precompute import PrecomputedViews
@@ -78,6 +79,8 @@ class Initialization:
     best : BestPartition
     view_graphs : handle or None
         Mean of the graphs of the single views, if the initial graph is mixed with it.
+    next_spectrum : handle or None
+        Spectrum of the first outer iteration, if the fit is certain to start from this graph.
     """
 
     parameters: Parameters
@@ -86,6 +89,7 @@ class Initialization:
     spectrum: Handle | None
     best: BestPartition
     view_graphs: Handle | None = None
+    next_spectrum: Handle | None = None
 
     def record(self, names: Sequence[str]) -> CandidateSettings:
         """Record of the setting of views with these names, and of its initial graph."""
@@ -108,11 +112,16 @@ class Initialization:
 
 
 def initialize(
-    prepared: PreparedHandles, parameters: Parameters, executor: Executor, *, key: str
+    prepared: PreparedHandles,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+    is_only: bool = False,
 ) -> Initialization:
-    """Return the initialization from the graph of the data distances."""
+    """Return the initialization from the graph of the data distances; see `evaluate_graph`."""
     first = initial_graph(prepared, parameters, executor, key=key)
-    return evaluate_graph(prepared, parameters, first, executor, key=key)
+    return evaluate_graph(prepared, parameters, first, executor, key=key, is_only=is_only)
 
 
 def evaluate_graph(
@@ -123,13 +132,16 @@ def evaluate_graph(
     *,
     key: str,
     init_labels: Handle | None = None,
+    is_only: bool = False,
 ) -> Initialization:
     """Return the initialization from a graph: its best spectral cut, or its merged components.
 
     Components are merged if there are more than clusters. With `init_labels`, all good minima of
-    k-means and the cuts that start from this partition are scored.
+    k-means and the cuts that start from this partition are scored. If the fit has no other initial
+    graph (`is_only`), the spectrum of the first outer iteration is computed beside the scores.
     """
     spectrum: Handle | None = None
+    next_spectrum: Handle | None = None
     if first.n_components > parameters.n_clusters:
         labels = merged_components(first.graph, prepared, parameters.n_clusters, executor, key=key)
         partitions = executor.submit(list, [labels], key=f"partitions/{key}")
@@ -143,8 +155,11 @@ def evaluate_graph(
             )
         if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
             submit_ahead(prepared, parameters, executor)
-    best = _argbest(partitions, prepared, executor, key=key)
-    return Initialization(parameters, prepared, first, spectrum, best)
+    scores = score_partitions_by_views(prepared, partitions, executor, key=key)
+    if is_only and spectrum is not None:
+        next_spectrum = spectrum_of(first.graph, spectrum, prepared, parameters, executor, key="0")
+    best = _argbest(partitions, scores, executor, key=key)
+    return Initialization(parameters, prepared, first, spectrum, best, next_spectrum=next_spectrum)
 
 
 def improve_by_restarts(start: Initialization, executor: Executor) -> Initialization:
@@ -157,7 +172,8 @@ def improve_by_restarts(start: Initialization, executor: Executor) -> Initializa
     if start.spectrum is None or is_nearly_perfect(start.best.score, parameters):
         return start
     partitions = all_minima(start.spectrum, prepared, parameters, executor, key="minima")
-    best = _argbest(partitions, prepared, executor, key="minima")
+    scores = score_partitions_by_views(prepared, partitions, executor, key="minima")
+    best = _argbest(partitions, scores, executor, key="minima")
     if not is_better(best.partition_score, start.best.partition_score, parameters):
         executor.release([best.labels])
         return start
@@ -165,13 +181,11 @@ def improve_by_restarts(start: Initialization, executor: Executor) -> Initializa
     return dataclasses.replace(start, best=best)
 
 
-def _argbest(
-    partitions: Handle, prepared: PreparedHandles, executor: Executor, *, key: str
-) -> BestPartition:
-    partition_scores = score_cuts(prepared, partitions, executor, key=key)
+def _argbest(partitions: Handle, scores: Handle, executor: Executor, *, key: str) -> BestPartition:
+    (partition_scores,) = executor.gather([scores])
     index = argbest(partition_scores)
     labels = executor.submit(operator.getitem, partitions, index, key=f"best_cut/{key}")
-    executor.release([partitions])
+    executor.release([partitions, scores])
     return BestPartition(labels, partition_scores[index], iteration=0)
 
 

@@ -73,7 +73,9 @@ def outer_iteration(state: LoopState, context: FitContext, executor: Executor) -
     """Run one outer iteration: the boxes of the diagram in docs/method.md, in their order."""
     started, key, prepared = time.perf_counter(), str(len(state.history)), context.prepared
     parameters = context.parameters
-    spectrum = spectrum_of(state.graph, state.spectrum, prepared, parameters, executor, key=key)
+    spectrum = state.next_spectrum or spectrum_of(
+        state.graph, state.spectrum, prepared, parameters, executor, key=key
+    )
     views = _solve_views(spectrum, state.control.graph_weight, context, executor, key=key)
     cuts = next_cuts(spectrum, state.best.labels, prepared, parameters, executor, key=key)
     partition_scores = score_partitions_by_views(prepared, cuts, executor, key=key)

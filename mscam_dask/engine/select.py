@@ -20,6 +20,7 @@ from mscam_dask.engine.initialize import (
     Initialization,
     can_use_view_graphs,
     evaluate_graph,
+    have_view_graphs,
     improve_by_restarts,
     initialize,
     release,
@@ -166,7 +167,9 @@ def _best_setting(
             precomputed, precomputed.sample, candidates, executor
         )
     else:
-        leader, records, chosen = _best_of(precomputed, candidates, executor)
+        may_mix = choices.initial_graph and _may_mix(precomputed, candidates[0])
+        is_only = len(candidates) == 1 and not may_mix
+        leader, records, chosen = _best_of(precomputed, candidates, executor, is_only=is_only)
     other = _with_view_graphs(leader, executor) if choices.initial_graph else None
     if other is not None:
         records.append(other.record(precomputed.names))
@@ -208,8 +211,18 @@ def _with_or_without(
     return without, [record_with_all]
 
 
+def _may_mix(precomputed: PrecomputedViews, parameters: Parameters) -> bool:
+    """Return whether the mixed initial graph is tried for some scores."""
+    n_views = len(parameters.active_views(len(precomputed.names)))
+    return have_view_graphs(n_views, precomputed.n_samples)
+
+
 def _best_of(
-    precomputed: PrecomputedViews, candidates: Sequence[Parameters], executor: Executor
+    precomputed: PrecomputedViews,
+    candidates: Sequence[Parameters],
+    executor: Executor,
+    *,
+    is_only: bool = False,
 ) -> tuple[Initialization, list[CandidateSettings], int]:
     """Return the initialization with the best score, the records of all settings, and its position."""
     records: list[CandidateSettings] = []
@@ -219,7 +232,7 @@ def _best_of(
         n_views = len(precomputed.names)
         later = [following.scales(n_views) for following in candidates[index + 1 :]]
         prepared = prepare_views(precomputed, candidate, executor, key=key, later=later)
-        start = initialize(prepared, candidate, executor, key=key)
+        start = initialize(prepared, candidate, executor, key=key, is_only=is_only)
         records.append(start.record(precomputed.names))
         # only one setting beside the best is held at a time: candidate neighbors are large
         if leader is None:

@@ -140,6 +140,8 @@ class LoopState:
         Records of the outer iterations so far.
     refinement : Refinement or None
         None before the refinement (`mscam_dask.engine.refine`).
+    next_spectrum : handle or None
+        Spectrum of the next outer iteration, if it was submitted already.
     """
 
     graph: Handle
@@ -149,6 +151,7 @@ class LoopState:
     decision: Decision = Decision.ACCEPT
     history: tuple[IterationFinished, ...] = ()
     refinement: Refinement | None = None
+    next_spectrum: Handle | None = None
 
     @property
     def iteration(self) -> int:
