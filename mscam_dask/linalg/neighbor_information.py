@@ -379,54 +379,68 @@ def modularity(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> fl
     return within / total - float(np.sum((volumes / total) ** 2))
 
 
-def permutation_z(first: NDArray[np.floating[Any]], second: NDArray[np.floating[Any]]) -> float:
-    """Inner product of two graphs, standardized over all permutations of the samples of one of them.
+def permutation_z(neighbors: NDArray[np.integer[Any]], votes: NDArray[np.floating[Any]]) -> float:
+    """Inner product of a neighbor graph and others, standardized over permutations of its samples.
 
     Parameters
     ----------
-    first, second : (n, n)
-        Weights of the neighbors of the same samples, without a diagonal.
+    neighbors : (n, k) int
+        Distinct neighbors of each of n samples among these: the graph A.
+    votes : (n, n)
+        Sum A + B of this graph and the others.
 
     Returns
     -------
     float
-        About standard normal for independent graphs; 0 for a graph whose weights are all equal.
+        About standard normal for independent graphs; 0 if all weights of A or of B are equal.
 
     Notes
     -----
     With A and B centered in rows and columns, and up to terms of relative order 1/n, Σ A_ij B_ij has
     the mean tr(A) tr(B) / (n − 1) and the variance (Σ A_ij² Σ B_ij² + Σ A_ij A_ji Σ B_ij B_ji) / n².
-    Centering leaves out hubs. O(n²) flops; no centered graph is formed.
+    Centering leaves out hubs. O(n²) flops; neither B nor a centered graph is formed.
 
     References
     ----------
     N. Mantel, "The detection of disease clustering and a generalized regression approach", Cancer
     Research 27 (1967).
     """
-    n = len(first)
-    a, b = _with_means(first), _with_means(second)
-    squares_a, squares_b = _centered_product(a, a), _centered_product(b, b)
+    n = len(votes)
+    edges = np.arange(n)[:, None], neighbors
+    own = np.zeros((n, n), dtype=np.bool_)
+    own[edges] = True
+    means, total_means = _means(own), _means(votes)
+
+    def product(graph: NDArray[Any], of_graph: NDArray[np.float64]) -> float:
+        """Inner product of A and a graph, both centered."""
+        return _centered(float(graph[edges].sum(dtype=np.float64)), means, of_graph)
+
+    def total_product(graph: NDArray[Any], of_graph: NDArray[np.float64]) -> float:
+        """Inner product of A + B and a graph, both centered."""
+        products = float(np.einsum("ij,ij->", votes, graph, dtype=np.float64))
+        return _centered(products, total_means, of_graph)
+
+    # by the two graphs, and by one and the transpose of the other
+    own_squares, own_mutual = product(own, means), product(own.T, means[::-1])
+    along, back = product(votes, total_means), product(votes.T, total_means[::-1])
+    squares = total_product(votes, total_means) - 2.0 * along + own_squares
+    mutual = total_product(votes.T, total_means[::-1]) - 2.0 * back + own_mutual
     rounding = n * np.finfo(np.float64).eps
-    if squares_a <= rounding * np.vdot(a[0], a[0]) or squares_b <= rounding * np.vdot(b[0], b[0]):
+    if own_squares <= rounding * neighbors.size or squares <= rounding * np.vdot(votes, votes):
         return 0.0
-    products_a, products_b = (_centered_product(g, (g[0].T, g[1][::-1])) for g in (a, b))
-    trace_a, trace_b = (g[0].trace() - g[1][0].sum() for g in (a, b))
-    variance = squares_a * squares_b + products_a * products_b
-    return float(n * (_centered_product(a, b) - trace_a * trace_b / (n - 1)) / np.sqrt(variance))
+    trace = float(own.trace() - means[0].sum())
+    others_trace = float(votes.trace() - total_means[0].sum()) - trace
+    expected = trace * others_trace / (n - 1)
+    variance = own_squares * squares + own_mutual * mutual
+    return float(n * (along - own_squares - expected) / np.sqrt(variance))
 
 
-_WithMeans = tuple[NDArray[np.float64], NDArray[np.float64]]
-"""Dense graph (n, n), and the means (2, n) of its rows and columns."""
+def _means(graph: NDArray[Any]) -> NDArray[np.float64]:
+    """Means (2, n) of the rows and of the columns of a graph."""
+    return np.stack([graph.mean(axis=axis, dtype=np.float64) for axis in (1, 0)])
 
 
-def _with_means(graph: NDArray[np.floating[Any]]) -> _WithMeans:
-    values = graph.astype(np.float64)
-    return values, np.stack((values.mean(axis=1), values.mean(axis=0)))
-
-
-def _centered_product(a: _WithMeans, b: _WithMeans) -> float:
-    """Inner product of two graphs centered in rows and columns."""
-    (rows_a, columns_a), (rows_b, columns_b) = a[1], b[1]
-    centers = rows_a @ rows_b + columns_a @ columns_b
-    products = np.einsum("ij,ij->", a[0], b[0])
-    return float(products - len(rows_a) * centers + rows_a.sum() * rows_b.sum())
+def _centered(products: float, first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
+    """Inner product of two graphs centered in rows and columns, from that of the graphs and their means."""
+    n = first.shape[1]
+    return float(products - n * np.vdot(first, second) + first[0].sum() * second[0].sum())

@@ -136,12 +136,10 @@ def overlap_of_permutations(
     votes : (m, m)
         `neighbor_votes` of all views, this one included.
     """
-    own = neighbor_votes([[neighbors]], len(neighbors))
     has = np.flatnonzero(neighbors[:, 0] >= 0)
-    others = votes - own
-    if len(has) < len(own):
-        own, others = own[np.ix_(has, has)], others[np.ix_(has, has)]
-    return permutation_z(own, others) if len(has) > 1 else 0.0
+    if len(has) < len(votes):
+        neighbors, votes = np.searchsorted(has, neighbors[has]), votes[np.ix_(has, has)]
+    return permutation_z(neighbors, votes) if len(has) > 1 else 0.0
 
 
 def choose_view_settings(

@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -81,11 +83,31 @@ def test_equal_lists_agree_in_all_but_chance() -> None:
     assert_allclose(overlap(ring, graph_of(ring, n=n)), 1.0 - k / n, atol=1e-12)
 
 
-def nearest(points: NDArray[np.float64], k: int) -> NDArray[np.float32]:
-    """Graph of the k nearest neighbors."""
+def nearest(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
+    """Lists of the k nearest neighbors."""
     distances = ((points[:, None] - points) ** 2).sum(axis=2)
     np.fill_diagonal(distances, np.inf)
-    return graph_of(np.argsort(distances, axis=1)[:, :k], n=len(points))
+    return np.argsort(distances, axis=1)[:, :k]
+
+
+def z_by_definition(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Standardized inner product of two dense graphs."""
+    n = len(first)
+    center = np.eye(n) - 1.0 / n
+    a, b = (center @ graph @ center for graph in (first, second))
+    expected = a.trace() * b.trace() / (n - 1)
+    variance = (a**2).sum() * (b**2).sum() + (a * a.T).sum() * (b * b.T).sum()
+    return float(n * ((a * b).sum() - expected) / np.sqrt(variance))
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=20)
+def test_z_of_a_graph_and_others_by_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lists = np.argsort(rng.random((14, 14)), axis=1)[:, :4]  # some are their own neighbors
+    others = rng.random((14, 14))
+    own = graph_of(lists, n=14)
+    assert_allclose(permutation_z(lists, own + others), z_by_definition(own, others), atol=1e-6)
 
 
 @given(st.integers(0, 2**32 - 1))
@@ -93,21 +115,26 @@ def nearest(points: NDArray[np.float64], k: int) -> NDArray[np.float32]:
 def test_permutations_have_mean_zero_and_deviation_one(seed: int) -> None:
     rng = np.random.default_rng(seed)
     first = nearest(rng.standard_normal((60, 2)), 6)
-    second = nearest(rng.standard_t(2, size=(60, 20)), 9)  # with hubs
+    second = graph_of(nearest(rng.standard_t(2, size=(60, 20)), 9), n=60)  # with hubs
+    own = graph_of(first, n=60)
     values = []
     for _ in range(400):
         order = rng.permutation(60)
-        values.append(permutation_z(first, second[np.ix_(order, order)]))
+        values.append(permutation_z(first, own + second[np.ix_(order, order)]))
     assert abs(np.mean(values)) < 0.3
     assert 0.8 < np.std(values) < 1.25
 
 
 def test_equal_graphs_are_far_from_permuted_ones() -> None:
     points = np.random.default_rng(0).standard_normal((60, 2))
-    assert permutation_z(nearest(points, 6), nearest(points, 6)) > 20
+    lists = nearest(points, 6)
+    assert permutation_z(lists, 2 * graph_of(lists, n=60)) > 20
 
 
 def test_hubs_alone_say_nothing() -> None:
-    hubs = np.zeros((50, 50))
-    hubs[:, :5] = 1.0  # everybody's neighbors
-    assert permutation_z(hubs, hubs) == 0.0
+    hubs = np.tile(np.arange(5), (50, 1))  # everybody's neighbors
+    others = np.random.default_rng(0).random((50, 50))
+    assert permutation_z(hubs, graph_of(hubs, n=50) + others) == 0.0
+    lists = nearest(others, 5)
+    equal = np.broadcast_to(others[0], (50, 50))
+    assert permutation_z(lists, graph_of(lists, n=50) + equal) == 0.0
