@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
+from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.data.store.write import write_store
+from tests.data.object_servers import MemoryFiles
 from tests.data.stores import example_data
 
 
@@ -39,6 +41,14 @@ def data_file() -> Callable[[str], Path]:
 def store(tmp_path: Path) -> Path:
     """A store of `example_data`, in chunks of four rows."""
     return write_store(example_data(), tmp_path / "data.zarr", chunk_size=4)
+
+
+@pytest.fixture
+def object_files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
+    """Objects of all buckets, in memory."""
+    found = MemoryFiles()
+    monkeypatch.setattr(ObjectPath, "files", lambda _self: found)
+    return found
 
 
 @pytest.fixture(scope="session")

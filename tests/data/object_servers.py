@@ -10,13 +10,14 @@ import socket
 import subprocess
 import time
 import urllib.request
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-__all__ = ["SERVERS", "ObjectServer", "object_server"]
+__all__ = ["SERVERS", "MemoryFiles", "ObjectServer", "object_server"]
 
 _START_S = 60.0
 
@@ -228,3 +229,35 @@ def object_server(kind: str, root: Path) -> Iterator[ObjectServer]:
         server.kill()
         os.environ.clear()
         os.environ.update(before)
+
+
+class MemoryFiles:
+    """What `ObjectPath` asks of a file system, on a dictionary."""
+
+    def __init__(self) -> None:
+        self.content: dict[str, bytes] = {}
+        self.before_read: Callable[[str], None] = lambda _url: None
+
+    def cat_file(self, url: str) -> bytes:
+        self.before_read(url)
+        if url not in self.content:
+            raise FileNotFoundError(url)
+        return self.content[url]
+
+    def pipe_file(self, url: str, content: bytes) -> None:
+        self.content[url] = content
+
+    def find(self, url: str, *, detail: bool) -> dict[str, Any]:
+        assert detail
+        return {
+            name.removeprefix("s3://"): {"size": len(content)}
+            for name, content in self.content.items()
+            if name == url or name.startswith(f"{url}/")
+        }
+
+    def info(self, url: str) -> dict[str, str]:
+        return {"name": url, "type": "file" if url in self.content else "directory"}
+
+    def rm(self, urls: list[str]) -> None:
+        for url in urls:
+            del self.content[url]

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
+from mscam_dask.data import checkpoint_format
 from mscam_dask.data.checkpoint_format import (
     Manifest,
     decode_arrays,
@@ -23,8 +24,16 @@ from mscam_dask.data.checkpoint_format import (
     encode_record,
     entry_of,
 )
-from mscam_dask.data.checkpoints import CURRENT, Checkpoint, FileCheckpointStore
+from mscam_dask.data.checkpoints import (
+    CURRENT,
+    Checkpoint,
+    FileCheckpointStore,
+    ObjectCheckpointStore,
+    RemoteObjects,
+)
+from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError
+from tests.data.object_servers import MemoryFiles
 from tests.messages import quotes
 
 
@@ -161,3 +170,58 @@ def test_a_manifest_with_one_bit_flipped_is_none(
     flipped[position % len(content)] ^= 1 << bit
     with pytest.raises(ValueError, check=lambda error: type(error) is ValueError):
         Manifest.decode(bytes(flipped))
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_a_manifest_of_another_version_is_none(
+    monkeypatch: pytest.MonkeyPatch, version: int
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoint_format, "_MANIFEST_VERSION", version)
+        content = Manifest({"a": entry_of(b"1")}).encode()
+    with pytest.raises(ValueError, match=quotes(version)):
+        Manifest.decode(content)
+
+
+def test_a_manifest_with_the_same_meaning_in_other_bytes_is_none() -> None:
+    content = Manifest({"b": entry_of(b"2"), "a": entry_of(b"1")}).encode()
+    assert list(Manifest.decode(content).files) == ["a", "b"]
+    for altered in (b" " + content, content[:-1] + b" ", content[:-1] + b"\t", content + b" "):
+        with pytest.raises(ValueError, match="bytes differ"):
+            Manifest.decode(altered)
+
+
+@pytest.mark.parametrize("shape", [(100,), (100, 3), (100, 3, 5), (100, 0), (0, 4)])
+def test_a_chunk_has_as_many_bytes_as_were_asked_for(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(0).standard_normal(shape)
+    files = encode_array("graph_data", values, chunk_bytes=800)
+    sizes = [len(content) for name, content in files.items() if "/c" in name]
+    row_bytes = 8 * int(np.prod(shape[1:]))
+    assert all(size <= 800 + 64 for size in sizes)  # with a checksum
+    if values.size:
+        assert len(sizes) == -(-len(values) // (800 // row_bytes))
+    arrays = decode_arrays({**encode_group(["graph_data"]), **files})
+    assert_array_equal(arrays["graph_data"], values)
+
+
+def test_objects_below_a_url_have_the_names_below_it(object_files: MemoryFiles) -> None:
+    prefix = ObjectPath("s3://bucket/deep/checkpoints")
+    objects = RemoteObjects(prefix)
+    (prefix.parent / "other").write_bytes(b"mine")
+    prefix.write_bytes(b"an object with the name of the prefix")
+    objects.put("a", b"1")
+    objects.put("b/c", b"2")
+    assert sorted(objects.names()) == ["a", "b/c"]
+    assert objects.get("b/c") == b"2"
+    objects.remove(["a"])
+    assert objects.names() == ["b/c"]
+
+    store = ObjectCheckpointStore(prefix.parent / "of a fit")
+    for number in range(4):
+        store.save(snapshot(number))
+        again = ObjectCheckpointStore(prefix.parent / "of a fit")
+        assert_same(again.load(), snapshot(number))
+        assert again.damage == ()
+    store.clear()
+    assert not (prefix.parent / "of a fit").exists()
+    assert len(object_files.content) == 3

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
-from typing import Any
 
 import pytest
 
@@ -17,48 +15,15 @@ from mscam_dask.data.store.atomic_replace import (
 )
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError
+from tests.data.object_servers import MemoryFiles
 from tests.messages import quotes
 
 ROOT = ObjectPath("s3://bucket/deep/data.zarr")
 
 
-class MemoryFiles:
-    """What `ObjectPath` asks of a file system, on a dictionary."""
-
-    def __init__(self) -> None:
-        self.content: dict[str, bytes] = {}
-        self.before_read: Callable[[str], None] = lambda _url: None
-
-    def cat_file(self, url: str) -> bytes:
-        self.before_read(url)
-        if url not in self.content:
-            raise FileNotFoundError(url)
-        return self.content[url]
-
-    def pipe_file(self, url: str, content: bytes) -> None:
-        self.content[url] = content
-
-    def find(self, url: str, *, detail: bool) -> dict[str, Any]:
-        assert detail
-        return {
-            name.removeprefix("s3://"): {"size": len(content)}
-            for name, content in self.content.items()
-            if name == url or name.startswith(f"{url}/")
-        }
-
-    def info(self, url: str) -> dict[str, str]:
-        return {"name": url, "type": "file" if url in self.content else "directory"}
-
-    def rm(self, urls: list[str]) -> None:
-        for url in urls:
-            del self.content[url]
-
-
 @pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch) -> MemoryFiles:
-    found = MemoryFiles()
-    monkeypatch.setattr(ObjectPath, "files", lambda _self: found)
-    return found
+def files(object_files: MemoryFiles) -> MemoryFiles:
+    return object_files
 
 
 def written(metadata: bytes = b"{}") -> ObjectPath:

@@ -200,3 +200,12 @@ def test_schema_keeps_every_dtype_that_float64_holds_exactly() -> None:
         assert stored == stored.newbyteorder("<")
     for name in ["i8", ">u8", "g"]:
         assert schema.stored_dtype(np.dtype(name)) == np.dtype("<f8")
+
+
+def test_any_rows_of_a_store_are_those_that_were_written(store: Path) -> None:
+    written, read = example_data().views[0], open_store(store).views[0]
+    assert isinstance(written, ArrayRows)
+    whole = written.read(0, N)
+    for start in range(N):
+        for stop in range(start + 1, N + 1):
+            np.testing.assert_array_equal(read.read(start, stop), whole[start:stop])
