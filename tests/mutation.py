@@ -44,7 +44,16 @@ _FIT_TESTS = tuple(
     f"tests/engine/test_{name}.py"
     for name in (
         *("arguments", "candidate_neighbors", "checkpoint", "cuts", "excluded_views", "fit"),
-        *("iteration_steps", "large", "minima", "n_clusters", "reference", "refine", "repeats"),
+        *(
+            "iteration_steps",
+            "large",
+            "loop_rules",
+            "minima",
+            "n_clusters",
+            "reference",
+            "refine",
+            "repeats",
+        ),
         *("view_graphs", "warm_start"),
     )
 )

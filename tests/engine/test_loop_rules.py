@@ -1,0 +1,171 @@
+"""Rules of the outer iterations and of the refinement, one decision at a time."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from mscam_dask.engine import outer_loop, refine
+from mscam_dask.solvers.partition_score import PartitionScore
+from mscam_dask.solvers.rank_control import Decision
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import RULES
+
+PARAMETERS = Parameters(n_clusters=3)
+
+
+def of_score(score: float) -> PartitionScore:
+    """A partition whose views all have the same information, as they have together."""
+    return PartitionScore((score, score), entropy=1.0, joint=score)
+
+
+def proposal(score: float, n_components: int = 3, spectrum: Any = "spectrum of the new") -> Any:
+    first = SimpleNamespace(n_components=n_components, graph="the new graph")
+    best = Best("the new labels", of_score(score), 0)
+    return SimpleNamespace(first=first, best=best, spectrum=spectrum)
+
+
+@dataclasses.dataclass(frozen=True)
+class Best:
+    """A partition, as the refinement looks at it."""
+
+    labels: str
+    partition_score: PartitionScore
+    iteration: int
+
+    @property
+    def score(self) -> float:
+        return self.partition_score.score
+
+
+@dataclasses.dataclass(frozen=True)
+class State:
+    """A state, as the refinement looks at it."""
+
+    graph: str
+    spectrum: str | None
+    best: Best
+    iteration: int = 7
+
+
+def state(score: float = 0.5, spectrum: str | None = "spectrum of the old") -> Any:
+    return State("the old graph", spectrum, Best("the old labels", of_score(score), 2))
+
+
+class Releases:
+    """An executor that only notes what is released."""
+
+    def __init__(self) -> None:
+        self.released: list[Any] = []
+
+    def release(self, handles: Any) -> None:
+        self.released += handles
+
+
+@pytest.mark.parametrize("n_views", [1, 2, 5])
+def test_views_count_equally_and_the_projected_distances_in_units_of_their_mean(
+    n_views: int,
+) -> None:
+    def weights(**settings: Any) -> Any:
+        prepared = SimpleNamespace(names=("v",) * n_views, n_samples=60)
+        parameters = dataclasses.replace(PARAMETERS, **settings)
+        context: Any = SimpleNamespace(prepared=prepared, parameters=parameters)
+        return outer_loop._distance_weights(0.7, context)
+
+    # ‖F_i − F_j‖² has the mean 2c / n over pairs
+    assert weights(identity_weight=0.3) == {
+        "data_weight": 0.3,
+        "projected_weight": pytest.approx(0.7 * 60 / (2 * 3) / n_views),
+    }
+    # of MSCAN, the distances are those of Z, and λ is in them
+    assert weights(model="mscan") == {
+        "data_weight": 0.0,
+        "projected_weight": pytest.approx(1 / n_views),
+    }
+
+
+def test_of_the_iterations_a_refinement_leaves_some_to_admm() -> None:
+    for most in (1, RULES.max_admm_iterations, RULES.max_admm_iterations + 5):
+        parameters = dataclasses.replace(PARAMETERS, max_iter=most)
+        assert outer_loop.max_admm_iterations(parameters, refines=False) == most
+        with_refinement = outer_loop.max_admm_iterations(parameters, refines=True)
+        assert with_refinement == min(most, RULES.max_admm_iterations)
+
+
+@pytest.mark.parametrize("follows_a_fit", [False, True])
+@pytest.mark.parametrize("n_components", [3, 4])
+def test_a_proposal_is_taken_unless_it_is_clearly_worse(
+    follows_a_fit: bool, n_components: int
+) -> None:
+    def is_taken(score: float) -> bool:
+        context: Any = SimpleNamespace(parameters=PARAMETERS, from_previous_fit=follows_a_fit)
+        return refine._is_accepted(proposal(score, n_components), state(), context)
+
+    slightly_lower = 0.5 * (1 - 0.5 * RULES.max_relative_loss)
+    clearly_lower = 0.5 * (1 - 2.0 * RULES.max_relative_loss)
+    assert is_taken(0.5 * (1 + 2 * PARAMETERS.tol) + 0.1)
+    assert not is_taken(clearly_lower)
+    assert is_taken(slightly_lower) is not follows_a_fit  # of an earlier fit only a better one is
+    # the same score again, with other components than clusters: nothing was learned
+    assert is_taken(0.5) is (n_components == 3 and not follows_a_fit)
+
+
+@pytest.mark.parametrize(
+    ("n_components", "score", "accepted", "expected"),
+    [
+        (3, 0.5, True, Decision.REACHED),
+        (3, 0.5, False, Decision.STOPPED),
+        (4, 0.5, True, Decision.ACCEPT),
+        (4, 0.5, False, Decision.STOPPED),
+        (4, math.log(3), True, Decision.STOPPED),  # the most that three clusters can have
+        (3, math.log(3), True, Decision.REACHED),
+        (2, 0.5, True, Decision.ACCEPT),
+    ],
+)
+def test_rounds_end_with_c_components_or_where_nothing_is_left_to_learn(
+    n_components: int, score: float, accepted: bool, expected: Decision
+) -> None:
+    found = refine._decide(proposal(score, n_components), PARAMETERS, accepted=accepted)
+    assert found is expected
+
+
+@pytest.mark.parametrize("new_spectrum", ["spectrum of the new", None])
+@pytest.mark.parametrize("old_spectrum", ["spectrum of the old", None])
+@pytest.mark.parametrize("accepted", [False, True])
+def test_of_two_rounds_the_one_that_is_not_kept_is_released(
+    monkeypatch: pytest.MonkeyPatch,
+    new_spectrum: str | None,
+    old_spectrum: str | None,
+    accepted: bool,
+) -> None:
+    monkeypatch.setattr(refine, "start_vectors", lambda spectrum, _executor, *, key: spectrum + key)
+    executor: Any = Releases()
+    before, new = state(spectrum=old_spectrum), proposal(0.6, spectrum=new_spectrum)
+    found = refine._next_state(before, new, executor, " 4", accepted=accepted)
+    old = {before.graph, before.best.labels, old_spectrum} - {None}
+    if not accepted:
+        assert found is before
+        others = {new.first.graph, new.best.labels, new_spectrum} - {None}
+        assert sorted(executor.released) == sorted(others)
+        return
+    assert found.graph == new.first.graph
+    assert found.best == dataclasses.replace(new.best, iteration=7)
+    kept = old_spectrum if new_spectrum is None else f"{new_spectrum} 4"
+    assert found.spectrum == kept
+    assert sorted(executor.released) == sorted(old - {kept})
+
+
+@pytest.mark.parametrize(("graph", "expected"), [("mixed", True), ("mean", False), ("none", False)])
+def test_graphs_of_single_views_are_learned_from_where_the_start_was(
+    graph: str, expected: bool
+) -> None:
+    settings = (SimpleNamespace(initial_graph="mixed" if graph != "mixed" else "mean"),)
+    selection = SimpleNamespace(
+        settings=(*settings, SimpleNamespace(initial_graph=graph)), chosen=1
+    )
+    context: Any = SimpleNamespace(selection=selection)
+    assert refine._is_mixed(context) is expected
