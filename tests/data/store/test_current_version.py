@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from mscam_dask.data.store import object_store
 from mscam_dask.data.store.atomic_replace import (
     is_name_taken,
     new_version,
@@ -14,7 +15,7 @@ from mscam_dask.data.store.atomic_replace import (
     set_current,
 )
 from mscam_dask.data.store.object_store import ObjectPath
-from mscam_dask.errors import StoreCorruptError
+from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 from tests.data.object_servers import MemoryFiles
 from tests.messages import quotes
 
@@ -126,3 +127,22 @@ def test_other_content_than_the_pointer_says_is_told(files: MemoryFiles, digest:
     (ROOT / "current.json").write_bytes(json.dumps(content).encode())
     with pytest.raises(StoreCorruptError, match=quotes(f"{place}/zarr.json", "current.json")):
         resolve_current(ROOT)
+
+
+def test_an_error_has_its_type_also_where_the_library_has_no_classes_of_its_own(
+    files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(object_store._FOREIGN, "s3", ("a_library_that_is_not_there.Error",))
+
+    def reset(_url: str) -> None:
+        raise ConnectionResetError("the connection was reset")
+
+    files.before_read = reset
+    with pytest.raises(TemporaryFailure, match=quotes(f"{ROOT}/current.json", "was reset")):
+        resolve_current(ROOT)
+
+
+def test_a_url_is_absolute() -> None:
+    assert ROOT.is_absolute()
+    assert ROOT.absolute() == ROOT
+    assert ROOT.parent / ROOT.name == ROOT
