@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from mscam_dask import plot
-    from mscam_dask.data.views.omics import views_of
-    from mscam_dask.estimators import MSCAM, MSCAN
-    from mscam_dask.estimators.write_anndata import write_anndata
+    from mscam_dask.data.views.as_multi_view import views_of
+    from mscam_dask.estimators._stored import write_anndata
+    from mscam_dask.estimators.mscam import MSCAM, MSCAN
     from mscam_dask.pipeline.run.load_run import load_run
     from mscam_dask.types.result import Status
 
@@ -26,12 +26,12 @@ __all__ = [
 __version__ = "0.1.0"
 
 _HOMES = {
-    "MSCAM": "mscam_dask.estimators",
-    "MSCAN": "mscam_dask.estimators",
+    "MSCAM": "mscam_dask.estimators.mscam",
+    "MSCAN": "mscam_dask.estimators.mscam",
     "Status": "mscam_dask.types.result",
     "load_run": "mscam_dask.pipeline.run.load_run",
-    "views_of": "mscam_dask.data.views.omics",
-    "write_anndata": "mscam_dask.estimators.write_anndata",
+    "views_of": "mscam_dask.data.views.as_multi_view",
+    "write_anndata": "mscam_dask.estimators._stored",
 }
 
 

@@ -17,7 +17,8 @@ import dask
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 
-from mscam_dask.engine.tasks import assess, iteration, row_blocks
+from mscam_dask.engine import tasks
+from mscam_dask.engine.row_blocks import tasks as row_tasks
 
 __all__ = ["local_client", "scheduler_process", "worker_process"]
 
@@ -28,8 +29,7 @@ _START_S = 60.0
 def _prepare_forks() -> None:
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         context = get_mp_context()
-    tasks = (assess, iteration, row_blocks)
-    context.set_forkserver_preload(["distributed", *(module.__name__ for module in tasks)])
+    context.set_forkserver_preload(["distributed", tasks.__name__, row_tasks.__name__])
 
 
 @contextmanager

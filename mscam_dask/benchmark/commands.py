@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mscam_dask.cli.errors import handle_errors
-from mscam_dask.cli.extensions import Extension
-from mscam_dask.cli.options import execution_options, no_url, with_options
+from mscam_dask.cli.options import Extension, execution_options, no_url, with_options
 from mscam_dask.errors import ConfigurationError
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from msgspec import Meta, Struct
 
 from mscam_dask.benchmark.methods import grid_points, known_methods, method
 from mscam_dask.benchmark.results import Kind, Protocol
-from mscam_dask.data.datasets.mixtures import CORRUPTED_SHARES
+from mscam_dask.data.datasets import CORRUPTED_SHARES
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
@@ -27,7 +27,12 @@ from mscam_dask.pipeline.config.parse import (
     sub_tables,
     unknown_tables,
 )
-from mscam_dask.pipeline.config.read_config import PATHS
+from mscam_dask.pipeline.config.read_config import (
+    PATHS,
+    credential_problems,
+    execution_problems,
+    text_problems,
+)
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     Count,
@@ -39,11 +44,6 @@ from mscam_dask.pipeline.config.settings import (
     Text,
 )
 from mscam_dask.pipeline.config.toml_document import COMMAND_LINE, Document, Override, read_document
-from mscam_dask.pipeline.config.validate import (
-    credential_problems,
-    execution_problems,
-    text_problems,
-)
 from mscam_dask.types.parameters import Scale
 
 __all__ = [

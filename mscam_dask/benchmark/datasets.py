@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.benchmark.config import DatasetTable, RobustnessTable
 from mscam_dask.benchmark.results import DatasetEntry
-from mscam_dask.data.datasets.mixtures import corrupted_mixture
+from mscam_dask.data.datasets import corrupted_mixture
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
@@ -29,8 +29,12 @@ from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.settings import DataTable
-from mscam_dask.pipeline.run.fingerprints import data_fingerprint
-from mscam_dask.pipeline.run.open_data import open_data, retry_if_replaced, view_entries
+from mscam_dask.pipeline.run.open_data import (
+    data_fingerprint,
+    open_data,
+    retry_if_replaced,
+    view_entries,
+)
 from mscam_dask.pipeline.run.run_directory import write_whole
 
 __all__ = [

@@ -39,8 +39,8 @@ from mscam_dask.benchmark.trial import Limits, Trial
 from mscam_dask.data.store.object_store import Location
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.monitor.run_record import blas_libraries, software_versions
+from mscam_dask.pipeline.config.read_config import check_execution
 from mscam_dask.pipeline.config.toml_document import toml_text
-from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole

@@ -302,7 +302,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 name=name,
                 title=name.upper(),
                 reference=_PAPER,
-                path=f"mscam_dask.estimators:{name.upper()}",
+                path=f"mscam_dask.estimators.mscam:{name.upper()}",
                 grid=MappingProxyType(
                     {
                         "scale": ("unit", "standard"),

@@ -55,6 +55,7 @@ from mscam_dask.cli.run import option_overrides
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, printable
+from mscam_dask.pipeline.config.read_config import check_execution
 from mscam_dask.pipeline.config.toml_document import (
     COMMAND_LINE,
     Document,
@@ -62,7 +63,6 @@ from mscam_dask.pipeline.config.toml_document import (
     environment_overrides,
     read_document,
 )
-from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run.dry_run import limit_of, workers_of
 from mscam_dask.pipeline.run.lock import is_locked
 

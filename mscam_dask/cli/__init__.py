@@ -12,10 +12,10 @@ import click
 
 from mscam_dask import __version__
 from mscam_dask.cli.errors import lazy_command
-from mscam_dask.cli.extensions import installed_extensions
 from mscam_dask.cli.options import (
     execution_options,
     free_directory,
+    installed_extensions,
     max_bytes_option,
     no_url,
     with_options,
@@ -272,7 +272,7 @@ def report() -> None:
 @click.argument(
     "run", metavar="[RUN_DIR]", required=False, type=click.Path(path_type=Path), callback=no_url
 )
-@lazy_command("mscam_dask.cli.doctor:run_checks")
+@lazy_command("mscam_dask.cli.results:run_checks")
 def doctor() -> None:
     """Check that pipelines can run here, or that a finished run is valid.
 

@@ -9,7 +9,7 @@ from mscam_dask.cli.console import key_values, relative, results_console, show, 
 from mscam_dask.data.ingest import IngestReport, Source, append, ingest
 from mscam_dask.data.readers.base import MAX_BYTES
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.validate import parse_memory
+from mscam_dask.pipeline.config.read_config import parse_memory
 
 __all__ = ["ingest_files"]
 

@@ -1,20 +1,32 @@
-"""Options of several commands. Imports Click only, so that --help is fast."""
+"""Options of several commands, and extensions of the command line, found by entry points.
+
+Imports Click only, so that --help is fast.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import functools
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
 from mscam_dask.errors import TemporaryFailure
 
+if TYPE_CHECKING:
+    from mscam_dask.pipeline.config.toml_document import Document
+
 __all__ = [
+    "GROUP",
+    "Extension",
     "LockedError",
     "Option",
     "execution_options",
+    "extension_of_directory",
+    "extension_of_file",
     "free_directory",
+    "installed_extensions",
     "max_bytes_option",
     "no_url",
     "with_options",
@@ -134,3 +146,70 @@ def with_options(*options: Option) -> Option:
         return command
 
     return decorate
+
+
+GROUP = "mscam_dask.experiments"
+"""Group of the entry points; each names one `Extension`."""
+
+
+class Extension(Protocol):
+    """Commands of a package, and its files and directories for the built-in commands.
+
+    Attributes
+    ----------
+    commands
+        Commands that are added to the command line.
+    """
+
+    commands: tuple[click.Command, ...]
+
+    def owns_tables(self, tables: Collection[str]) -> bool:
+        """Return whether a TOML file with these tables is for this extension."""
+
+    def owns_directory(self, directory: Path) -> bool:
+        """Return whether this extension wrote a directory."""
+
+    def run(self, document: Document, **options: Any) -> int:
+        """Run a TOML file with the options of `mscam-dask run`, and return the exit code."""
+
+    def resume(self, directory: Path) -> int:
+        """Resume what was interrupted in a directory, and return the exit code."""
+
+    def describe(self, directory: Path) -> None:
+        """Print the content of a directory."""
+
+    def write_report(self, directory: Path, output: Path | None) -> Path:
+        """Write the report of a directory, and return its file."""
+
+
+@functools.cache
+def installed_extensions() -> tuple[Extension, ...]:
+    """Return the extensions of all installed packages.
+
+    Raises
+    ------
+    click.ClickException
+        When an entry point names an object that cannot be imported.
+    """
+    import importlib.metadata
+
+    extensions = []
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        try:
+            extensions.append(entry.load())
+        except (AttributeError, ImportError) as error:
+            raise click.ClickException(
+                f"the entry point {entry.name} = {entry.value} of {GROUP} cannot be loaded ({error}). "
+                "Reinstall the package that declares it."
+            ) from error
+    return tuple(extensions)
+
+
+def extension_of_file(tables: Collection[str]) -> Extension | None:
+    """Return the extension that a TOML file with these tables is for, None for a pipeline."""
+    return next((each for each in installed_extensions() if each.owns_tables(tables)), None)
+
+
+def extension_of_directory(directory: Path) -> Extension | None:
+    """Return the extension that wrote a directory, None when no extension did."""
+    return next((each for each in installed_extensions() if each.owns_directory(directory)), None)

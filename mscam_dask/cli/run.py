@@ -21,7 +21,7 @@ from mscam_dask.cli.console import (
     show,
     views_table,
 )
-from mscam_dask.cli.extensions import extension_of_directory, extension_of_file
+from mscam_dask.cli.options import extension_of_directory, extension_of_file
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.progress import PlainProgress, progress_on

@@ -13,13 +13,12 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.combine import Sources, gather
-from mscam_dask.data.readers.join import Join
 from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, size_of
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import check_output, joined_samples, write_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
-from mscam_dask.data.views.labels import labeled_samples
+from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.missing_cells import (
     impute_methods,
     impute_methods_of,
@@ -27,9 +26,10 @@ from mscam_dask.data.views.missing_cells import (
     naming_missing_cells,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import Join
 from mscam_dask.data.views.sources import ViewType
 from mscam_dask.data.views.validation import check_not_empty, validate_view
-from mscam_dask.linalg.impute import ImputeMethod
+from mscam_dask.linalg.incomplete import ImputeMethod
 
 __all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
 

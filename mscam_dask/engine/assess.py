@@ -6,15 +6,17 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.initial_graph import PreparedHandles, compared_views
-from mscam_dask.engine.n_clusters import split_half_ari_of
 from mscam_dask.engine.row_blocks import embedding as block_embedding
-from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph
+from mscam_dask.engine.row_blocks.candidates import BlockedCandidates, BlockedGraph
 from mscam_dask.engine.session import FitContext
-from mscam_dask.engine.tasks import assess as assess_tasks
-from mscam_dask.solvers.cluster_tree import cluster_tree
+from mscam_dask.solvers import cluster_tree
+from mscam_dask.solvers.assessment import cluster_evidence, cuts_of_perturbed_graphs
+from mscam_dask.solvers.graph_update import Graph
+from mscam_dask.solvers.n_clusters import split_half_ari_of
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Assessment, Status
 
@@ -44,7 +46,7 @@ def submit_assessment(
     names = compared_views(prepared.validation_views)
     cuts = _perturbed_cuts(prepared, learned_graph, names, parameters, executor)
     evidence = executor.submit(
-        assess_tasks.evidence,
+        cluster_evidence,
         list(prepared.reference_graphs.handles(executor, names)),
         cuts,
         labels,
@@ -59,7 +61,7 @@ def submit_assessment(
         )
     else:
         weights = executor.submit(
-            assess_tasks.weights_between,
+            _weights_between,
             learned_graph,
             labels,
             parameters.n_clusters,
@@ -97,11 +99,18 @@ def assessment_of(quantities: Sequence[Any], context: FitContext) -> Assessment 
         view_names=names,
         cluster_agreement=found.by_view,
         view_agreement=between_views,
-        cluster_tree=cluster_tree(between),
+        cluster_tree=cluster_tree.cluster_tree(between),
         neighbor_overlap=_neighbor_overlap(context),
         split_half_ari=split_half_ari_of(context.n_clusters_selection),
         cluster_names=tuple(range(context.parameters.n_clusters)),
     )
+
+
+def _weights_between(
+    learned_graph: Graph, labels: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.float64]:
+    """Edge weight (c, c) of a graph within and between clusters; a task."""
+    return cluster_tree.weights_between(learned_graph.affinity, labels, n_clusters)
 
 
 def submit_ahead(prepared: PreparedHandles, parameters: Parameters, executor: Executor) -> None:
@@ -126,7 +135,7 @@ def _perturbed_cuts(
             executor, names, parameters.n_clusters, n_pairs
         )
     return executor.submit(
-        assess_tasks.perturbed_cuts,
+        cuts_of_perturbed_graphs,
         list(prepared.reference_graphs.handles(executor, names)),
         learned_graph,
         parameters.n_clusters,

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.row_blocks.candidates import candidates_in_order
-from mscam_dask.engine.row_blocks.handles import BlockedCandidates, RowOrder
+from mscam_dask.engine.row_blocks.candidates import BlockedCandidates, RowOrder, candidates_in_order
 from mscam_dask.linalg.neighbors import ColumnFacts
 from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.graph_update import (
@@ -21,10 +20,9 @@ from mscam_dask.solvers.graph_update import (
     search_facts,
     spread_graph,
 )
-from mscam_dask.solvers.joint_embedding import joint_embedding
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.partition_graph import partition_graph
-from mscam_dask.solvers.ridge_view import RidgeView
+from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding
 from mscam_dask.types.parameters import Parameters
 
 __all__ = [

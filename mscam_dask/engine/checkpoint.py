@@ -21,12 +21,12 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.iteration_steps import BestPartition
 from mscam_dask.engine.row_blocks import graph as block_graph
-from mscam_dask.engine.row_blocks.handles import BlockedGraph
+from mscam_dask.engine.row_blocks.candidates import BlockedGraph
 from mscam_dask.engine.session import FitContext, LoopState, Refinement
-from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.linalg.neighbor_information import entropy
 from mscam_dask.solvers.partition_score import PartitionScore

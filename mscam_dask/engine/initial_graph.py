@@ -6,14 +6,13 @@ import dataclasses
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.candidate_neighbors import candidate_blocks
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.iteration_steps import LazyReferenceGraphs, build_graph
 from mscam_dask.engine.precompute import PrecomputedViews
 from mscam_dask.engine.row_blocks import candidates as block_candidates
-from mscam_dask.engine.row_blocks import handles as block_handles
-from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedView
-from mscam_dask.engine.tasks import iteration as iteration_tasks
+from mscam_dask.engine.row_blocks.candidates import BlockedCandidates, BlockedView
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.events import GraphKind
 from mscam_dask.types.parameters import Parameters, Scale
@@ -142,7 +141,7 @@ def _prepare_large(
         )
     for of_sample in precomputed.factored.values():
         executor.release(of_sample)  # the settings are selected
-    ranges = block_handles.block_ranges(data.n_samples)
+    ranges = block_candidates.block_ranges(data.n_samples)
     views = [
         block_candidates.ridge_view_blocks(
             data.views[index],

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine import candidate_neighbors
+from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.assess import submit_ahead
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle
@@ -41,8 +42,7 @@ from mscam_dask.engine.iteration_steps import (
 )
 from mscam_dask.engine.precompute import PrecomputedViews
 from mscam_dask.engine.row_blocks import graph as block_graph
-from mscam_dask.engine.row_blocks.handles import BlockedCandidates, BlockedGraph, RowOrder
-from mscam_dask.engine.tasks import iteration as iteration_tasks
+from mscam_dask.engine.row_blocks.candidates import BlockedCandidates, BlockedGraph, RowOrder
 from mscam_dask.solvers.graph_update import mean_graph
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better, is_nearly_perfect
 from mscam_dask.types.events import CandidateSettings

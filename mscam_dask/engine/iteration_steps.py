@@ -13,18 +13,18 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.engine import candidate_neighbors
+from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.row_blocks import embedding as block_embedding
 from mscam_dask.engine.row_blocks import graph as block_graph
-from mscam_dask.engine.row_blocks import spectrum as block_spectrum
-from mscam_dask.engine.row_blocks.handles import (
+from mscam_dask.engine.row_blocks.candidates import (
     BlockedCandidates,
     BlockedGraph,
     BlockedSpectrum,
     RowOrder,
 )
-from mscam_dask.engine.tasks import assess as assess_tasks
-from mscam_dask.engine.tasks import iteration as iteration_tasks
-from mscam_dask.engine.tasks.iteration import eigengap
+from mscam_dask.engine.tasks import eigengap
+from mscam_dask.solvers import assessment
 from mscam_dask.solvers.graph_update import assemble_graph, graph_rows
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.parameters import Parameters
@@ -128,7 +128,7 @@ def first_cuts(
     """Submit the spectral cuts of a graph without an earlier partition."""
     if isinstance(spectrum, BlockedSpectrum):
         order = _order(prepared)
-        return block_spectrum.submit_cuts(
+        return block_embedding.submit_cuts(
             spectrum, order, parameters, executor, key=key, random=True
         )
     is_split = prepared.n_samples >= max(_MIN_SPLIT, 2 * parameters.n_clusters)
@@ -166,7 +166,7 @@ def all_minima(
 ) -> Handle:
     """Submit the spectral cuts at all good minima of k-means, and from an earlier partition if given."""
     if isinstance(spectrum, BlockedSpectrum):
-        return block_spectrum.submit_cuts(
+        return block_embedding.submit_cuts(
             spectrum,
             _order(prepared),
             parameters,
@@ -197,7 +197,7 @@ def next_cuts(
     """Submit the spectral cuts of a graph, also with k-means started from the best partition so far."""
     if isinstance(spectrum, BlockedSpectrum):
         order = _order(prepared)
-        return block_spectrum.submit_cuts(
+        return block_embedding.submit_cuts(
             spectrum, order, parameters, executor, key=key, init_labels=best
         )
     return executor.submit(
@@ -250,7 +250,7 @@ def spectrum_facts(spectrum: Handle, n_clusters: int, executor: Executor, *, key
 def start_vectors(spectrum: Handle, executor: Executor, *, key: str) -> Handle:
     """Return the eigenvectors from which the next eigensolver starts; the spectrum is released."""
     if isinstance(spectrum, BlockedSpectrum):
-        return block_spectrum.start_vectors(spectrum, executor)
+        return block_embedding.start_vectors(spectrum, executor)
     vectors = executor.submit(iteration_tasks.warm_start, spectrum, key=f"warm_start/{key}")
     executor.release([spectrum])
     return vectors
@@ -275,8 +275,8 @@ def spectrum_of(
     """Submit the bottom eigenpairs of a graph; with `graph_from_partition` only its c null vectors."""
     if isinstance(graph, BlockedGraph):
         if graph_from_partition:
-            return block_spectrum.null_spectrum(graph, executor, key=key)
-        return block_spectrum.spectrum_of(
+            return block_embedding.null_spectrum(graph, executor, key=key)
+        return block_embedding.spectrum_of(
             graph, previous, prepared.views, parameters, executor, key=key
         )
     n_pairs = (
@@ -386,7 +386,7 @@ class LazyReferenceGraphs:
         key = (names, n_clusters, n_pairs)
         if key not in self._perturbed:
             self._perturbed[key] = executor.submit(
-                assess_tasks.perturbed_cuts,
+                assessment.cuts_of_perturbed_graphs,
                 list(self.handles(executor, names)),
                 None,
                 n_clusters,
@@ -399,7 +399,7 @@ class LazyReferenceGraphs:
         """Return the agreement of each pair of these views, the same handle in each call."""
         if names not in self._agreement:
             self._agreement[names] = executor.submit(
-                assess_tasks.view_agreement,
+                assessment.view_agreement,
                 list(self.handles(executor, names)),
                 key="view_agreement",
             )

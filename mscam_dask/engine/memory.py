@@ -18,15 +18,15 @@ from mscam_dask.engine.candidate_neighbors import row_ranges
 from mscam_dask.engine.executors._arrays import n_bytes
 from mscam_dask.engine.executors._process import KEPT_BYTES
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.incomplete import uses_sample
 from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.iteration_steps import MAX_SCORE_TASKS
+from mscam_dask.engine.precompute import uses_sample
+from mscam_dask.engine.row_blocks.candidates import most_rows
 from mscam_dask.engine.row_blocks.embedding import FAN_IN
-from mscam_dask.engine.row_blocks.handles import most_rows
-from mscam_dask.engine.tasks.iteration import MAX_EVIDENCE_ENTRIES
+from mscam_dask.engine.tasks import MAX_EVIDENCE_ENTRIES
 from mscam_dask.errors import MemoryPlanError
 from mscam_dask.linalg.block_eigensolver import MOST_AGGREGATES
-from mscam_dask.linalg.incomplete_blocks import MIN_ROWS
+from mscam_dask.linalg.incomplete import MIN_ROWS
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, N_OVERSAMPLES, RANK_SAMPLE
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypedDict
 
+from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.iteration_steps import (
@@ -25,13 +26,12 @@ from mscam_dask.engine.iteration_steps import (
     start_vectors,
 )
 from mscam_dask.engine.row_blocks import embedding as block_embedding
-from mscam_dask.engine.row_blocks.handles import (
+from mscam_dask.engine.row_blocks.candidates import (
     BlockedCandidates,
     BlockedEmbedding,
     BlockedSpectrum,
 )
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better
 from mscam_dask.solvers.rank_control import Decision

@@ -1,4 +1,7 @@
-"""Quantities that do not depend on α or k: the SVD of every view and its reference graphs."""
+"""Quantities that do not depend on α or k: the SVD of every view and its reference graphs.
+
+Fits of incomplete views, and their limits, are checked here.
+"""
 
 from __future__ import annotations
 
@@ -8,20 +11,23 @@ from collections.abc import Iterator, Sequence
 
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
+from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.incomplete import uses_sample
 from mscam_dask.engine.iteration_steps import LazyReferenceGraphs
 from mscam_dask.engine.preprocessing_selection import rows_compared
-from mscam_dask.engine.tasks import iteration as iteration_tasks
-from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared
-from mscam_dask.types.parameters import Scale
+from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.rules import SIZES
 
 __all__ = [
     "PrecomputedViews",
+    "check_incomplete",
+    "exact_limit",
     "precompute_views",
+    "refuse_incomplete",
+    "uses_sample",
 ]
 
 
@@ -150,3 +156,64 @@ def _collected(refusals: list[DataError]) -> Iterator[None]:
         raise
     except DataError as error:
         refusals.append(error)
+
+
+def exact_limit(data: MultiViewData) -> dict[str, int]:
+    """Return `exact_samples` of incomplete data, all of whose neighbors are searched exhaustively."""
+    most = min(data.n_samples, SIZES.max_incomplete_samples)
+    return {"exact_samples": most} if data.is_incomplete and most > SIZES.exact_samples else {}
+
+
+def uses_sample(data: MultiViewData) -> bool:
+    """Return whether incomplete data are so many that bases and scores are those of large data."""
+    return data.is_incomplete and data.n_samples > SIZES.exact_samples
+
+
+def check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> None:
+    """Refuse incomplete views that a fit cannot use.
+
+    Raises
+    ------
+    DataError
+        There are more samples than are searched exactly, or a view has no more samples than clusters.
+    ConfigurationError
+        Samples are only in views that the settings exclude.
+    """
+    if not data.is_incomplete:
+        return
+    first = candidates[0]
+    if first.is_large(data.n_samples):
+        raise DataError(
+            f"{data.n_samples} samples are too many for incomplete views; allowed are at most "
+            f"{first.exact_samples} if samples are absent from views. Fit a random sample of that size, "
+            "and assign the other samples with predict."
+        )
+    small = {view.name: view.shape[0] for view in data.views if view.shape[0] <= first.n_clusters}
+    if small:
+        raise DataError(
+            f"Views {small} have fewer samples than n_clusters + 1 = {first.n_clusters + 1}; allowed are "
+            "incomplete views with more samples than clusters. Drop these views, or lower n_clusters."
+        )
+    for candidate in candidates:
+        if not data.covers_samples_without(candidate.exclude_views):
+            names = [data.view_names[view] for view in candidate.exclude_views]
+            raise ConfigurationError(
+                f"exclude_views={names}, but some samples are only in these views. Keep the views, or "
+                "drop these samples."
+            )
+
+
+def refuse_incomplete(data: MultiViewData) -> None:
+    """Refuse incomplete views, for the reference algorithm.
+
+    Raises
+    ------
+    DataError
+        Naming the incomplete views.
+    """
+    names = [view.name for view in data.views if view.shape[0] < data.n_samples]
+    if names:
+        raise DataError(
+            f"Views {names} do not have all samples, but solver='reference' needs every sample in every "
+            "view. Use solver='reduced', or drop the samples that are absent from a view."
+        )

@@ -19,6 +19,7 @@ import dataclasses
 import operator
 import time
 
+from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
 from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
 from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles
@@ -30,9 +31,8 @@ from mscam_dask.engine.initialize import (
 )
 from mscam_dask.engine.iteration_steps import build_graph, spectrum_facts, start_vectors
 from mscam_dask.engine.row_blocks import embedding as block_embedding
-from mscam_dask.engine.row_blocks.handles import BlockedCandidates
+from mscam_dask.engine.row_blocks.candidates import BlockedCandidates
 from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
-from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished

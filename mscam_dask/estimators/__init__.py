@@ -1,8 +1,3 @@
-"""Estimators with the scikit-learn API: `MSCAM` and `MSCAN`."""
+"""Estimators with the scikit-learn API: `MSCAM` and `MSCAN` in `mscam_dask.estimators.mscam`."""
 
 from __future__ import annotations
-
-from mscam_dask.estimators.mscam import MSCAM
-from mscam_dask.estimators.mscan import MSCAN
-
-__all__ = ["MSCAM", "MSCAN"]

@@ -24,10 +24,8 @@ from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.validation import DataIssue, validate
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.fit import Observer, run_fit
-from mscam_dask.engine.map_views import map_views
+from mscam_dask.engine.fit import Observer, run_fit, run_reference
 from mscam_dask.engine.memory import check_memory
-from mscam_dask.engine.reference import run_reference
 from mscam_dask.errors import (
     ConfigurationError,
     ConvergenceWarning,
@@ -41,6 +39,7 @@ from mscam_dask.estimators._resources import (
     FitCallbacks,
     SharedResourcesMixin,
     executor_for,
+    map_views,
     validate_callbacks,
     validate_client,
     with_callbacks,

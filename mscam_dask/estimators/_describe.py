@@ -16,20 +16,19 @@ from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.data.views.sources import ViewDigest, feature_names_of, recorded_digest
-from mscam_dask.engine.map_views import map_views
-from mscam_dask.engine.tasks.iteration import (
+from mscam_dask.engine.tasks import (
     partition_scores,
     reference_graphs_of_view,
     score_partitions,
 )
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
-from mscam_dask.estimators._resources import executor_for
+from mscam_dask.estimators._resources import executor_for, map_views
 from mscam_dask.linalg.distances import squared_distances
-from mscam_dask.solvers.feature_effects import FeatureEffects, feature_effects
-from mscam_dask.solvers.membership import NeighborVotes, fit_votes
+from mscam_dask.solvers.assessment import FeatureEffects, feature_effects
 from mscam_dask.solvers.n_clusters import adjusted_modularity
 from mscam_dask.solvers.partition_score import mean_score, view_modularity
+from mscam_dask.solvers.predict import NeighborVotes, fit_votes
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.result import Assessment, Structure

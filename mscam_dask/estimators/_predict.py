@@ -15,16 +15,16 @@ from mscam_dask.data.views.sources import ViewDigest, recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._inputs import MultiViewInputMixin
 from mscam_dask.linalg.distances import squared_distances
-from mscam_dask.linalg.incomplete_blocks import SharedDistances
-from mscam_dask.solvers.membership import (
+from mscam_dask.linalg.incomplete import SharedDistances
+from mscam_dask.solvers.predict import (
     N_FOLDS,
     NeighborVotes,
     as_membership,
     fit_votes,
     folds_of,
     n_voting_neighbors,
+    predict_by_neighbors,
 )
-from mscam_dask.solvers.predict import predict_by_neighbors
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows

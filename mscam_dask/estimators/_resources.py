@@ -1,4 +1,4 @@
-"""Executor, observers, callbacks and checkpoint store of an estimator."""
+"""Executor, observers, callbacks and checkpoint store of an estimator, and functions applied to its views."""
 
 from __future__ import annotations
 
@@ -7,28 +7,29 @@ from numbers import Integral
 from pickle import PicklingError, dumps
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.data.views.presence import is_in_memory
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor, usable_cores
 from mscam_dask.engine.fit import Observer
-from mscam_dask.errors import ConfigurationError
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.events import Event
 from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = [
     "CallbackSupportMixin",
     "FitCallbacks",
     "SharedResourcesMixin",
     "executor_for",
+    "map_views",
     "validate_callbacks",
     "validate_client",
     "with_callbacks",
     "with_dashboard",
 ]
-
-if TYPE_CHECKING:
-    from distributed import Client
-
 
 _MAX_THREADS = 8
 
@@ -47,7 +48,7 @@ def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False
     """
     if client is not None:
         from mscam_dask.engine.executors.dask import DaskExecutor
-        from mscam_dask.monitor.dashboard.client import ensure_page, page_link
+        from mscam_dask.monitor.dashboard.plugin import ensure_page, page_link
 
         executor = DaskExecutor(client)
         if watched:
@@ -122,7 +123,7 @@ def with_dashboard(
 ) -> tuple[Observer, ...]:
     """Observers including one for the dashboard of the cluster, where the fit is announced."""
     from mscam_dask.engine.executors.dask import DaskExecutor
-    from mscam_dask.monitor.dashboard.client import ClusterEvents
+    from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 
     assert isinstance(executor, DaskExecutor)
 
@@ -135,10 +136,6 @@ def with_dashboard(
         executor.run_id, views=data.view_names, n_samples=data.n_samples, n_clusters=n_clusters
     )
     return observers
-
-
-if TYPE_CHECKING:
-    from distributed import Client
 
 
 _SHARED = ("client", "callbacks", "checkpoint_store")
@@ -247,3 +244,65 @@ class FitCallbacks:
                 step.call_on_fit_task_end(estimator=self._estimator)
             case FitFinished() | FitFailed() if self._begun:
                 self._context.call_on_fit_task_end(estimator=self._estimator)
+
+
+_Result = TypeVar("_Result")
+
+
+def map_views(
+    function: Callable[[RowSource], _Result],
+    views: Sequence[RowSource],
+    executor: Executor,
+    *,
+    stage: str,
+) -> list[_Result]:
+    """Apply a function to each view, or part of a view, and return the results in their order.
+
+    Stored views are read by tasks, one for each of them, so that a large store does not pass through the
+    driver. Arrays in the memory of the driver are processed there, unless tasks share this memory.
+
+    Parameters
+    ----------
+    function : callable
+        Function of a view; importable at module level.
+    views : sequence of RowSource
+        Views, or rows of views.
+    executor : Executor
+        Entered while tasks run.
+    stage : str
+        First part of the keys of the tasks.
+
+    Raises
+    ------
+    DataError
+        Error of the first view, in order, that has one.
+    """
+    in_driver = [is_in_memory(view) and not executor.shares_memory for view in views]
+    outcomes: dict[int, _Result | DataError] = {
+        index: _outcome(function, view)
+        for index, (view, here) in enumerate(zip(views, in_driver, strict=True))
+        if here
+    }
+    if not all(in_driver):
+        with executor:
+            handles = {
+                index: executor.submit(_outcome, function, view, key=f"{stage}/{view.name}")
+                for index, view in enumerate(views)
+                if not in_driver[index]
+            }
+            outcomes |= zip(handles, executor.gather(list(handles.values())), strict=True)
+    return [_result_or_raise(outcomes[index]) for index in range(len(views))]
+
+
+def _outcome(function: Callable[[RowSource], _Result], view: RowSource) -> _Result | DataError:
+    """Result of the function, or its data error, returned so that the task is not retried."""
+    try:
+        return function(view)
+    except DataError as error:
+        return error
+
+
+def _result_or_raise(outcome: _Result | DataError) -> _Result:
+    if isinstance(outcome, DataError):
+        raise outcome
+    return outcome

@@ -311,7 +311,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     resumed
         Resumptions, oldest first.
     run_fingerprint, data_fingerprint, clustering_fingerprint
-        See `mscam_dask.pipeline.run.fingerprints`.
+        See `mscam_dask.pipeline.run.open_data`.
     started_from
         Name of the previous run that the fit started from or was compared with; empty for none,
         None before that is known.

@@ -118,7 +118,7 @@ def check_handshake(execution: ExecutionTable) -> None:
     Parameters
     ----------
     execution
-        Contains the address of a scheduler, checked by `mscam_dask.pipeline.config.validate`.
+        Contains the address of a scheduler, checked by `mscam_dask.pipeline.config.read_config`.
 
     Raises
     ------

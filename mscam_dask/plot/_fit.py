@@ -8,17 +8,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mscam_dask.data.views.labels import encode_labels
+from mscam_dask.data.views.conversion import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.monitor.palette import CLUSTER_COLORS, cluster_color
-from mscam_dask.monitor.report.layout import graph_layout
-from mscam_dask.monitor.report.sample_property import SampleProperty, sample_property
-from mscam_dask.monitor.report.scatter import principal_planes
-from mscam_dask.monitor.report.subsample import (
+from mscam_dask.monitor.palette import (
+    CLUSTER_COLORS,
+    SampleProperty,
+    cluster_color,
+    sample_property,
+)
+from mscam_dask.monitor.report.scatter import (
     DRAW_LIMIT,
     DRAW_SEED,
     contracted_graph,
     draw_samples,
+    graph_layout,
+    principal_planes,
 )
 
 if TYPE_CHECKING:

@@ -1,9 +1,9 @@
-"""Assessment of a partition without labels, from the learned graph and the reference graphs of views."""
+"""Assessment of a partition without labels: from the learned graph, the reference graphs, and features."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,19 +11,22 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, edge_split, laplacian
-from mscam_dask.solvers.graph_update import spread_affinity
+from mscam_dask.solvers.graph_update import Graph, spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
-from mscam_dask.solvers.spectral_cut import drawn_starts, spectral_cut, walk_embedding
+from mscam_dask.solvers.spectral_cut import drawn_starts, sampled_rows, spectral_cut, walk_embedding
 
 __all__ = [
     "ClusterEvidence",
+    "FeatureEffects",
     "cluster_agreement",
     "cluster_evidence",
     "co_clustering",
     "cuts_of_perturbed_graphs",
+    "feature_effects",
     "jaccard_coefficients",
     "neighbor_agreement",
     "perturbed_cuts",
+    "view_agreement",
     "view_graph",
 ]
 
@@ -49,7 +52,7 @@ class ClusterEvidence:
 
 def cuts_of_perturbed_graphs(
     views: Sequence[ReferenceGraphs],
-    learned_graph: csr_array[np.float64] | None,
+    learned_graph: Graph | None,
     n_clusters: int,
     n_pairs: int,
 ) -> list[NDArray[np.int64]]:
@@ -58,14 +61,15 @@ def cuts_of_perturbed_graphs(
     Parameters
     ----------
     views : sequence of ReferenceGraphs
-    learned_graph : (n, n) sparse, optional
-        Perturbed in place of the mean of the reference graphs.
+    learned_graph : Graph, optional
+        Its affinity is perturbed in place of the mean of the reference graphs.
     n_clusters : int
         1 < c < n.
     n_pairs : int
         Eigenpairs of the graphs that are cut.
     """
-    return perturbed_cuts(learned_graph, [view_graph(view) for view in views], n_clusters, n_pairs)
+    affinity = None if learned_graph is None else learned_graph.affinity
+    return perturbed_cuts(affinity, [view_graph(view) for view in views], n_clusters, n_pairs)
 
 
 def cluster_evidence(
@@ -73,6 +77,7 @@ def cluster_evidence(
     cuts: Sequence[NDArray[np.int64]],
     labels: NDArray[np.int64],
     n_clusters: int,
+    n_validation_samples: int = 0,
 ) -> ClusterEvidence:
     """Evidence for the clusters of the samples of the reference graphs.
 
@@ -85,7 +90,11 @@ def cluster_evidence(
         Clusters 0 … c−1; some may be empty.
     n_clusters : int
         1 < c < n.
+    n_validation_samples : int
+        Number of samples of the reference graphs if these are not all, otherwise 0.
     """
+    if n_validation_samples:
+        labels = labels[sampled_rows(len(labels), n_validation_samples)]
     graphs = [view_graph(view) for view in views]
     return ClusterEvidence(
         stability=_mean([jaccard_coefficients(labels, cut, n_clusters) for cut in cuts]),
@@ -265,6 +274,11 @@ def cluster_agreement(
     return np.where(np.isfinite(agreement), agreement, np.nan)
 
 
+def view_agreement(views: Sequence[ReferenceGraphs]) -> NDArray[np.float64]:
+    """`neighbor_agreement` of each pair of views."""
+    return neighbor_agreement([view_graph(view) for view in views])
+
+
 def neighbor_agreement(graphs: Sequence[csr_array[np.float64]]) -> NDArray[np.float64]:
     """Agreement of the neighbors of each pair of views, corrected for chance.
 
@@ -304,3 +318,84 @@ def _of_common_samples(
         return first, second
     rows = np.flatnonzero(common)
     return csr_array(first[rows][:, rows]), csr_array(second[rows][:, rows])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class FeatureEffects:
+    """Effect sizes of the columns of one view, by cluster.
+
+    Attributes
+    ----------
+    means, means_of_rest : (c, d)
+        Mean of each column over the samples of a cluster and over all others; NaN if there are none.
+    shares, shares_of_rest : (c, d)
+        Share of values other than 0 in a cluster and in all other samples; NaN if there are none.
+    effects : (c, d)
+        Difference of the two means in units of the pooled standard deviation (Cohen's d); 0 if they
+        are equal, infinite if they differ and the column varies in neither.
+    """
+
+    means: NDArray[np.float64]
+    means_of_rest: NDArray[np.float64]
+    shares: NDArray[np.float64]
+    shares_of_rest: NDArray[np.float64]
+    effects: NDArray[np.float64]
+
+
+def feature_effects(
+    blocks: Iterable[tuple[int, NDArray[np.float64]]],
+    labels: NDArray[np.int64],
+    n_clusters: int,
+) -> FeatureEffects:
+    """Cohen's d, mean and share of nonzeros of every column for each cluster against the other samples, in one pass over the rows.
+
+    Parameters
+    ----------
+    blocks : iterable of (start, (b, d))
+        Rows of the view, in order.
+    labels : (n,) int64
+        Clusters 0 … c−1.
+    n_clusters : int
+        c.
+
+    Returns
+    -------
+    FeatureEffects
+
+    Notes
+    -----
+    Sums of the values and their squares by cluster, about the mean of the first block: O(n d)
+    flops, memory of a block and a few (c, d) arrays.
+
+    References
+    ----------
+    J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 2nd ed., 1988, chapter 2.
+    """
+    shift: NDArray[np.float64] | None = None
+    sums = squares = n_nonzero = np.zeros((n_clusters, 0))
+    for start, rows in blocks:
+        if shift is None:
+            shift = rows.mean(axis=0)
+            sums, squares, n_nonzero = (np.zeros((n_clusters, len(shift))) for _ in range(3))
+        own = labels[start : start + len(rows)]
+        for cluster in np.unique(own):
+            shifted = rows[own == cluster] - shift
+            sums[cluster] += shifted.sum(axis=0)
+            squares[cluster] += np.einsum("ij,ij->j", shifted, shifted)
+            n_nonzero[cluster] += np.count_nonzero(rows[own == cluster], axis=0)
+    assert shift is not None, "a view without rows passed validation"
+    sizes = np.bincount(labels, minlength=n_clusters).astype(np.float64)[:, None]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        rest_sizes = sizes.sum() - sizes
+        own_means, rest_means = sums / sizes, (sums.sum(axis=0) - sums) / rest_sizes
+        shares, rest_shares = n_nonzero / sizes, (n_nonzero.sum(axis=0) - n_nonzero) / rest_sizes
+        own_scatter = squares - sizes * own_means**2
+        rest = squares.sum(axis=0) - squares - rest_sizes * rest_means**2
+        scatter = np.maximum(own_scatter, 0.0) + np.maximum(rest, 0.0)
+        # rounding error of sums over n samples of a column that varies in neither
+        largest = np.finfo(np.float64).eps * len(labels) * squares.sum(axis=0)
+        scatter[scatter <= largest] = 0.0
+        difference = own_means - rest_means
+        effects = difference / np.sqrt(scatter / max(1.0, float(sizes.sum()) - 2.0))
+    effects[difference == 0.0] = 0.0
+    return FeatureEffects(own_means + shift, rest_means + shift, shares, rest_shares, effects)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
 from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
-from mscam_dask.linalg.incomplete_blocks import IncompleteBlocks, PresentSamples
+from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.spectral_cut import canonical_labels
 
 __all__ = ["cluster_tree", "merge_components", "ward_merge", "weights_between"]

@@ -25,7 +25,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.distances import WeightedBlocks, squared_distances_on_edges
-from mscam_dask.linalg.incomplete_blocks import (
+from mscam_dask.linalg.incomplete import (
     IncompleteBlocks,
     PresentSamples,
     nearest_sharing,

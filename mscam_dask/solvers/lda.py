@@ -23,7 +23,7 @@ from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.distances import mean_squared_distance
-from mscam_dask.linalg.incomplete_blocks import PresentSamples
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
 from mscam_dask.types.rules import CONSTANTS, SIZES

@@ -18,6 +18,7 @@ __all__ = [
     "least_near_peak",
     "preferred",
     "relative_gaps",
+    "split_half_ari_of",
     "widest_gap_near_peak",
 ]
 
@@ -74,6 +75,13 @@ def widest_gap_near_peak(
 def preferred(selection: NClustersSelected) -> int:
     """Number of clusters that the curves prefer, which is the answer unless that is one cluster."""
     return widest_gap_near_peak(selection.counts, selection.adjusted_modularity, selection.eigengap)
+
+
+def split_half_ari_of(selection: NClustersSelected | None) -> float | None:
+    """Split-half agreement of the number of clusters that the curves prefer."""
+    if selection is None:
+        return None
+    return selection.stability[selection.counts.index(preferred(selection))]
 
 
 def least_near_peak(adjusted: Sequence[float]) -> float:

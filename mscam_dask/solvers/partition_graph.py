@@ -21,7 +21,7 @@ from mscam_dask.linalg.distances import (
     as_weighted_blocks,
     squared_distances,
 )
-from mscam_dask.linalg.incomplete_blocks import (
+from mscam_dask.linalg.incomplete import (
     IncompleteBlocks,
     nearest_sharing,
     with_finite_distances,

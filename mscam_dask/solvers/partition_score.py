@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.incomplete_blocks import PresentSamples
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.linalg.neighbor_information import (
     RandomWalk,

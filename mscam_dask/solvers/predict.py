@@ -1,18 +1,39 @@
-"""Prediction of clusters for new samples, by neighbors and by propagation on a graph."""
+"""Prediction of clusters for new samples, by neighbors and by propagation on a graph; soft memberships.
+
+Memberships are votes of out-of-sample neighbors in every view.
+The nearest neighbors of a sample in the joint ridge embedding, which also assigns new samples, have a
+quarter of the votes. Its neighbors in the linear discriminants of each view, which separate the
+clusters, have three quarters; all views count equally. Memberships of the samples of a fit are
+cross-fitted: those of each of five folds use discriminants and neighbors from the other four, so no
+sample votes for itself.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import dataclasses
+from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.distances import squared_distances
-from mscam_dask.linalg.incomplete_blocks import with_finite_distances
+from mscam_dask.linalg.incomplete import SharedDistances, with_finite_distances
+from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = ["extend_labels", "predict_by_neighbors"]
+__all__ = [
+    "N_FOLDS",
+    "NeighborVotes",
+    "as_membership",
+    "extend_labels",
+    "fit_votes",
+    "folds_of",
+    "n_voting_neighbors",
+    "predict_by_neighbors",
+]
 
 # Bytes of the distances of one block of queries to one block of training samples.
 _BLOCK_BYTES = 16 * 2**20
@@ -118,3 +139,209 @@ def extend_labels(
             break
         labels[waiting[decided]] = np.argmax(votes[decided], axis=1)
     return labels
+
+
+N_FOLDS = 5
+"""Folds of the cross-fitting."""
+
+# Limits of the number of neighbors that vote.
+_MIN_NEIGHBORS, _MAX_NEIGHBORS = 5, 40
+
+# As in `mscam_dask.solvers.lda`.
+_MIN_CLUSTERS = 2
+_MIN_SPREAD = 1e-6
+
+# Bytes of the distances of one block of samples to all voters.
+_VOTES_BYTES = 16 * 2**20
+
+Points = NDArray[np.float64]
+
+
+@dataclasses.dataclass(frozen=True)
+class NeighborVotes:
+    """Voters in the joint ridge embedding and in the discriminants of each view.
+
+    Attributes
+    ----------
+    labels : (m,) int64
+        Clusters of the voters.
+    n_clusters : int
+        c.
+    n_neighbors : int
+        Neighbors of a sample that vote.
+    joint : (m, Σr)
+        Voters in the joint ridge embedding; NaN in the views that a voter is absent from.
+    loadings : tuple of (r_v, q_v)
+        Map of each view from its leading ridge coordinates to its discriminants.
+    discriminants : tuple of (m, q_v)
+        Voters in the discriminants of each view, NaN where absent; empty if all voters are in one
+        cluster.
+    """
+
+    labels: NDArray[np.int64]
+    n_clusters: int
+    n_neighbors: int
+    joint: Points
+    loadings: tuple[Points, ...]
+    discriminants: tuple[Points, ...]
+
+    def __call__(self, views: Sequence[Points]) -> Points:
+        """Shares of the votes (b, c) for b samples given by view; rows sum to one."""
+        return self.with_views(views)[0]
+
+    def with_views(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
+        """Shares of the votes (b, c), and the cluster (b, v) that the neighbors in each view prefer.
+
+        Ties go to the lower cluster number. Samples may be absent from views, with rows of NaN: the
+        other views vote, and the preferred cluster is −1.
+        """
+        if any(np.isnan(view).any() for view in views) or np.isnan(self.joint).any():
+            return self._with_absent(views)
+        votes = self._votes(np.hstack(list(views)), self.joint)
+        if not self.discriminants:
+            return votes, np.repeat(votes.argmax(axis=1)[:, None], len(views), axis=1)
+        by_view = [
+            self._votes(view[:, : len(loadings)] @ loadings, voters)
+            for view, loadings, voters in zip(views, self.loadings, self.discriminants, strict=True)
+        ]
+        weight = CONSTANTS.joint_vote_weight
+        shares: Points = weight * votes + (1.0 - weight) * np.mean(by_view, axis=0)
+        return shares, np.stack([one.argmax(axis=1) for one in by_view], axis=1)
+
+    def _with_absent(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
+        between = SharedDistances(tuple(view.shape[1] for view in views))
+        votes = self._votes_of_near(np.hstack(list(views)), self.joint, self.labels, between)
+        has = np.stack([~np.isnan(view[:, 0]) for view in views], axis=1)
+        if not self.discriminants:
+            return votes, np.where(has, votes.argmax(axis=1)[:, None], -1)
+        shares, counts = np.zeros_like(votes), np.zeros((len(votes), 1))
+        preferred = np.full(has.shape, -1, dtype=np.int64)
+        for index, (view, loadings) in enumerate(zip(views, self.loadings, strict=True)):
+            own = ~np.isnan(self.discriminants[index]).any(axis=1)
+            rows = np.flatnonzero(has[:, index])
+            if not loadings.size:  # all voters of the view are in one cluster, or there are none
+                preferred[rows, index] = votes[rows].argmax(axis=1)
+                continue
+            by_view = self._votes_of_near(
+                view[rows, : len(loadings)] @ loadings,
+                self.discriminants[index][own],
+                self.labels[own],
+                squared_distances,
+            )
+            shares[rows] += by_view
+            counts[rows] += 1.0
+            preferred[rows, index] = by_view.argmax(axis=1)
+        shares = np.where(counts > 0.0, shares / np.maximum(counts, 1.0), votes)
+        weight = CONSTANTS.joint_vote_weight
+        return weight * votes + (1.0 - weight) * shares, preferred
+
+    def _votes_of_near(
+        self,
+        points: Points,
+        voters: Points,
+        labels: NDArray[np.int64],
+        between: Callable[[Points, Points], Points],
+    ) -> Points:
+        """Shares of the votes (b, c) of the nearest voters at finite distances."""
+        votes = np.zeros((len(points), self.n_clusters))
+        step = max(1, _VOTES_BYTES // (8 * len(voters)))
+        for start in range(0, len(points), step):
+            distances = between(points[start : start + step], voters)
+            nearest = top_k_columns(distances, min(self.n_neighbors, len(voters)))
+            finite = np.isfinite(np.take_along_axis(distances, nearest, axis=1))
+            rows = np.arange(start, start + len(nearest))[:, None]
+            np.add.at(votes, (rows, labels[nearest]), finite)
+        total = votes.sum(axis=1, keepdims=True)
+        return np.where(total > 0.0, votes / np.maximum(total, 1.0), 1.0 / self.n_clusters)
+
+    def _votes(self, points: Points, voters: Points) -> Points:
+        votes = np.zeros((len(points), self.n_clusters))
+        step = max(1, _VOTES_BYTES // (8 * len(voters)))
+        for start in range(0, len(points), step):
+            distances = squared_distances(points[start : start + step], voters)
+            nearest = top_k_columns(distances, self.n_neighbors)
+            rows = np.arange(start, start + len(nearest))[:, None]
+            np.add.at(votes, (rows, self.labels[nearest]), 1.0 / self.n_neighbors)
+        return votes
+
+
+def n_voting_neighbors(n_voters: int, n_clusters: int) -> int:
+    """Number of neighbors that vote: a quarter of the mean cluster size, from 5 to 40."""
+    wanted = int(CONSTANTS.voting_share * n_voters / n_clusters)
+    return min(max(_MIN_NEIGHBORS, min(wanted, _MAX_NEIGHBORS)), n_voters)
+
+
+def folds_of(n_samples: int) -> NDArray[np.int64]:
+    """Fold (n,) of each sample, 0 … 4, drawn at random; sizes of the folds differ by at most one."""
+    return np.random.default_rng((0, n_samples)).permutation(n_samples) % N_FOLDS
+
+
+def fit_votes(
+    views: Sequence[Points], labels: NDArray[np.int64], n_clusters: int, n_neighbors: int
+) -> NeighborVotes:
+    """Fit the linear discriminants of each view to the clusters of the voters.
+
+    Parameters
+    ----------
+    views : sequence of (m, r_v)
+        Ridge coordinates of the voters, leading directions first; NaN for absent voters.
+    labels : (m,) int64
+        Their clusters 0 … c−1, some of which may be empty.
+    n_clusters : int
+        c.
+    n_neighbors : int
+        Neighbors that vote; at most m are used.
+
+    Returns
+    -------
+    NeighborVotes
+
+    Notes
+    -----
+    O(m Σ min(r_v, 64)²) flops.
+    """
+    found = np.unique(labels)
+    loadings = (
+        tuple(_loadings(view[:, : SIZES.max_rank], labels) for view in views)
+        if len(found) > 1
+        else ()
+    )
+    points = tuple(
+        view[:, : len(one)] @ one for view, one in zip(views, loadings, strict=bool(loadings))
+    )
+    k = min(n_neighbors, len(labels))
+    return NeighborVotes(labels, n_clusters, k, np.hstack(list(views)), loadings, points)
+
+
+def as_membership(votes: Points, n_neighbors: int) -> Points:
+    """Memberships (m, c): shares of the votes, with one pseudo-vote spread evenly over the clusters.
+
+    No membership is exactly 0 or 1 (Laplace's rule of succession).
+    """
+    n_clusters = votes.shape[1]
+    return np.asarray((n_neighbors * votes + 1.0 / n_clusters) / (n_neighbors + 1.0))
+
+
+def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:
+    """Discriminants (r, q), each weighted by the root of its share of variance between clusters."""
+    has = ~np.isnan(points[:, 0])
+    found, labels = np.unique(labels[has], return_inverse=True)
+    if len(found) < _MIN_CLUSTERS:  # all samples of the view are in one cluster
+        return np.zeros((points.shape[1], 0))
+    if not has.all():
+        points = points[has]
+    n, rank = points.shape
+    sizes = np.bincount(labels).astype(np.float64)
+    means = np.zeros((len(sizes), rank))
+    np.add.at(means, labels, points)
+    means /= sizes[:, None]
+    offsets, centers = points - means[labels], means - points.mean(axis=0)
+    within = offsets.T @ offsets / n
+    between = (centers.T * sizes) @ centers / n
+    floor = _MIN_SPREAD * np.trace(between + within) / rank
+    spread = max(CONSTANTS.shrinkage * np.trace(within) / rank, floor, np.finfo(np.float64).tiny)
+    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * spread
+    kept = min(len(sizes) - 1, rank)
+    ratios, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
+    ratios = np.maximum(ratios, 0.0)
+    return np.asarray(directions * np.sqrt(ratios / (1.0 + ratios)))

@@ -1,28 +1,35 @@
-"""Ridge self-representation of one view, through its singular vectors.
+"""Ridge self-representation of one view, through its singular vectors, and the joint embedding of all.
 
 Z = Q diag(f) Qᵀ with X = Q S Vᵀ and f = s²/(s²+α) solves min ‖X − XZ‖² + α‖Z‖² (samples in
 the rows of X here); ‖z_i − z_j‖ = ‖f∘(q_i − q_j)‖, so n×n is never needed.
-`mscam_dask.solvers.view_svd` computes the singular vectors.
+`mscam_dask.solvers.view_svd` computes the singular vectors. Candidate neighbors are searched in the joint
+embedding; no column of complete views is copied: weights on the columns define the distances.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks, mean_squared_distance
-from mscam_dask.linalg.incomplete_blocks import PresentSamples
+from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.linalg.ridge import Basis, ridge_coordinates, shrinkage_factors
 from mscam_dask.linalg.scaling import RowTransform
 from mscam_dask.solvers.row_blocks import ViewType
+
+if TYPE_CHECKING:
+    from mscam_dask.solvers.lda import LinearDiscriminants
 
 __all__ = [
     "Encoder",
     "RidgeView",
     "ViewSVD",
+    "complete_embedding",
+    "joint_embedding",
     "n_directions",
     "ridge_view",
 ]
@@ -170,3 +177,48 @@ def ridge_view(view: ViewSVD, *, alpha: float, present: PresentSamples | None = 
     loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains)
     encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))
     return RidgeView(kept, alpha, weight, view.effective_rank, encoder, present)
+
+
+def joint_embedding(
+    views: Sequence[RidgeView | LinearDiscriminants],
+) -> WeightedBlocks | IncompleteBlocks:
+    """Ridge embeddings of all views side by side (n, Σr), with mean squared distance one over pairs.
+
+    Discriminants, if given, together also have mean squared distance one; the two distances add up.
+    If a view does not have all samples, the distance of two samples is the mean over the views that
+    have both.
+    """
+    incomplete = next((view.present for view in views if view.present is not None), None)
+    if incomplete is not None:
+        return _of_incomplete(views, incomplete.n_samples)
+    return complete_embedding(views)
+
+
+def complete_embedding(views: Sequence[RidgeView | LinearDiscriminants]) -> WeightedBlocks:
+    """Joint ridge embedding of views that have all samples; large data have no others."""
+    total_by_type: dict[type, float] = {}
+    for view in views:
+        total_by_type[type(view)] = total_by_type.get(type(view), 0.0) + view.mean_distance
+    parts = [(*view.coordinates(), total_by_type[type(view)]) for view in views]
+    return WeightedBlocks(
+        tuple(vectors for vectors, _, _ in parts),
+        tuple(weights / total if total > 0 else 0.0 * weights for _, weights, total in parts),
+    )
+
+
+def _of_incomplete(
+    views: Sequence[RidgeView | LinearDiscriminants], n_samples: int
+) -> IncompleteBlocks:
+    all_samples = PresentSamples(np.arange(n_samples), n_samples)
+    types = list(dict.fromkeys(type(view) for view in views))
+    blocks = []
+    for view in views:
+        vectors, weights = view.coordinates()
+        blocks.append(vectors * np.sqrt(weights).astype(vectors.dtype))
+    return IncompleteBlocks(
+        n_samples,
+        tuple(blocks),
+        tuple(view.present or all_samples for view in views),
+        tuple(types.index(type(view)) for view in views),
+        tuple(view.mean_distance for view in views),
+    )

@@ -47,10 +47,15 @@ from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.fit import Observer
-from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page
 from mscam_dask.monitor.dashboard.metrics import RunMetrics
 from mscam_dask.monitor.dashboard.page import Page
-from mscam_dask.monitor.dashboard.plugin import PLUGIN, MonitorPlugin, page_address
+from mscam_dask.monitor.dashboard.plugin import (
+    PLUGIN,
+    ClusterEvents,
+    MonitorPlugin,
+    ensure_page,
+    page_address,
+)
 from tests.clusters import local_client
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from mscam_dask.data.readers.base import Selection, Source
 from mscam_dask.data.readers.registry import read_source
 from mscam_dask.engine.initialize import UNKNOWN
-from mscam_dask.estimators import MSCAM
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import adjusted_rand_index
 
 

@@ -11,8 +11,7 @@ import click
 import pytest
 from click.testing import Result
 
-from mscam_dask.cli import extensions
-from mscam_dask.cli.extensions import GROUP, Extension
+from mscam_dask.cli.options import GROUP, Extension, installed_extensions
 from mscam_dask.pipeline.config.toml_document import Document
 
 Call = Callable[..., Result]
@@ -67,10 +66,10 @@ def entry(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[str], None]]:
             "importlib.metadata.entry_points",
             lambda group: [entry_point] if group == GROUP else real(group=group),
         )
-        extensions.installed_extensions.cache_clear()
+        installed_extensions.cache_clear()
 
     yield declare
-    extensions.installed_extensions.cache_clear()
+    installed_extensions.cache_clear()
 
 
 def test_commands_files_and_directories_go_to_the_extension_that_owns_them(

@@ -212,7 +212,7 @@ def test_doctor_gives_the_remedy_and_the_exit_code(
     here: Path, call: Call, monkeypatch: pytest.MonkeyPatch, level: str, code: int
 ) -> None:
     check = Check("Disk", level, "nearly full", "Make room.")  # type: ignore[arg-type]
-    replaced(monkeypatch, import_module("mscam_dask.cli.doctor"), "Disk", check)
+    replaced(monkeypatch, import_module("mscam_dask.cli.results"), "Disk", check)
     result = call("doctor")
     assert result.exit_code == code
     assert re.search(rf"{level}\s+Disk\s+nearly full\n\s+Make room\.", result.stdout)

@@ -19,7 +19,6 @@ from mscam_dask.engine import precompute as precomputed
 from mscam_dask.engine.executors import base
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
-from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.estimators import _resources as execution
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
@@ -90,7 +89,7 @@ def test_no_task_changes_what_it_was_given(estimator: Any) -> None:
 def test_nor_on_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
     monkeypatch.setattr(block_candidates, "CELL_POINTS", 50)
-    monkeypatch.setattr(block_handles, "_BLOCK_ROWS", 200)
+    monkeypatch.setattr(block_candidates, "_BLOCK_ROWS", 200)
     views, _ = gaussian_views(1, n_samples=600)
     parameters = [
         Parameters(n_clusters=3, scale="unit", alpha=10.0, exact_samples=400),

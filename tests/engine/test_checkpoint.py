@@ -18,9 +18,8 @@ from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
-from mscam_dask.engine.row_blocks import handles as block_handles
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
-from mscam_dask.estimators import MSCAM
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.types.events import (
     FitEvent,
     FitFinished,
@@ -95,7 +94,7 @@ def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.Monke
 def test_every_state_of_large_data_leads_to_the_same_end(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_handles, "_BLOCK_ROWS", 200)
+    monkeypatch.setattr(block_candidates, "_BLOCK_ROWS", 200)
     monkeypatch.setattr(block_candidates, "CELL_POINTS", 50)
     views = data(800, spread=0.5)
     asked = candidates(model, max_iter=2, exact_samples=400)[:1]

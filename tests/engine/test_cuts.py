@@ -11,17 +11,17 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.tasks.iteration import (
+from mscam_dask.engine.row_blocks.tasks import drawn_minima, started_minima
+from mscam_dask.engine.tasks import (
     GraphSpectrum,
     drawn_starts,
     first_cuts,
     minima,
     next_cuts,
 )
-from mscam_dask.engine.tasks.row_blocks import drawn_minima, started_minima
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
-from mscam_dask.solvers.row_cut import (
+from mscam_dask.solvers.row_graph import (
     choose_cuts,
     cut_sample,
     extend_rows,

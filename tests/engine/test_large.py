@@ -22,8 +22,7 @@ from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExe
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.row_blocks import candidates as block_candidates
-from mscam_dask.engine.row_blocks import handles as block_handles
-from mscam_dask.engine.tasks.iteration import reference_graphs_of_view, svd_view
+from mscam_dask.engine.tasks import reference_graphs_of_view, svd_view
 from mscam_dask.types.events import FitEvent, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
@@ -35,7 +34,7 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 @pytest.fixture(autouse=True)
 def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
-    monkeypatch.setattr(block_handles, "_BLOCK_ROWS", 150)
+    monkeypatch.setattr(block_candidates, "_BLOCK_ROWS", 150)
     monkeypatch.setattr(block_candidates, "CELL_POINTS", 50)
 
 

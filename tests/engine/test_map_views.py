@@ -18,8 +18,8 @@ from mscam_dask.data.views.as_multi_view import RowSource, as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.engine.map_views import map_views
 from mscam_dask.errors import DataError
+from mscam_dask.estimators._resources import map_views
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.synthetic import gaussian_views

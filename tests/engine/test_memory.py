@@ -29,7 +29,7 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
 from mscam_dask.engine.preprocessing_selection import Coarse, sampled_neighbors
-from mscam_dask.engine.tasks.iteration import ridge_view_of, svd_view
+from mscam_dask.engine.tasks import ridge_view_of, svd_view
 from mscam_dask.errors import ClusterError, MemoryPlanError
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import select as selection
+from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import Initialization, improve_by_restarts
-from mscam_dask.engine.tasks import iteration as iteration_tasks
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
@@ -86,7 +86,7 @@ def test_settings_are_compared_without_them(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_large_data_are_cut_on_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(
-        "mscam_dask.engine.row_blocks.spectrum.SIZES", dataclasses.replace(SIZES, n_cut=200)
+        "mscam_dask.engine.row_blocks.embedding.SIZES", dataclasses.replace(SIZES, n_cut=200)
     )
     watch = Watch(monkeypatch)
     solution = solve(overlapping(), exact_samples=100)

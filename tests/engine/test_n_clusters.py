@@ -16,9 +16,8 @@ from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.results import count_dataset
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import initial_graph as setup
-from mscam_dask.engine import n_clusters as cluster_count
-from mscam_dask.engine import n_clusters as n_clusters_tasks
 from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine import select
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
@@ -173,7 +172,7 @@ def test_a_continued_fit_does_not_choose_again(monkeypatch: pytest.MonkeyPatch) 
 
 def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=150))
-    monkeypatch.setattr(n_clusters_tasks, "SIZES", dataclasses.replace(SIZES, n_cut_by_number=60))
+    monkeypatch.setattr(select, "SIZES", dataclasses.replace(SIZES, n_cut_by_number=60))
     seen: list[int] = []
     prepare = setup.prepare_views
 
@@ -181,7 +180,7 @@ def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch)
         seen.append(everything.n_samples)
         return prepare(everything, *args, **named)
 
-    monkeypatch.setattr(cluster_count, "prepare_views", spied)
+    monkeypatch.setattr(select, "prepare_views", spied)
     views, labels = gaussian_views(6, n_samples=400, n_clusters=4, spread=4.0, dims=(6, 12))
     solution = run_fit(
         as_multi_view(views),
@@ -189,7 +188,7 @@ def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch)
         SerialExecutor(),
         choices=Choices(n_clusters=True),
     )
-    assert seen == [150]
+    assert seen == [150, 400]  # to count clusters, and to fit
     assert solution.parameters.n_clusters == 4
     assert adjusted_rand_score(labels, solution.labels) == 1.0
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.engine.tasks.iteration import ViewResult, added, projected
+from mscam_dask.engine.tasks import ViewResult, added, projected
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.solvers.graph_update import CandidateEdges
 from mscam_dask.types.events import ViewIteration

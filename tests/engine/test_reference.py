@@ -9,16 +9,12 @@ import pytest
 from numpy.testing import assert_array_equal
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
-from mscam_dask.engine.reference import run_reference
-from mscam_dask.engine.tasks.iteration import view_shape
+from mscam_dask.engine.fit import run_reference
+from mscam_dask.engine.tasks import view_shape
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.estimators import MSCAM, MSCAN
-from mscam_dask.solvers.reference import (
-    ReferenceCorrections,
-    ReferenceOptions,
-    solve_mscam,
-    solve_mscan,
-)
+from mscam_dask.estimators.mscam import MSCAM, MSCAN
+from mscam_dask.solvers.reference import solve_mscam, solve_mscan
+from mscam_dask.solvers.reference_steps import ReferenceCorrections, ReferenceOptions
 from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.parameters import Model, Parameters, ViewSettings
 from mscam_dask.types.result import Status

@@ -25,10 +25,9 @@ from mscam_dask.engine.initialize import Initialization, with_view_graphs
 from mscam_dask.engine.iteration_steps import BestPartition
 from mscam_dask.engine.session import LoopState
 from mscam_dask.linalg.distances import mean_squared_distance
-from mscam_dask.solvers.joint_embedding import complete_embedding
 from mscam_dask.solvers.lda import linear_discriminants
 from mscam_dask.solvers.partition_score import PartitionScore
-from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
+from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.events import (

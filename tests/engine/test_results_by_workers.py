@@ -21,7 +21,7 @@ from mscam_dask.engine.executors._arrays import n_bytes
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.row_blocks import candidates, handles
+from mscam_dask.engine.row_blocks import candidates
 from mscam_dask.errors import StoreCorruptError
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import ArraysInMemory, Solution
@@ -38,7 +38,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve blocks of rows, chunks of a tenth of a graph, and large data from 400 samples on."""
     monkeypatch.setattr(precompute, "SIZES", dataclasses.replace(SIZES, n_scored=250))
     monkeypatch.setattr(results, "SIZES", dataclasses.replace(SIZES, exact_samples=400))
-    monkeypatch.setattr(handles, "_BLOCK_ROWS", 100)
+    monkeypatch.setattr(candidates, "_BLOCK_ROWS", 100)
     monkeypatch.setattr(candidates, "CELL_POINTS", 50)
     monkeypatch.setattr(result_arrays, "_CHUNK_ENTRIES", 700)
 

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators import MSCAM
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.types.events import SettingsSelected

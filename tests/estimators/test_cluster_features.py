@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.solvers.feature_effects import feature_effects
+from mscam_dask.solvers.assessment import feature_effects
 from tests.estimators.small import pair_views, quick
 from tests.messages import quotes
 from tests.synthetic import gaussian_views

@@ -13,10 +13,10 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import incomplete, memory, precompute
+from mscam_dask.engine import memory, precompute
 from mscam_dask.engine.candidate_neighbors import candidates, joined_candidates
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.engine.tasks.iteration import ridge_view_of, svd_view
+from mscam_dask.engine.tasks import ridge_view_of, svd_view
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.spectral_cut import sampled_rows
@@ -272,7 +272,7 @@ def test_cells_that_are_missing_are_no_absent_samples() -> None:
 def with_sizes(monkeypatch: pytest.MonkeyPatch, **sizes: int) -> None:
     """Give the modules that tell incomplete data by their number of samples other limits."""
     changed = dataclasses.replace(SIZES, **sizes)
-    for module in (incomplete, memory, precompute):
+    for module in (memory, precompute):
         monkeypatch.setattr(module, "SIZES", changed)
 
 

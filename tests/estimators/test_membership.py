@@ -14,7 +14,7 @@ from sklearn.metrics import roc_auc_score
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError
 from mscam_dask.estimators import _predict
-from mscam_dask.solvers.membership import fit_votes
+from mscam_dask.solvers.predict import fit_votes
 from mscam_dask.types.rules import SIZES
 from tests.estimators.small import pair_views, quick
 from tests.messages import quotes

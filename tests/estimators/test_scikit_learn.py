@@ -21,7 +21,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.checkpoints import FileCheckpointStore
-from mscam_dask.monitor.dashboard.client import ClusterEvents
+from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 from tests.clusters import local_client
 from tests.estimators.small import quick
 from tests.messages import quotes

@@ -11,7 +11,7 @@ from mscam_dask.data.checkpoints import CURRENT, Checkpoint, ObjectCheckpointSto
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
-from mscam_dask.estimators import MSCAM
+from mscam_dask.estimators.mscam import MSCAM
 from tests.faults.object_store import RESET, FailingObjects, How, MemoryObjects
 from tests.messages import quotes
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.impute import KNNImputer, SimpleImputer
 
-from mscam_dask.linalg.impute import IMPUTE_METHODS, ImputeMethod, fit_imputer
+from mscam_dask.linalg.incomplete import IMPUTE_METHODS, ImputeMethod, fit_imputer
 
 
 def _rows(seed: int) -> np.ndarray:

@@ -8,7 +8,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.incomplete_blocks import (
+from mscam_dask.linalg.incomplete import (
     IncompleteBlocks,
     PresentSamples,
     SharedDistances,

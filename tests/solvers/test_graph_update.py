@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.incomplete_blocks import (
+from mscam_dask.linalg.incomplete import (
     PresentSamples,
     as_incomplete_blocks,
     with_finite_distances,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 
-from mscam_dask.solvers.membership import (
+from mscam_dask.solvers.predict import (
     N_FOLDS,
     as_membership,
     fit_votes,

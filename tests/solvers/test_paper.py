@@ -23,18 +23,16 @@ from mscam_dask.linalg.ridge import basis_from_rows
 from mscam_dask.solvers import admm
 from mscam_dask.solvers.admm import reduced_problem
 from mscam_dask.solvers.mscan import smooth_self_representation
-from mscam_dask.solvers.reference import (
+from mscam_dask.solvers.reference import ReferenceSolution, solve_mscam, solve_mscan
+from mscam_dask.solvers.reference_steps import (
     ReferenceCorrections,
     ReferenceOptions,
-    ReferenceSolution,
     ViewState,
     a_step,
     initial_state,
     m_step,
     multipliers,
     p_step,
-    solve_mscam,
-    solve_mscan,
     view_iteration,
     w_step,
     z_step,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.incomplete_blocks import as_incomplete_blocks, with_finite_distances
+from mscam_dask.linalg.incomplete import as_incomplete_blocks, with_finite_distances
 from mscam_dask.solvers import partition_graph as module
 from mscam_dask.solvers.graph_update import CandidateEdges, Graph, candidate_neighbors
 from mscam_dask.solvers.partition_graph import (

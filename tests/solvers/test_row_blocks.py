@@ -11,8 +11,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, random_array
 
-from mscam_dask.engine.row_blocks.handles import block_ranges
-from mscam_dask.engine.tasks import row_blocks as tasks
+from mscam_dask.engine.row_blocks import tasks
+from mscam_dask.engine.row_blocks.candidates import block_ranges
 from mscam_dask.linalg import block_eigensolver as eigen
 from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
@@ -173,7 +173,7 @@ def test_rows_of_the_laplacian_are_those_of_the_whole(view: NDArray[np.float64])
 def spectrum_by_blocks(
     graph: list[row_graph.GraphRows], view: NDArray[np.float64], n_accurate: int, n_vectors: int
 ) -> tuple[eigen.RitzPairs, NDArray[np.float32], int]:
-    """Coarse to fine, as `mscam_dask.engine.row_blocks.spectrum.spectrum_of` submits it."""
+    """Coarse to fine, as `mscam_dask.engine.row_blocks.embedding.spectrum_of` submits it."""
     components = row_graph.components_of_forests(
         [row_graph.spanning_forest(block) for block in graph], N
     )

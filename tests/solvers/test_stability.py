@@ -18,6 +18,7 @@ from mscam_dask.solvers.assessment import (
     jaccard_coefficients,
     perturbed_cuts,
 )
+from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.partition_score import ReferenceGraphs, reference_graphs
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.result import unseparated_pairs
@@ -73,7 +74,7 @@ def test_the_two_clusters_that_overlap_are_the_unstable_ones() -> None:
     centers = 12 * np.eye(4)
     centers[3] = centers[2]  # one cluster that was divided
     views = [graphs_of(centers[labels] + rng.normal(size=(240, 4))) for _ in range(3)]
-    learned = views[0].graphs[0]
+    learned = Graph(views[0].graphs[0], 1, np.zeros(240, dtype=np.int64))
     found = evidence_of(views, learned, labels, 4, 20)
     assert found.stability[:2].min() > 0.9
     assert found.stability[2:].max() < 0.75

@@ -22,12 +22,11 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
 from mscam_dask.engine.executors.base import SerialExecutor
-from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.reference import run_reference
-from mscam_dask.engine.tasks.iteration import view_shape
+from mscam_dask.engine.fit import run_fit, run_reference
+from mscam_dask.engine.tasks import view_shape
 from mscam_dask.linalg.distances import mean_squared_distance, squared_distances
 from mscam_dask.pipeline.run.doctor import violations
-from mscam_dask.solvers.reference import a_step
+from mscam_dask.solvers.reference_steps import a_step
 from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Status

@@ -2,7 +2,7 @@
 
 N. Xu et al., "Joint Adaptive Neighbours and Metric Learning for Multi-view Subspace
 Clustering", arXiv:1709.03656. The numbers are those of docs/departures-from-the-paper.md and of
-`mscam_dask.solvers.reference.ReferenceCorrections`.
+`mscam_dask.solvers.reference_steps.ReferenceCorrections`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from scipy.sparse import csr_array
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.orthonormal import polar_factor, stiefel_objective, stiefel_quadratic
-from mscam_dask.solvers.reference import (
+from mscam_dask.solvers.reference import solve_mscam
+from mscam_dask.solvers.reference_steps import (
     ReferenceCorrections,
     ReferenceOptions,
     ViewState,
     a_step,
     initial_state,
     p_step,
-    solve_mscam,
     view_iteration,
     w_step,
     z_step,

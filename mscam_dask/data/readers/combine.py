@@ -13,16 +13,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.join import Join, check_join, join_sources
 from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.readers.text import read_labels
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.conversion import check_unique_ids, common_sample_ids
-from mscam_dask.data.views.labels import encode_labels
+from mscam_dask.data.views.conversion import check_unique_ids, common_sample_ids, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import (
+    Join,
     PresentRows,
+    check_join,
+    join_sources,
     n_samples_of,
     presence_table,
     replaced_view,

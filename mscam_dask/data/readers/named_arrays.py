@@ -30,8 +30,7 @@ from mscam_dask.data.readers.base import (
     view_type_named,
 )
 from mscam_dask.data.sparse import is_sparse, sparse_from_parts
-from mscam_dask.data.views.conversion import rows_of
-from mscam_dask.data.views.labels import as_text
+from mscam_dask.data.views.conversion import as_text, rows_of
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
 

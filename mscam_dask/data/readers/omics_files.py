@@ -24,8 +24,8 @@ from mscam_dask.data.readers.base import (
 )
 from mscam_dask.data.readers.text_layout import LABEL_COLUMNS
 from mscam_dask.data.sparse import sparse_from_parts
-from mscam_dask.data.views.labels import as_text
-from mscam_dask.data.views.omics import arrays_of
+from mscam_dask.data.views.as_multi_view import arrays_of
+from mscam_dask.data.views.conversion import as_text
 from mscam_dask.data.views.sources import BLOCK_BYTES
 from mscam_dask.errors import DataError
 

@@ -16,8 +16,7 @@ from mscam_dask.data.readers.base import (
     unreadable,
 )
 from mscam_dask.data.readers.text_layout import ID_NAMES, LABEL_COLUMNS
-from mscam_dask.data.views.conversion import rows_of, sample_ids_of
-from mscam_dask.data.views.labels import as_text
+from mscam_dask.data.views.conversion import as_text, rows_of, sample_ids_of
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 

@@ -39,11 +39,10 @@ from mscam_dask.data.store.object_store import (
 )
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.schema import root_attributes, write_checksums
-from mscam_dask.data.views.align import LiftedRows
-from mscam_dask.data.views.conversion import check_unique_ids
-from mscam_dask.data.views.labels import UNLABELED
+from mscam_dask.data.views.conversion import UNLABELED, check_unique_ids
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import (
+    LiftedRows,
     PresentRows,
     n_samples_of,
     present_samples,
@@ -63,7 +62,7 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
-from mscam_dask.linalg.impute import ImputeMethod
+from mscam_dask.linalg.incomplete import ImputeMethod
 
 __all__ = [
     "CHUNK_BYTES",

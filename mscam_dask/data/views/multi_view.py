@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.labels import check_printable
+from mscam_dask.data.views.conversion import check_printable
 from mscam_dask.data.views.presence import (
     PresentRows,
     check_presence,

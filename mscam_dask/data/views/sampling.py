@@ -21,7 +21,7 @@ from mscam_dask.data.views.sources import (
     rows_of_chunk,
 )
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.incomplete_blocks import PresentSamples
+from mscam_dask.linalg.incomplete import PresentSamples
 
 __all__ = [
     "KEPT_CHUNK_BYTES",

@@ -1,7 +1,8 @@
-"""ADMM and learned metrics of the views of large data by blocks of rows, and the distances of the A-step."""
+"""Spectrum and cuts of a graph of large data by blocks of rows, and the ADMM and learned metrics of its views."""
 
 from __future__ import annotations
 
+import dataclasses
 import operator
 from collections.abc import Sequence
 from typing import Any
@@ -9,8 +10,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.row_blocks.handles import (
+from mscam_dask.engine.row_blocks import tasks
+from mscam_dask.engine.row_blocks.candidates import (
     BlockedCandidates,
     BlockedEmbedding,
     BlockedGraph,
@@ -19,21 +22,40 @@ from mscam_dask.engine.row_blocks.handles import (
     RowOrder,
     taken_handles,
 )
-from mscam_dask.engine.tasks import iteration as iteration_tasks
-from mscam_dask.engine.tasks import row_blocks as tasks
-from mscam_dask.linalg.block_eigensolver import Ranges
+from mscam_dask.linalg.block_eigensolver import (
+    Filter,
+    Ranges,
+    RitzPairs,
+    filter_first,
+    filter_next,
+    next_filter,
+    ritz_pairs,
+    ritz_sums,
+)
 from mscam_dask.solvers.graph_update import projected_weight
-from mscam_dask.solvers.row_graph import row_weights_between
+from mscam_dask.solvers.row_graph import (
+    choose_cuts,
+    extend_rows,
+    join_partitions,
+    laplacian_rows,
+    row_weights_between,
+    sample_vectors,
+)
 from mscam_dask.solvers.row_view import added_sums, reduced_sums
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
 
 __all__ = [
     "FAN_IN",
     "embed_views",
     "gather_rows",
     "learn_metrics",
+    "null_spectrum",
     "projected_sums",
+    "spectrum_of",
+    "start_vectors",
     "submit_coordinates",
+    "submit_cuts",
     "weights_between",
 ]
 
@@ -289,3 +311,277 @@ def learn_metrics(
         executor.release([*sums, metric])
     executor.release([by_cells])
     return metrics, learned
+
+
+# Random starts of k-means in one task.
+_STARTS = 2
+
+# Minimum number of samples per cluster for k-means.
+_PER_CLUSTER = 4
+
+
+def spectrum_of(
+    graph: BlockedGraph,
+    previous: BlockedSpectrum | None,
+    views: Sequence[BlockedView],
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+) -> BlockedSpectrum:
+    """Compute 2c bottom eigenpairs of a graph, from the previous eigenvectors or from coarse to fine."""
+    n_pairs = parameters.n_pairs(graph.ranges[-1][1])
+    laplacian = _laplacian(graph, executor, key=key)
+    halos = graph.halos
+    vectors = (
+        _coarse_vectors(graph, laplacian, views, n_pairs + max(5, n_pairs // 2), executor, key=key)
+        if previous is None
+        else list(previous.vectors)
+    )
+    before: RitzPairs | None = None
+    n_rounds = 0
+    while True:
+        name = f"{key}/{n_rounds}"
+        image = [
+            executor.submit(
+                tasks.applied,
+                laplacian[b],
+                taken_handles(vectors, halo),
+                key=f"apply_laplacian/{name}/{b}",
+            )
+            for b, halo in enumerate(halos)
+        ]
+        sums = [
+            executor.submit(
+                ritz_sums, laplacian[b], vectors[b], image[b], key=f"ritz_sums/{name}/{b}"
+            )
+            for b in range(len(halos))
+        ]
+        ritz = executor.submit(ritz_pairs, sums, key=f"graph_spectrum/{name}")
+        (found,) = executor.gather([ritz])
+        polynomial = next_filter(
+            found,
+            before,
+            parameters.n_clusters,
+            n_rounds,
+            n_null=graph.n_components,
+            warm=previous is not None,
+        )
+        start = [
+            executor.submit(tasks.rotated, vectors[b], ritz, key=f"ritz_vectors/{name}/{b}")
+            for b in range(len(halos))
+        ]
+        following = (
+            start
+            if polynomial is None
+            else _filtered(
+                laplacian,
+                halos,
+                vectors,
+                image,
+                start,
+                executor,
+                ritz=ritz,
+                polynomial=polynomial,
+                key=name,
+            )
+        )
+        if previous is None or n_rounds > 0:
+            executor.release(vectors)
+        executor.release([*image, *sums, ritz])
+        if polynomial is None:
+            converged = found.converged(parameters.n_clusters)
+            return BlockedSpectrum(
+                tuple(laplacian), tuple(start), tuple(map(tuple, halos)), found.values, converged
+            )
+        vectors, before, n_rounds = following, found, n_rounds + 1
+
+
+def _laplacian(graph: BlockedGraph, executor: Executor, *, key: str) -> list[Handle]:
+    return [
+        executor.submit(
+            laplacian_rows,
+            graph.rows[number],
+            taken_handles(graph.rows, sources),
+            graph.ranges,
+            key=f"laplacian_rows/{key}/{number}",
+        )
+        for number, sources in enumerate(graph.sources)
+    ]
+
+
+def _coarse_vectors(
+    graph: BlockedGraph,
+    laplacian: list[Handle],
+    views: Sequence[BlockedView],
+    n_vectors: int,
+    executor: Executor,
+    *,
+    key: str,
+) -> list[Handle]:
+    """Submit eigenvectors of the aggregated graph, prolonged to all samples."""
+    ranges = graph.ranges
+    parts = [
+        executor.submit(
+            tasks.aggregates,
+            [view.rows[number] for view in views],
+            graph.components,
+            start,
+            ranges[-1][1],
+            key=f"aggregates/{key}/{number}",
+        )
+        for number, (start, _) in enumerate(ranges)
+    ]
+    joined = executor.submit(tasks.join_aggregates, parts, key=f"join_aggregates/{key}")
+    coarse = [
+        executor.submit(
+            tasks.coarse_rows, rows, joined, number, ranges, key=f"coarse_rows/{key}/{number}"
+        )
+        for number, rows in enumerate(laplacian)
+    ]
+    vectors = executor.submit(
+        tasks.coarse_eigenvectors, coarse, joined, n_vectors, key=f"coarse_spectrum/{key}"
+    )
+    prolonged = [
+        executor.submit(
+            tasks.prolonged, vectors, joined, start, stop, key=f"prolong/{key}/{number}"
+        )
+        for number, (start, stop) in enumerate(ranges)
+    ]
+    executor.release([*parts, joined, *coarse, vectors])
+    return prolonged
+
+
+def _filtered(  # noqa: PLR0913 - the state of one round
+    laplacian: list[Handle],
+    halos: Sequence[Sequence[int]],
+    vectors: list[Handle],
+    image: list[Handle],
+    start: list[Handle],
+    executor: Executor,
+    *,
+    ritz: Handle,
+    polynomial: Filter,
+    key: str,
+) -> list[Handle]:
+    """Submit a Chebyshev filter on Ritz vectors `start`, which are released."""
+    previous = start
+    current = [
+        executor.submit(
+            filter_first, vectors[b], image[b], ritz, polynomial, key=f"filter/{key}/{b}/1"
+        )
+        for b in range(len(halos))
+    ]
+    for degree in range(2, polynomial.degree + 1):
+        following = [
+            executor.submit(
+                filter_next,
+                laplacian[b],
+                previous[b],
+                taken_handles(current, halo),
+                polynomial,
+                key=f"filter/{key}/{b}/{degree}",
+            )
+            for b, halo in enumerate(halos)
+        ]
+        executor.release(previous)
+        previous, current = current, following
+    executor.release(previous)
+    return current
+
+
+def null_spectrum(graph: BlockedGraph, executor: Executor, *, key: str) -> BlockedSpectrum:
+    """Submit the null vectors of a graph."""
+    vectors = tuple(
+        executor.submit(
+            tasks.indicators, graph.components, start, stop, key=f"null_vectors/{key}/{start}"
+        )
+        for start, stop in graph.ranges
+    )
+    laplacian = tuple(_laplacian(graph, executor, key=key))
+    halos = tuple(map(tuple, graph.halos))
+    return BlockedSpectrum(laplacian, vectors, halos, np.zeros(graph.n_components), converged=True)
+
+
+def start_vectors(spectrum: BlockedSpectrum, executor: Executor) -> BlockedSpectrum:
+    """Return the eigenvectors of a spectrum, whose Laplacian is released."""
+    executor.release(spectrum.laplacian)
+    return dataclasses.replace(spectrum, laplacian=())
+
+
+def submit_cuts(  # noqa: PLR0913 - one spectrum, and the cuts that are wanted
+    spectrum: BlockedSpectrum,
+    order: RowOrder,
+    parameters: Parameters,
+    executor: Executor,
+    *,
+    key: str,
+    init_labels: Handle | None = None,
+    with_starts: bool = True,
+    random: bool = False,
+    all_minima: bool = False,
+) -> Handle:
+    """Submit the partitions of a spectral embedding, in the order of the data.
+
+    Parameters
+    ----------
+    init_labels : handle, optional
+        A partition from which k-means starts.
+    with_starts : bool
+        Whether k-means starts from the eigenvectors.
+    random : bool
+        Whether it has random starts.
+    all_minima : bool
+        All good minima of the random starts instead of the best.
+    """
+    ranges, c = order.ranges, parameters.n_clusters
+    n = ranges[-1][1]
+    n_wanted = min(n, max(SIZES.n_cut, _PER_CLUSTER * c))
+    n_pairs = parameters.n_pairs(n)
+    samples = [
+        executor.submit(
+            sample_vectors, vectors, n_pairs, start, n, n_wanted, key=f"cut_rows/{key}/{start}"
+        )
+        for vectors, (start, _) in zip(spectrum.vectors, ranges, strict=True)
+    ]
+    sample = executor.submit(
+        tasks.embedding_sample, samples, spectrum.values, c, n, n_wanted, key=f"cut_sample/{key}"
+    )
+    minima = [
+        executor.submit(
+            tasks.drawn_minima,
+            sample,
+            parameters.seed,
+            range(first, min(first + _STARTS, SIZES.n_random_starts)),
+            key=f"random_starts/{key}/{first}",
+        )
+        for first in range(0, SIZES.n_random_starts if random else 0, _STARTS)
+    ]
+    started = None
+    if with_starts:
+        started = executor.submit(
+            tasks.started_minima, sample, init_labels, order.order, key=f"qr_start/{key}"
+        )
+    cuts = executor.submit(
+        _chosen_cuts, sample, started, minima, all_minima, key=f"spectral_cut/{key}"
+    )
+    labels = [
+        executor.submit(extend_rows, vectors, sample, cuts, key=f"extend_cut/{key}/{start}")
+        for vectors, (start, _) in zip(spectrum.vectors, ranges, strict=True)
+    ]
+    joined = executor.submit(
+        join_partitions, labels, sample, cuts, order.order, key=f"partitions/{key}/samples"
+    )
+    executor.release([*samples, sample, *minima, cuts, *labels])
+    if started is not None:
+        executor.release([started])
+    return joined
+
+
+def _chosen_cuts(
+    sample: Any,
+    started: Any,
+    minima: list[Any],
+    all_minima: bool,  # noqa: FBT001 - tasks take positions
+) -> Any:
+    return choose_cuts(sample, started, minima, all_minima=all_minima)

@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.row_blocks.handles import (
+from mscam_dask.engine.row_blocks import tasks
+from mscam_dask.engine.row_blocks.candidates import (
     BlockedCandidates,
     BlockedGraph,
     BlockedSpectrum,
@@ -19,7 +20,6 @@ from mscam_dask.engine.row_blocks.handles import (
     RowOrder,
     block_ranges,
 )
-from mscam_dask.engine.tasks import row_blocks as tasks
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.solvers.partition_graph import bridge_ends, bridges, join_pools, with_bridges
 from mscam_dask.solvers.row_graph import (

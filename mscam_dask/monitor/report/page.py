@@ -23,29 +23,26 @@ from mscam_dask.monitor.messages import (
     format_refinement,
     format_view_settings,
 )
-from mscam_dask.monitor.palette import CLUSTER_COLORS
+from mscam_dask.monitor.palette import CLUSTER_COLORS, sample_property
 from mscam_dask.monitor.report import formatting
-from mscam_dask.monitor.report.block_matrix import BlockMatrix
-from mscam_dask.monitor.report.confidence import Confidence, sample_confidence
-from mscam_dask.monitor.report.drift import drift_section
 from mscam_dask.monitor.report.figures import (
+    BlockMatrix,
     convergence_charts,
     graph_figure,
     matrix_figure,
     view_figures,
 )
-from mscam_dask.monitor.report.n_clusters import n_clusters_section
-from mscam_dask.monitor.report.presence import presence_section
-from mscam_dask.monitor.report.sample_property import sample_property
-from mscam_dask.monitor.report.scatter import Scatter
-from mscam_dask.monitor.report.subsample import DRAW_SEED, Drawing, draw_samples
-from mscam_dask.monitor.report.support import support_section
+from mscam_dask.monitor.report.scatter import DRAW_SEED, Drawing, Scatter, draw_samples
+from mscam_dask.monitor.report.sections import drift_section, n_clusters_section, presence_section
 from mscam_dask.monitor.report.tables import (
+    Confidence,
     SampleFacts,
     confusion,
+    sample_confidence,
     sample_rows,
     separation_rows,
     size_bars,
+    support_section,
 )
 from mscam_dask.monitor.run_record import RefinementEntry, RunRecord
 

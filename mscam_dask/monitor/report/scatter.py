@@ -1,4 +1,4 @@
-"""Scatter plots of the drawn samples: one path for each cluster."""
+"""Scatter plots and graph drawings: the drawn samples, their places in the plane, and one path for each cluster."""
 
 from __future__ import annotations
 
@@ -8,10 +8,26 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.linalg.eigensolver import bottom_eigenpairs
+from mscam_dask.linalg.laplacian import connected_components, laplacian
+
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = ["Dots", "EdgePath", "Scatter", "edge_paths", "principal_planes", "scatter"]
+__all__ = [
+    "DRAW_LIMIT",
+    "DRAW_SEED",
+    "Dots",
+    "Drawing",
+    "EdgePath",
+    "Scatter",
+    "contracted_graph",
+    "draw_samples",
+    "edge_paths",
+    "graph_layout",
+    "principal_planes",
+    "scatter",
+]
 
 _PLANES = 3
 
@@ -190,3 +206,171 @@ def edge_paths(
         ends = np.hstack((first, second - first))
         paths.append(EdgePath(int(cluster), "".join(f"M{x} {y}l{u} {v}" for x, y, u, v in ends)))
     return tuple(paths), len(upper), n_edges
+
+
+DRAW_LIMIT = 2000
+"""Size of the random sample. The least certain samples and one of each cluster are added."""
+
+DRAW_SEED = 0
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """Samples of the plots.
+
+    Attributes
+    ----------
+    rows : (m,) int64
+        Ordered by cluster, then by row.
+    n_random
+        Size of the random sample; n if all samples are shown.
+    """
+
+    rows: NDArray[np.int64]
+    n_random: int
+
+
+def draw_samples(
+    labels: NDArray[np.int64], listed: NDArray[np.int64], *, limit: int = DRAW_LIMIT
+) -> Drawing:
+    """Select all samples, or a random sample, the listed rows, and one row of each cluster.
+
+    Parameters
+    ----------
+    labels : (n,)
+    listed : (l,)
+        Rows that are always included.
+    limit
+        Size of the random sample, and of the rows added for clusters that it does not contain.
+    """
+    n_samples = len(labels)
+    if n_samples <= limit:
+        selected, n_random = np.arange(n_samples), n_samples
+    else:
+        rng = np.random.default_rng(DRAW_SEED)
+        random = rng.choice(n_samples, size=limit, replace=False)
+        first = np.unique(labels, return_index=True)[1]
+        missing = first[~np.isin(labels[first], labels[random])][:limit]
+        selected, n_random = np.unique(np.concatenate((random, listed, missing))), limit
+    return Drawing(selected[np.lexsort((selected, labels[selected]))].astype(np.int64), n_random)
+
+
+def contracted_graph(
+    graph: csr_array[np.float64], rows: NDArray[np.int64]
+) -> csr_array[np.float64]:
+    """Graph between some samples, each of which represents the samples nearest to it in the graph.
+
+    Parameters
+    ----------
+    graph : (n, n) CSR
+    rows : (m,)
+
+    Returns
+    -------
+    (m, m) CSR
+        Symmetric, without a diagonal: total weight between the samples that two rows represent.
+        With all samples, (A + Aᵀ)/2. Connected components stay connected.
+
+    Notes
+    -----
+    The nearest sample is the fewest edges away. Samples that no row can reach are omitted.
+    """
+    from scipy.sparse import coo_array, csr_array
+    from scipy.sparse.csgraph import dijkstra
+
+    symmetric: csr_array[np.float64] = csr_array(0.5 * graph + 0.5 * graph.T)
+    size = len(rows)
+    if size == symmetric.shape[0]:
+        nearest = np.empty(size, dtype=np.int64)
+        nearest[rows] = np.arange(size)
+    else:
+        position = np.full(symmetric.shape[0] + 1, -1)
+        position[rows] = np.arange(size)
+        _, _, sources = dijkstra(
+            symmetric, indices=rows, min_only=True, unweighted=True, return_predecessors=True
+        )
+        nearest = position[np.where(sources < 0, -1, sources)]
+    entries = symmetric.tocoo()
+    start, end = nearest[entries.coords[0]], nearest[entries.coords[1]]
+    kept = (start >= 0) & (end >= 0) & (start != end)
+    pairs = (entries.data[kept], (start[kept], end[kept]))
+    return csr_array(coo_array(pairs, shape=(size, size)))
+
+
+_SPRING_STEPS = 80
+_PUSHING = 256
+
+
+def graph_layout(graph: csr_array[np.float64], *, rng: np.random.Generator) -> NDArray[np.float64]:
+    """Place the nodes of a graph in the plane, connected ones near each other.
+
+    Parameters
+    ----------
+    graph : (m, m) CSR
+        Symmetric weights.
+    rng
+        Breaks ties between nodes with the same position.
+
+    Returns
+    -------
+    (m, 2)
+
+    Notes
+    -----
+    Eigenvectors of the Laplacian, followed by the forces of Fruchterman and Reingold. Each step takes
+    the repulsion of at most 256 random nodes.
+
+    References
+    ----------
+    Fruchterman, Reingold, Graph drawing by force-directed placement, Software: Practice and
+    Experience 21 (1991), doi:10.1002/spe.4380211102.
+    """
+    size = graph.shape[0]
+    if size == 1:
+        return np.zeros((1, 2))
+    places = _start(graph, rng) + 0.05 * rng.standard_normal((size, 2))
+    return _springs(graph, places - places.mean(axis=0), rng) if size > 3 else places
+
+
+def _start(graph: csr_array[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
+    """Second and third eigenvector of the Laplacian with unit deviation, or components on a circle."""
+    size = graph.shape[0]
+    count, components = connected_components(graph)
+    if size < 4 or count > 1:
+        angles = 2 * np.pi * (np.arange(size) / size if size < 4 else components / count)
+        return np.column_stack((np.cos(angles), np.sin(angles)))
+    spectrum = bottom_eigenpairs(
+        laplacian(graph), 3, components=(count, components), relative_tolerance=1e-3, rng=rng
+    )
+    vectors = spectrum.vectors[:, 1:3]
+    vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])
+    return np.asarray(vectors / np.maximum(vectors.std(axis=0), 1e-12))
+
+
+def _springs(
+    graph: csr_array[np.float64], places: NDArray[np.float64], rng: np.random.Generator
+) -> NDArray[np.float64]:
+    """Move nodes by attraction (weight · d²/l) and repulsion (l²/d), with decreasing steps."""
+    size = len(places)
+    length = np.float32(2.0 / np.sqrt(size))
+    entries = graph.tocoo()
+    start, end = entries.coords
+    pull = entries.data / max(float(entries.data.mean()), 1e-300) if graph.nnz else entries.data
+    pull = np.minimum(pull, 4.0).astype(np.float32)
+    at = places.astype(np.float32)
+    for step in range(_SPRING_STEPS):
+        others = np.arange(size) if size <= _PUSHING else rng.choice(size, _PUSHING, replace=False)
+        far = at[others]
+        squared = (at**2).sum(axis=1)[:, None] - 2 * at @ far.T + (far**2).sum(axis=1)
+        push = 1 / (np.maximum(squared, 0) + np.float32(1e-4))
+        push[others, np.arange(len(others))] = 0
+        scale = length**2 * np.float32(size / len(others))
+        force = scale * (at * push.sum(axis=1)[:, None] - push @ far)
+        along = at[end] - at[start]
+        stretch = (pull * np.hypot(along[:, 0], along[:, 1]) / length)[:, None] * along
+        for axis in (0, 1):
+            force[:, axis] += np.bincount(start, weights=stretch[:, axis], minlength=size)
+        force -= at * np.float32(0.2)
+        norm = np.maximum(np.hypot(force[:, 0], force[:, 1]), 1e-9)[:, None]
+        at += force / norm * np.minimum(norm, 0.15 * (1 - step / _SPRING_STEPS))
+    return at.astype(np.float64)

@@ -1,16 +1,29 @@
-"""Parsing and validation of a pipeline file, with all problems in one error."""
+"""Parsing and validation of a pipeline file, with all problems in one error.
+
+The checks go beyond types: between keys, of addresses, and of credentials.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
+import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 import msgspec
 
-from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
+from mscam_dask.data.store.object_store import as_location
+from mscam_dask.errors import ConfigurationError, SchedulerLostError, redacted
+from mscam_dask.pipeline.config.cluster_types import (
+    cluster_problems,
+    cluster_type,
+    type_of,
+    with_dask_defaults,
+)
 from mscam_dask.pipeline.config.parse import (
     absolute_paths,
     known_keys,
@@ -34,15 +47,295 @@ from mscam_dask.pipeline.config.settings import (
     Settings,
 )
 from mscam_dask.pipeline.config.toml_document import Document, Override, read_document
-from mscam_dask.pipeline.config.validate import (
-    credential_problems,
-    data_problems,
-    execution_problems,
-    output_problems,
-    text_problems,
-)
+from mscam_dask.pipeline.tls import check_certificates
 
-__all__ = ["PATHS", "read_config"]
+__all__ = [
+    "PATHS",
+    "check_execution",
+    "credential_problems",
+    "data_problems",
+    "execution_problems",
+    "has_certificates",
+    "is_encrypted",
+    "output_problems",
+    "parse_memory",
+    "read_config",
+    "read_scheduler_file",
+    "text_problems",
+]
+
+_TLS_KEYS = ("tls_ca", "tls_cert", "tls_key")
+
+# Dask encrypts these with files that every host has.
+_ENCRYPTED_BY_FILES = ("ssh", "slurm-runner")
+
+# In these addresses the part before the @ is a container.
+_CONTAINER = re.compile(r"\b((?:abfss?|wasbs?)://)[^\s/@:]+@")
+
+
+def text_problems(document: Document) -> Iterable[str]:
+    """Yield a problem for each text that cannot be a path, name or address."""
+    for key, text in document.texts():
+        if "://" in text and key[0] == "output" and key[1:] != ("checkpoints",):
+            yield (
+                f"{document.where(*key)}: {'.'.join(key)} = {shown(text)} is a URL, but a run directory is "
+                "on a file system. Give a directory; only [output] checkpoints may be a URL."
+            )
+        if "://" in text and (
+            (key[0] in ("data", "dataset") and key[-1] == "source")
+            or key == ("output", "checkpoints")
+        ):
+            try:
+                as_location(text)
+            except ConfigurationError as error:
+                yield f"{document.where(*key)}: {error}"
+        if "\0" in text:
+            name = ".".join(key[1:])
+            yield (
+                f"{document.where(*key)}: [{key[0]}] {name} has a NUL character: {shown(text)}. "
+                "Remove it."
+            )
+
+
+def data_problems(document: Document, data: DataTable) -> Iterable[str]:
+    """Yield the conflicts between keys of [data]."""
+    built_in = [source for source in data.sources if source in BUILT_IN_SOURCES]
+    if built_in and len(data.sources) > 1:
+        yield (
+            f"{document.where('data', 'source')}: {built_in[0]!r} cannot be combined with other "
+            f"sources. Name it alone, or write ./{built_in[0]} for a file of that name."
+        )
+        return
+    source = built_in[0] if built_in else "files"
+    owners = {
+        "families": ("digits",),
+        "path": ("mfeat",),
+        "cache": ("mfeat",),
+        "samples_in": ("files",),
+        "header": ("files",),
+        "id_column": ("files",),
+        "join": ("files",),
+        "impute": ("files",),
+        "delimiter": ("files",),
+        "max_bytes": ("files",),
+    }
+    for key, allowed in owners.items():
+        if getattr(data, key) is not None and source not in allowed:
+            meant = "source = files" if allowed == ("files",) else f"source = {allowed[0]!r}"
+            yield (
+                f"{document.where('data', key)}: [data] {key} requires {meant}, not "
+                f"{data.source!r}. Remove it."
+            )
+    if data.max_bytes is not None:
+        try:
+            parse_memory(data.max_bytes, "max_bytes")
+        except ConfigurationError as error:
+            yield f"{document.where('data', 'max_bytes')}: [data] {error}"
+    if data.path is not None and data.cache is not None:
+        yield (
+            f"{document.where('data', 'cache')}: [data] has path (existing files) and "
+            "cache (directory of downloads). Keep one of them."
+        )
+
+
+def output_problems(document: Document, output: OutputTable) -> Iterable[str]:
+    """Yield the conflicts between keys of [output]."""
+    if output.keep is not None and output.directory is not None:
+        yield (
+            f"{document.where('output', 'keep')}: [output] keep counts run directories in root, "
+            "but directory names a single one. Keep one of them."
+        )
+
+
+def execution_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
+    """Yield the conflicts between keys of [execution], and what is wrong with its cluster."""
+    where = document.where("execution")
+    yield from cluster_problems(document, execution)
+    is_running = execution.scheduler is not None or execution.scheduler_file is not None
+    if is_running:
+        running = "scheduler" if execution.scheduler is not None else "scheduler_file"
+        for key in ("workers", "threads", "memory_limit"):
+            if getattr(execution, key) is not None:
+                yield (
+                    f"{document.where('execution', key)}: [execution] {key} is for a cluster that "
+                    f"the run starts, not for a running one ({running}). Remove one of them."
+                )
+        if execution.in_process:
+            yield f"{where}: [execution] has {running} and in_process. Keep one of them."
+    kind = cluster_type(type_of(execution))
+    uses_tls = execution.cluster in _ENCRYPTED_BY_FILES or (kind is not None and kind.is_queue)
+    if not (is_running or uses_tls):
+        for key in _TLS_KEYS:
+            if getattr(execution, key) is not None:
+                yield (
+                    f"{document.where('execution', key)}: [execution] {key} requires "
+                    f"scheduler = 'tls://host:port'. Add it, or remove {key}."
+                )
+    if execution.in_process:
+        for key in ("workers", "memory_limit"):
+            if getattr(execution, key) is not None:
+                yield (
+                    f"{document.where('execution', key)}: [execution] {key} needs worker "
+                    "processes, but in_process has none. Remove one of them."
+                )
+
+
+def credential_problems(document: Document) -> Iterable[str]:
+    """Yield a problem for each key whose value contains a credential.
+
+    A run directory contains a copy of the pipeline file.
+    """
+    for key, value in document.texts():
+        address = _CONTAINER.sub(r"\g<1>", value)
+        if redacted(address) != address:
+            yield (
+                f"{document.where(*key)}: {'.'.join(key)} contains a credential, and pipeline "
+                "files are copied into run directories. Put it into the environment "
+                "(AWS_SECRET_ACCESS_KEY, ...) or the configuration file of its library."
+            )
+
+
+def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
+    """Refuse a cluster that cannot be used, or is not secure, before it is started.
+
+    Raises
+    ------
+    ConfigurationError
+        When the memory limit or the scheduler's address is malformed, the address is neither
+        encrypted nor on this computer and `insecure` is off, or a certificate file is missing.
+    """
+    if execution.memory_limit is not None:
+        parse_memory(execution.memory_limit, "memory_limit")
+    if execution.scheduler_file is not None:
+        address = read_scheduler_file(execution.scheduler_file)
+        execution = msgspec.structs.replace(execution, scheduler=address)
+    if execution.scheduler is not None:
+        _check_address(execution, insecure=insecure)
+    elif execution.cluster is not None and not insecure:
+        _check_encryption(execution)
+
+
+def parse_memory(amount: int | str, name: str) -> int:
+    """Return an amount of memory in bytes.
+
+    Parameters
+    ----------
+    amount
+        A number of bytes, or a text such as "4 GiB".
+    name
+        The setting, for the message.
+
+    Raises
+    ------
+    ConfigurationError
+        When it is no amount of memory.
+    """
+    if isinstance(amount, int):
+        return amount
+    from dask.utils import parse_bytes
+
+    try:
+        return int(parse_bytes(amount))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name} = {amount!r} is not an amount of memory. Give a number of bytes, or a text such "
+            "as '4 GiB'."
+        ) from error
+
+
+def read_scheduler_file(file: str) -> str:
+    """Return the address in a file that `dask scheduler --scheduler-file` wrote.
+
+    Raises
+    ------
+    SchedulerLostError
+        When the scheduler has not written it.
+    ConfigurationError
+        When it has no address.
+    """
+    try:
+        return str(json.loads(Path(file).read_bytes())["address"])
+    except FileNotFoundError as error:
+        raise SchedulerLostError(
+            f"scheduler_file = {file!r} is not there: no scheduler has written it. Start one with dask "
+            f"scheduler --scheduler-file {file}, and repeat the command."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"scheduler_file = {file!r} has no address of a scheduler ({type(error).__name__}: {error}). "
+            "Give the file that dask scheduler --scheduler-file wrote."
+        ) from error
+
+
+def has_certificates(execution: ExecutionTable) -> bool:
+    """Whether [execution] or Dask's configuration names an authority for encryption."""
+    import dask.config
+
+    return bool(execution.tls_ca or dask.config.get("distributed.comm.tls.ca-file", None))
+
+
+def _check_encryption(execution: ExecutionTable) -> None:
+    """Refuse a cluster of several computers whose connections would not be encrypted."""
+    if execution.cluster in _ENCRYPTED_BY_FILES:
+        hosts = (execution.cluster_options or {}).get("hosts", [""])
+        if has_certificates(execution):
+            check_certificates(execution)
+        elif not all(_is_loopback(str(host)) for host in hosts):
+            raise ConfigurationError(
+                f"cluster = {execution.cluster!r} without certificates is not encrypted: anyone who "
+                "reaches a port can run code as this user. Give tls_ca, tls_cert and tls_key, files "
+                "that every host has (mscam-dask tls DIR makes them), or --insecure on a trusted "
+                "network."
+            )
+    elif execution.cluster == "kubernetes":
+        raise ConfigurationError(
+            "cluster = 'kubernetes' is not encrypted: KubeCluster has no certificates. Give "
+            "--insecure where network policies keep others out, or use the encrypted DaskJob of "
+            "deploy/k8s."
+        )
+
+
+def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
+    address = execution.scheduler or ""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    is_plain = (
+        address == f"{parts.scheme}://{parts.netloc}"
+        and address.isascii()
+        and address.isprintable()
+        and not set(address) & set("@ \\")
+    )
+    if parts.scheme not in ("tcp", "tls") or not is_plain or not host or port is None:
+        raise ConfigurationError(
+            f"scheduler = {address!r} is not a scheduler address. Give tls://host:port or "
+            "tcp://host:port, as the scheduler printed it when it started."
+        )
+    if parts.scheme == "tls":
+        check_certificates(execution)
+    elif not (_is_loopback(host) or insecure):
+        raise ConfigurationError(
+            f"scheduler = {address!r} is another computer without encryption (this one is localhost, "
+            "127.0.0.1 or [::1]): anyone who reaches the port can run code as this user. Use tls:// "
+            "with certificates (mscam-dask tls DIR makes them), a tunnel to 127.0.0.1, or --insecure "
+            "on a trusted network."
+        )
+
+
+def is_encrypted(address: str) -> bool:
+    """Whether a scheduler's address is encrypted, or in this process."""
+    return urlsplit(address).scheme in ("tls", "gateway", "inproc", "ucxs", "wss")
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        # other names may resolve to another address when the connection is made
+        return host == "localhost"
+
 
 _KINDS: dict[str, type[msgspec.Struct]] = {
     "data": DataTable,
@@ -175,7 +468,7 @@ def _not_in_cluster(key: str, allowed: Sequence[str]) -> str:
 
 
 def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
-    from mscam_dask.estimators import MSCAM, MSCAN
+    from mscam_dask.estimators.mscam import MSCAM, MSCAN
 
     given = document.tables.get("cluster")
     if given is None:

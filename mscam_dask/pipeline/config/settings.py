@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from mscam_dask.linalg.impute import ImputeMethod
+from mscam_dask.linalg.incomplete import ImputeMethod
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.types.parameters import Scale
 

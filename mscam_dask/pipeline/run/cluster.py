@@ -32,13 +32,13 @@ from mscam_dask.pipeline.config.cluster_types import (
     load_class,
     type_of,
 )
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.config.validate import (
+from mscam_dask.pipeline.config.read_config import (
     check_execution,
     has_certificates,
     is_encrypted,
     read_scheduler_file,
 )
+from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster_classes import (
     LOOPBACK,
     PORT_TAKEN,
@@ -138,7 +138,7 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
     Parameters
     ----------
     execution
-        Checked by `mscam_dask.pipeline.config.validate.check_execution`.
+        Checked by `mscam_dask.pipeline.config.read_config.check_execution`.
 
     Notes
     -----
@@ -503,7 +503,7 @@ def page_of(client: Client) -> tuple[str, tuple[str, ...]]:
     notes : tuple of str
         The reason why our page is missing from a dashboard.
     """
-    from mscam_dask.monitor.dashboard.client import ensure_page, page_link
+    from mscam_dask.monitor.dashboard.plugin import ensure_page, page_link
 
     problem, link = ensure_page(client, log=False), page_link(client)
     if link is None:
@@ -514,7 +514,7 @@ def page_of(client: Client) -> tuple[str, tuple[str, ...]]:
 
 def observers_of(cluster: OpenCluster, name: str) -> tuple[Observer, ...]:
     """Observers that send a run's events to the cluster's dashboard and metrics under a name."""
-    from mscam_dask.monitor.dashboard.client import ClusterEvents
+    from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 
     return () if cluster.client is None else (ClusterEvents(cluster.client, name=name),)
 

@@ -24,8 +24,8 @@ from mscam_dask.pipeline.config.cluster_types import (
     load_class,
     seconds_of,
 )
+from mscam_dask.pipeline.config.read_config import has_certificates
 from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.config.validate import has_certificates
 
 if TYPE_CHECKING:
     from distributed import Security

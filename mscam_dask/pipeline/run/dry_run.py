@@ -15,13 +15,17 @@ import numpy as np
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.pipeline.config.cluster_types import type_of
+from mscam_dask.pipeline.config.read_config import check_execution, parse_memory
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
-from mscam_dask.pipeline.config.validate import check_execution, parse_memory
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes
-from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint, data_fingerprint
-from mscam_dask.pipeline.run.open_data import open_again, open_data
+from mscam_dask.pipeline.run.open_data import (
+    clustering_fingerprint,
+    data_fingerprint,
+    open_again,
+    open_data,
+)
 from mscam_dask.pipeline.run.previous_runs import (
     PreviousRun,
     WarmStart,

@@ -28,8 +28,8 @@ from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.page import render
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.fingerprints import NAME_DIGITS
 from mscam_dask.pipeline.run.lock import RunLock, is_locked
+from mscam_dask.pipeline.run.open_data import NAME_DIGITS
 from mscam_dask.pipeline.run.previous_runs import (
     PreviousRun,
     glob_escaped,

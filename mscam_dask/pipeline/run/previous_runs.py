@@ -226,7 +226,7 @@ def reusable_store(runs: Sequence[PreviousRun], fingerprint: str | None) -> Prev
     ----------
     runs
     fingerprint
-        `mscam_dask.pipeline.run.fingerprints.data_fingerprint`.
+        `mscam_dask.pipeline.run.open_data.data_fingerprint`.
     """
     for run in runs:
         if run.record.data_fingerprint != fingerprint or as_location(run.data.store).is_absolute():
@@ -246,7 +246,7 @@ def reusable_clustering(
     ----------
     runs
     fingerprint
-        `mscam_dask.pipeline.run.fingerprints.clustering_fingerprint`.
+        `mscam_dask.pipeline.run.open_data.clustering_fingerprint`.
     samples
         Their names in labels.csv, to be compared with the run's; None for no drift.
     """

@@ -18,7 +18,7 @@ import msgspec
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.monitor.run_record import (
     ResumeEntry,
     RunRecord,
@@ -27,15 +27,15 @@ from mscam_dask.monitor.run_record import (
     software_versions,
 )
 from mscam_dask.pipeline.config.parse import check_name
-from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.read_config import check_execution, read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
 from mscam_dask.pipeline.config.toml_document import Override
-from mscam_dask.pipeline.config.validate import check_execution
-from mscam_dask.pipeline.run.fingerprints import NAME_DIGITS, run_fingerprint
 from mscam_dask.pipeline.run.open_data import (
+    NAME_DIGITS,
     OpenData,
     open_again,
     retry_if_replaced,
+    run_fingerprint,
     source_records,
 )
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
@@ -56,7 +56,7 @@ class RunTarget:
     directory
         Run directory.
     run_fingerprint
-        `mscam_dask.pipeline.run.fingerprints.run_fingerprint`.
+        `mscam_dask.pipeline.run.open_data.run_fingerprint`.
     settings
         With the directory filled in.
     action

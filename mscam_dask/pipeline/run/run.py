@@ -29,8 +29,8 @@ from mscam_dask.monitor.run_record import (
     blas_libraries,
     software_versions,
 )
+from mscam_dask.pipeline.config.read_config import check_execution
 from mscam_dask.pipeline.config.settings import Settings, settings_text
-from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import (
     OpenCluster,
@@ -39,19 +39,13 @@ from mscam_dask.pipeline.run.cluster import (
     open_cluster,
     page_of,
 )
-from mscam_dask.pipeline.run.fingerprints import clustering_fingerprint
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.list_runs import retain_step
-from mscam_dask.pipeline.run.metrics_file import (
-    metrics_text,
-    read_success,
-    shared_file,
-    write_shared,
-)
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
     changes_are_temporary,
     check_sources_outside,
+    clustering_fingerprint,
 )
 from mscam_dask.pipeline.run.previous_runs import (
     ClusteringOutput,
@@ -64,14 +58,20 @@ from mscam_dask.pipeline.run.previous_runs import (
     reusable_clustering,
     warm_start_from,
 )
-from mscam_dask.pipeline.run.report import report_step
+from mscam_dask.pipeline.run.report import (
+    metrics_text,
+    read_success,
+    report_step,
+    shared_file,
+    write_shared,
+)
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 from mscam_dask.pipeline.run.steps import RunCheckpoints, check_reach, place_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mscam_dask.estimators import MSCAM, MSCAN
+    from mscam_dask.estimators.mscam import MSCAM, MSCAN
 
 __all__ = [
     "EXIT_DRIFT",
@@ -144,7 +144,7 @@ def new_run(
     output
         The run directory: missing, empty, or (with `overwrite`) of an earlier run.
     run_fingerprint
-        `mscam_dask.pipeline.run.fingerprints.run_fingerprint`, for the record.
+        `mscam_dask.pipeline.run.open_data.run_fingerprint`, for the record.
     overwrite
         Replace the files of an earlier run.
     insecure

@@ -7,7 +7,7 @@
         labels.csv      sample, cluster
         samples.csv     sample, cluster, confidence, next best cluster, vote of each view
         samples.parquet the same, where pyarrow is installed
-        metrics.prom    metrics for Prometheus, see `mscam_dask.pipeline.run.metrics_file`
+        metrics.prom    metrics for Prometheus, see `mscam_dask.pipeline.run.report`
         moved.csv       sample, cluster before, cluster now; of a run with a previous one
         data.zarr/      clustered data, unless the pipeline names a store
         checkpoints/    see `mscam_dask.data.checkpoints`; removed when the run has finished

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
 from mscam_dask.data.results import read_model, read_result, write_result
 from mscam_dask.data.store.object_store import Location, as_location
-from mscam_dask.data.views.labels import labeled_samples
+from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
@@ -30,8 +30,8 @@ from mscam_dask.errors import (
     MscamError,
     UnstableClustersWarning,
 )
-from mscam_dask.estimators import MSCAM, MSCAN
 from mscam_dask.estimators._stored import stored_model
+from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
@@ -44,29 +44,27 @@ from mscam_dask.monitor.run_record import (
     ViewSettingsEntry,
 )
 from mscam_dask.pipeline.config.settings import ClusterTable, Settings
-from mscam_dask.pipeline.run.fingerprints import (
-    NAME_DIGITS,
-    data_fingerprint,
-    fit_fingerprint,
-    run_fingerprint,
-)
-from mscam_dask.pipeline.run.open_data import (
-    OpenData,
-    changed_data,
-    open_again,
-    open_data,
-    retry_if_replaced,
-    source_records,
-    stamps_of,
-)
-from mscam_dask.pipeline.run.previous_runs import PreviousRun, link_tree, reusable_store
-from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
-from mscam_dask.pipeline.run.sample_tables import (
+from mscam_dask.pipeline.run.load_run import (
     FORMATS,
     has_parquet,
     sample_table,
     table_bytes,
 )
+from mscam_dask.pipeline.run.open_data import (
+    NAME_DIGITS,
+    OpenData,
+    changed_data,
+    data_fingerprint,
+    fit_fingerprint,
+    open_again,
+    open_data,
+    retry_if_replaced,
+    run_fingerprint,
+    source_records,
+    stamps_of,
+)
+from mscam_dask.pipeline.run.previous_runs import PreviousRun, link_tree, reusable_store
+from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
 from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
 from mscam_dask.types.result import Assessment, Solution
@@ -117,7 +115,7 @@ class Ingested:
     ----------
     sources
     fingerprint
-        `mscam_dask.pipeline.run.fingerprints.data_fingerprint`.
+        `mscam_dask.pipeline.run.open_data.data_fingerprint`.
     opened
     """
 
@@ -428,7 +426,7 @@ def place_of(
         Settings and directory of the run. Below [output] checkpoints each fit has its own place, so a run of the same fit
         in another directory finds it.
     clustering
-        `mscam_dask.pipeline.run.fingerprints.clustering_fingerprint`.
+        `mscam_dask.pipeline.run.open_data.clustering_fingerprint`.
     start
         Name of the run that the fit starts from.
     """

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mscam_dask.data.datasets.mixtures import MIXTURE, GaussianMixture, corrupted_mixture
+from mscam_dask.data.datasets import MIXTURE, GaussianMixture, corrupted_mixture
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError
 from tests.messages import quotes

@@ -29,7 +29,7 @@ from mscam_dask.errors import (
     TemporaryFailure,
     redacted,
 )
-from mscam_dask.estimators import MSCAM
+from mscam_dask.estimators.mscam import MSCAM
 from tests.data.conftest import keys
 from tests.messages import quotes
 

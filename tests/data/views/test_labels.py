@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mscam_dask.data.views.labels import encode_labels, labeled_samples
+from mscam_dask.data.views.conversion import encode_labels, labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError

@@ -7,9 +7,8 @@ import pytest
 from scipy import sparse
 
 from mscam_dask import views_of
-from mscam_dask.data.views.align import LiftedRows
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.presence import PresentRows
+from mscam_dask.data.views.presence import LiftedRows, PresentRows
 from mscam_dask.data.views.sources import ArrayRows, feature_names_of
 from mscam_dask.errors import DataError, DataTypeError
 from tests.messages import quotes

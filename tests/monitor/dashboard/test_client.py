@@ -22,10 +22,9 @@ from distributed.comm.core import CommClosedError
 
 from mscam_dask import MSCAM
 from mscam_dask.engine.executors import dask as executor
-from mscam_dask.monitor.dashboard import client as module
 from mscam_dask.monitor.dashboard import plugin
-from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page, page_link
-from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD
+from mscam_dask.monitor.dashboard import plugin as module
+from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD, ClusterEvents, ensure_page, page_link
 from mscam_dask.monitor.events import Event
 from mscam_dask.types.events import FitStarted
 from tests.clusters import local_client

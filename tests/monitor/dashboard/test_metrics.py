@@ -16,8 +16,8 @@ from distributed import Client
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.monitor.dashboard.client import ClusterEvents
 from mscam_dask.monitor.dashboard.metrics import RunMetrics
+from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 from mscam_dask.monitor.dashboard.run_state import Runs
 from mscam_dask.monitor.events import Event, RunAnnounced, encode
 from mscam_dask.types.events import IterationFinished

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.monitor.dashboard import page
-from mscam_dask.monitor.dashboard.client import ClusterEvents, ensure_page
-from mscam_dask.monitor.dashboard.plugin import page_address
+from mscam_dask.monitor.dashboard.plugin import ClusterEvents, ensure_page, page_address
 from mscam_dask.monitor.dashboard.run_state import view_shares
 from mscam_dask.monitor.events import Event
 from mscam_dask.types.events import IterationFinished

@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from mscam_dask.monitor.report.n_clusters import n_clusters_section
 from mscam_dask.monitor.report.page import run_page
+from mscam_dask.monitor.report.sections import n_clusters_section
 from tests.messages import quotes
 from tests.monitor.records import LEARNED, RANK_SAMPLE
 from tests.monitor.report.made_up import VIEWS, made_up_content

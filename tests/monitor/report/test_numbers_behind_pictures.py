@@ -19,19 +19,27 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import pdist
 
-from mscam_dask.monitor.report.block_matrix import (
+from mscam_dask.monitor.palette import sample_property
+from mscam_dask.monitor.report.charts import Axes, line_chart, log_ticks, ticks
+from mscam_dask.monitor.report.figures import (
     BlockMatrix,
     block_matrix,
     cluster_order,
     encode_png,
 )
-from mscam_dask.monitor.report.charts import Axes, line_chart, log_ticks, ticks
-from mscam_dask.monitor.report.confidence import sample_confidence
-from mscam_dask.monitor.report.layout import graph_layout
-from mscam_dask.monitor.report.sample_property import sample_property
-from mscam_dask.monitor.report.scatter import principal_planes, scatter
-from mscam_dask.monitor.report.subsample import contracted_graph, draw_samples
-from mscam_dask.monitor.report.tables import confusion, separation_rows, size_bars
+from mscam_dask.monitor.report.scatter import (
+    contracted_graph,
+    draw_samples,
+    graph_layout,
+    principal_planes,
+    scatter,
+)
+from mscam_dask.monitor.report.tables import (
+    confusion,
+    sample_confidence,
+    separation_rows,
+    size_bars,
+)
 from tests.messages import quotes
 from tests.monitor.report.made_up import block_graph
 

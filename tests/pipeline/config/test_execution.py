@@ -8,8 +8,8 @@ import dask.config
 import pytest
 
 from mscam_dask.errors import ConfigurationError, redacted
+from mscam_dask.pipeline.config.read_config import check_execution
 from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.config.validate import check_execution
 from mscam_dask.pipeline.tls import make_certificates
 from tests.messages import quotes
 

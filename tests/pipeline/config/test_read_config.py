@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.estimators import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ClusterKeys, settings_text
 from mscam_dask.pipeline.config.toml_document import parse_override

@@ -14,7 +14,7 @@ import pytest
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run import steps
-from mscam_dask.pipeline.run.metrics_file import METRICS, metrics_text, read_success
+from mscam_dask.pipeline.run.report import METRICS, metrics_text, read_success
 from mscam_dask.pipeline.run.run import run_pipeline
 from mscam_dask.pipeline.tls import make_certificates
 from tests.messages import quotes

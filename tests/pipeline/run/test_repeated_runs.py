@@ -15,7 +15,7 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.fingerprints import run_fingerprint
+from mscam_dask.pipeline.run.open_data import run_fingerprint
 from mscam_dask.pipeline.run.previous_runs import link_tree
 from mscam_dask.pipeline.run.resume import resolve_target, resume_run
 from mscam_dask.pipeline.run.run_directory import RunDirectory

@@ -19,7 +19,7 @@ from scipy.sparse import csr_array
 from mscam_dask.data.result_arrays import write_rows
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.sampling import cache_chunks
-from mscam_dask.engine.tasks.iteration import (
+from mscam_dask.engine.tasks import (
     GraphSpectrum,
     ViewResult,
     added,
@@ -51,7 +51,6 @@ from mscam_dask.linalg.ivf import (
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform
 from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.graph_update import CandidateEdges
-from mscam_dask.solvers.joint_embedding import complete_embedding
 from mscam_dask.solvers.lda import (
     ClassSums,
     LinearDiscriminants,
@@ -62,9 +61,16 @@ from mscam_dask.solvers.lda import (
 )
 from mscam_dask.solvers.partition_graph import Pool, cluster_rows, points_at, pool_of_rows
 from mscam_dask.solvers.predict import extend_labels
-from mscam_dask.solvers.ridge_view import RidgeView
-from mscam_dask.solvers.row_cut import CutSample, VectorSample, cut_sample
-from mscam_dask.solvers.row_graph import Components, GraphRows, projected_rows, whole_graph
+from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding
+from mscam_dask.solvers.row_graph import (
+    Components,
+    CutSample,
+    GraphRows,
+    VectorSample,
+    cut_sample,
+    projected_rows,
+    whole_graph,
+)
 from mscam_dask.solvers.row_view import (
     GramSum,
     ReducedSums,

@@ -1,4 +1,9 @@
-"""Algorithms 1 (MSCAN) and 2 (MSCAM) of the paper."""
+"""Reference algorithms: Algorithms 1 (MSCAN) and 2 (MSCAM) of the paper with dense matrices.
+
+Every published slip is a switch of `mscam_dask.solvers.reference_steps.ReferenceCorrections`;
+`ReferenceCorrections.printed()` follows the printed text. The n × n matrices of the paper
+(arXiv:1709.03656) are formed in full, so use this code for small data and for tests.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +19,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.distances import mean_squared_distance, squared_distances
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.laplacian import laplacian as graph_laplacian
-from mscam_dask.solvers.reference.steps import (
+from mscam_dask.solvers.reference_steps import (
     ReferenceOptions,
     ViewState,
     a_step,

@@ -1,6 +1,9 @@
 """Tasks of an outer iteration: a view and its ADMM, the consensus graph, spectral cuts, partition scores.
 
-Each task calls the solvers on what it was given; no task submits another.
+Each task reads views or calls the solvers on what it was given, and measures times; no task submits
+another. Every function is importable, so that a worker process can run it; formulas are in
+`mscam_dask.solvers`. Large results stay with the executor; small tasks such as `view_records` return the
+parts that the driver needs.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import cache_chunks
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
-from mscam_dask.linalg.incomplete_blocks import PresentSamples
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.laplacian import connected_components, induced_laplacian, laplacian
 from mscam_dask.linalg.neighbor_information import entropy, joint_information
 from mscam_dask.solvers import spectral_cut
