@@ -64,10 +64,6 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
     labels_true, labels_pred : array-like of shape (n_samples,)
         Reference labels and the labels to score.
 
-    Returns
-    -------
-    PartitionScores
-
     Examples
     --------
     >>> score_partition([0, 0, 1, 1], [0, 0, 0, 1]).accuracy

@@ -208,23 +208,7 @@ def run_sweep(
 ) -> ExperimentRecord:
     """Fit every α × λ on every data set; trials that have a result are not repeated.
 
-    Parameters
-    ----------
-    settings, output, **options
-        As for `mscam_dask.benchmark.experiment.Experiment.open`.
-
-    Returns
-    -------
-    ExperimentRecord
-        As in experiment.json.
-
-    Raises
-    ------
-    MscamError
-        If settings or data are invalid, or the cluster is lost; a trial that fails is part of the
-        result instead. `TemporaryFailure` after SIGTERM.
-    KeyboardInterrupt
-        After Ctrl-C.
+    Parameters, result and errors are those of `mscam_dask.benchmark.compare.run_comparison`.
     """
     table = settings.table
     assert isinstance(table, SweepTable)

@@ -301,12 +301,7 @@ def entry_of(content: bytes) -> FileEntry:
 
 
 class Manifest:
-    """Files of one directory, by path inside it with forward slashes.
-
-    Parameters
-    ----------
-    files : mapping of str to FileEntry
-    """
+    """Files of one directory, by path inside it with forward slashes."""
 
     def __init__(self, files: Mapping[str, FileEntry]) -> None:
         self.files = dict(sorted(files.items()))

@@ -125,10 +125,6 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
         views or as a mapping by name; such views are read into memory. None refuses them. A row that
         is all NaN is a sample that the view does not have.
 
-    Returns
-    -------
-    IngestReport
-
     Raises
     ------
     DataError

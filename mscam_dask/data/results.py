@@ -409,10 +409,6 @@ _PER_COUNT = {
 def count_dataset(selection: NClustersSelected) -> xarray.Dataset:
     """Curves from which the number of clusters was chosen, over n_clusters.
 
-    Parameters
-    ----------
-    selection : NClustersSelected
-
     Returns
     -------
     xarray.Dataset

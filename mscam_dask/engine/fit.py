@@ -99,10 +99,6 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         embeddings and coordinates there, unless one of them cannot. They are read from there when
         they are used, and `mscam_dask.data.results.write_result` makes a result of the directory.
 
-    Returns
-    -------
-    Solution
-
     Raises
     ------
     ClusterError
@@ -286,12 +282,6 @@ def run_reference(
     data: MultiViewData, parameters: Parameters, *, memory_limit_bytes: int | None = None
 ) -> Solution:
     """Run Algorithm 1 or 2, corrected, on dense matrices.
-
-    Parameters
-    ----------
-    data : MultiViewData
-    parameters : Parameters
-    memory_limit_bytes : int, optional
 
     Returns
     -------

@@ -333,10 +333,6 @@ def warm_start(
         Cluster of each sample in the earlier fit; `UNKNOWN` for a new sample.
     executor : Executor
 
-    Returns
-    -------
-    Initialization
-
     Notes
     -----
     Initial labels that lack a cluster are not a candidate. The candidates are then the spectral cuts of

@@ -201,10 +201,6 @@ def plan_memory(
     views_in_tasks : bool
         Whether views in memory are sent inside the tasks that read them. A worker keeps these as
         long as it keeps the result of the task.
-
-    Returns
-    -------
-    MemoryPlan
     """
     n, c = data.n_samples, parameters.n_clusters
     large = parameters.is_large(n)

@@ -336,10 +336,6 @@ def choose_count(
         Setting of the initial graph.
     executor : Executor
         Entered.
-
-    Returns
-    -------
-    NClustersSelected
     """
     began = time.perf_counter()
     if precomputed.sample is not None:

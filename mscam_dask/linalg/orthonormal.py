@@ -214,10 +214,6 @@ def stiefel_quadratic(
         An upper bound of the eigenvalues of L, when the caller knows it; computed
         otherwise. It must not be too small, or descent is lost.
 
-    Returns
-    -------
-    StiefelResult
-
     Raises
     ------
     ConfigurationError

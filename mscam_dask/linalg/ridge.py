@@ -154,10 +154,6 @@ def basis_from_kernel(
     rank_tolerance : float
         As in `basis_from_rows`.
 
-    Returns
-    -------
-    Basis
-
     Raises
     ------
     ConfigurationError

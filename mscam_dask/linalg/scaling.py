@@ -228,10 +228,6 @@ def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransf
     moments : ColumnMoments
         Moments over all rows of the view.
 
-    Returns
-    -------
-    RowTransform
-
     Raises
     ------
     ConfigurationError

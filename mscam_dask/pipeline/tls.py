@@ -280,10 +280,6 @@ def make_certificates(
     now
         Start of validity; the current time by default.
 
-    Returns
-    -------
-    CertificateSet
-
     Raises
     ------
     ConfigurationError

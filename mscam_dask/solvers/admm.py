@@ -235,10 +235,6 @@ def initial_state(problem: ReducedProblem, start: NDArray[np.float64], penalty: 
     penalty : float
         First μ.
 
-    Returns
-    -------
-    AdmmState
-
     Raises
     ------
     DataError

@@ -358,10 +358,6 @@ def feature_effects(
     n_clusters : int
         c.
 
-    Returns
-    -------
-    FeatureEffects
-
     Notes
     -----
     Sums of the values and their squares by cluster, about the mean of the first block: O(n d)

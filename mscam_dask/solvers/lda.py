@@ -91,10 +91,6 @@ def linear_discriminants(
     block_bytes : int
         Bytes of the rows that are held at a time.
 
-    Returns
-    -------
-    LinearDiscriminants
-
     Notes
     -----
     O(n r²) flops with r ≤ 64 directions, by blocks of rows.

@@ -77,10 +77,6 @@ def smooth_self_representation(
     alpha, graph_weight : float
         α and λ.
 
-    Returns
-    -------
-    SmoothedView
-
     Notes
     -----
     O((nnz(L) + n) r) flops per iteration; 4 n r floats and half a megabyte for each of five blocks.

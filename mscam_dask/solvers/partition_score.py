@@ -176,10 +176,6 @@ def reference_graphs(
     block_bytes : int
         Bytes of the rows that are read at a time.
 
-    Returns
-    -------
-    ReferenceGraphs
-
     Notes
     -----
     Exact search: n² d flops per graph; the transformed view is held in memory once.

@@ -292,10 +292,6 @@ def fit_votes(
     n_neighbors : int
         Neighbors that vote; at most m are used.
 
-    Returns
-    -------
-    NeighborVotes
-
     Notes
     -----
     O(m Σ min(r_v, 64)²) flops.

@@ -166,10 +166,6 @@ def choose_view_settings(
     n_views : int
         Number of views that voted, at least two.
 
-    Returns
-    -------
-    list of Choice
-
     Notes
     -----
     O(m k²) comparisons for each two settings of a view, and O(m n) flops once. For m samples whose k

@@ -92,10 +92,6 @@ def solve_mscan(
     settings : ReferenceOptions
         MSCAN uses only ``rank_control`` of the corrections.
 
-    Returns
-    -------
-    ReferenceSolution
-
     Raises
     ------
     ConfigurationError, DataError
@@ -143,10 +139,6 @@ def solve_mscam(
     grams : sequence of (n, n)
         K_v = X_vᵀX_v of the prepared views, or kernel matrices.
     settings : ReferenceOptions
-
-    Returns
-    -------
-    ReferenceSolution
 
     Raises
     ------

@@ -220,10 +220,6 @@ def view_iteration(
         λ.
     w_subspace : (n, h), optional
         As in `w_step`.
-
-    Returns
-    -------
-    ViewState
     """
     corrections = settings.corrections
     ridge = settings.alpha if corrections.z_ridge == "corrected" else graph_weight

@@ -163,10 +163,6 @@ def ridge_view(view: ViewSVD, *, alpha: float, present: PresentSamples | None = 
         α > 0, in units of the mean squared singular value.
     present : PresentSamples, optional
         Samples that the view has; all by default.
-
-    Returns
-    -------
-    RidgeView
     """
     s2 = view.basis.singular_values_squared
     rank = n_directions(s2, alpha)

@@ -90,10 +90,6 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     block_bytes : int
         Bytes of the rows that are read at a time.
 
-    Returns
-    -------
-    ViewSVD
-
     Raises
     ------
     DataError

@@ -399,10 +399,6 @@ def is_nus_wide(path: Path) -> bool:
 def load_nus_wide(directory: str | Path) -> MultiViewData:
     """Read the features and the concepts of a directory as published.
 
-    Parameters
-    ----------
-    directory
-
     Returns
     -------
     MultiViewData

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
@@ -21,6 +21,7 @@ from mscam_dask.data.views.conversion import check_unique_ids, common_sample_ids
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import (
     Join,
+    LiftedRows,
     PresentRows,
     check_join,
     join_sources,
@@ -30,17 +31,11 @@ from mscam_dask.data.views.presence import (
     restrict_to_present,
 )
 from mscam_dask.data.views.sources import (
-    BLOCK_BYTES,
     RowSource,
-    ViewType,
-    as_rows,
-    check_row_range,
-    feature_names_of,
-    row_ranges,
 )
 from mscam_dask.errors import DataError
 
-__all__ = ["OrderedRows", "Sources", "gather"]
+__all__ = ["Sources", "gather"]
 
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
 
@@ -256,60 +251,6 @@ def _labels(
 _SHOWN = 3
 
 
-@dataclass(frozen=True, eq=False)
-class OrderedRows:
-    """View with its rows, and the columns of a pairwise view, in another order.
-
-    Parameters
-    ----------
-    source
-        The view as it is held.
-    order
-        (n,) a permutation: row i here is row ``order[i]`` there.
-    name, view_type
-        See `RowSource`.
-    block_bytes
-        Float64 bytes of the source that are read at a time, at most.
-
-    Notes
-    -----
-    A read passes over the part of the source that its rows lie in, block by block: memory is that
-    of two blocks. Rows that are mixed over a source of B blocks are read B times.
-    """
-
-    source: RowSource
-    order: NDArray[np.int64]
-    name: str
-    view_type: ViewType = "features"
-    block_bytes: int = BLOCK_BYTES
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        return self.source.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns of the source, if it has any."""
-        return feature_names_of(self.source)
-
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64."""
-        check_row_range(self, start, stop)
-        wanted = self.order[start:stop]
-        rows = np.empty((stop - start, self.shape[1]))
-        for first, last in row_ranges(self.source, block_bytes=self.block_bytes):
-            here = np.flatnonzero((wanted >= first) & (wanted < last))
-            if here.size:
-                rows[here] = self.source.read(first, last)[wanted[here] - first]
-        if self.view_type != "features" and self.shape[1] == len(self.order):
-            rows = rows[:, self.order]
-        return as_rows(rows)
-
-
 def in_one_order(loaded: Sequence[SourceContents]) -> list[SourceContents]:
     """Put sources that hold the same sample ids in the order of the first that has ids.
 
@@ -358,7 +299,7 @@ def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
     if isinstance(view, PresentRows):
         absent = np.flatnonzero(~presence_table([view])[order, 0])
         return restrict_to_present(_view(view.source, order), absent)
-    return OrderedRows(view, order, view.name, view.view_type)
+    return LiftedRows(view, order, view.name, view.view_type)
 
 
 def labels_of_file(

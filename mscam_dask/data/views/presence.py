@@ -25,6 +25,7 @@ from mscam_dask.data.views.conversion import (
 from mscam_dask.data.views.sources import (
     BLOCK_BYTES,
     ArrayRows,
+    RowsOf,
     RowSource,
     ViewType,
     as_rows,
@@ -147,7 +148,7 @@ def _taken(table: Any, rows: NDArray[np.int64], columns: NDArray[np.int64] | Non
 
 @dataclass(frozen=True, eq=False)
 class LiftedRows:
-    """View of some of the samples as a view of all: rows of the others are NaN.
+    """View of samples in another order, or of some of the samples as a view of all: rows of the others are NaN.
 
     So are columns of a pairwise view whose columns are its samples.
 
@@ -233,7 +234,7 @@ _SHOWN = 5
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class PresentRows:
+class PresentRows(RowsOf):
     """Rows of the samples that an incomplete view has, and the same columns of a pairwise view.
 
     Parameters
@@ -249,14 +250,6 @@ class PresentRows:
     source: RowSource
     samples: NDArray[np.int64]
     columns: NDArray[np.int64] | None = None
-
-    @property
-    def name(self) -> str:
-        return self.source.name
-
-    @property
-    def view_type(self) -> ViewType:
-        return self.source.view_type
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -282,10 +275,6 @@ class PresentRows:
     @property
     def _kept_columns(self) -> NDArray[np.int64]:
         return self.samples if self.columns is None else self.columns
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
 
     @property
     def recorded_digest(self) -> str:

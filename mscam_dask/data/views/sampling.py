@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,8 +12,8 @@ from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import (
     DIGEST_ROWS,
     ArrayRows,
+    RowsOf,
     RowSource,
-    ViewType,
     as_rows,
     check_row_range,
     row_ranges,
@@ -38,7 +37,7 @@ _MAX_BLOCKS = 64
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class SampledRows:
+class SampledRows(RowsOf):
     """Some rows of a view, and the same columns of a pairwise view; read lazily.
 
     A task that gets this reads the rows itself: they pass through no other process. Nothing is kept,
@@ -57,21 +56,9 @@ class SampledRows:
     rows: NDArray[np.int64]
 
     @property
-    def name(self) -> str:
-        return self.source.name
-
-    @property
-    def view_type(self) -> ViewType:
-        return self.source.view_type
-
-    @property
     def shape(self) -> tuple[int, int]:
         m = len(self.rows)
         return m, self.source.shape[1] if self.view_type == "features" else m
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 of the sample."""
@@ -84,7 +71,7 @@ class SampledRows:
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class _ConsecutiveRows:
+class _ConsecutiveRows(RowsOf):
     """Consecutive rows of a feature view, read lazily."""
 
     source: RowSource
@@ -92,20 +79,8 @@ class _ConsecutiveRows:
     stop: int
 
     @property
-    def name(self) -> str:
-        return self.source.name
-
-    @property
-    def view_type(self) -> ViewType:
-        return self.source.view_type
-
-    @property
     def shape(self) -> tuple[int, int]:
         return self.stop - self.start, self.source.shape[1]
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.source.dtype
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         check_row_range(self, start, stop)
@@ -218,7 +193,7 @@ KEPT_CHUNK_BYTES = 16 * 2**20
 """Largest decoded chunk that is kept: a default chunk of a store, from single to double precision."""
 
 
-class CachedChunkRows:
+class CachedChunkRows(RowsOf):
     """View in chunks that keeps the chunk read last.
 
     Blocks smaller than a chunk would have each chunk read, checked and decoded once for every
@@ -236,26 +211,14 @@ class CachedChunkRows:
     """
 
     def __init__(self, source: RowSource) -> None:
-        self._source = source
+        self.source = source
         self._chunk_rows = rows_of_chunk(source)
         self._start = -1
         self._rows: NDArray[np.float64] | None = None
 
     @property
-    def name(self) -> str:
-        return self._source.name
-
-    @property
-    def view_type(self) -> ViewType:
-        return self._source.view_type
-
-    @property
     def shape(self) -> tuple[int, int]:
-        return self._source.shape
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        return self._source.dtype
+        return self.source.shape
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64; no copy where one chunk has them all."""
@@ -265,7 +228,7 @@ class CachedChunkRows:
         whole = max(begun, stop - stop % self._chunk_rows)
         parts = [self._from_chunk(start, begun)]
         if begun < whole:
-            parts.append(self._source.read(begun, whole))
+            parts.append(self.source.read(begun, whole))
         if whole < stop:
             parts.append(self._from_chunk(whole, stop))
         return parts[0] if len(parts) == 1 else as_rows(np.concatenate(parts))
@@ -276,7 +239,7 @@ class CachedChunkRows:
         if self._rows is None or first != self._start:
             self._rows = None  # two are never held
             last = min(first + self._chunk_rows, self.shape[0])
-            self._start, self._rows = first, self._source.read(first, last)
+            self._start, self._rows = first, self.source.read(first, last)
         return self._rows[start - first : stop - first]
 
 

@@ -37,6 +37,7 @@ __all__ = [
     "ArrayRows",
     "DaskRows",
     "RowSource",
+    "RowsOf",
     "ViewDigest",
     "ViewType",
     "as_rows",
@@ -113,6 +114,24 @@ class RowSource(Protocol):
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1, (stop - start, d), C-contiguous, not to be written to."""
         ...
+
+
+class RowsOf:
+    """Base of views that are read from another one: `source` has their name, type and dtype."""
+
+    source: RowSource
+
+    @property
+    def name(self) -> str:
+        return self.source.name
+
+    @property
+    def view_type(self) -> ViewType:
+        return self.source.view_type
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.source.dtype
 
 
 @dataclass(frozen=True, eq=False)

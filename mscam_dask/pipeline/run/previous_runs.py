@@ -68,12 +68,7 @@ _CLOCK_SKEW = dt.timedelta(days=1)
 
 @dataclass(frozen=True)
 class PreviousRun:
-    """A finished run.
-
-    Attributes
-    ----------
-    directory, record
-    """
+    """A finished run."""
 
     directory: RunDirectory
     record: RunRecord
