@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
+import cmath
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
-from mscam_dask.data.datasets import digits_views, subspace_mixture
+from mscam_dask.data.datasets import (
+    FAMILIES,
+    MIXTURE,
+    GaussianMixture,
+    corrupted_mixture,
+    digits_views,
+    fourier_magnitudes,
+    gradient_orientations,
+    profiles,
+    subspace_mixture,
+    zernike_magnitudes,
+)
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError
 from tests.messages import quotes
 
-FAMILIES = ("pixels", "profiles", "fourier", "gradients", "zernike")
+FAMILY_NAMES = ("pixels", "profiles", "fourier", "gradients", "zernike")
 
 
 def test_digits_are_the_bundled_images_in_five_families() -> None:
     from sklearn.datasets import load_digits
 
     data = digits_views()
-    assert data.view_names == FAMILIES
+    assert data.view_names == FAMILY_NAMES
     assert [view.shape for view in data.views] == [(1797, d) for d in (64, 64, 40, 72, 25)]
     assert data.labels is not None
     assert data.labels.tolist() == load_digits().target.tolist()
@@ -32,7 +49,7 @@ def test_digits_are_the_bundled_images_in_five_families() -> None:
     assert not [item for item in report.issues if item.kind == "zero rows"]
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", FAMILY_NAMES)
 def test_every_family_tells_digits_apart(family: str) -> None:
     """The nearest other image shows the same digit, far more often than the chance of 0.1."""
     data = digits_views([family], n_samples=500)
@@ -121,3 +138,219 @@ def test_the_generator_decides_everything() -> None:
 def test_sizes_that_make_no_data_are_refused(arguments: Any, quoted: list[str]) -> None:
     with pytest.raises(ConfigurationError, match=quotes(*quoted)):
         subspace_mixture(*arguments, rng=np.random.default_rng(0))
+
+
+Images = NDArray[np.float64]
+SIDE = 8
+
+images = hnp.arrays(
+    np.float64, (2, SIDE, SIDE), elements=st.integers(0, 16).map(lambda level: level / 16)
+)
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("shape", [(8, 8), (7, 10)], ids=str)
+def test_one_finite_row_per_image_whatever_stands_beside_it(
+    family: str, shape: tuple[int, int]
+) -> None:
+    stack = np.random.default_rng(0).random((5, *shape))
+    stack[2] = 0
+    rows = FAMILIES[family](stack)
+    assert rows.shape[0] == 5
+    assert rows.dtype == np.float64
+    assert np.isfinite(rows).all()
+    alone = np.concatenate([FAMILIES[family](image[None]) for image in stack])
+    np.testing.assert_allclose(rows, alone, rtol=1e-12, atol=1e-15)
+
+
+def outline(line: list[bool]) -> int:
+    return line.index(True) if any(line) else len(line)
+
+
+@settings(max_examples=30)
+@given(stack=images)
+def test_profiles_by_definition(stack: Images) -> None:
+    for image, row in zip(stack, profiles(stack), strict=True):
+        ink = (image >= image.max() / 2) & (image.max() > 0)
+        expected = [image[i].mean() for i in range(SIDE)]
+        expected += [image[:, j].mean() for j in range(SIDE)]
+        expected += [outline(ink[i].tolist()) for i in range(SIDE)]
+        expected += [outline(ink[i].tolist()[::-1]) for i in range(SIDE)]
+        expected += [outline(ink[:, j].tolist()) for j in range(SIDE)]
+        expected += [outline(ink[:, j].tolist()[::-1]) for j in range(SIDE)]
+        expected += [
+            image[i : i + 2, j : j + 2].mean() for i in range(0, SIDE, 2) for j in range(0, SIDE, 2)
+        ]
+        np.testing.assert_allclose(row, expected, atol=1e-15)
+
+
+@settings(max_examples=30)
+@given(stack=images, down=st.integers(0, SIDE), right=st.integers(0, SIDE))
+def test_fourier_magnitudes_do_not_change_under_cyclic_shifts(
+    stack: Images, down: int, right: int
+) -> None:
+    moved = np.roll(stack, (down, right), axis=(1, 2))
+    np.testing.assert_allclose(fourier_magnitudes(moved), fourier_magnitudes(stack), atol=1e-13)
+
+
+def test_fourier_magnitudes_by_definition() -> None:
+    image = np.random.default_rng(1).random((4, 6))
+    (row,) = fourier_magnitudes(image[None])
+    expected = [
+        abs(
+            sum(
+                image[i, j] * cmath.exp(-2j * math.pi * (u * i / 4 + v * j / 6))
+                for i in range(4)
+                for j in range(6)
+            )
+        )
+        / 24
+        for u in range(4)
+        for v in range(4)
+    ]
+    np.testing.assert_allclose(row, expected, atol=1e-14)
+
+
+@pytest.mark.parametrize("orientation", range(8))
+def test_a_ramp_has_all_its_gradient_in_one_orientation(orientation: int) -> None:
+    angle = 2 * np.pi * orientation / 8
+    down, right = np.mgrid[:SIDE, :SIDE]
+    ramp = np.cos(angle) * right + np.sin(angle) * down
+    histograms = gradient_orientations(ramp[None]).reshape(9, 8)
+    np.testing.assert_allclose(histograms, np.tile(np.eye(8)[orientation], (9, 1)), atol=1e-5)
+
+
+@settings(max_examples=30)
+@given(stack=images)
+def test_gradient_histograms_turn_with_the_image(stack: Images) -> None:
+    """A quarter turn of the image turns the grid of cells and moves orientations by two bins."""
+    turned = np.rot90(stack, axes=(1, 2))  # counter-clockwise: right becomes up
+    histograms = gradient_orientations(stack).reshape(2, 3, 3, 8)
+    expected = np.roll(np.rot90(histograms, axes=(1, 2)), -2, axis=3)
+    found = gradient_orientations(turned).reshape(2, 3, 3, 8)
+    np.testing.assert_allclose(found, expected, atol=1e-9)
+    assert (np.linalg.norm(found, axis=3) <= 1).all()
+
+
+@settings(max_examples=30)
+@given(stack=images, turns=st.integers(1, 3))
+def test_zernike_magnitudes_do_not_change_under_quarter_turns(stack: Images, turns: int) -> None:
+    turned = np.rot90(stack, turns, axes=(1, 2))
+    np.testing.assert_allclose(zernike_magnitudes(turned), zernike_magnitudes(stack), atol=1e-12)
+
+
+RADIAL: dict[tuple[int, int], Callable[[float], float]] = {
+    (0, 0): lambda r: 1.0,
+    (1, 1): lambda r: r,
+    (2, 0): lambda r: 2 * r**2 - 1,
+    (2, 2): lambda r: r**2,
+    (3, 1): lambda r: 3 * r**3 - 2 * r,
+    (3, 3): lambda r: r**3,
+    (4, 0): lambda r: 6 * r**4 - 6 * r**2 + 1,
+    (4, 2): lambda r: 4 * r**4 - 3 * r**2,
+    (4, 4): lambda r: r**4,
+}
+
+
+def test_zernike_magnitudes_by_definition() -> None:
+    image = np.random.default_rng(2).random((SIDE, SIDE))
+    (row,) = zernike_magnitudes(image[None], max_order=4)
+    assert len(row) == len(RADIAL)
+    circle = SIDE / math.sqrt(2)  # radius of the circle through the corners, in pixels
+    for found, ((order, repetition), radial) in zip(row, RADIAL.items(), strict=True):
+        moment = 0j
+        for i in range(SIDE):
+            for j in range(SIDE):
+                y, x = (i - (SIDE - 1) / 2) / circle, (j - (SIDE - 1) / 2) / circle
+                kernel = radial(math.hypot(x, y)) * cmath.exp(-1j * repetition * math.atan2(y, x))
+                moment += image[i, j] * kernel / circle**2
+        assert found == pytest.approx(abs(moment) * (order + 1) / math.pi, abs=1e-12)
+
+
+def rows(data: MultiViewData) -> list[np.ndarray]:
+    return [view.read(0, data.n_samples) for view in data.views]
+
+
+def test_each_cluster_has_the_mean_and_the_covariance_of_the_mixture() -> None:
+    data = corrupted_mixture(100_000, rng=np.random.default_rng(3), within_variance=1.5)
+    assert data.labels is not None
+    for view, means, covariances in zip(
+        rows(data), MIXTURE.means, MIXTURE.covariances, strict=True
+    ):
+        for cluster in (0, 1):
+            members = view[data.labels == cluster]
+            np.testing.assert_allclose(members.mean(axis=0), means[cluster], atol=0.03)
+            np.testing.assert_allclose(
+                np.cov(members.T), 1.5 * np.asarray(covariances[cluster]), atol=0.05
+            )
+
+
+def test_noise_has_a_variance_of_the_length_times_0_3() -> None:
+    n = 100_000
+    clean = rows(corrupted_mixture(n, rng=np.random.default_rng(0)))
+    noisy = rows(corrupted_mixture(n, rng=np.random.default_rng(0), corruption_rate=1.0))
+    for before, after in zip(clean, noisy, strict=True):
+        standard = (after - before) / np.sqrt(0.3 * np.linalg.norm(before, axis=1))[:, None]
+        np.testing.assert_allclose(standard.mean(axis=0), 0, atol=0.02)
+        np.testing.assert_allclose(np.cov(standard.T), np.eye(2), atol=0.03)
+
+
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    small=st.floats(0, 1),
+    large=st.floats(0, 1),
+    n=st.integers(2, 60),
+)
+def test_a_larger_share_corrupts_the_same_samples_and_more(
+    seed: int, small: float, large: float, n: int
+) -> None:
+    small, large = sorted((small, large))
+    clean, some, more = (
+        corrupted_mixture(n, rng=np.random.default_rng(seed), corruption_rate=share)
+        for share in (0.0, small, large)
+    )
+    np.testing.assert_array_equal(clean.labels, more.labels)
+    for before, first, second in zip(rows(clean), rows(some), rows(more), strict=True):
+        in_first, in_second = (np.any(before != after, axis=1) for after in (first, second))
+        assert in_first.sum() == round(small * n)
+        assert in_second.sum() == round(large * n)
+        assert not np.any(in_first & ~in_second)
+        np.testing.assert_array_equal(first[in_first], second[in_first])
+
+
+def test_each_view_has_corrupted_samples_of_its_own() -> None:
+    clean = rows(corrupted_mixture(200, rng=np.random.default_rng(1)))
+    noisy = rows(corrupted_mixture(200, rng=np.random.default_rng(1), corruption_rate=0.5))
+    changed = [np.any(a != b, axis=1) for a, b in zip(clean, noisy, strict=True)]
+    assert not np.array_equal(changed[0], changed[1])
+    assert not np.array_equal(changed[1], changed[2])
+
+
+@pytest.mark.parametrize(
+    ("options", "quoted"),
+    [
+        ({"n_samples": 1}, ["n_samples=1", 2]),
+        ({"n_samples": 10.5}, ["n_samples=10.5", 2]),
+        ({"corruption_rate": 30}, ["corruption_rate=30", 0.3, "30 %"]),
+        ({"corruption_rate": float("nan")}, ["corruption_rate=nan"]),
+        ({"noise_variance": -1}, ["noise_variance=-1"]),
+        ({"noise_variance": float("inf")}, ["noise_variance=inf", ">= 0"]),
+        ({"within_variance": 0}, ["within_variance=0", "> 0"]),
+    ],
+)
+def test_numbers_out_of_range(options: dict[str, float], quoted: list[object]) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
+        corrupted_mixture(rng=np.random.default_rng(0), **options)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("means", "covariances", "quoted"),
+    [
+        ((((0.0,),),), (), [[(1, 1)], [], "(c, d, d)"]),
+        ((((0.0,), (1.0,)), ((0.0,),)), ((((1.0,),),) * 2, (((1.0,),),)), [[2, 1]]),
+        ((((0.0,),),), ((((-1.0,),),),), [0, [[[-1.0]]]]),
+    ],
+)
+def test_a_mixture_that_is_none(means: object, covariances: object, quoted: list[object]) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
+        GaussianMixture(means, covariances)  # type: ignore[arg-type]

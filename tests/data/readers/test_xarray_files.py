@@ -20,7 +20,7 @@ from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
-from tests.data.readers.test_numpy_files import Bomb
+from tests.data.readers.test_named_arrays import Bomb
 from tests.messages import quotes
 
 COLOUR = np.arange(15.0).reshape(5, 3)

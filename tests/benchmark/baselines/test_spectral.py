@@ -1,4 +1,4 @@
-"""CoReg: closed forms of both steps, ascent, the limits of its weight."""
+"""CoReg and MMSC: closed forms of the steps, ascent, the limits of the weights."""
 
 from __future__ import annotations
 
@@ -6,13 +6,15 @@ import numpy as np
 import pytest
 
 from mscam_dask.benchmark.baselines.spectral import (
+    MMSC,
     CoReg,
     _consensus,
     gaussian_affinity,
     leading_eigenvectors,
+    neighbor_affinity,
     normalized_affinity,
 )
-from mscam_dask.errors import ConfigurationError
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
@@ -53,3 +55,42 @@ def test_parameters_are_checked() -> None:
         CoReg(2, affinity="cosine").fit(views)
     with pytest.raises(ConfigurationError, match=quotes("n_neighbors=20", 19)):
         CoReg(2, affinity="neighbors", n_neighbors=20).fit(views)
+
+
+def summed_resolvents(views: list[np.ndarray], alpha: float) -> np.ndarray:
+    total = np.zeros((len(views[0]),) * 2)
+    for view in views:
+        similar = normalized_affinity(neighbor_affinity(view, 10).toarray())
+        total += np.linalg.solve((1 + alpha) * np.eye(len(view)) - similar, np.eye(len(view)))
+    return total
+
+
+@pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
+def test_the_indicator_is_non_negative_orthonormal_and_near_the_bound(alpha: float) -> None:
+    views, _ = gaussian_views(0, n_samples=90, spread=4.0)
+    model = MMSC(3, alpha=alpha, scale="none", tol=1e-9, max_iter=20_000, random_state=0)
+    G = model.fit(views).indicator_
+    assert (G >= 0).all()
+    np.testing.assert_allclose(G.T @ G, np.eye(3), atol=0.05)
+    S = summed_resolvents(views, alpha)
+    bound = np.sort(np.linalg.eigvalsh(S))[-3:].sum()
+    assert 0.9 * bound <= np.trace(G.T @ S @ G) <= bound * 1.05
+    np.testing.assert_array_equal(
+        np.argmax(G, axis=1)[:, None] == np.argmax(G, axis=1),
+        model.labels_[:, None] == model.labels_,
+    )
+
+
+def test_the_update_ends_where_the_conditions_of_optimality_hold() -> None:
+    views, _ = gaussian_views(1, n_samples=80, spread=1.5)
+    model = MMSC(3, scale="none", tol=1e-12, max_iter=50_000, random_state=0).fit(views)
+    G = model.indicator_
+    SG = summed_resolvents(views, 1.0) @ G
+    gap = G * (SG - G @ (G.T @ SG))  # G ∘ gradient of the Lagrangian
+    assert np.abs(gap).max() <= 1e-4 * np.abs(G * SG).max()
+
+
+def test_a_fit_that_does_not_converge_warns() -> None:
+    views, _ = gaussian_views(2, n_samples=60)
+    with pytest.warns(ConvergenceWarning, match=quotes("MMSC", "max_iter=2", "tol=0.0")):
+        MMSC(3, max_iter=2, tol=0.0, random_state=0).fit(views)

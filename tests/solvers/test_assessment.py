@@ -1,4 +1,4 @@
-"""Stability of clusters: Jaccard coefficients with cuts of perturbed graphs."""
+"""Stability of clusters and agreement of views: Jaccard coefficients, cuts of perturbed graphs, common neighbors."""
 
 from __future__ import annotations
 
@@ -9,13 +9,16 @@ import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mscam_dask.solvers.assessment import (
     ClusterEvidence,
+    cluster_agreement,
     cluster_evidence,
     co_clustering,
     cuts_of_perturbed_graphs,
     jaccard_coefficients,
+    neighbor_agreement,
     perturbed_cuts,
 )
 from mscam_dask.solvers.graph_update import Graph
@@ -96,3 +99,45 @@ def test_graphs_with_more_components_than_clusters_are_cut() -> None:
     points = points + np.random.default_rng(0).normal(size=(96, 2))
     found = evidence_of([graphs_of(points)] * 2, None, np.repeat(np.arange(8) // 4, 12), 2, 9)
     assert np.isfinite(found.stability).all()
+
+
+def random_graph(n_samples: int, seed: int, density: float = 0.2) -> NDArray[np.float64]:
+    rng = np.random.default_rng(seed)
+    upper = np.triu(rng.uniform(size=(n_samples, n_samples)), 1)
+    upper[rng.uniform(size=upper.shape) > density] = 0.0
+    return upper + upper.T
+
+
+def test_cluster_agreement_is_one_within_components_and_zero_by_chance() -> None:
+    labels = np.repeat(np.arange(3), 40)
+    apart = np.kron(np.eye(3), np.ones((40, 40)) - np.eye(40))
+    assert_allclose(cluster_agreement(csr_array(apart), labels, 3), 1.0)
+    one_cluster = apart.copy()
+    one_cluster[40:, 40:] = 1.0  # the view sees cluster 0 only
+    found = cluster_agreement(csr_array(one_cluster), labels, 3)
+    assert_allclose(found[0], 1.0)
+    assert found[1:].max() < 0.3
+    noise = cluster_agreement(csr_array(random_graph(120, 0)), labels, 3)
+    assert np.abs(noise).max() < 0.1
+
+
+def test_cluster_agreement_of_clusters_without_edges_is_undefined() -> None:
+    graph = random_graph(20, 0, density=0.5)
+    graph[:5] = graph[:, :5] = 0.0
+    found = cluster_agreement(csr_array(graph), np.repeat([0, 1, 2], [5, 15, 0]), 3)
+    assert np.isnan(found[[0, 2]]).all()
+    assert np.isnan(found[1])  # it has all edges, so that chance gives the same
+
+
+def test_neighbor_agreement_is_one_for_equal_graphs_and_zero_on_average_for_permuted_ones() -> None:
+    first, second = random_graph(30, 0), random_graph(30, 1)
+    found = neighbor_agreement([csr_array(first), csr_array(first), csr_array(2.0 * second)])
+    assert_allclose(found[0, 1], 1.0)
+    assert_array_equal(found, found.T)
+    rng = np.random.default_rng(0)
+    permuted = []
+    for _ in range(300):
+        order = rng.permutation(30)
+        graphs = [csr_array(first), csr_array(second[order][:, order])]
+        permuted.append(neighbor_agreement(graphs)[0, 1])
+    assert abs(np.mean(permuted)) < 0.01

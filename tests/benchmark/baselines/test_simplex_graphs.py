@@ -1,0 +1,328 @@
+"""MLAN, LMVSC and SMVSC: view weights, row problems and projections on the simplex, exactly c components."""
+
+from __future__ import annotations
+
+import functools
+
+import numpy as np
+import pytest
+import scipy.optimize
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.benchmark.baselines.simplex_graphs import (
+    LMVSC,
+    MLAN,
+    SMVSC,
+    _simplex_step,
+    adaptive_neighbor_weights_global,
+    project_rows_to_simplex,
+    simplex_least_squares,
+)
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError
+from mscam_dask.linalg.laplacian import connected_components
+from tests.messages import quotes
+from tests.synthetic import gaussian_views
+
+
+def squared(view: np.ndarray) -> np.ndarray:
+    return np.asarray(np.sum((view[:, None] - view[None]) ** 2, axis=2))
+
+
+@pytest.mark.parametrize("spread", [1.2, 2.0, 6.0])
+def test_the_components_of_the_graph_are_exactly_the_clusters(spread: float) -> None:
+    views, _ = gaussian_views(0, n_samples=120, n_clusters=4, spread=spread)
+    model = MLAN(4, random_state=0).fit(views)
+    count, labels = connected_components(model.similarity_graph_)
+    assert count == model.n_connected_components_ == 4
+    np.testing.assert_array_equal(labels, model.labels_)
+    np.testing.assert_allclose(model.similarity_graph_.sum(axis=1), 1.0, atol=1e-12)
+    assert (model.similarity_graph_.data >= 0).all()
+    np.testing.assert_array_equal(model.similarity_graph_.diagonal(), 0.0)
+
+
+def test_view_weights_follow_the_root_of_each_views_cost() -> None:
+    # overlapping clusters: the loop runs, and the weights are those of the graph before the last
+    views, _ = gaussian_views(1, n_samples=100, spread=6.0)
+    noise = np.random.default_rng(0).standard_normal((100, 12))
+    model = MLAN(3, n_neighbors=12, scale="none", random_state=0).fit([*views, noise])
+    assert model.view_weights_.shape == (4,)
+    np.testing.assert_allclose(model.view_weights_.sum(), 1.0)
+    graph = model.similarity_graph_.toarray()
+    costs = [np.sum(squared(view) * graph) for view in [*views, noise]]
+    expected = 1.0 / np.sqrt(costs)
+    if model.n_iter_ == 0:
+        np.testing.assert_allclose(model.view_weights_, 0.25)
+    else:
+        np.testing.assert_allclose(model.view_weights_, expected / expected.sum(), rtol=0.05)
+
+
+def test_rows_of_the_initial_graph_solve_their_problem() -> None:
+    # clear clusters: no step is taken, so S solves min Σ d s + α s² over the k nearest
+    (view,), _ = gaussian_views(2, n_samples=60, spread=8.0, dims=(6,))
+    model = MLAN(3, n_neighbors=7, scale="none", random_state=0).fit([view])
+    assert model.n_iter_ == 0
+    distances = squared(view)
+    np.fill_diagonal(distances, np.inf)
+    order = np.sort(distances, axis=1)[:, :8]
+    width = np.mean(0.5 * (7 * order[:, 7] - order[:, :7].sum(axis=1)))
+    graph = model.similarity_graph_.toarray()
+    for row, weights in zip(distances, graph, strict=True):
+        allowed = row <= np.sort(row)[6]
+        gradient = row + 2.0 * width * weights
+        used = weights > 0
+        assert not used[~allowed].any()
+        price = gradient[used].mean()
+        np.testing.assert_allclose(gradient[used], price, rtol=1e-9)
+        assert (gradient[allowed & ~used] >= price - 1e-9).all()
+
+
+def test_what_cannot_reach_c_components_says_so() -> None:
+    views, _ = gaussian_views(3, n_samples=90, n_clusters=6, spread=9.0)
+    with pytest.warns(ConvergenceWarning, match=quotes("MLAN", 6, 2)):
+        model = MLAN(2, n_neighbors=5, random_state=0).fit(views)
+    assert model.n_connected_components_ == 6
+    assert len(np.unique(model.labels_)) == 6
+
+
+def test_neighbours_leave_room_for_the_next_one() -> None:
+    views, _ = gaussian_views(4, n_samples=20)
+    with pytest.raises(ConfigurationError, match=quotes("n_neighbors=19", 18)):
+        MLAN(2, n_neighbors=19).fit(views)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("alpha", [1e-3, 1.0, 100.0])
+def test_rows_meet_the_optimality_conditions(seed: int, alpha: float) -> None:
+    rng = np.random.default_rng(seed)
+    anchors = rng.standard_normal((7, 12)) + 5.0  # far from centred: badly conditioned along 1
+    gram = anchors @ anchors.T + alpha * np.eye(7)
+    linear = (rng.standard_normal((40, 12)) + 5.0) @ anchors.T
+    rows, unfinished = simplex_least_squares(gram, linear, max_iter=20_000, tol=1e-12)
+    assert unfinished == 0
+    assert (rows >= 0).all()
+    np.testing.assert_allclose(rows.sum(axis=1), 1.0, atol=1e-12)
+    gradient = rows @ gram - linear
+    lowest = gradient.min(axis=1, keepdims=True)
+    # used anchors share the lowest gradient: nothing is gained by moving weight
+    assert np.abs((gradient - lowest) * rows).max() <= 1e-6
+
+
+def test_anchor_graphs_of_all_views_stand_side_by_side() -> None:
+    views, _ = gaussian_views(1, n_samples=90)
+    model = LMVSC(3, n_anchors=5, random_state=0).fit(views)
+    assert model.anchor_graph_.shape == (90, 15)
+    assert [anchors.shape for anchors in model.anchors_] == [(5, 5), (5, 12), (5, 30)]
+    for part in np.split(model.anchor_graph_, 3, axis=1):
+        assert (part >= 0).all()
+        np.testing.assert_allclose(part.sum(axis=1), 1.0, atol=1e-12)
+
+
+def test_a_large_ridge_makes_rows_uniform_and_a_small_one_finds_the_anchor() -> None:
+    anchors = np.random.default_rng(2).standard_normal((4, 9))
+    for alpha, expected in ((1e9, np.full((4, 4), 0.25)), (1e-9, np.eye(4))):
+        gram = anchors @ anchors.T + alpha * np.eye(4)
+        rows, _ = simplex_least_squares(gram, anchors @ anchors.T, max_iter=20_000, tol=1e-12)
+        np.testing.assert_allclose(rows, expected, atol=1e-6)
+
+
+def test_a_fit_that_does_not_converge_warns() -> None:
+    views, _ = gaussian_views(3, n_samples=60)
+    with pytest.warns(ConvergenceWarning, match=quotes("LMVSC", 180, "tol=1e-09", "max_iter=1")):
+        LMVSC(3, max_iter=1, tol=1e-9, random_state=0).fit(views)
+
+
+def test_too_few_or_too_many_anchors_are_refused() -> None:
+    views, _ = gaussian_views(4, n_samples=30)
+    with pytest.raises(ConfigurationError, match=quotes("n_anchors=31", 30)):
+        LMVSC(3, n_anchors=31).fit(views)
+    with pytest.raises(ConfigurationError, match=quotes("n_anchors=1", 3, 5)):
+        LMVSC(5, n_anchors=1).fit(views)
+
+
+def test_anchor_rows_lie_on_the_simplex_and_weights_sum_to_one() -> None:
+    views, _ = gaussian_views(0, n_samples=90)
+    model = SMVSC(3, anchors_per_cluster=2, random_state=0).fit(views)
+    assert model.anchor_graph_.shape == (90, 6)
+    assert (model.anchor_graph_ >= 0).all()
+    np.testing.assert_allclose(model.anchor_graph_.sum(axis=1), 1.0, atol=1e-12)
+    np.testing.assert_allclose(model.view_weights_.sum(), 1.0)
+    assert (model.view_weights_ > 0).all()
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_objective_never_rises_with_its_own_simplex_step(seed: int) -> None:
+    # dims below the number of anchors too: the view is completed by zero columns
+    views, _ = gaussian_views(seed, n_samples=80, n_clusters=4, dims=(2, 9, 20))
+    model = SMVSC(
+        4, simplex_step="objective", start="random", tol=1e-7, max_iter=2000, random_state=seed
+    ).fit(views)
+    steps = np.diff(model.objective_)
+    assert len(steps) >= 2
+    assert (steps <= 1e-9 * model.objective_[0]).all()
+
+
+def test_the_closed_form_is_the_solution_of_the_quadratic_programme() -> None:
+    rng = np.random.default_rng(1)
+    views = tuple(rng.standard_normal((5, d)) for d in (6, 8))
+    weights = np.array([0.3, 0.7])
+    m = 4
+    loadings = [np.linalg.qr(rng.standard_normal((d, m)))[0] for d in (6, 8)]
+    factors = weights**2 / (np.sum(weights**2) + 1.0)
+    Z = _simplex_step(views, loadings, factors)
+
+    def cost(row: int, z: np.ndarray) -> float:
+        terms = [
+            w**2 * np.sum((X[row] - B @ z) ** 2)
+            for w, X, B in zip(weights, views, loadings, strict=True)
+        ]
+        return float(np.sum(terms) + z @ z)
+
+    for row in range(5):
+        found = scipy.optimize.minimize(
+            functools.partial(cost, row),
+            np.full(m, 1 / m),
+            bounds=[(0, None)] * m,
+            constraints=scipy.optimize.LinearConstraint(np.ones(m), 1.0, 1.0),
+            options={"ftol": 1e-14},
+        )
+        np.testing.assert_allclose(Z[row], found.x, atol=1e-5)
+        assert cost(row, Z[row]) <= found.fun + 1e-10
+
+
+def test_blocks_of_rows_do_not_show() -> None:
+    rng = np.random.default_rng(2)
+    views = (rng.standard_normal((5000, 3)), rng.standard_normal((5000, 4)))
+    loadings = [rng.standard_normal((3, 2)), rng.standard_normal((4, 2))]
+    factors = np.array([0.5, 0.25])
+    whole = _simplex_step(views, loadings, factors)
+    parts = [
+        _simplex_step(tuple(X[rows] for X in views), loadings, factors)
+        for rows in (slice(0, 2048), slice(2048, 4096), slice(4096, None))
+    ]
+    np.testing.assert_allclose(whole, np.vstack(parts), atol=1e-14)
+
+
+def test_the_start_is_the_first_samples_or_drawn_by_the_seed() -> None:
+    views, _ = gaussian_views(3, n_samples=80, n_clusters=4, spread=1.0)
+    first = [SMVSC(4, random_state=seed).fit(views).objective_ for seed in (0, 1)]
+    assert first[0] == first[1]
+    drawn = [SMVSC(4, start="random", random_state=seed).fit(views).objective_ for seed in (0, 1)]
+    assert drawn[0] != drawn[1]
+
+
+def test_more_anchors_than_samples_are_refused() -> None:
+    views, _ = gaussian_views(4, n_samples=20)
+    with pytest.raises(ConfigurationError, match=quotes("anchors_per_cluster=3", 21, 20)):
+        SMVSC(7, anchors_per_cluster=3).fit(views)
+    with pytest.raises(ConfigurationError, match=quotes("start='last'", "first", "random")):
+        SMVSC(3, start="last").fit(views)  # type: ignore[arg-type]
+    with pytest.raises(
+        ConfigurationError, match=quotes("simplex_step='qp'", "published", "objective")
+    ):
+        SMVSC(3, simplex_step="qp").fit(views)  # type: ignore[arg-type]
+
+
+def test_an_smvsc_fit_that_does_not_converge_warns() -> None:
+    views, _ = gaussian_views(5, n_samples=80, n_clusters=4)
+    with pytest.warns(ConvergenceWarning, match=quotes("SMVSC", "max_iter=1", "tol")):
+        SMVSC(4, max_iter=1, random_state=0).fit(views)
+
+
+matrices = arrays(
+    np.float64,
+    array_shapes(min_dims=2, max_dims=2, min_side=1, max_side=8),
+    elements=st.floats(-10, 10, allow_subnormal=False),
+)
+
+sorted_distances = arrays(
+    np.float64,
+    st.tuples(st.integers(1, 6), st.integers(2, 9)),
+    elements=st.one_of(st.floats(0, 100, allow_subnormal=False), st.integers(0, 3).map(float)),
+).map(lambda d: np.sort(d, axis=1))
+
+
+class TestProjection:
+    @given(matrices)
+    def test_result_is_on_the_simplex(self, rows: NDArray[np.float64]) -> None:
+        projected = project_rows_to_simplex(rows)
+        assert (projected >= 0).all()
+        assert_allclose(projected.sum(axis=1), 1.0, rtol=1e-14)
+
+    @given(matrices)
+    def test_variational_inequality_at_every_vertex(self, rows: NDArray[np.float64]) -> None:
+        # a is the projection of v iff (v - a).(b - a) <= 0 for every b on the simplex;
+        # the left side is linear in b, so the vertices suffice
+        a = project_rows_to_simplex(rows)
+        residual = rows - a
+        at_vertices = residual - np.sum(residual * a, axis=1, keepdims=True)
+        assert at_vertices.max() <= 1e-12
+
+    @given(matrices)
+    def test_is_idempotent_and_ignores_a_common_shift(self, rows: NDArray[np.float64]) -> None:
+        projected = project_rows_to_simplex(rows)
+        assert_allclose(project_rows_to_simplex(projected), projected, atol=1e-14)
+        assert_allclose(project_rows_to_simplex(rows + 7.0), projected, atol=1e-13)
+
+    @given(matrices, st.integers(0, 10_000))
+    def test_commutes_with_a_permutation_of_columns(
+        self, rows: NDArray[np.float64], seed: int
+    ) -> None:
+        order = np.random.default_rng(seed).permutation(rows.shape[1])
+        assert_allclose(
+            project_rows_to_simplex(rows[:, order]),
+            project_rows_to_simplex(rows)[:, order],
+            atol=1e-15,
+        )
+
+    def test_input_is_left_alone(self) -> None:
+        rows = np.array([[3.0, 1.0, 2.0]])
+        project_rows_to_simplex(rows)
+        assert_array_equal(rows, [[3.0, 1.0, 2.0]])
+
+    def test_extreme_and_absent_entries(self) -> None:
+        rows = np.array([[1e308, -1e308, 0.0], [-np.inf, 0.25, 0.25], [1e-300, 0.0, -1e-300]])
+        expected = np.array([[1, 0, 0], [0, 0.5, 0.5], [1 / 3, 1 / 3, 1 / 3]])
+        assert_allclose(project_rows_to_simplex(rows), expected, rtol=1e-15)
+
+    @pytest.mark.parametrize("value", [np.nan, np.inf])
+    def test_not_finite_is_refused_with_the_row(self, value: float) -> None:
+        rows = np.zeros((4, 2))
+        rows[2, 1] = value
+        with pytest.raises(DataError, match=quotes(1, 4, [2])):
+            project_rows_to_simplex(rows)
+
+    def test_a_row_without_any_finite_entry_is_refused(self) -> None:
+        with pytest.raises(DataError, match=quotes(1, [0])):
+            project_rows_to_simplex(np.full((1, 2), -np.inf))
+
+    def test_rows_without_columns_are_refused(self) -> None:
+        with pytest.raises(DataError, match=quotes((3, 0))):
+            project_rows_to_simplex(np.zeros((3, 0)))
+
+
+class TestGlobalWidth:
+    @given(sorted_distances, st.floats(0.01, 100))
+    def test_optimality_conditions_of_eq_31(self, d: NDArray[np.float64], width: float) -> None:
+        a = adaptive_neighbor_weights_global(d, width)
+        gradient = d + 2 * width * a
+        level = gradient.min(axis=1, keepdims=True)
+        assert_allclose(a.sum(axis=1), 1.0, rtol=1e-13)
+        assert ((gradient - level) * a <= 1e-11 * (d[:, -1:] + width)).all()
+
+    def test_absent_candidates_get_nothing(self) -> None:
+        a = adaptive_neighbor_weights_global(np.array([[1.0, np.inf, 1.0]]), 1.0)
+        assert_array_equal(a, [[0.5, 0.0, 0.5]])
+
+    def test_limits_of_the_width(self) -> None:
+        d = np.array([[0.0, 1.0, 2.0]])
+        assert_array_equal(adaptive_neighbor_weights_global(d, 1e-320), [[1.0, 0.0, 0.0]])
+        assert_allclose(adaptive_neighbor_weights_global(d, 1e15), np.full((1, 3), 1 / 3))
+
+    @pytest.mark.parametrize("width", [0.0, -1.0, np.nan, np.inf])
+    def test_width_must_be_positive(self, width: float) -> None:
+        with pytest.raises(ConfigurationError, match=quotes(width)):
+            adaptive_neighbor_weights_global(np.ones((1, 2)), width)
