@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.engine.fit import run_reference
@@ -100,4 +101,7 @@ def test_the_sentence_of_the_status_holds_for_it() -> None:
     views, _ = gaussian_views(10, n_samples=40, spread=6.0)
     found = run_reference(as_multi_view(views), parameters())
     assert found.status is Status.CONVERGED
-    assert "solver='reference'" in found.status.message
+    graph = found.consensus_graph
+    n_components, components = connected_components(graph, directed=False)
+    assert n_components == 3
+    assert_array_equal(found.labels, components)
