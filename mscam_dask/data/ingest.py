@@ -29,7 +29,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import Join
 from mscam_dask.data.views.sources import ViewType
 from mscam_dask.data.views.validation import check_not_empty, validate_view
-from mscam_dask.linalg.incomplete import ImputeMethod
+from mscam_dask.types.parameters import ImputeMethod
 
 __all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
 

@@ -29,7 +29,6 @@ from mscam_dask.data.views.missing_cells import impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import feature_names_of
 from mscam_dask.errors import DataError, DataTypeError
-from mscam_dask.linalg.incomplete import ImputeMethod
 from mscam_dask.linalg.scaling import RowTransform
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.events import (
@@ -40,7 +39,7 @@ from mscam_dask.types.events import (
     ViewPrepared,
     ViewSettingsSelected,
 )
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import ImputeMethod, Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import SIZES
 

@@ -14,19 +14,18 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import distances_to
 from mscam_dask.linalg.neighbors import top_k_columns
+from mscam_dask.types.parameters import ImputeMethod
 from mscam_dask.types.rules import CONSTANTS
 
 __all__ = [
-    "IMPUTE_METHODS",
     "MIN_ROWS",
-    "ImputeMethod",
     "Imputer",
     "IncompleteBlocks",
     "PresentSamples",
@@ -313,11 +312,6 @@ class PresentSamples:
         result[self.samples] = values
         return result
 
-
-ImputeMethod = Literal["mean", "median", "knn"]
-"""Mean or median of the column, or mean of the five nearest rows that have the cell."""
-
-IMPUTE_METHODS: tuple[ImputeMethod, ...] = get_args(ImputeMethod)
 
 _N_NEIGHBORS = 5
 

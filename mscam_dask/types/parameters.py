@@ -12,9 +12,11 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 __all__ = [
+    "IMPUTE_METHODS",
     "AdmmSettings",
     "Choices",
     "Fixed",
+    "ImputeMethod",
     "Model",
     "Parameters",
     "Scale",
@@ -34,6 +36,11 @@ _MIN_WEIGHT, _MAX_WEIGHT = 1e-30, 1e30
 
 Scale = Literal["standard", "unit", "minmax", "none"]
 Model = Literal["mscam", "mscan"]
+
+ImputeMethod = Literal["mean", "median", "knn"]
+"""Imputation of missing cells: mean or median of the column, or mean of the five nearest rows that have the cell."""
+
+IMPUTE_METHODS: tuple[ImputeMethod, ...] = get_args(ImputeMethod)
 
 
 def _require(condition: object, name: str, got: object, allowed: str) -> None:

@@ -10,8 +10,6 @@ from scipy.sparse import csr_array
 from sklearn.impute import KNNImputer, SimpleImputer
 
 from mscam_dask.linalg.incomplete import (
-    IMPUTE_METHODS,
-    ImputeMethod,
     IncompleteBlocks,
     PresentSamples,
     SharedDistances,
@@ -22,6 +20,7 @@ from mscam_dask.linalg.incomplete import (
 )
 from mscam_dask.linalg.laplacian import induced_laplacian, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
 from mscam_dask.types.rules import CONSTANTS
 
 N = 23

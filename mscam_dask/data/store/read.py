@@ -39,7 +39,7 @@ from mscam_dask.data.views.sources import (
     view_digest,
 )
 from mscam_dask.errors import DataError, StoreCorruptError
-from mscam_dask.linalg.incomplete import ImputeMethod
+from mscam_dask.types.parameters import ImputeMethod
 
 __all__ = [
     "ZarrRows",

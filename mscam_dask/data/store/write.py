@@ -62,7 +62,7 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
-from mscam_dask.linalg.incomplete import ImputeMethod
+from mscam_dask.types.parameters import ImputeMethod
 
 __all__ = [
     "CHUNK_BYTES",

@@ -15,7 +15,8 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows, present_samples
 from mscam_dask.data.views.sources import ArrayRows, RowSource, feature_names_of, row_ranges
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.incomplete import IMPUTE_METHODS, ImputeMethod, Imputer, fit_imputer
+from mscam_dask.linalg.incomplete import Imputer, fit_imputer
+from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
 
 __all__ = [
     "ImputedData",

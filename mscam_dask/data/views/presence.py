@@ -35,7 +35,8 @@ from mscam_dask.data.views.sources import (
     row_ranges,
 )
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.incomplete import ImputeMethod, PresentSamples
+from mscam_dask.linalg.incomplete import PresentSamples
+from mscam_dask.types.parameters import ImputeMethod
 
 if TYPE_CHECKING:
     from mscam_dask.data.readers.base import SourceContents

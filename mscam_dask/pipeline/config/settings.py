@@ -11,9 +11,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta, Struct
 
-from mscam_dask.linalg.incomplete import ImputeMethod
 from mscam_dask.pipeline.config.toml_document import toml_text
-from mscam_dask.types.parameters import Scale
+from mscam_dask.types.parameters import ImputeMethod, Scale
 
 __all__ = [
     "BUILT_IN_SOURCES",
