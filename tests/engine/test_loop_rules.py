@@ -7,13 +7,15 @@ import math
 from types import SimpleNamespace
 from typing import Any
 
+import numpy as np
 import pytest
 
-from mscam_dask.engine import outer_loop, refine
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import finalize, iteration_steps, outer_loop, refine
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.rules import RULES
+from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 PARAMETERS = Parameters(n_clusters=3)
 
@@ -169,3 +171,50 @@ def test_graphs_of_single_views_are_learned_from_where_the_start_was(
     )
     context: Any = SimpleNamespace(selection=selection)
     assert refine._is_mixed(context) is expected
+
+
+class Submissions(Releases):
+    """An executor that notes what is submitted and computes nothing."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.submitted: list[tuple[Any, ...]] = []
+
+    def submit(self, function: Any, *arguments: Any, key: str) -> str:
+        self.submitted.append((function, *arguments))
+        return key
+
+
+@pytest.mark.parametrize("n", [10, 10**6])
+def test_tasks_of_random_starts_have_each_start_once(n: int) -> None:
+    executor: Any = Submissions()
+    prepared: Any = SimpleNamespace(n_samples=n)
+    iteration_steps.first_cuts(Any, prepared, PARAMETERS, executor, key="0")
+    *drawn, (_, _, _, handles) = executor.submitted
+    starts = [start for *_, some in drawn for start in some]
+    assert starts == list(range(SIZES.n_random_starts))
+    assert len(handles) == len(drawn) == len(set(handles))
+    assert executor.released == handles
+
+
+@pytest.mark.parametrize("n", [5, 500])
+def test_reference_graphs_have_fewer_neighbors_than_samples_and_equal_weights(n: int) -> None:
+    executor: Any = Submissions()
+    views = as_multi_view([np.random.default_rng(0).standard_normal((n, 2)) for _ in range(3)])
+    graphs = iteration_steps.LazyReferenceGraphs(views)
+    names = [view.name for view in views.views]
+    first = graphs.handles(executor, names)
+    assert graphs.handles(executor, names) == first
+    assert len(set(first)) == len(executor.submitted) == 3  # each is computed once
+    for _, _, n_neighbors, weight in executor.submitted:
+        assert n_neighbors == min(CONSTANTS.validation_neighbors, n - 1)
+        assert weight == 1.0
+
+
+def test_the_learned_graph_is_a_second_one_where_it_was_rebuilt() -> None:
+    def graphs(learned: str) -> Any:
+        final: Any = finalize._FinalGraph
+        return final("graph", learned, "labels", "status", "score").graphs
+
+    assert graphs("graph") == {"consensus_graph": "graph"}
+    assert graphs("other") == {"consensus_graph": "graph", "learned_graph": "other"}

@@ -23,7 +23,7 @@ from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows, projected_distances
 from mscam_dask.solvers.lda import linear_discriminants
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
-from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, row_blocks
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from tests.synthetic import gaussian_views
@@ -329,3 +329,63 @@ def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) 
     merged = tasks.merged_components(sums, components, np.arange(N, dtype=np.int32), 3)
     joined = np.concatenate([one.embedding() for one in views])
     assert_array_equal(merged, merge_components(joined, labels[1], 3))
+
+
+def random_rows(seed: int, n: int = 40) -> tuple[csr_array[np.float64], list[row_graph.GraphRows]]:
+    """A graph, and its rows in two blocks."""
+    rng = np.random.default_rng(seed)
+    graph = csr_array(random_array((n, n), density=0.2, rng=rng))
+    graph.sort_indices()
+    return graph, [row_graph.GraphRows(a, csr_array(graph[a:b])) for a, b in ((0, 25), (25, n))]
+
+
+def test_the_mean_of_rows_is_that_of_the_graphs() -> None:
+    graphs, rows = zip(*(random_rows(seed) for seed in range(3)), strict=True)
+    weights = (2.0, 1.0, 3.0)
+    for number, block in enumerate(rows[0]):
+        found = row_graph.mean_rows([blocks[number] for blocks in rows], weights)
+        expected = sum(w * graph.toarray() for w, graph in zip(weights, graphs, strict=True)) / 6.0
+        assert found.start == block.start
+        assert_allclose(found.affinity.toarray(), expected[block.start : block.stop], atol=1e-12)
+
+
+def test_weights_between_clusters_are_those_of_the_symmetric_graph() -> None:
+    graph, rows = random_rows(0)
+    labels = np.random.default_rng(1).integers(0, 3, 40)
+    symmetric = 0.5 * (graph + graph.T).toarray()
+    expected = [
+        [symmetric[np.ix_(labels == a, labels == b)].sum() for b in range(3)] for a in range(3)
+    ]
+    found = sum(row_graph.row_weights_between(block, labels, 3) for block in rows)
+    assert_allclose(found, expected)
+
+
+def test_rows_of_a_graph_that_are_split_and_joined_are_in_the_order_of_the_samples() -> None:
+    graph, rows = random_rows(0)
+    order = np.random.default_rng(1).permutation(40).astype(np.int32)
+    expected = np.zeros((40, 40))
+    expected[np.ix_(order, order)] = graph.toarray()
+    edges = (0, 13, 31, 40)
+    pieces = [row_graph.split_graph(block, order, edges) for block in rows]
+    for group, (start, stop) in enumerate(pairwise(edges)):
+        assert {len(of_block) for of_block in pieces} == {3}
+        data, indices, ends = row_graph.join_graph([own[group] for own in pieces], start, stop)
+        pointers = np.concatenate(([0], ends[-(stop - start) :]))
+        joined = csr_array((data, indices, pointers), shape=(stop - start, 40))
+        assert_array_equal(joined.toarray(), expected[start:stop])
+        for first, last in pairwise(pointers):
+            assert np.all(np.diff(indices[first:last]) > 0)
+
+
+@pytest.mark.parametrize(
+    ("n", "d"), [(1, 1), (7, 0), (100_000, 3), (3_000, 500), (50, 400_000), (200_000, 100)]
+)
+def test_blocks_of_a_view_are_as_large_as_they_may_be(n: int, d: int) -> None:
+    """At most a quarter of the view, but a mebibyte in any case; at least one row."""
+    blocks = list(row_blocks(n, d))
+    assert_array_equal(np.concatenate([np.arange(*one) for one in blocks]), np.arange(n))
+    most = min(BLOCK_BYTES, max(2**20, 2 * n * d))
+    for start, stop in blocks:
+        assert 8 * d * (stop - start) <= most or stop == start + 1
+    for start, stop in blocks[:-1]:
+        assert 8 * max(d, 1) * (stop + 1 - start) > most
