@@ -218,3 +218,23 @@ def test_the_learned_graph_is_a_second_one_where_it_was_rebuilt() -> None:
 
     assert graphs("graph") == {"consensus_graph": "graph"}
     assert graphs("other") == {"consensus_graph": "graph", "learned_graph": "other"}
+
+
+@pytest.mark.parametrize("model", ["mscam", "mscan"])
+def test_only_distances_of_mscan_depend_on_the_weight_of_the_graph(
+    monkeypatch: pytest.MonkeyPatch, model: str
+) -> None:
+    monkeypatch.setattr(
+        outer_loop, "_solve_views", lambda _spectrum, weight, *_, key: (weight, key)
+    )
+    executor: Any = Releases()
+    views: Any = SimpleNamespace(results=["a result"], distances=["distances"])
+    context: Any = SimpleNamespace(parameters=SimpleNamespace(model=model))
+    spectrum: Any = "spectrum"
+    found: Any = outer_loop._with_graph_weight(views, spectrum, 0.5, context, executor, key="1")
+    if model == "mscam":
+        assert found is views
+        assert executor.released == []
+    else:
+        assert found == (0.5, "1")
+        assert executor.released == ["a result", "distances"]
