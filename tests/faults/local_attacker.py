@@ -30,8 +30,7 @@ async def answers(address: str, security: Security) -> bool:
     return True
 
 
-async def reached(ports: list[str]) -> list[str]:
-    foreign = Security.temporary()
+async def reached(ports: list[str], foreign: Security) -> list[str]:
     tries = [(f"tcp://127.0.0.1:{port}", Security()) for port in ports]
     tries += [(f"tls://127.0.0.1:{port}", foreign) for port in ports]
     found = await asyncio.gather(*(answers(*one) for one in tries))
@@ -43,9 +42,10 @@ if __name__ == "__main__":
         LocalCluster(n_workers=1, processes=False, dashboard_address="127.0.0.1:0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
-        client.submit(abs, -1).result()  # imports what is imported late
+        client.submit(abs, -1).result()  # imports what is imported late, as the next line does
+        certificates = Security.temporary()
     os.setgroups([])
     os.setgid(NOBODY)
     os.setuid(NOBODY)
-    for address in asyncio.run(reached(sys.argv[1:])):
+    for address in asyncio.run(reached(sys.argv[1:], certificates)):
         sys.stdout.write(f"{address}\n")
