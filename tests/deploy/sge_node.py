@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import ClassVar
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -67,6 +68,9 @@ report_variables NONE
 class SgeNode(Machine):
     """A cluster that runs."""
 
+    kind = "sge"
+    cluster_options: ClassVar = {"job_extra_directives": ["-V"]}
+
     def jobs(self) -> dict[str, str]:
         """Return the state of each job by its number."""
         text = self.run("qstat", "-xml", "-u", "*")
@@ -75,13 +79,20 @@ class SgeNode(Machine):
             for job in ET.fromstring(text).iter("job_list")
         }
 
-    def wait(self, n_jobs: int, *, timeout_s: float) -> dict[str, str]:
+    def delete(self, job: str) -> None:
+        """Delete a job."""
+        self.run("qdel", job)
+
+    def n_past_jobs(self, logs: Path) -> int:
+        """Return the number of jobs that wrote a log."""
+        return len({path.name.rpartition(".o")[2] for path in logs.glob("*.o*")})
+
+    def wait(self, n_jobs: int, *, timeout_s: float) -> None:
         """Wait until a number of jobs is left."""
         deadline = time.monotonic() + timeout_s
         while len(jobs := self.jobs()) != n_jobs:
             assert time.monotonic() < deadline, jobs
             time.sleep(0.5)
-        return jobs
 
 
 @contextmanager

@@ -54,7 +54,9 @@ _DASHBOARD_PORT = 8787
 _REPLACE_EVERY = "5 s"
 _ONE_BLAS_THREAD = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
 # Batch schedulers' words for a request that no later attempt can cure.
-_REFUSED = re.compile(r"invalid|not permitted|denied|unknown|exceed", re.IGNORECASE)
+_REFUSED = re.compile(r"invalid|not permitted|denied|unknown|exceed|does not exist", re.IGNORECASE)
+# In errors of dask-jobqueue: with OAR it is the whole job script, before the reason.
+_COMMAND_LINE = re.compile(r"\nCommand:\n.*?(?=\nstdout:\n)", re.DOTALL)
 _SHARED_FILES = "Using a temporary security object"
 
 
@@ -90,6 +92,7 @@ def start_errors(name: str) -> Iterator[None]:
 
 def _first_lines(error: BaseException) -> str:
     text = f"{type(error).__name__}: {error}"
+    text = _COMMAND_LINE.sub("", text)
     return " ".join(text.split())[:600].rstrip(".")
 
 

@@ -13,6 +13,7 @@ import pytest
 from distributed import LocalCluster, Security
 
 from mscam_dask.errors import (
+    ClusterError,
     ClusterStartError,
     ConfigurationError,
     NoWorkersError,
@@ -20,6 +21,7 @@ from mscam_dask.errors import (
 )
 from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable
 from mscam_dask.pipeline.run.cluster import check_workers, open_cluster, serve_in_slurm
+from mscam_dask.pipeline.run.cluster_classes import start_errors
 from tests.clusters import scheduler_process, worker_process
 from tests.messages import quotes
 
@@ -156,3 +158,20 @@ def test_the_runner_is_for_tasks_of_srun(monkeypatch: pytest.MonkeyPatch) -> Non
     with pytest.raises(SchedulerLostError, match=quotes("0.3 s")), open_cluster(late):
         pass
     assert time.monotonic() - started < 20
+
+
+def test_the_reason_of_a_batch_scheduler_is_told_without_the_job_script() -> None:
+    text = (
+        "Command exited with non-zero exit code.\nExit code: 248\nCommand:\noarsub -q long "
+        + "worker " * 200
+        + "\nstdout:\n\nstderr:\nERROR : The queue long does not exist.\n"
+    )
+    with (
+        pytest.raises(
+            ClusterError, match=quotes("'oar'", "The queue long does not exist")
+        ) as caught,
+        start_errors("oar"),
+    ):
+        raise RuntimeError(text)
+    assert "worker worker" not in str(caught.value)
+    assert caught.value.exit_code == 4
