@@ -28,8 +28,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 def node(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[SgeNode | OarNode]:
-    start = {"sge": sge_node, "oar": oar_node}[request.param]
-    with start(tmp_path_factory.mktemp(request.param)) as started:
+    root = tmp_path_factory.mktemp(request.param)
+    with sge_node(root) if request.param == "sge" else oar_node(root) as started:
         yield started
 
 
