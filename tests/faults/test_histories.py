@@ -59,7 +59,7 @@ def test_tasks_that_are_run_again_give_the_same(model: Model) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.timeout(1800)
+@pytest.mark.timeout(3600)
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
 def test_twenty_thousand_histories(model: Model) -> None:
     check(model, range(10_000), remember=True)
