@@ -18,6 +18,7 @@ import pytest
 
 __all__ = [
     "CLUSTER_TABLE",
+    "BatchNode",
     "Machine",
     "base_image",
     "copied",
@@ -92,6 +93,21 @@ class Machine:
         """Return the command line that runs a command inside."""
         enter = ["nsenter", "--target", str(self.pid), "--all", f"--wdns={cwd}"]
         return [*enter, *map(str, command)]
+
+
+class BatchNode(Machine):
+    """A batch scheduler and its node, which run."""
+
+    def jobs(self) -> dict[str, str]:
+        """Return the state of each job by its number."""
+        raise NotImplementedError
+
+    def wait(self, n_jobs: int, *, timeout_s: float) -> None:
+        """Wait until a number of jobs is left."""
+        deadline = time.monotonic() + timeout_s
+        while len(jobs := self.jobs()) != n_jobs:
+            assert time.monotonic() < deadline, jobs
+            time.sleep(0.5)
 
 
 @contextmanager

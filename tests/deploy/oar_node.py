@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from typing import ClassVar
 import pytest
 
 from tests.deploy.files import ROOT
-from tests.deploy.machines import Machine, machine, node1
+from tests.deploy.machines import BatchNode, machine, node1
 
 __all__ = ["OarNode", "oar_node"]
 
@@ -57,7 +56,7 @@ exec sleep infinity
 """
 
 
-class OarNode(Machine):
+class OarNode(BatchNode):
     """A cluster that runs."""
 
     kind = "oar"
@@ -84,13 +83,6 @@ class OarNode(Machine):
     def n_past_jobs(self, logs: Path) -> int:
         """Return the number of jobs that wrote a log."""
         return len(list(logs.glob("OAR.*.stdout")))
-
-    def wait(self, n_jobs: int, *, timeout_s: float) -> None:
-        """Wait until a number of jobs is left."""
-        deadline = time.monotonic() + timeout_s
-        while len(jobs := self.jobs()) != n_jobs:
-            assert time.monotonic() < deadline, jobs
-            time.sleep(0.5)
 
 
 @contextmanager

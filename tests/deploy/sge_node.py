@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -13,7 +12,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from tests.deploy.machines import Machine, machine, node1
+from tests.deploy.machines import BatchNode, machine, node1
 
 __all__ = ["SgeNode", "sge_node"]
 
@@ -65,7 +64,7 @@ report_variables NONE
 """
 
 
-class SgeNode(Machine):
+class SgeNode(BatchNode):
     """A cluster that runs."""
 
     kind = "sge"
@@ -86,13 +85,6 @@ class SgeNode(Machine):
     def n_past_jobs(self, logs: Path) -> int:
         """Return the number of jobs that wrote a log."""
         return len({path.name.rpartition(".o")[2] for path in logs.glob("*.o*")})
-
-    def wait(self, n_jobs: int, *, timeout_s: float) -> None:
-        """Wait until a number of jobs is left."""
-        deadline = time.monotonic() + timeout_s
-        while len(jobs := self.jobs()) != n_jobs:
-            assert time.monotonic() < deadline, jobs
-            time.sleep(0.5)
 
 
 @contextmanager
