@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))
+sys.path.insert(0, str(HERE.parents[1]))  # its tests have the browser; imports after it are E402
 
 from mscam_dask.pipeline.config.read_config import read_config  # noqa: E402
 from mscam_dask.pipeline.config.toml_document import Override  # noqa: E402

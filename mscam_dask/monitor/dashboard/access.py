@@ -70,7 +70,7 @@ def require_token(application: Any, token: str) -> None:
         if request.path in _OPEN_PATHS or _has_token(request, token):
             return find_handler(request, **kwargs)
         given = request.query_arguments.get("token", [b""])[-1]
-        handler = _SignIn if _equal(given, token.encode()) else _Refusal
+        handler = _SignIn if hmac.compare_digest(given, token.encode()) else _Refusal
         return application.get_handler_delegate(request, handler, {"token": token})
 
     application.find_handler = find_allowed
@@ -78,14 +78,12 @@ def require_token(application: Any, token: str) -> None:
 
 def _has_token(request: HTTPServerRequest, token: str) -> bool:
     scheme, _, given = request.headers.get("Authorization", "").partition(" ")
-    if scheme.lower() == "bearer" and _equal(given.encode(), token.encode()):
+    if scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), token.encode()):
         return True
     cookie = request.cookies.get(_COOKIE)
-    return cookie is not None and _equal(cookie.value.encode(), _cookie_value(token).encode())
-
-
-def _equal(given: bytes, expected: bytes) -> bool:
-    return hmac.compare_digest(given, expected)
+    return cookie is not None and hmac.compare_digest(
+        cookie.value.encode(), _cookie_value(token).encode()
+    )
 
 
 def _cookie_value(token: str) -> str:

@@ -202,7 +202,7 @@ def _token_required() -> Iterator[None]:
     """Load the check of the dashboard's token into schedulers and workers, where a token is set."""
     import dask.config
 
-    if os.environ.get("MSCAM_DASHBOARD_TOKEN") is None:
+    if "MSCAM_DASHBOARD_TOKEN" not in os.environ:  # `access` imports tornado
         yield
         return
     from mscam_dask.monitor.dashboard import access
