@@ -193,6 +193,14 @@ class Azurite(ObjectServer):
         with BlobServiceClient.from_connection_string(text) as client:
             client.create_container("bucket")
 
+    def kill(self) -> None:
+        # Azurite writes its table of containers and objects every five seconds, and when it ends.
+        if self._process is not None:
+            self._process.terminate()
+            with suppress(subprocess.TimeoutExpired):
+                self._process.wait(10)
+        super().kill()
+
 
 SERVERS: Mapping[str, type[ObjectServer]] = {"s3": SeaweedFS, "gs": FakeGCS, "az": Azurite}
 
