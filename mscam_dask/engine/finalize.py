@@ -43,7 +43,6 @@ from mscam_dask.engine.row_blocks.candidates import (
     exchanged,
     group_edges,
 )
-from mscam_dask.engine.row_blocks.embedding import FAN_IN
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.linalg.block_eigensolver import join_rows
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
@@ -352,8 +351,8 @@ def write_arrays(
     for key, graph in graphs.items():
         store.write_graph(key, graph)
     for rows in views:
-        for first in range(0, len(rows.names), FAN_IN):
-            store.write_views(rows, range(first, min(first + FAN_IN, len(rows.names))))
+        for first in range(0, len(rows.names), tasks.FAN_IN):
+            store.write_views(rows, range(first, min(first + tasks.FAN_IN, len(rows.names))))
     written = executor.gather(store.writes)
     executor.release(store.writes)
     if not all(written):

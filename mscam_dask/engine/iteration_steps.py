@@ -34,7 +34,6 @@ if TYPE_CHECKING:
     from mscam_dask.engine.initial_graph import PreparedHandles
 
 __all__ = [
-    "MAX_SCORE_TASKS",
     "BestPartition",
     "LazyReferenceGraphs",
     "all_minima",
@@ -45,13 +44,14 @@ __all__ = [
     "next_cuts",
     "score_cuts",
     "score_partitions_by_views",
+    "score_partitions_by_views_bytes",
     "spectrum_facts",
     "spectrum_of",
     "start_vectors",
 ]
 
-MAX_SCORE_TASKS = 16
-"""Maximum number of tasks that score partitions; with more views, each task has several."""
+# Maximum number of tasks that score partitions; with more views, each task has several.
+_MAX_SCORE_TASKS = 16
 
 # Random starts of k-means in one task, and the fewest samples with which they are split.
 _STARTS = 5
@@ -95,7 +95,7 @@ def score_partitions_by_views(
 ) -> Handle:
     """Submit the score of each partition of a list."""
     reference_graphs = prepared.reference_graphs.handles(executor, prepared.validation_views)
-    together = -(-len(reference_graphs) // MAX_SCORE_TASKS)
+    together = -(-len(reference_graphs) // _MAX_SCORE_TASKS)
     handles = [
         executor.submit(
             iteration_tasks.score_partitions,
@@ -115,6 +115,15 @@ def score_partitions_by_views(
     )
     executor.release(handles)
     return scores
+
+
+def score_partitions_by_views_bytes(
+    n_samples: int, n_scored: int, n_clusters: int, n_partitions: int, n_views: int
+) -> int:
+    """Peak memory of a task that `score_partitions_by_views` submits."""
+    groups = min(n_views, _MAX_SCORE_TASKS)
+    scores = iteration_tasks.partition_scores_bytes(n_scored, n_clusters, n_partitions, groups)
+    return scores + (4 * n_partitions * n_samples if n_scored < n_samples else 0)
 
 
 def first_cuts(

@@ -1,8 +1,8 @@
 """Memory estimate of a fit, computed before it starts.
 
-`view_tasks` and `graph_tasks` estimate the peak of each kind of task (`TaskMemory`), and
-`estimate_held` the results that workers hold between tasks. The estimates are arithmetic on shapes,
-and upper bounds, because ranks are unknown before the views are read.
+The peak memory of a task is declared beside its function, as `<function>_bytes` of shapes. This module
+adds them up with the results that workers hold between tasks (`HeldBytes`). The estimates are upper
+bounds, because ranks are unknown before the views are read.
 """
 
 from __future__ import annotations
@@ -10,70 +10,48 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
 from mscam_dask.data.views.presence import PresentRows
-from mscam_dask.data.views.sampling import KEPT_CHUNK_BYTES
-from mscam_dask.data.views.sources import BLOCK_BYTES, ArrayRows
-from mscam_dask.engine.candidate_neighbors import row_ranges
+from mscam_dask.data.views.sampling import cache_chunks_bytes
+from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.validation import validate_bytes
+from mscam_dask.engine.candidate_neighbors import candidates_bytes
 from mscam_dask.engine.executors._arrays import n_bytes
-from mscam_dask.engine.executors._process import KEPT_BYTES
+from mscam_dask.engine.executors._process import BASE_BYTES
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initialize import have_view_graphs
-from mscam_dask.engine.iteration_steps import MAX_SCORE_TASKS
+from mscam_dask.engine.iteration_steps import score_partitions_by_views_bytes
 from mscam_dask.engine.precompute import uses_sample
+from mscam_dask.engine.row_blocks import tasks as block_tasks
 from mscam_dask.engine.row_blocks.candidates import most_rows
-from mscam_dask.engine.row_blocks.embedding import FAN_IN
-from mscam_dask.engine.tasks import MAX_EVIDENCE_ENTRIES
+from mscam_dask.engine.tasks import graph_spectrum_bytes, view_shape
 from mscam_dask.errors import MemoryPlanError
-from mscam_dask.linalg.block_eigensolver import MOST_AGGREGATES
-from mscam_dask.linalg.incomplete import MIN_ROWS
-from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, N_OVERSAMPLES, RANK_SAMPLE
+from mscam_dask.linalg.block_eigensolver import coarse_vectors_bytes, filter_next_bytes
+from mscam_dask.linalg.incomplete import as_incomplete_blocks_bytes, nearest_sharing_bytes
+from mscam_dask.linalg.ivf import ivf_search_bytes, train_centers_bytes
+from mscam_dask.solvers.admm import reduced_problem_bytes
+from mscam_dask.solvers.graph_update import assemble_graph_bytes, neighbor_graph_bytes
+from mscam_dask.solvers.partition_graph import cluster_rows_bytes, partition_graph_bytes
+from mscam_dask.solvers.partition_score import reference_graphs_bytes
+from mscam_dask.solvers.preprocessing import embedding_neighbors_bytes, neighbor_votes_bytes
+from mscam_dask.solvers.row_blocks import row_blocks_bytes
+from mscam_dask.solvers.row_graph import graph_block_bytes, join_partitions_bytes
+from mscam_dask.solvers.row_view import solve_reduced_bytes
+from mscam_dask.solvers.spectral_cut import spectral_cut_bytes
+from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, view_svd_bytes
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 
-__all__ = [
-    "HeldBytes",
-    "MemoryPlan",
-    "TaskMemory",
-    "check_memory",
-    "encoder_bytes",
-    "estimate_held",
-    "graph_tasks",
-    "plan_memory",
-    "view_tasks",
-]
+__all__ = ["HeldBytes", "MemoryPlan", "TaskMemory", "check_memory", "plan_memory"]
 
 _GIB = 2.0**30
-
-# Interpreter and libraries of a worker before it holds any data, and freed memory that it keeps
-# (see engine.executors._process).
-_BASE_BYTES = 257 * 2**20 + KEPT_BYTES
 
 # Bases in transfer between workers: a message of Dask has up to 50 MB and is held three times, as
 # sent, as received and as unpacked; messages of smaller data are smaller.
 _TRANSFER_BYTES = 3 * 50 * 10**6
 
-# Sums of distances and of units of a block of rows to all samples, by kind, and their masks.
-_INCOMPLETE_BYTES = 64 * 2**20
-
-# Rows are streamed in blocks of 8 MiB (see solvers.row_blocks): as read, scaled, centered, projected;
-# and the chunk that they come from.
-_STREAM_BYTES = 4 * 8 * 2**20
-
-# A neighbor search: products of a block of rows with the samples, their order, and exact differences.
-_SEARCH_BYTES = 32 * 2**20
-
-# Share of the rows on which the centers of the IVF cells are trained.
-_TRAINING_SHARE = 32 / 500
-
-# Blocks of rows that one block of rows searches: eight IVF cells for each cell of its own.
-_SEARCHED_BLOCKS = 8
-
-# Blocks whose sums are added in one task; the sums of a block take a third of the reduced problem.
-_BLOCKS_OF_SUMS = 22
-
 # Partitions that are scored together: ten k-means minima and two more cuts, in each of two embeddings.
-_CUTS = 24
+_N_CUTS = 2 * (SIZES.max_cuts + 2)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -106,8 +84,6 @@ class HeldBytes:
     graph, laplacian, vectors : int
         Consensus graph, its Laplacian and its eigenvectors. The Laplacian has twice the entries of
         the graph if no two samples are neighbors of each other. Single precision for large data.
-    sums : int
-        Projected distances on the candidate edges.
     embeddings : int
     always : int
         Held during the whole fit: reference graphs, partitions, encoders, views that are sent inside
@@ -122,21 +98,20 @@ class HeldBytes:
     graph: int
     laplacian: int
     vectors: int
-    sums: int
     embeddings: int
     always: int
     other: int
     has_mixed_graph: bool
 
     @property
-    def graph_and_spectrum(self) -> int:
-        """Bytes of a graph with its Laplacian and eigenvectors."""
-        return self.graph + self.laplacian + self.vectors
-
-    @property
     def during_initialization(self) -> int:
         """Bytes held while an initialization is computed, including the best one so far."""
         return self.always + self.blocks + self.other
+
+    @property
+    def with_spectrum(self) -> int:
+        """Bytes held then while the spectrum of a graph is in use."""
+        return self.during_initialization + self.graph + self.laplacian + self.vectors
 
     @property
     def during_iteration(self) -> int:
@@ -171,7 +146,7 @@ class MemoryPlan:
     def worker_bytes(self, n_workers: int) -> int:
         """Memory of one worker with one thread: bases, the largest task, its share of other results."""
         shared = self.shared_bytes + min(self.moved_bytes, _TRANSFER_BYTES)
-        return _BASE_BYTES + shared + _bytes_needed(self.deciding_task(n_workers), n_workers)
+        return BASE_BYTES + shared + _bytes_needed(self.deciding_task(n_workers), n_workers)
 
     def deciding_task(self, n_workers: int) -> TaskMemory:
         """Task during which a worker needs the most memory."""
@@ -210,19 +185,18 @@ def plan_memory(
         for source in data.views
     }
     rank = sum(ranks.values())
-    held = estimate_held(
+    held = _estimate_held(
         data, ranks, parameters, view_graphs=view_graphs, views_in_tasks=views_in_tasks
     )
     tasks = []
     for source in data.views:
-        of_view = view_tasks(source.shape, source.view_type, ranks[source.name], parameters, held)
-        tasks += [dataclasses.replace(t, task=t.task.format(view=source.name)) for t in of_view]
-    tasks += graph_tasks(data, ranks, parameters, held)
+        tasks += _view_tasks(source, ranks[source.name], parameters, held)
+    tasks += _graph_tasks(data, ranks, parameters, held)
     ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
     # at most two scalings are tried on all samples; rows of large data are on one worker each
     shared = 0 if large else 2 * 4 * n * rank
     driver = 12 * n * (2 * parameters.n_neighbors + 1) + 8 * n * c * len(data.views) + 24 * n
-    driver += encoder_bytes(data, ranks)
+    driver += _encoder_bytes(data, ranks)
     # the rows of a graph are also held until it is assembled
     most = max(task.other_bytes for task in tasks) + 16 * n * parameters.n_neighbors
     return MemoryPlan(ordered, shared + most, shared, 4 * n * rank, driver)
@@ -266,12 +240,12 @@ def check_memory(
     return plan
 
 
-def encoder_bytes(data: MultiViewData, ranks: Mapping[str, int]) -> int:
+def _encoder_bytes(data: MultiViewData, ranks: Mapping[str, int]) -> int:
     """Bytes of the encoders of all views: a row for each column, a column for each direction."""
     return sum(8 * view.shape[1] * ranks[view.name] for view in data.views)
 
 
-def estimate_held(
+def _estimate_held(
     data: MultiViewData,
     ranks: Mapping[str, int],
     parameters: Parameters,
@@ -279,7 +253,7 @@ def estimate_held(
     view_graphs: bool,
     views_in_tasks: bool,
 ) -> HeldBytes:
-    """Bytes of the results of a fit; arguments as for `mscam_dask.engine.memory.plan_memory`."""
+    """Bytes of the results of a fit; arguments as for `plan_memory`."""
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     large = parameters.is_large(n)
     value = 4 if large else 8
@@ -296,8 +270,8 @@ def estimate_held(
     edges = n * parameters.candidates(n)
     always = len(data.views) * 320 * (SIZES.n_scored if large else n) + 20 * 8 * n
     if large:  # partitions in single precision, and the order of the rows
-        always -= (20 * 8 - (_CUTS // 2 + 4) * 4) * n
-    always += 2 * encoder_bytes(data, ranks)  # in the SVD and in the ridge view
+        always -= (20 * 8 - (_N_CUTS // 2 + 4) * 4) * n
+    always += 2 * _encoder_bytes(data, ranks)  # in the SVD and in the ridge view
     if views_in_tasks:
         # read for two scalings and the reference graphs; large data are read whole only once
         arrays = (view.source if isinstance(view, PresentRows) else view for view in data.views)
@@ -316,7 +290,6 @@ def estimate_held(
         graph=graph,
         laplacian=laplacian,
         vectors=vectors,
-        sums=8 * edges,
         embeddings=len(data.views) * 4 * n * c,
         always=always,
         other=other,
@@ -324,7 +297,7 @@ def estimate_held(
     )
 
 
-def graph_tasks(
+def _graph_tasks(
     data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: HeldBytes
 ) -> list[TaskMemory]:
     """Peak memory of the tasks on graphs: candidate neighbors, graph, eigenvectors, spectral cuts."""
@@ -333,63 +306,43 @@ def graph_tasks(
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     rank = sum(ranks.values())
     n_candidates = parameters.candidates(n)
-    rows = max(stop - start for start, stop in row_ranges(n))
-    search = _SEARCH_BYTES + 60 * rows * n_candidates
-    # the Laplacian, a reordered copy and its filter, and five blocks of 3c columns
-    spectrum = held.graph + held.vectors + 5 * held.laplacian // 2 + 15 * held.vectors // 2
-    # neighbors of every row, those of a large cluster during assembly, and the transpose of the graph
-    limit = held.blocks + 48 * n * k + 4 * n * rank + _SEARCH_BYTES
+    search = candidates_bytes(n, n_candidates)
+    limit = held.blocks + 4 * n * rank
+    limit += partition_graph_bytes(n, k, incomplete=data.is_incomplete)
     if data.is_incomplete:
-        # the joint embedding with its weights, its factors in double precision, and distances
-        own = 4 * n * rank + 2 * 8 * n * (rank + 2 * len(ranks))
-        search += own + max(_INCOMPLETE_BYTES, 6 * 8 * MIN_ROWS * n)
-        limit += own + min(8 * _INCOMPLETE_BYTES, 5 * 8 * n * n)
-    other_at_end = held.always + held.graph + held.vectors
+        own = as_incomplete_blocks_bytes(n, rank, len(ranks))
+        search += own + nearest_sharing_bytes(n)
+        limit += own
+    initializing = held.during_initialization
     of_view = []
     if held.has_mixed_graph:
-        ties = min(SIZES.max_ties * k, n - 1)
-        whole = (4 + 8) * n * max(ranks.values())  # ties are searched again in double precision
-        peak = whole + _SEARCH_BYTES + 60 * n * ties
-        of_view = [
-            TaskMemory(
-                "graph of one view", peak, held.during_initialization + held.graph_and_spectrum
-            )
-        ]
+        peak = neighbor_graph_bytes(n, k, max(ranks.values()))
+        of_view = [TaskMemory("graph of one view", peak, held.with_spectrum)]
         # only the neighbors; every worker has the discriminants of all views
         columns = sum(min(c - 1, own) for own in ranks.values())
         neighbors = held.blocks * (k + 1) // n_candidates
-        peak = _SEARCH_BYTES + 60 * rows * (k + 1) + 4 * n * columns
-        of_view.append(
-            TaskMemory("neighbors by learned metrics", peak, held.during_initialization + neighbors)
-        )
+        peak = candidates_bytes(n, k + 1) + 4 * n * columns
+        of_view.append(TaskMemory("neighbors by learned metrics", peak, initializing + neighbors))
+    spectrum = graph_spectrum_bytes(held.graph, held.laplacian, held.vectors)
+    iterating = held.during_iteration + held.laplacian + held.vectors + 8 * n * n_candidates
     return [
         *of_view,
-        TaskMemory("candidates", search, held.during_initialization),
-        TaskMemory("graph spectrum", spectrum, held.during_initialization),
-        TaskMemory(
-            "graph",
-            40 * n * k + 32 * n,
-            held.during_iteration + held.laplacian + held.vectors + held.sums,
-        ),
-        TaskMemory("partition graph", limit, other_at_end),
+        TaskMemory("candidates", search, initializing),
+        TaskMemory("graph spectrum", spectrum, initializing),
+        TaskMemory("graph", assemble_graph_bytes(n, k), iterating),
+        TaskMemory("partition graph", limit, held.always + held.graph + held.vectors),
         _scoring_task(n, data, parameters, held),
-        TaskMemory(
-            "cuts",
-            3 * held.vectors + 8 * n * (2 * c + 28),
-            held.during_initialization + held.graph_and_spectrum,
-        ),
+        TaskMemory("cuts", spectral_cut_bytes(n, c, held.vectors), held.with_spectrum),
     ]
 
 
 def _scoring_task(
     n_scored: int, data: MultiViewData, parameters: Parameters, held: HeldBytes
 ) -> TaskMemory:
-    """Memory of scoring: log-likelihoods of each cut by groups of views, and one sum."""
-    evidence = 4 * min(parameters.n_clusters * n_scored, MAX_EVIDENCE_ENTRIES)
-    peak = (_CUTS * min(len(data.views), MAX_SCORE_TASKS) + 3) * evidence
-    if n_scored < data.n_samples:
-        peak += 4 * _CUTS * data.n_samples
-    return TaskMemory("scoring cuts", peak, held.during_initialization + held.graph_and_spectrum)
+    peak = score_partitions_by_views_bytes(
+        data.n_samples, n_scored, parameters.n_clusters, _N_CUTS, len(data.views)
+    )
+    return TaskMemory("scoring cuts", peak, held.with_spectrum)
 
 
 def _blocked_graph_tasks(
@@ -401,123 +354,83 @@ def _blocked_graph_tasks(
     few, but nothing is known before the data are read.
     """
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
-    rows, widest = most_rows(n), max(ranks.values())
-    columns = sum(ranks.values())
+    rows = most_rows(n)
+    rank = columns = sum(ranks.values())
     if held.has_mixed_graph:  # and the discriminants
         columns += sum(min(c - 1, own) for own in ranks.values())
     n_candidates = parameters.candidates(n)
-    own_laplacian = held.laplacian // n * rows
-    sampled = 4 * columns * (_TRAINING_SHARE * n + rows)
-    # points of the searched cells as sent and together; the order of all rows
-    search = 2 * 4 * columns * min(n, _SEARCHED_BLOCKS * rows) + 8 * n
-    search += _SEARCH_BYTES + 60 * rows * n_candidates
-    read = min(n, (2 * k + 1) * rows)
-    spectrum = held.vectors // n * (n + read + 5 * rows) + own_laplacian
-    coarse = 6 * 8 * MOST_AGGREGATES**2 + 4 * n
-    pool = 2 * 4 * columns * min(n, c * 4096, 2**24 // columns + c * (k + 2))
-    held_for_graph = held.during_iteration + held.vectors + held.sums
+    of_row = {"vector_bytes": held.vectors // n, "laplacian_bytes": held.laplacian // n}
+    spectrum = filter_next_bytes(n, rows, min(n, (2 * k + 1) * rows), **of_row)
+    initializing = held.during_initialization
+    held_for_graph = held.during_iteration + held.vectors + 8 * n * n_candidates
     held_for_sums = held_for_graph + held.laplacian
     if parameters.model == "mscan":  # which solves again for another λ
         held_for_graph = held_for_sums
     return [
-        TaskMemory("IVF cells", int(3 * sampled), held.during_initialization),
-        # bases before, in pieces and after
+        TaskMemory("IVF cells", train_centers_bytes(n, rows, columns), initializing),
         TaskMemory(
             "order of rows",
-            3 * 4 * rows * widest + 16 * n,
-            held.always + 2 * 4 * n * sum(ranks.values()),
+            block_tasks.join_view_bytes(n, rows, max(ranks.values())),
+            held.always + 2 * 4 * n * rank,
         ),
-        TaskMemory("candidates", search, held.during_initialization),
-        TaskMemory("graph", 60 * n + 80 * rows * k, held_for_graph),
-        TaskMemory(
-            "graph spectrum",
-            max(spectrum, coarse),
-            held.during_initialization + held.graph_and_spectrum,
-        ),
+        TaskMemory("candidates", ivf_search_bytes(n, rows, columns, n_candidates), initializing),
+        TaskMemory("graph", graph_block_bytes(n, rows, k), held_for_graph),
+        TaskMemory("graph spectrum", max(spectrum, coarse_vectors_bytes(n)), held.with_spectrum),
         TaskMemory(
             "projected distances",
-            (FAN_IN + 1) * held.embeddings // max(FAN_IN, len(data.views))
-            + 24 * rows * n_candidates,
+            block_tasks.projected_bytes(rows, n_candidates, len(data.views), held.embeddings),
             held_for_sums,
         ),
         TaskMemory(
             "partition graph",
-            pool + _SEARCH_BYTES + 16 * n + 60 * rows * n_candidates,
+            cluster_rows_bytes(n, parameters, n_rows=rows, n_columns=columns),
             held.always + held.blocks + 2 * held.graph,
         ),
         _scoring_task(SIZES.n_scored, data, parameters, held),
         TaskMemory(
             "cuts",
-            8 * 8 * min(n, SIZES.n_cut + 4 * c) * 2 * c + 8 * n * (_CUTS // 2 + 3),
-            held.during_initialization + held.graph_and_spectrum,
+            join_partitions_bytes(n, min(n, SIZES.n_cut + 4 * c), c, _N_CUTS // 2),
+            held.with_spectrum,
         ),
     ]
 
 
-def view_tasks(
-    shape: tuple[int, int], view_type: str, rank: int, parameters: Parameters, held: HeldBytes
+def _view_tasks(
+    source: RowSource, rank: int, parameters: Parameters, held: HeldBytes
 ) -> list[TaskMemory]:
     """Peak memory of the tasks on one view: SVD, reference graphs, ADMM."""
-    n, d = shape
+    name, shape, (n, d) = source.name, view_shape(source), source.shape
     c = parameters.n_clusters
-    n_scored = SIZES.n_scored if parameters.is_large(n) else n
-    stream = min(_STREAM_BYTES, 4 * 8 * n * d) + min(KEPT_CHUNK_BYTES, 8 * n * d)
-    large = parameters.is_large(n)
-    rows = most_rows(n) if large else n
-    at_once = view_type != "features" or d > MAX_EXACT_GRAM  # not by blocks of rows
-    basis = 4 * (n if at_once else rows) * rank
+    is_features, large = shape.view_type == "features", parameters.is_large(n)
+    stream = row_blocks_bytes(n, d) + cache_chunks_bytes((n, d))
     # for large data, SVD and reference graphs of the sample each begin with drawing it
-    drawn = 8 * n_scored * (d if view_type == "features" else n_scored) if large else 0
-    factor = max(basis, drawn) + stream
-    if view_type == "features" and large and min(shape) > MAX_EXACT_GRAM:
-        factor += 4 * 8 * d * (rank + N_OVERSAMPLES)
-    elif view_type == "features" and d <= n:
-        factor += (FAN_IN + 4 if large else 4) * 8 * d * d
-    elif view_type != "features" and large and n > MAX_EXACT_GRAM:
-        directions = max(5 * 8 * n * rank, 3 * 8 * RANK_SAMPLE**2)
-        factor = 8 * n * n + max(basis + directions, drawn) + stream
+    n_scored = SIZES.n_scored if large else n
+    sample = dataclasses.replace(shape, n_samples=n_scored)
+    drawn = 8 * n_scored * (d if is_features else n_scored) if large else 0
+    rows = most_rows(n)
+    if large and is_features and d <= min(n, MAX_EXACT_GRAM):
+        svd = block_tasks.factor_bytes(rows, d, rank, before_bytes=drawn)
     else:
-        factor += 3 * 8 * n * n + 8 * n * min(shape)
-        if view_type == "features":
-            # loadings, once more times gains; of the above the Gram matrix and its vectors remain
-            factor += 2 * 8 * n * (d - n)
-    scored = 4 * n_scored * d if view_type == "features" else 3 * 8 * n_scored * n_scored
-    reference_graphs = drawn + scored + 600 * n_scored + stream + _SEARCH_BYTES
-    subspace = 4 * n * (rank + 2 * c)
-    reduced = 6 * 8 * (rank + 2 * c) ** 2
-    solve = held.laplacian + held.vectors + subspace + 2 * 4 * n * 64 + 3 * 8 * n * 2 * c + reduced
-    if (
-        large and parameters.model == "mscam"
-    ):  # some blocks in which neighbors are, and their rows again
-        read = min(n, (FAN_IN + 1) * rows)
-        own = held.laplacian // n * rows + 4 * 8 * rows * (rank + 2 * c)
-        solve = (2 * subspace + held.vectors) // n * read + own + reduced * _BLOCKS_OF_SUMS
-    blocks = 2 if view_type == "features" else 4  # as read and as checked; another one, transposed
+        svd = view_svd_bytes(shape, rank, truncated=large, before_bytes=drawn)
+    if large and parameters.model == "mscam":
+        of_row = {"vector_bytes": held.vectors // n, "laplacian_bytes": held.laplacian // n}
+        n_read = min(n, (block_tasks.FAN_IN + 1) * rows)
+        solve = solve_reduced_bytes(rows, n_read, rank + 2 * c, **of_row)
+    else:
+        solve = held.laplacian + held.vectors + reduced_problem_bytes(n, rank, c)
+    m = min(n, SIZES.n_compared)
+    compared = max(
+        embedding_neighbors_bytes(m, d if is_features else m, shape.view_type),
+        neighbor_votes_bytes(m, SIZES.n_coarsely_compared),
+    )
     return [
-        TaskMemory("validate {view}", blocks * min(BLOCK_BYTES, 8 * n * d)),
-        TaskMemory("prepare {view}", factor, held.always),
-        TaskMemory("compare settings of {view}", _comparison_bytes(shape, view_type), held.always),
+        TaskMemory(f"validate {name}", validate_bytes((n, d), shape.view_type)),
+        TaskMemory(f"prepare {name}", svd + stream, held.always),
+        TaskMemory(f"compare settings of {name}", compared, held.always),
         TaskMemory(
-            "reference graphs of {view}",
-            reference_graphs,
-            held.during_initialization + held.graph_and_spectrum,
+            f"reference graphs of {name}",
+            drawn + stream + reference_graphs_bytes(sample),
+            held.with_spectrum,
         ),
-        TaskMemory("ADMM of view {view}", solve, held.during_iteration),
+        TaskMemory(f"ADMM of view {name}", solve, held.during_iteration),
     ]
-
-
-def _comparison_bytes(shape: tuple[int, int], view_type: str) -> int:
-    """Peak memory of comparing view settings on a sample: rows, basis, and its SVD or a search.
-
-    A dense neighbor graph of the sample takes more if there are few columns; with many views several
-    and their sum, of fewer rows.
-    """
-    m = min(shape[0], SIZES.n_compared)
-    d = shape[1] if view_type == "features" else m
-    rank = min(m, d)
-    rows = 8 * m * d * (1 if view_type == "features" else 2)
-    basis = 8 * rank * (m + d)
-    decomposed = 5 * 8 * rank * rank
-    search = 12 * m * rank + _SEARCH_BYTES
-    graphs = 4 * max(3 * m * m // 2, 9 * min(m, SIZES.n_coarsely_compared) ** 2)
-    return max(rows + basis + max(decomposed, search), graphs)

@@ -50,7 +50,6 @@ from mscam_dask.types.events import ViewIteration, ViewPrepared
 from mscam_dask.types.parameters import Parameters, Scale
 
 __all__ = [
-    "MAX_EVIDENCE_ENTRIES",
     "GraphSpectrum",
     "TimedView",
     "ViewResult",
@@ -67,11 +66,13 @@ __all__ = [
     "first_cuts",
     "graph_arrays",
     "graph_spectrum",
+    "graph_spectrum_bytes",
     "learn_metric",
     "metric_record",
     "minima",
     "next_cuts",
     "partition_scores",
+    "partition_scores_bytes",
     "principal_coordinates",
     "projected",
     "reference_graphs_of_view",
@@ -345,6 +346,11 @@ def graph_spectrum(
     return GraphSpectrum(matrix, spectrum)
 
 
+def graph_spectrum_bytes(graph_bytes: int, laplacian_bytes: int, vectors_bytes: int) -> int:
+    """Peak memory of `graph_spectrum`: L, a reordered copy and its filter, and five blocks of 3c columns."""
+    return graph_bytes + vectors_bytes + 5 * laplacian_bytes // 2 + 15 * vectors_bytes // 2
+
+
 def warm_start(spectrum: GraphSpectrum) -> WarmStart:
     """Eigenvectors of a spectrum without the Laplacian."""
     return WarmStart(spectrum.vectors)
@@ -446,8 +452,8 @@ def extended(graph: Graph, init_labels: NDArray[np.int64], n_clusters: int) -> N
     return extend_labels(graph.affinity, init_labels, n_clusters)
 
 
-MAX_EVIDENCE_ENTRIES = 2**20
-"""Maximum number of log-likelihoods of one partition, a row per sample and a column per cluster."""
+# Maximum number of log-likelihoods of one partition, a row per sample and a column per cluster.
+_MAX_EVIDENCE_ENTRIES = 2**20
 
 
 def reference_graphs_of_view(
@@ -483,7 +489,7 @@ def score_partitions(
     partitions: list[NDArray[np.int64]],
     n_validation_samples: int = 0,
     *,
-    max_entries: int = MAX_EVIDENCE_ENTRIES,
+    max_entries: int = _MAX_EVIDENCE_ENTRIES,
 ) -> ViewScores:
     """Score each partition by the reference graphs of some views.
 
@@ -509,7 +515,7 @@ def partition_scores(
     groups: list[ViewScores],
     n_validation_samples: int = 0,
     *,
-    max_entries: int = MAX_EVIDENCE_ENTRIES,
+    max_entries: int = _MAX_EVIDENCE_ENTRIES,
 ) -> list[PartitionScore]:
     """Score of each partition by all views."""
     distinct, which = _distinct(partitions, n_validation_samples)
@@ -525,6 +531,11 @@ def partition_scores(
         PartitionScore(scores, entropy(labels), joint[i])
         for scores, labels, i in zip(view_scores, partitions, which, strict=True)
     ]
+
+
+def partition_scores_bytes(n_scored: int, n_clusters: int, n_partitions: int, n_groups: int) -> int:
+    """Peak memory of `partition_scores`: log-likelihoods by groups of views, and one sum."""
+    return (n_partitions * n_groups + 3) * 4 * min(n_clusters * n_scored, _MAX_EVIDENCE_ENTRIES)
 
 
 def _distinct(

@@ -31,8 +31,10 @@ __all__ = [
     "blocks_of",
     "coarse_block",
     "coarse_vectors",
+    "coarse_vectors_bytes",
     "filter_first",
     "filter_next",
+    "filter_next_bytes",
     "halo_of",
     "join_rows",
     "next_filter",
@@ -42,8 +44,8 @@ __all__ = [
 ]
 
 
-MOST_AGGREGATES = 1024
-"""Number of aggregates of the coarse problem, which is dense."""
+# Number of aggregates of the coarse problem, which is dense.
+_MOST_AGGREGATES = 1024
 
 # Residual relative to the largest eigenvalue; the spectral cut of a large graph needs no more: see
 # docs/decisions/0039.
@@ -96,7 +98,7 @@ def aggregate_rows(
         Number of samples of all blocks, for a number of aggregates in proportion.
     """
     m = len(points)
-    wanted = -(-m * min(MOST_AGGREGATES, n_samples) // n_samples)
+    wanted = -(-m * min(_MOST_AGGREGATES, n_samples) // n_samples)
     if wanted >= m:
         return np.arange(m, dtype=np.int32)
     seeds = points[np.linspace(0, m - 1, wanted).astype(np.int64)]
@@ -141,6 +143,11 @@ def coarse_vectors(
     last = min(n_vectors, g) - 1
     _, vectors = scipy.linalg.eigh(0.5 * (scaled + scaled.T), subset_by_index=[0, last])
     return np.asarray(vectors / roots[:, None], dtype=np.float32)
+
+
+def coarse_vectors_bytes(n_samples: int) -> int:
+    """Peak memory of `coarse_vectors`, and of the aggregate of each sample."""
+    return 6 * 8 * _MOST_AGGREGATES**2 + 4 * n_samples
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -278,6 +285,16 @@ def filter_next(
     following += np.float32(polynomial.factor * polynomial.center) * gathered[rows.own]
     following -= previous
     return following
+
+
+def filter_next_bytes(
+    n_samples: int, n_rows: int, n_halo: int, *, vector_bytes: int, laplacian_bytes: int
+) -> int:
+    """Peak memory of a step of the eigensolver on a block, given the bytes of a row.
+
+    All rows of the vectors, those of the halo, five times those of the block, and its Laplacian.
+    """
+    return vector_bytes * (n_samples + n_halo + 5 * n_rows) + laplacian_bytes * n_rows
 
 
 Ranges = tuple[tuple[int, int], ...]

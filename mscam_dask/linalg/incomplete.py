@@ -25,14 +25,15 @@ from mscam_dask.types.parameters import ImputeMethod
 from mscam_dask.types.rules import CONSTANTS
 
 __all__ = [
-    "MIN_ROWS",
     "Imputer",
     "IncompleteBlocks",
     "PresentSamples",
     "SharedDistances",
     "as_incomplete_blocks",
+    "as_incomplete_blocks_bytes",
     "fit_imputer",
     "nearest_sharing",
+    "nearest_sharing_bytes",
     "with_finite_distances",
 ]
 
@@ -42,8 +43,8 @@ _PADDING = 8
 # Bytes of the distances of a block of rows to all samples.
 _BLOCK_BYTES = 8 * 2**20
 
-MIN_ROWS = 64
-"""Rows of such a block at least."""
+# Rows of such a block at least.
+_MIN_ROWS = 64
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -228,6 +229,11 @@ class SharedDistances:
         return points.distances(np.arange(len(rows)), np.arange(len(rows), len(both)))
 
 
+def as_incomplete_blocks_bytes(n_samples: int, n_columns: int, n_blocks: int) -> int:
+    """Memory of the points and their weights, and of their factors in double precision."""
+    return 4 * n_samples * n_columns + 2 * 8 * n_samples * (n_columns + 2 * n_blocks)
+
+
 def nearest_sharing(
     points: IncompleteBlocks, n_candidates: int, row_start: int, row_stop: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -256,7 +262,7 @@ def nearest_sharing(
     indices = np.empty((row_stop - row_start, n_candidates), dtype=np.int64)
     distances = np.empty(indices.shape)
     products = points.products(np.arange(n))
-    step = max(MIN_ROWS, _BLOCK_BYTES // (8 * n))
+    step = max(_MIN_ROWS, _BLOCK_BYTES // (8 * n))
     for start in range(row_start, row_stop, step):
         rows = np.arange(start, min(start + step, row_stop))
         found = top_k_columns(products.distances(rows), n_asked)
@@ -266,6 +272,11 @@ def nearest_sharing(
         indices[here] = np.take_along_axis(found, order, axis=1)
         distances[here] = np.take_along_axis(exact, order, axis=1)
     return indices, distances
+
+
+def nearest_sharing_bytes(n_samples: int) -> int:
+    """Peak memory of the sums of distances and of units of a block of rows, by kind, and their masks."""
+    return max(8 * _BLOCK_BYTES, 6 * 8 * _MIN_ROWS * n_samples)
 
 
 def with_finite_distances(squared_distances: NDArray[np.float64]) -> NDArray[np.float64]:

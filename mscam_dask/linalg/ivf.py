@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import subtract_twice_products
-from mscam_dask.linalg.neighbors import top_k_columns
+from mscam_dask.linalg.neighbors import nearest_neighbors_bytes, top_k_columns
 
 __all__ = [
     "IVFIndex",
@@ -22,8 +22,10 @@ __all__ = [
     "build_ivf",
     "cut_cells",
     "ivf_search",
+    "ivf_search_bytes",
     "nearest_center",
     "train_centers",
+    "train_centers_bytes",
     "training_rows",
 ]
 
@@ -136,6 +138,12 @@ def train_centers(
     else:
         centers = _lloyd(sample, n_cells, rng)
     return centers[_spatial_order(centers)]
+
+
+def train_centers_bytes(n_points: int, n_rows: int, n_columns: int) -> int:
+    """Peak memory of `train_centers`: the sample with that of a block of rows, its groups and products."""
+    sampled = 4 * n_columns * (_TRAINING_POINTS / CELL_POINTS * n_points + n_rows)
+    return int(3 * sampled)
 
 
 def _lloyd(
@@ -305,3 +313,12 @@ def ivf_search(
             indices[here, :kept] = np.take_along_axis(chosen, by_distance, axis=1)
             squared[here, :kept] = np.take_along_axis(near, by_distance, axis=1)
     return indices, squared
+
+
+def ivf_search_bytes(n_points: int, n_rows: int, n_columns: int, n_candidates: int) -> int:
+    """Peak memory of `ivf_search`, in whose pools are eight cells for each cell of its rows.
+
+    Their points as sent and together, and the order of all points.
+    """
+    points = 2 * 4 * n_columns * min(n_points, _PROBES * n_rows)
+    return points + 8 * n_points + nearest_neighbors_bytes(n_rows * n_candidates)

@@ -35,14 +35,13 @@ from mscam_dask.types.parameters import Scale
 
 __all__ = [
     "MAX_EXACT_GRAM",
-    "N_OVERSAMPLES",
-    "RANK_SAMPLE",
     "TruncatedSVD",
     "equal_rows_error",
     "scaled_gram",
     "truncated_eigh",
     "truncated_svd",
     "view_svd",
+    "view_svd_bytes",
 ]
 
 
@@ -135,6 +134,35 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     encoder = dataclasses.replace(encoder, loadings=found.loadings[:, :rank])
     vectors = found.basis.vectors[:, :rank].astype(dtype, copy=False)
     return ViewSVD(Basis(vectors, known_s2[:rank] / unit), encoder)
+
+
+def view_svd_bytes(shape: ViewShape, rank: int, *, truncated: bool, before_bytes: int = 0) -> int:
+    """Peak memory of `view_svd` in single precision, without the blocks of rows.
+
+    Parameters
+    ----------
+    shape : ViewShape
+    rank : int
+        Upper bound of the directions.
+    truncated : bool
+        Whether `max_rank` is given.
+    before_bytes : int
+        Memory that is free again when Q is computed.
+    """
+    n, d = shape.n_samples, shape.n_features
+    basis, side = 4 * n * rank, min(n, d)
+    is_pairwise = shape.view_type != "features"
+    if truncated and is_pairwise and n > MAX_EXACT_GRAM:
+        directions = max(5 * 8 * n * rank, 3 * 8 * _RANK_SAMPLE**2)
+        return 8 * n * n + max(basis + directions, before_bytes)
+    basis = max(basis, before_bytes)
+    if truncated and not is_pairwise and side > MAX_EXACT_GRAM:
+        return basis + 4 * 8 * d * (rank + _N_OVERSAMPLES)
+    if not is_pairwise and d <= n:
+        return basis + 4 * 8 * d * d
+    # loadings, once more times gains; of the rest the Gram matrix and its vectors remain
+    loadings = 0 if is_pairwise else 2 * 8 * n * (d - n)
+    return basis + 3 * 8 * n * n + 8 * n * side + loadings
 
 
 def equal_rows_error(name: str, scale: Scale) -> DataError:
@@ -318,11 +346,11 @@ def _factor_kernel(
     return found, Encoder(shape.view_type, None, exponent, unit, means, found.loadings)
 
 
-N_OVERSAMPLES = 16
-"""Additional columns; the iteration converges by the gap to the first direction left out."""
+# Additional columns; the iteration converges by the gap to the first direction left out.
+_N_OVERSAMPLES = 16
 
-RANK_SAMPLE = 2048
-"""Samples on which the rank of a large kernel is estimated."""
+# Samples on which the rank of a large kernel is estimated.
+_RANK_SAMPLE = 2048
 
 # Relative gain of Σ s² in one iteration below which the iteration stops.
 _TOLERANCE = 1e-4
@@ -390,7 +418,7 @@ def truncated_svd(
     (2011), doi:10.1137/090771806, algorithm 4.4.
     """
     d = shape.n_features
-    width = min(rank + N_OVERSAMPLES, shape.n_samples, d)
+    width = min(rank + _N_OVERSAMPLES, shape.n_samples, d)
     rng = np.random.default_rng(_SEED)
     basis = _orthonormal(rng.standard_normal((d, width)))
     found, image = _one_pass(blocks, offset, basis, rank)
@@ -430,7 +458,7 @@ def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def truncated_eigh(
-    kernel: NDArray[np.float64], rank: int, *, n_sampled: int = RANK_SAMPLE
+    kernel: NDArray[np.float64], rank: int, *, n_sampled: int = _RANK_SAMPLE
 ) -> tuple[Basis, float]:
     """Leading eigenpairs of a centered kernel matrix, and the mean of all its positive eigenvalues.
 

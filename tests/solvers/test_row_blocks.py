@@ -215,7 +215,7 @@ def spectrum_by_blocks(
 def test_eigenpairs_are_those_of_the_whole(
     view: NDArray[np.float64], aggregates: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(eigen, "MOST_AGGREGATES", aggregates)
+    monkeypatch.setattr(eigen, "_MOST_AGGREGATES", aggregates)
     graph = graph_of(view)
     found, vectors, n_rounds = spectrum_by_blocks(graph, view, n_accurate=4, n_vectors=13)
     expected = bottom_eigenpairs(laplacian(whole(graph)), 4, rng=np.random.default_rng(0))

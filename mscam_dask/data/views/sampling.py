@@ -23,11 +23,11 @@ from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 
 __all__ = [
-    "KEPT_CHUNK_BYTES",
     "CachedChunkRows",
     "SampledRows",
     "blocks_of_rows",
     "cache_chunks",
+    "cache_chunks_bytes",
     "sample_per_class",
     "sampled_view",
 ]
@@ -189,8 +189,8 @@ def _taken(
     return ArrayRows(rows, view.name, view.view_type)
 
 
-KEPT_CHUNK_BYTES = 16 * 2**20
-"""Largest decoded chunk that is kept: a default chunk of a store, from single to double precision."""
+# Largest decoded chunk that is kept: a default chunk of a store, from single to double precision.
+_KEPT_CHUNK_BYTES = 16 * 2**20
 
 
 class CachedChunkRows(RowsOf):
@@ -246,7 +246,7 @@ class CachedChunkRows(RowsOf):
 def cache_chunks(view: RowSource) -> RowSource:
     """Return a view for several passes: a sample in memory, or a view that keeps the last chunk.
 
-    Chunks of more than `KEPT_CHUNK_BYTES` as float64 are not kept; views in memory are returned as
+    Chunks of more than 16 MiB as float64 are not kept; views in memory are returned as
     they are.
     """
     if isinstance(view, SampledRows):
@@ -254,6 +254,11 @@ def cache_chunks(view: RowSource) -> RowSource:
     if isinstance(view, PresentRows):
         return PresentRows(cache_chunks(view.source), view.samples)
     chunk_size = rows_of_chunk(view)
-    if chunk_size > 1 and 8 * chunk_size * view.shape[1] <= KEPT_CHUNK_BYTES:
+    if chunk_size > 1 and 8 * chunk_size * view.shape[1] <= _KEPT_CHUNK_BYTES:
         return CachedChunkRows(view)
     return view
+
+
+def cache_chunks_bytes(shape: tuple[int, int]) -> int:
+    """Memory of the chunk that a view of this shape keeps."""
+    return min(_KEPT_CHUNK_BYTES, 8 * shape[0] * shape[1])

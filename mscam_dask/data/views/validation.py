@@ -19,6 +19,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import (
+    BLOCK_BYTES,
     RowSource,
     ViewDigest,
     check_view,
@@ -37,6 +38,7 @@ __all__ = [
     "check_sizes",
     "duplicate_samples",
     "validate",
+    "validate_bytes",
     "validate_view",
 ]
 
@@ -77,9 +79,8 @@ class DataIssue:
     @property
     def message(self) -> str:
         """Message of the warning: the finding, and the remedy."""
-        listing = ", ".join(map(str, self.first)) + (
-            ", ..." if self.count > len(self.first) else ""
-        )
+        more = ", ..." if self.count > len(self.first) else ""
+        listing = ", ".join(map(str, self.first)) + more
         if self.kind == "zero rows":
             return (
                 f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows "
@@ -199,6 +200,11 @@ def validate(
         if digest
     }
     return ValidationReport(data.n_samples, data.view_names, tuple(issues), digests)
+
+
+def validate_bytes(shape: tuple[int, int], view_type: str) -> int:
+    """Peak memory of validating a view: a block as read and as checked; of pairs another, transposed."""
+    return (2 if view_type == "features" else 4) * min(BLOCK_BYTES, 8 * shape[0] * shape[1])
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
@@ -360,9 +366,7 @@ def _scanned(
     parts = [blocks_of_rows(view) for view in views]
     look = functools.partial(_scan, limit=n_clusters, digest=digest)
     found = iter(over(look, list(itertools.chain.from_iterable(parts))))
-    return [
-        functools.reduce(_Scan.joined, itertools.islice(found, len(blocks))) for blocks in parts
-    ]
+    return [functools.reduce(_Scan.joined, itertools.islice(found, len(part))) for part in parts]
 
 
 def _scan(view: RowSource, limit: int, *, digest: bool) -> _Scan:

@@ -25,8 +25,8 @@ import psutil
 from threadpoolctl import OpenBLASController, threadpool_limits
 
 __all__ = [
+    "BASE_BYTES",
     "DASK_TRIM",
-    "KEPT_BYTES",
     "PinnedBlas",
     "RefCountedContext",
     "keep_freed_memory",
@@ -168,8 +168,11 @@ DASK_TRIM = ("MALLOC_TRIM_THRESHOLD_", "65536")
 _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 
-KEPT_BYTES = 64 * 2**20
-"""Free memory that a process keeps."""
+# Free memory that a process keeps.
+_KEPT_BYTES = 64 * 2**20
+
+BASE_BYTES = 257 * 2**20 + _KEPT_BYTES
+"""Memory of a worker without data: interpreter, libraries, and freed memory that it keeps."""
 
 # Arrays above this size still go back to the system as soon as they are freed.
 _MAPPED_BYTES = 16 * 2**20
@@ -191,7 +194,7 @@ def keep_freed_memory() -> bool:
     if mallopt is None:
         return False
     return bool(
-        mallopt(_M_TRIM_THRESHOLD, KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+        mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
     )
 
 
@@ -202,7 +205,7 @@ class _Resident:
 
 
 def return_freed_memory() -> bool:
-    """Return free memory anywhere in the heap to the system, if the process has grown by `KEPT_BYTES`.
+    """Return free memory anywhere in the heap to the system, if the process has grown by 64 MiB.
 
     For use after each task of a process in which `keep_freed_memory` undid Dask's setting;
     elsewhere it does nothing.
@@ -214,13 +217,13 @@ def return_freed_memory() -> bool:
 
     Notes
     -----
-    Growth by memory in use costs one useless call for each `KEPT_BYTES` of it.
+    Growth by memory in use costs one useless call for each 64 MiB of it.
     """
     if not keep_freed_memory():
         return False
     process = psutil.Process()
     resident = process.memory_info().rss
-    if resident <= _Resident.min_bytes + KEPT_BYTES:
+    if resident <= _Resident.min_bytes + _KEPT_BYTES:
         _Resident.min_bytes = min(resident, _Resident.min_bytes)
         return False
     returned = bool(ctypes.CDLL(None).malloc_trim(0))

@@ -165,9 +165,6 @@ def taken_handles(handles: Sequence[Handle], numbers: Sequence[int]) -> list[Han
 # Groups of blocks between which rows are exchanged: as many pieces of each block.
 _MAX_PIECES = 16
 
-# Blocks whose sums one task adds up.
-_FAN_IN = 16
-
 
 def ridge_view_blocks(
     source: RowSource,
@@ -196,14 +193,14 @@ def ridge_view_blocks(
         executor.submit(tasks.gram, *one, transform, key=f"gram/{key}/{start}")
         for one, (start, _) in zip(data, ranges, strict=True)
     ]
-    while len(grams) > _FAN_IN:  # a tree, since a task would hold the matrices of all blocks
+    while len(grams) > tasks.FAN_IN:  # a tree, since a task would hold the matrices of all blocks
         merged = [
             executor.submit(
                 tasks.merged_grams,
-                grams[first : first + _FAN_IN],
+                grams[first : first + tasks.FAN_IN],
                 key=f"merge_grams/{key}/{len(grams)}/{first}",
             )
-            for first in range(0, len(grams), _FAN_IN)
+            for first in range(0, len(grams), tasks.FAN_IN)
         ]
         executor.release(grams)
         grams = merged

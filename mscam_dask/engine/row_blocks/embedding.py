@@ -46,7 +46,6 @@ from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 
 __all__ = [
-    "FAN_IN",
     "embed_views",
     "gather_rows",
     "learn_metrics",
@@ -58,9 +57,6 @@ __all__ = [
     "submit_cuts",
     "weights_between",
 ]
-
-FAN_IN = 16
-"""Views whose distances one task adds up, and blocks whose rows, or sums, it takes."""
 
 
 def embed_views(  # noqa: PLR0913 - the views, a spectrum of their graph, and the settings
@@ -120,14 +116,14 @@ def _block_sums(
     parts = [
         executor.submit(
             reduced_sums,
-            taken_handles(view.rows, [*halo[first : first + FAN_IN], number]),
-            taken_handles(spectrum.vectors, [*halo[first : first + FAN_IN], number]),
+            taken_handles(view.rows, [*halo[first : first + tasks.FAN_IN], number]),
+            taken_handles(spectrum.vectors, [*halo[first : first + tasks.FAN_IN], number]),
             spectrum.laplacian[number],
             first,
             parameters,
             key=f"reduced_sums/{key}/{first}",
         )
-        for first in range(0, len(halo), FAN_IN)
+        for first in range(0, len(halo), tasks.FAN_IN)
     ]
     if len(parts) == 1:
         return parts[0]
@@ -202,23 +198,23 @@ def projected_sums(
                 tasks.projected,
                 [
                     taken_handles(one.scaled or one.rows, needed)
-                    for one in results[first : first + FAN_IN]
+                    for one in results[first : first + tasks.FAN_IN]
                 ],
                 block,
                 candidates.order.ranges,
                 key=f"projected_distances/{key}/{number}/{first}",
             )
-            for first in range(0, len(results), FAN_IN)
+            for first in range(0, len(results), tasks.FAN_IN)
         ]
         depth = 0
         while len(level) > 1:
             sums = [
                 executor.submit(
                     iteration_tasks.added,
-                    level[first : first + FAN_IN],
+                    level[first : first + tasks.FAN_IN],
                     key=f"reduce_distances/{key}/{number}/{depth}/{first}",
                 )
-                for first in range(0, len(level), FAN_IN)
+                for first in range(0, len(level), tasks.FAN_IN)
             ]
             executor.release(level)
             level, depth = sums, depth + 1

@@ -17,10 +17,10 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sampling import (
-    KEPT_CHUNK_BYTES,
     CachedChunkRows,
     SampledRows,
     cache_chunks,
+    cache_chunks_bytes,
     sample_per_class,
     sampled_view,
 )
@@ -200,7 +200,7 @@ def test_read_once_keeps_a_chunk_of_what_has_chunks_and_takes_a_sample_whole(
 
 
 def test_chunks_too_large_for_the_memory_plan_are_not_kept() -> None:
-    most = KEPT_CHUNK_BYTES // (8 * 3)
+    most = cache_chunks_bytes((10**9, 3)) // (8 * 3)
     assert isinstance(cache_chunks(InChunks(TABLE, "v", chunk_size=most)), CachedChunkRows)
     larger = InChunks(TABLE, "v", chunk_size=most + 1)
     assert cache_chunks(larger) is larger
