@@ -1,7 +1,7 @@
 """Memory estimate of a fit, computed before it starts.
 
 The peak memory of a task is declared beside its function, as `<function>_bytes` of shapes. This module
-adds them up with the results that workers hold between tasks (`HeldBytes`). The estimates are upper
+adds them up with the results that workers hold between tasks (`_Held`). The estimates are upper
 bounds, because ranks are unknown before the views are read.
 """
 
@@ -42,7 +42,7 @@ from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, view_svd_bytes
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 
-__all__ = ["HeldBytes", "MemoryPlan", "TaskMemory", "check_memory", "plan_memory"]
+__all__ = ["MemoryPlan", "TaskMemory", "check_memory", "plan_memory"]
 
 _GIB = 2.0**30
 
@@ -74,34 +74,17 @@ class TaskMemory:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class HeldBytes:
-    """Bytes of the results on all workers, by kind.
+class _Held:
+    """Bytes of the results on all workers, by kind; numbers of large data are in single precision."""
 
-    Attributes
-    ----------
-    blocks : int
-        Candidate edges of all rows.
-    graph, laplacian, vectors : int
-        Consensus graph, its Laplacian and its eigenvectors. The Laplacian has twice the entries of
-        the graph if no two samples are neighbors of each other. Single precision for large data.
-    embeddings : int
-    always : int
-        Held during the whole fit: reference graphs, partitions, encoders, views that are sent inside
-        tasks, and bases of large data.
-    other : int
-        Best initialization so far, or the last graph, while another graph is computed.
-    has_mixed_graph : bool
-        Whether the initial graph may be mixed with the graphs of the single views.
-    """
-
-    blocks: int
-    graph: int
-    laplacian: int
-    vectors: int
+    blocks: int  # candidate edges of all rows
+    graph: int  # the consensus graph
+    laplacian: int  # twice the entries of the graph if no two samples are neighbors of each other
+    vectors: int  # eigenvectors
     embeddings: int
-    always: int
-    other: int
-    has_mixed_graph: bool
+    always: int  # reference graphs, partitions, encoders, views inside tasks, bases of large data
+    other: int  # best initialization so far, or the last graph, while another graph is computed
+    has_mixed_graph: bool  # the initial graph may be mixed with the graphs of the single views
 
     @property
     def during_initialization(self) -> int:
@@ -133,15 +116,12 @@ class MemoryPlan:
         Part of these that every worker may hold: the bases of all views; 0 for large data.
     moved_bytes : int
         Bases of all views, which workers send to each other.
-    driver_bytes : int
-        Result at the driver: graph, labels, embeddings, encoders.
     """
 
     tasks: tuple[TaskMemory, ...]
     held_bytes: int
     shared_bytes: int
     moved_bytes: int
-    driver_bytes: int
 
     def worker_bytes(self, n_workers: int) -> int:
         """Memory of one worker with one thread: bases, the largest task, its share of other results."""
@@ -177,7 +157,7 @@ def plan_memory(
         Whether views in memory are sent inside the tasks that read them. A worker keeps these as
         long as it keeps the result of the task.
     """
-    n, c = data.n_samples, parameters.n_clusters
+    n = data.n_samples
     large = parameters.is_large(n)
     truncated = large or uses_sample(data)
     ranks = {
@@ -195,11 +175,9 @@ def plan_memory(
     ordered = tuple(sorted(tasks, key=lambda task: -task.peak_bytes))
     # at most two scalings are tried on all samples; rows of large data are on one worker each
     shared = 0 if large else 2 * 4 * n * rank
-    driver = 12 * n * (2 * parameters.n_neighbors + 1) + 8 * n * c * len(data.views) + 24 * n
-    driver += _encoder_bytes(data, ranks)
     # the rows of a graph are also held until it is assembled
     most = max(task.other_bytes for task in tasks) + 16 * n * parameters.n_neighbors
-    return MemoryPlan(ordered, shared + most, shared, 4 * n * rank, driver)
+    return MemoryPlan(ordered, shared + most, shared, 4 * n * rank)
 
 
 def check_memory(
@@ -240,11 +218,6 @@ def check_memory(
     return plan
 
 
-def _encoder_bytes(data: MultiViewData, ranks: Mapping[str, int]) -> int:
-    """Bytes of the encoders of all views: a row for each column, a column for each direction."""
-    return sum(8 * view.shape[1] * ranks[view.name] for view in data.views)
-
-
 def _estimate_held(
     data: MultiViewData,
     ranks: Mapping[str, int],
@@ -252,7 +225,7 @@ def _estimate_held(
     *,
     view_graphs: bool,
     views_in_tasks: bool,
-) -> HeldBytes:
+) -> _Held:
     """Bytes of the results of a fit; arguments as for `plan_memory`."""
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     large = parameters.is_large(n)
@@ -271,21 +244,22 @@ def _estimate_held(
     always = len(data.views) * 320 * (SIZES.n_scored if large else n) + 20 * 8 * n
     if large:  # partitions in single precision, and the order of the rows
         always -= (20 * 8 - (_N_CUTS // 2 + 4) * 4) * n
-    always += 2 * _encoder_bytes(data, ranks)  # in the SVD and in the ridge view
+    # encoders: a row for each column, a column for each direction, in the SVD and in the ridge view
+    always += 2 * sum(8 * view.shape[1] * ranks[view.name] for view in data.views)
     if views_in_tasks:
         # read for two scalings and the reference graphs; large data are read whole only once
         arrays = (view.source if isinstance(view, PresentRows) else view for view in data.views)
         in_memory = sum(n_bytes(view) for view in arrays if isinstance(view, ArrayRows))
         always += (1 if large else 3) * in_memory
     blocks = (12 if large else 24 if data.is_incomplete else 16) * edges
-    other = 0
     if large:  # rows of the bases; those of other data are beside what is held
         always += 4 * n * sum(ranks.values())
+    other = 0
     if has_mixed_graph:  # the last graph, and the graphs of the views once more
         other = graph + vectors + graph * (graphs - 1) // graphs
     if not large:  # the best initialization of another setting
         other = max(other, blocks // 2 + graph + laplacian + vectors)
-    return HeldBytes(
+    return _Held(
         blocks=blocks,
         graph=graph,
         laplacian=laplacian,
@@ -298,7 +272,7 @@ def _estimate_held(
 
 
 def _graph_tasks(
-    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: HeldBytes
+    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: _Held
 ) -> list[TaskMemory]:
     """Peak memory of the tasks on graphs: candidate neighbors, graph, eigenvectors, spectral cuts."""
     if parameters.is_large(data.n_samples):
@@ -337,7 +311,7 @@ def _graph_tasks(
 
 
 def _scoring_task(
-    n_scored: int, data: MultiViewData, parameters: Parameters, held: HeldBytes
+    n_scored: int, data: MultiViewData, parameters: Parameters, held: _Held
 ) -> TaskMemory:
     peak = score_partitions_by_views_bytes(
         data.n_samples, n_scored, parameters.n_clusters, _N_CUTS, len(data.views)
@@ -346,7 +320,7 @@ def _scoring_task(
 
 
 def _blocked_graph_tasks(
-    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: HeldBytes
+    data: MultiViewData, ranks: Mapping[str, int], parameters: Parameters, held: _Held
 ) -> list[TaskMemory]:
     """Peak memory of the tasks on blocks of rows of large data.
 
@@ -396,7 +370,7 @@ def _blocked_graph_tasks(
 
 
 def _view_tasks(
-    source: RowSource, rank: int, parameters: Parameters, held: HeldBytes
+    source: RowSource, rank: int, parameters: Parameters, held: _Held
 ) -> list[TaskMemory]:
     """Peak memory of the tasks on one view: SVD, reference graphs, ADMM."""
     name, shape, (n, d) = source.name, view_shape(source), source.shape

@@ -290,10 +290,7 @@ def filter_next(
 def filter_next_bytes(
     n_samples: int, n_rows: int, n_halo: int, *, vector_bytes: int, laplacian_bytes: int
 ) -> int:
-    """Peak memory of a step of the eigensolver on a block, given the bytes of a row.
-
-    All rows of the vectors, those of the halo, five times those of the block, and its Laplacian.
-    """
+    """Peak memory of `filter_next`, with all vectors in one process, given the bytes of a row."""
     return vector_bytes * (n_samples + n_halo + 5 * n_rows) + laplacian_bytes * n_rows
 
 

@@ -316,9 +316,6 @@ def ivf_search(
 
 
 def ivf_search_bytes(n_points: int, n_rows: int, n_columns: int, n_candidates: int) -> int:
-    """Peak memory of `ivf_search`, in whose pools are eight cells for each cell of its rows.
-
-    Their points as sent and together, and the order of all points.
-    """
+    """Peak memory of `ivf_search`, with its pools as sent and together, and the order of all points."""
     points = 2 * 4 * n_columns * min(n_points, _PROBES * n_rows)
     return points + 8 * n_points + nearest_neighbors_bytes(n_rows * n_candidates)

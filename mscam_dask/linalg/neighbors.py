@@ -194,10 +194,8 @@ def nearest_neighbors(
 
 
 def nearest_neighbors_bytes(n_neighbors: int) -> int:
-    """Peak memory of a search of so many neighbors of all rows together, without the points.
-
-    Products of a block of rows with the samples, their order, and exact differences.
-    """
+    """Peak memory of a search of so many neighbors in all, without the points."""
+    # products of a block of rows with the samples, their order, and exact differences
     return 32 * 2**20 + 60 * n_neighbors
 
 

@@ -290,12 +290,10 @@ def solve_reduced(
 def solve_reduced_bytes(
     n_rows: int, n_halo: int, n_directions: int, *, vector_bytes: int, laplacian_bytes: int
 ) -> int:
-    """Peak memory of `reduced_sums` and `solve_reduced`, given the bytes of a row.
-
-    The halo as read and joined, the block, and 22 reduced problems; the sums of a block take a third of one.
-    """
+    """Peak memory of `reduced_sums` and `solve_reduced`, given the bytes of a row."""
     halo = (2 * 4 * n_directions + vector_bytes) * n_halo
     block = (laplacian_bytes + 4 * 8 * n_directions) * n_rows
+    # sums of many blocks, each of which takes a third of the reduced problem
     return halo + block + 22 * solve_view_bytes(n_directions)
 
 

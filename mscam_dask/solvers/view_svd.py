@@ -137,17 +137,9 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
 
 
 def view_svd_bytes(shape: ViewShape, rank: int, *, truncated: bool, before_bytes: int = 0) -> int:
-    """Peak memory of `view_svd` in single precision, without the blocks of rows.
+    """Peak memory of `view_svd` in single precision, `truncated` by a `max_rank`, without blocks of rows.
 
-    Parameters
-    ----------
-    shape : ViewShape
-    rank : int
-        Upper bound of the directions.
-    truncated : bool
-        Whether `max_rank` is given.
-    before_bytes : int
-        Memory that is free again when Q is computed.
+    `before_bytes` are free again when Q is computed.
     """
     n, d = shape.n_samples, shape.n_features
     basis, side = 4 * n * rank, min(n, d)
