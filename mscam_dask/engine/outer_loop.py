@@ -10,7 +10,7 @@ import dataclasses
 import itertools
 import operator
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from mscam_dask.engine import tasks as iteration_tasks
@@ -31,6 +31,7 @@ from mscam_dask.engine.row_blocks.candidates import (
     BlockedEmbedding,
     BlockedSpectrum,
 )
+from mscam_dask.engine.row_blocks.tasks import FAN_IN
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better
@@ -40,10 +41,6 @@ from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 
 __all__ = ["embed_views", "max_admm_iterations", "outer_iteration", "outer_loop"]
-
-# Number of views that one task of the reduction adds up: with one view per task, hundreds of views
-# would mean thousands of small tasks in each iteration.
-_FAN_IN = 16
 
 
 def max_admm_iterations(parameters: Parameters, *, refines: bool) -> int:
@@ -213,29 +210,14 @@ def _summed_over_views(
     level = [
         executor.submit(
             iteration_tasks.projected,
-            group,
+            results[first : first + FAN_IN],
             block,
             model,
             key=f"projected_distances/{key}/{first}",
         )
-        for first, group in _groups(results)
+        for first in range(0, len(results), FAN_IN)
     ]
-    depth = 0
-    while len(level) > 1:
-        level = [
-            executor.submit(
-                iteration_tasks.added, group, key=f"reduce_distances/{key}/{depth}/{first}"
-            )
-            for first, group in _groups(level)
-        ]
-        depth += 1
-    return level[0]
-
-
-def _groups(handles: list[Handle]) -> Iterator[tuple[int, list[Handle]]]:
-    """Groups of handles for one task of the reduction each, with the position of the first one."""
-    for first in range(0, len(handles), _FAN_IN):
-        yield first, handles[first : first + _FAN_IN]
+    return block_embedding.added_by_tree(level, executor, key=key)
 
 
 def _better(
@@ -284,6 +266,8 @@ def _submit_records(results: list[Handle], executor: Executor, *, key: str) -> l
     if isinstance(results[0], BlockedEmbedding):
         function, handles = list, [result.record for result in results]
     return [
-        executor.submit(function, group, key=f"view_records/{key}/{first}")
-        for first, group in _groups(handles)
+        executor.submit(
+            function, handles[first : first + FAN_IN], key=f"view_records/{key}/{first}"
+        )
+        for first in range(0, len(handles), FAN_IN)
     ]
