@@ -429,7 +429,7 @@ def _filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it
     bound: float,
     target: float,
     max_rounds: int,
-    accept_start: bool = False,
+    accept_start: bool,
 ) -> _RitzBlock:
     """Filter and Rayleigh-Ritz until the `n_rest` lowest residuals meet `target`.
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.ivf import IVFIndex, build_ivf, ivf_search
+from mscam_dask.linalg.ivf import IVFIndex, build_ivf, ivf_search, training_rows
 from mscam_dask.linalg.neighbors import nearest_neighbors
 
 Array = NDArray[Any]
@@ -128,3 +128,18 @@ def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:
     _, indices, squared = searched(points, cells, 20)
     assert np.all(np.count_nonzero(indices >= 0, axis=1) == 11)
     assert_array_equal(np.isinf(squared), indices < 0)
+
+
+@pytest.mark.parametrize("step", [100, 250, 1000])
+def test_blocks_of_training_rows_are_as_many_as_those_of_all_points(step: int) -> None:
+    n, cell = 1000, 100
+    blocks = [
+        training_rows(start, start + step, n, 3, cell_points=cell) for start in range(0, n, step)
+    ]
+    assert sum(map(len, blocks)) == len(training_rows(0, n, n, 3, cell_points=cell)) < n
+    for rows in blocks:
+        assert (np.diff(rows) > 0).all()
+        assert rows[0] >= 0
+        assert rows[-1] < step
+    twice = len(training_rows(0, n, n, 3, cell_points=cell // 2))
+    assert twice == 2 * sum(map(len, blocks)), "as many rows for each cell"

@@ -122,5 +122,11 @@ def test_matrices_that_cannot_be_used_are_refused() -> None:
         basis_from_kernel(np.ones((2, 3)))
     with pytest.raises(DataError):
         basis_from_gram(np.array([[np.nan]]))
-    with pytest.raises(ConfigurationError, match=quotes("rank_tolerance", 1.0)):
-        basis_from_gram(np.eye(2), rank_tolerance=1.0)
+    for tolerance in (1.0, -0.1):
+        with pytest.raises(ConfigurationError, match=quotes("rank_tolerance", tolerance)):
+            basis_from_gram(np.eye(2), rank_tolerance=tolerance)
+
+
+def test_without_a_rank_tolerance_the_smallest_direction_is_kept() -> None:
+    _, squared = basis_from_gram(np.diag([1.0, 1e-30]), rank_tolerance=0.0)
+    assert_allclose(squared, [1.0, 1e-30])

@@ -9,7 +9,8 @@ from numpy.testing import assert_allclose
 from scipy.cluster.hierarchy import fcluster, is_monotonic, is_valid_linkage
 from scipy.sparse import csr_array
 
-from mscam_dask.solvers.cluster_tree import cluster_tree, weights_between
+from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
+from mscam_dask.solvers.cluster_tree import cluster_tree, merge_components, weights_between
 
 
 def test_weights_between_are_sums_of_the_symmetric_graph() -> None:
@@ -51,3 +52,33 @@ def test_it_is_a_linkage_matrix_whose_distances_never_decrease(
     assert is_monotonic(
         np.column_stack((tree[:, :2], np.maximum.accumulate(distances), tree[:, 3]))
     )
+
+
+@given(seed=st.integers(0, 10**6), n_components=st.integers(3, 7), n_clusters=st.integers(1, 3))
+def test_views_that_have_all_samples_merge_as_complete_ones(
+    seed: int, n_components: int, n_clusters: int
+) -> None:
+    rng = np.random.default_rng(seed)
+    components = np.concatenate([np.arange(n_components), rng.integers(n_components, size=12)])
+    n = len(components)
+    blocks = (rng.standard_normal((n, 2)), rng.standard_normal((n, 3)))
+    everyone = PresentSamples(np.arange(n), n)
+    points = IncompleteBlocks(n, blocks, (everyone, everyone), (0, 0), (1.0, 1.0))
+    found = merge_components(points, components, n_clusters)
+    assert found.tolist() == merge_components(np.hstack(blocks), components, n_clusters).tolist()
+
+
+def test_components_without_a_common_view_merge_last() -> None:
+    components = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 3])
+    first, second = PresentSamples(np.arange(7), 10), PresentSamples(np.arange(7, 10), 10)
+    blocks = (np.array([[0.0]] * 4 + [[1e3]] * 3), np.array([[0.0], [0.0], [1e3]]))
+    points = IncompleteBlocks(10, blocks, (first, second), (0, 0), (1.0, 1.0))
+    assert merge_components(points, components, 2).tolist() == [0] * 7 + [1] * 3
+
+
+def test_the_smallest_components_without_a_common_view_merge_first() -> None:
+    components = np.repeat([0, 1, 2], [5, 2, 1])
+    present = tuple(PresentSamples(np.flatnonzero(components == i), 8) for i in range(3))
+    blocks = tuple(np.zeros((len(own), 2)) for own in present)
+    points = IncompleteBlocks(8, blocks, present, (0, 0, 0), (1.0, 1.0, 1.0))
+    assert merge_components(points, components, 2).tolist() == [0] * 5 + [1] * 3

@@ -10,7 +10,12 @@ from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 from scipy.linalg import solve
 
-from mscam_dask.solvers.lda import LinearDiscriminants, linear_discriminants
+from mscam_dask.solvers.lda import (
+    LinearDiscriminants,
+    class_sums,
+    discriminant_loadings,
+    linear_discriminants,
+)
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
@@ -53,7 +58,7 @@ def covariances(points: Array, labels: NDArray[np.int64]) -> tuple[Array, Array]
 
 @given(seed=st.integers(0, 10**6), c=st.integers(2, 5))
 def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
-    """‖t_i − t_j‖² = (z_i − z_j)ᵀ S⁻¹ B (S + B)⁻¹ (z_i − z_j), all directions together."""
+    """‖t_i − t_j‖² = (z_i − z_j)ᵀ S⁻¹ B (S + B)⁻¹ (z_i − z_j); the separation is tr (S + B)⁻¹ B."""
     rows, labels = example(seed, c=c)
     view = prepared(rows)
     points = view.embedding()
@@ -66,6 +71,8 @@ def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     assert_allclose(distances(found), expected, rtol=1e-4, atol=1e-4)
     off = ~np.eye(60, dtype=bool)
     assert found.mean_distance == pytest.approx(expected[off].mean(), rel=1e-4)
+    _, separation = discriminant_loadings(class_sums(view, labels), view)
+    assert separation == pytest.approx(np.trace(solve(within + between, between)), rel=1e-4)
 
 
 def test_names_of_clusters_order_of_samples_and_unit_do_not_matter() -> None:

@@ -174,3 +174,20 @@ def test_residual_is_the_largest_relative_one() -> None:
     )
     by_direction = np.linalg.norm(residual, axis=0) / np.linalg.norm(rhs, axis=0)
     assert smoothed.relative_residual == pytest.approx(by_direction.max(), rel=1e-3, abs=1e-12)
+
+
+def test_a_common_unit_cancels() -> None:
+    """(λL + s² + α) C = s² Q does not change with the unit of s², α and λ."""
+    given_case = case(3)
+    small = dataclasses.replace(
+        given_case,
+        basis=dataclasses.replace(
+            given_case.basis,
+            singular_values_squared=given_case.basis.singular_values_squared * 2.0**-60,
+        ),
+    )
+    expected = smooth(given_case, graph_weight=4.0)
+    found = smooth(small, alpha=2.0**-60, graph_weight=2.0**-58)
+    assert found.converged
+    assert found.iterations == expected.iterations > 0
+    assert_allclose(found.embedding, expected.embedding, rtol=1e-12)
