@@ -60,21 +60,25 @@ def test_the_choice_does_not_depend_on_the_order_of_the_views() -> None:
     assert [choice.index for choice in choices] == [expected[i] for i in order]
 
 
-@pytest.mark.parametrize("chosen", [[0, 0, 0], [1, 0, 1]])
-def test_overlaps_are_those_with_the_settings_that_voted(chosen: list[int]) -> None:
+@pytest.mark.parametrize("voters", [[[0], [0], [0]], [[1], [0], [1]], [[0, 1], [0, 1], [1]]])
+def test_overlaps_are_those_with_the_settings_that_voted(voters: list[list[int]]) -> None:
     lists, _ = views_with_one_spoilt()
     n, k = lists[0][0].shape
-    votes = neighbor_votes([[view[at]] for view, at in zip(lists, chosen, strict=True)], n)
-    choices = choose_view_settings(lists, [[at] for at in chosen], [0, 0, 0], votes, 3)
+    voted = [[view[at] for at in own] for view, own in zip(lists, voters, strict=True)]
+    choices = choose_view_settings(lists, voters, [0, 0, 0], neighbor_votes(voted, n), 3)
     graphs = np.zeros((3, n, n))
-    for graph, view, at in zip(graphs, lists, chosen, strict=True):
-        np.put_along_axis(graph, view[at], 1.0, axis=1)
+    for view, of_view in enumerate(voted):
+        for neighbors in of_view:
+            one = np.zeros((n, n))
+            np.put_along_axis(one, neighbors, 1.0, axis=1)
+            graphs[view] += one / len(of_view)
     for index, choice in enumerate(choices):
         others = np.delete(graphs, index, axis=0).mean(axis=0)
         own = lists[index][choice.index]
         shared = np.take_along_axis(others - others.mean(axis=0), own, axis=1).sum(axis=1) / k
         assert choice.agreement == pytest.approx(shared.mean(), abs=1e-6)
         assert choice.error == pytest.approx(shared.std() / np.sqrt(n), abs=1e-6)
+        assert choice.standardized == pytest.approx(choice.agreement * n * np.sqrt(2))
 
 
 def test_against_many_views_a_difference_has_to_be_relevant() -> None:
@@ -136,6 +140,24 @@ def test_the_error_of_an_agreement_is_that_of_random_neighbors() -> None:
     assert abs(np.mean(ratios)) < 0.3
     assert 0.6 < np.std(ratios) < 1.5
     assert max(ratios) < 4.0
+
+
+def test_samples_that_a_view_lacks_count_in_the_error_of_independent_views() -> None:
+    lists = lists_of_each(120, 3, 0)
+    has = np.arange(0, 120, 2)
+    shorter = np.full_like(lists[0][0], -1)
+    shorter[has] = lists[0][0][has]
+    lists[0][0] = shorter
+    choice, complete, _ = choices_of(lists, [0, 0, 0])
+    assert choice.standardized == pytest.approx(choice.agreement * np.sqrt(60 * 120 * 2))
+    assert complete.standardized == pytest.approx(complete.agreement * np.sqrt(120 * 120 * 2))
+
+
+def test_one_informative_view_alone_leaves_no_view_out() -> None:
+    noise = Choice(0, 0.0, 0.0, 0.01, 0.0)
+    clear = Choice(0, 0.5, 0.0, 0.01, 50.0)
+    assert uninformative_views([clear, noise, noise]) == ()
+    assert uninformative_views([clear, clear, noise]) == (2,)
 
 
 def test_few_samples_leave_no_view_out() -> None:

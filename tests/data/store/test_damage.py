@@ -230,6 +230,12 @@ def test_ids_that_are_cut_wrong_are_caught(tmp_path: Path) -> None:
     offsets[:] = original[::-1]
     with pytest.raises(StoreCorruptError, match=quotes("sample_ids/offsets", original[-1])):
         open_store(path)
+    for place, change in ((-1, 1), (1, int(original[2] - original[1]) + 1)):
+        moved = original.copy()
+        moved[place] += change  # beyond the last byte; before the id in front of it
+        offsets[:] = moved
+        with pytest.raises(StoreCorruptError, match=quotes("sample_ids/offsets", original[-1])):
+            open_store(path)
     moved = original.copy()
     moved[1] -= 1  # inside the two bytes of é
     offsets[:] = moved
