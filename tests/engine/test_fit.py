@@ -205,6 +205,21 @@ def test_no_partition_on_the_path_scores_better_than_the_one_returned() -> None:
         assert solution.score >= max(seen) - 1e-3 * abs(max(seen)) - 1e-12
 
 
+@pytest.mark.parametrize("seed", [4, 5])
+def test_an_iteration_is_accepted_where_its_cut_scores_higher_than_all_before(seed: int) -> None:
+    views, _ = gaussian_views(seed, spread=0.5, n_samples=90)
+    solution = fit(views, n_clusters=3, max_iter=6, alpha=1.0, scale="standard")
+    first, *later = solution.history
+    best, expected = first.score, []
+    for record in later:
+        expected.append(record.score > best + solution.parameters.tol * abs(best))
+        best = record.score if expected[-1] else best
+    assert [record.accepted for record in later] == expected
+    assert not first.accepted, "its spectrum is that of the initial graph"
+    assert any(expected)
+    assert solution.score == best
+
+
 def test_an_observer_that_fails_ends_the_fit() -> None:
     def refuse(event: FitEvent) -> None:
         raise KeyboardInterrupt

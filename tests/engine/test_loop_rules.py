@@ -117,6 +117,47 @@ def test_a_proposal_is_taken_unless_it_is_clearly_worse(
 
 
 @pytest.mark.parametrize(
+    ("patience", "max_iter", "improves_at", "expected"),
+    [
+        (2, 50, (), 3),  # one more than patience without a better partition
+        (2, 50, (1, 3), 6),  # the third is the last better one
+        (9, 4, (), 4),
+    ],
+)
+def test_iterations_end_where_they_stall(
+    patience: int,
+    max_iter: int,
+    improves_at: tuple[int, ...],
+    expected: int,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def iterate(state: Any, context: Any, executor: Any) -> Any:
+        number = state.iteration + 1
+        best = number if number in improves_at else state.best.iteration
+        return SimpleNamespace(
+            **{**vars(state), "iteration": number, "best": SimpleNamespace(iteration=best)}
+        )
+
+    monkeypatch.setattr(outer_loop, "outer_iteration", iterate)
+    start: Any = SimpleNamespace(
+        refinement=None,
+        spectrum="a spectrum",
+        decision=Decision.ACCEPT,
+        iteration=0,
+        best=SimpleNamespace(iteration=0),
+    )
+    context: Any = SimpleNamespace(
+        parameters=Parameters(n_clusters=3, patience=patience, max_iter=max_iter),
+        refines=False,
+        prepared=SimpleNamespace(n_samples=90),
+    )
+    session: Any = SimpleNamespace(executor=None, finish_iteration=lambda state, context: None)
+    assert outer_loop.outer_loop(start, context, session).iteration == expected
+    start.decision = Decision.REACHED
+    assert outer_loop.outer_loop(start, context, session).iteration == 0
+
+
+@pytest.mark.parametrize(
     ("n_components", "score", "accepted", "expected"),
     [
         (3, 0.5, True, Decision.REACHED),
