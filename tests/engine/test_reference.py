@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
@@ -14,7 +15,7 @@ from mscam_dask.engine.fit import run_reference
 from mscam_dask.engine.tasks import view_shape
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.estimators.mscam import MSCAM, MSCAN
-from mscam_dask.solvers.reference import solve_mscam, solve_mscan
+from mscam_dask.solvers.reference import _record, solve_mscam, solve_mscan
 from mscam_dask.solvers.reference_steps import ReferenceCorrections, ReferenceOptions
 from mscam_dask.solvers.view_svd import scaled_gram
 from mscam_dask.types.parameters import Model, Parameters, ViewSettings
@@ -105,3 +106,10 @@ def test_the_sentence_of_the_status_holds_for_it() -> None:
     n_components, components = connected_components(graph, directed=False)
     assert n_components == 3
     assert_array_equal(found.labels, components)
+
+
+def test_change_of_a_graph_is_the_relative_frobenius_norm() -> None:
+    before = csr_array(np.array([[0.0, 3.0], [4.0, 0.0]]))
+    graph = csr_array(np.array([[0.0, 6.0], [8.0, 0.0]]))
+    assert _record(graph, before, 1.0).graph_change == pytest.approx(0.5)
+    assert _record(graph, graph, 1.0).graph_change == 0.0

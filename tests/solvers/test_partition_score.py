@@ -2,8 +2,17 @@
 
 from __future__ import annotations
 
-from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better, is_worse
+import math
+
+from mscam_dask.solvers.partition_score import (
+    PartitionScore,
+    argbest,
+    is_better,
+    is_nearly_perfect,
+    is_worse,
+)
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import RULES
 
 GIVEN = Parameters(n_clusters=3, tol=0.001)
 
@@ -57,3 +66,11 @@ def test_partitions_of_no_information_are_alike() -> None:
     assert not is_better(nothing, nothing, GIVEN)
     assert not is_worse(nothing, nothing, 0.0)
     assert is_better(partition_score(0.5, 0.5), nothing, GIVEN)
+
+
+def test_nearly_perfect_is_a_share_of_the_most_information_of_c_clusters() -> None:
+    for c in (2, 3, 50):
+        parameters = Parameters(n_clusters=c)
+        assert is_nearly_perfect(math.log(c), parameters)
+        assert is_nearly_perfect(RULES.nearly_perfect * math.log(c), parameters)
+        assert not is_nearly_perfect(0.99 * RULES.nearly_perfect * math.log(c), parameters)

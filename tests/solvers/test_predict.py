@@ -14,6 +14,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.solvers.predict import (
     N_FOLDS,
+    NeighborVotes,
     as_membership,
     extend_labels,
     fit_votes,
@@ -257,3 +258,18 @@ def test_folds_are_equally_large() -> None:
     sizes = np.bincount(folds_of(203), minlength=N_FOLDS)
     assert sizes.max() - sizes.min() <= 1
     assert len(sizes) == N_FOLDS
+
+
+def test_a_sample_without_a_view_of_any_voter_has_equal_votes() -> None:
+    voters = np.array([[0.0, np.nan], [1.0, np.nan], [2.0, np.nan]])
+    votes = NeighborVotes(
+        labels=np.array([0, 1, 2]),
+        n_clusters=3,
+        n_neighbors=1,
+        joint=voters,
+        loadings=(np.ones((1, 1)), np.zeros((1, 0))),
+        discriminants=(voters[:, :1], np.full((3, 0), np.nan)),
+    )
+    found, preferred = votes.with_views([np.array([[np.nan], [1.1]]), np.array([[5.0], [np.nan]])])
+    assert_allclose(found, np.array([[1 / 3, 1 / 3, 1 / 3], [0.0, 1.0, 0.0]]))
+    assert preferred.tolist()[1] == [1, -1]

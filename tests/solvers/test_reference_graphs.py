@@ -9,7 +9,13 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from mscam_dask.solvers.partition_score import ReferenceGraphs, reference_graphs, view_score
+from mscam_dask.linalg.incomplete import PresentSamples
+from mscam_dask.solvers.partition_score import (
+    ReferenceGraphs,
+    reference_graphs,
+    view_evidence,
+    view_score,
+)
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests.solvers import naive
@@ -178,3 +184,20 @@ def test_awkward_views_have_graphs() -> None:
             for graph in view.graphs:
                 assert_allclose(graph.toarray(), graph.toarray().T)
                 assert graph.sum() == pytest.approx(30.0)
+
+
+def test_samples_that_a_view_lacks_have_no_evidence_and_the_others_all_of_it() -> None:
+    rows, labels = blobs(n=40)
+    whole = graphs_of(rows)
+    has = np.flatnonzero(np.arange(60) % 3)
+    everybody = np.zeros(60, dtype=np.int64)
+    everybody[has] = labels
+    lacking = ReferenceGraphs(whole.graphs, PresentSamples(has, 60), weight=2 / 3)
+    ((score, found),) = view_evidence(lacking, [everybody])
+    ((expected_score, expected),) = view_evidence(whole, [labels])
+    assert score == pytest.approx(2 / 3 * expected_score)
+    assert_allclose(found[has], expected)
+    assert not np.delete(found, has, axis=0).any()
+    some = np.array([0, 1, 5, 30])
+    ((_, part),) = view_evidence(lacking, [everybody], some)
+    assert_allclose(part, found[some])
