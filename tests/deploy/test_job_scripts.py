@@ -1,10 +1,11 @@
 """Job scripts of the batch schedulers that dask-jobqueue knows, as it makes them of a pipeline's keys.
 
-PBS, SGE, LSF and OAR themselves run in no test; SLURM and HTCondor do.
+PBS and LSF themselves run in no test; the others do.
 """
 
 from __future__ import annotations
 
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import dask.config
 import pytest
 
 from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster_classes import new_cluster
+from mscam_dask.pipeline.run.cluster_classes import links_to_this_computer, new_cluster
 
 pytest.importorskip("dask_jobqueue")
 
@@ -86,3 +87,40 @@ def test_a_job_asks_for_its_resources_and_its_worker_is_encrypted_and_leaves_in_
         keys = list(tmp_path.glob(".dask-jobqueue.*"))
         assert keys
         assert all(key.stat().st_mode & 0o077 == 0 for key in keys), "only the user can read them"
+
+
+def test_the_link_to_the_dashboard_answers_though_workers_use_another_address(
+    tmp_path: Path,
+) -> None:
+    execution = ExecutionTable(
+        cluster="sge", threads=1, memory_limit="1 GiB",
+        cluster_options={"scheduler_options": {"host": "127.0.0.2"}},
+    )  # fmt: skip
+    shared = {"jobqueue.sge.shared-temp-directory": str(tmp_path)}
+    with (
+        dask.config.set(shared),
+        links_to_this_computer(execution, "sge"),
+        new_cluster(execution, "sge") as cluster,
+    ):
+        assert cluster.scheduler_address.startswith("tls://127.0.0.2:")
+        health = cluster.dashboard_link.replace("/status", "/health")
+        with urllib.request.urlopen(health, timeout=10) as answer:
+            assert answer.read() == b"ok"
+
+
+@pytest.mark.parametrize(
+    ("options", "template"),
+    [
+        ({"scheduler_options": {"dashboard_address": ":8787"}}, "{scheme}://{host}:{port}/status"),
+        ({}, "/proxy/{port}/status"),
+    ],
+)
+def test_a_dashboard_elsewhere_and_a_link_of_a_site_are_kept(
+    options: dict[str, Any], template: str
+) -> None:
+    execution = ExecutionTable(cluster="slurm", cluster_options=options)
+    with (
+        dask.config.set({"distributed.dashboard.link": template}),
+        links_to_this_computer(execution, "slurm"),
+    ):
+        assert dask.config.get("distributed.dashboard.link") == template

@@ -45,6 +45,7 @@ from mscam_dask.pipeline.run.cluster_classes import (
     certificates,
     close_quietly,
     dashboard_address,
+    links_to_this_computer,
     new_cluster,
     public_configuration,
     scale,
@@ -306,6 +307,7 @@ def _started_by_class(
     start_s = execution.start_timeout or queue_s
     with ExitStack() as stack:
         stack.enter_context(certificates(execution, name))
+        stack.enter_context(links_to_this_computer(execution, name))
         with start_errors(name), public_configuration(name):
             with defer_signals():
                 cluster = new_cluster(execution, name)

@@ -36,6 +36,7 @@ __all__ = [
     "certificates",
     "close_quietly",
     "dashboard_address",
+    "links_to_this_computer",
     "new_cluster",
     "public_configuration",
     "scale",
@@ -51,6 +52,7 @@ PORT_TAKEN = r"Port \d+ is already in use"
 """Warning of distributed when the port of the dashboard is taken."""
 
 _DASHBOARD_PORT = 8787
+_LINK = "distributed.dashboard.link"
 _REPLACE_EVERY = "5 s"
 _ONE_BLAS_THREAD = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
 # Batch schedulers' words for a request that no later attempt can cure.
@@ -167,12 +169,6 @@ def _queue_options(
     execution: ExecutionTable, name: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options of a class of dask-jobqueue: encrypted, dashboards on loopback, one BLAS thread."""
-    import dask.config
-
-    def given(key: str, default: Any) -> Any:
-        configured = dask.config.get(f"jobqueue.{name}.{key.replace('_', '-')}", None)
-        return options.get(key) or configured or default
-
     arguments = ["--dashboard-address", LOOPBACK]
     for key in ("lifetime", "lifetime_stagger"):
         if (text := getattr(execution, key)) is not None:
@@ -189,12 +185,43 @@ def _queue_options(
         "protocol": "tls://",
         "scheduler_options": {
             "dashboard_address": dashboard_address(),
-            **given("scheduler_options", {}),
+            **_given(options, name, "scheduler_options", {}),
         },
-        "worker_extra_args": [*arguments, *given("worker_extra_args", [])],
-        "job_script_prologue": [_ONE_BLAS_THREAD, *given("job_script_prologue", [])],
+        "worker_extra_args": [*arguments, *_given(options, name, "worker_extra_args", [])],
+        "job_script_prologue": [
+            _ONE_BLAS_THREAD,
+            *_given(options, name, "job_script_prologue", []),
+        ],
         "silence_logs": logging.CRITICAL,
     }
+
+
+def _given(options: Mapping[str, Any], name: str, key: str, default: Any) -> Any:
+    """Return an option of a class of dask-jobqueue, or its value in Dask's configuration."""
+    import dask.config
+
+    configured = dask.config.get(f"jobqueue.{name}.{key.replace('_', '-')}", None)
+    return options.get(key) or configured or default
+
+
+@contextmanager
+def links_to_this_computer(execution: ExecutionTable, name: str) -> Iterator[None]:
+    """Name the loopback interface in the link to a dashboard that listens there alone.
+
+    The scheduler of a batch cluster is in this process, and its workers reach it by the name or address
+    of this computer, which distributed puts into the link. A template in Dask's configuration is kept.
+    """
+    import dask.config
+
+    kind = cluster_type(name)
+    assert kind is not None
+    options = _given(execution.cluster_options or {}, name, "scheduler_options", {})
+    template = dask.config.get(_LINK)
+    is_default = template == "{scheme}://{host}:{port}/status"
+    if kind.is_queue and is_default and "dashboard_address" not in options:
+        template = template.replace("{host}", "127.0.0.1")
+    with dask.config.set({_LINK: template}):
+        yield
 
 
 def _queue_security(execution: ExecutionTable) -> Security:
