@@ -2,7 +2,8 @@
 
     python -m tests.deploy.kubelet API TOKEN FOLDER PODMAN...
 
-There is one node, no probe and no restart; every claim of a volume is FOLDER/claim.
+There is one node, no probe and no restart; every claim of a volume is FOLDER/claim. The names of schedulers'
+services are those of their pods, for other pods and, in /etc/hosts, for programs of the node.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import urllib.request
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 NAMESPACE = "mscam"
 NETWORK = "pods"
@@ -110,6 +112,7 @@ class Kubelet:
             if word != "exited":
                 is_new = pod["status"].get("phase") != "Running"
                 if word == "running" and not is_init and is_new:
+                    add_host(address[0], pod)
                     self.report(name, running(container, address[0]))
                 return
             if not (is_init and code == "0"):
@@ -123,28 +126,31 @@ class Kubelet:
 
     def start(self, full: str, name: str, pod: Any, container: Any) -> None:
         labels = pod["metadata"]["labels"]
-        security = {**pod["spec"].get("securityContext", {}), **container["securityContext"]}
+        security = {**pod["spec"]["securityContext"], **container["securityContext"]}
         line = [
             "run", "--detach", "--pull=never", "--runtime=runc", f"--name={full}", f"--network={NETWORK}",
             f"--user={security['runAsUser']}:{security['runAsGroup']}", "--ulimit=nofile=1024:1024",
             "--ulimit=nproc=4096:4096",
         ]  # fmt: skip
-        if labels.get("dask.org/component") == "scheduler":
-            line.append(f"--network-alias={labels['dask.org/cluster-name']}-scheduler")
+        line += [f"--network-alias={alias}" for alias in service_names(labels)]
         if security["readOnlyRootFilesystem"]:
             line += ["--read-only", "--read-only-tmpfs=false"]
         line += [f"--cap-drop={name}" for name in security["capabilities"]["drop"]]
         if not security["allowPrivilegeEscalation"]:
             line.append("--security-opt=no-new-privileges")
         line.append(f"--memory={container['resources']['limits']['memory'].lower().rstrip('i')}")
-        environment = dict(variables(container, pod))
+        api = urlsplit(self._api)
+        environment = {
+            "KUBERNETES_SERVICE_HOST": str(api.hostname),
+            "KUBERNETES_SERVICE_PORT": str(api.port),
+            **dict(variables(container, pod)),
+        }
         line += [f"--env={key}={value}" for key, value in environment.items()]
         volumes = {volume["name"]: volume for volume in pod["spec"].get("volumes", [])}
         for mount in container.get("volumeMounts", []):
-            if not mount["mountPath"].startswith("/var/run/secrets"):
-                source = self.volume(volumes[mount["name"]], name)
-                mode = ":ro" if mount.get("readOnly") else ""
-                line.append(f"--volume={source}:{mount['mountPath']}{mode}")
+            source = self.volume(volumes[mount["name"]], name)
+            mode = ":ro" if mount.get("readOnly") else ""
+            line.append(f"--volume={source}:{mount['mountPath']}{mode}")
         words = [*container.get("command", []), *container.get("args", [])]
         self._started.setdefault(pod["metadata"]["uid"], []).append(full)
         done = self.podman(
@@ -183,6 +189,23 @@ def variables(container: Any, pod: Any) -> Iterator[tuple[str, str]]:
             (label,) = re.findall(r"labels\['(.*)'\]", entry["valueFrom"]["fieldRef"]["fieldPath"])
             seen[entry["name"]] = pod["metadata"]["labels"][label]
     yield from seen.items()
+
+
+def service_names(labels: Mapping[str, str]) -> list[str]:
+    """Names of the service that the operator makes for a pod: those of the cluster's scheduler."""
+    if labels.get("dask.org/component") != "scheduler":
+        return []
+    name = f"{labels['dask.org/cluster-name']}-scheduler"
+    return [name, f"{name}.{NAMESPACE}", f"{name}.{NAMESPACE}.svc.cluster.local"]
+
+
+def add_host(address: str, pod: Any) -> None:
+    """Let programs of the node find a service by its names, which resolve to the newest pod."""
+    names = service_names(pod["metadata"]["labels"])
+    if names:
+        file = Path("/etc/hosts")
+        kept = [line for line in file.read_text().splitlines() if names[0] not in line.split()]
+        file.write_text("\n".join([*kept, " ".join([address, *names]), ""]))
 
 
 def expand(text: str, known: Mapping[str, str]) -> str:

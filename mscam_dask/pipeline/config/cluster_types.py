@@ -62,6 +62,22 @@ _OURS = {
     "n_workers": "[execution] workers is their number",
 }
 
+# Never options of KubeCluster: they are in its manifest.
+_OF_THE_MANIFEST = frozenset(
+    {
+        "create_mode",
+        "env",
+        "idle_timeout",
+        "jupyter",
+        "name",
+        "quiet",
+        "resources",
+        "scheduler_service_type",
+        "shutdown_on_close",
+        "worker_command",
+    }
+)
+
 
 @dataclass(frozen=True)
 class ClusterType:
@@ -118,7 +134,11 @@ CLUSTER_TYPES: Mapping[str, ClusterType] = {
         adapts=False,
     ),
     "gateway": ClusterType("dask_gateway:GatewayCluster", "mscam-dask[gateway]"),
-    "kubernetes": ClusterType("dask_kubernetes.operator:KubeCluster", "mscam-dask[kubernetes]"),
+    "kubernetes": ClusterType(
+        "dask_kubernetes.operator:KubeCluster",
+        "mscam-dask[kubernetes]",
+        reserved=frozenset(_OURS) | _OF_THE_MANIFEST,
+    ),
     "ssh": ClusterType("distributed:SSHCluster", "mscam-dask[ssh]", scales=False, adapts=False),
 }
 """Cluster types by name. Another one is "module:Class", a subclass of Dask's Cluster."""
@@ -406,6 +426,11 @@ def _missing(
         yield (
             f"{where}: the cluster 'ssh' needs hosts in [execution.cluster_options]: the host of the "
             "scheduler, and one for each worker."
+        )
+    if name == "kubernetes" and not isinstance(options.get("custom_cluster_spec"), str):
+        yield (
+            f"{where}: the cluster 'kubernetes' needs custom_cluster_spec in [execution.cluster_options]: a "
+            "file with the manifest of a DaskCluster, such as deploy/k8s/cluster.yaml."
         )
     if name == "gateway" and not (
         options.get("address") or dask.config.get("gateway.address", None)

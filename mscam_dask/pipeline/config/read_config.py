@@ -67,7 +67,7 @@ __all__ = [
 _TLS_KEYS = ("tls_ca", "tls_cert", "tls_key")
 
 # Dask encrypts these with files that every host has.
-_ENCRYPTED_BY_FILES = ("ssh", "slurm-runner")
+_ENCRYPTED_BY_FILES = ("ssh", "slurm-runner", "kubernetes")
 
 # In these addresses the part before the @ is a container.
 _CONTAINER = re.compile(r"\b((?:abfss?|wasbs?)://)[^\s/@:]+@")
@@ -287,12 +287,6 @@ def _check_encryption(execution: ExecutionTable) -> None:
                 "that every host has (mscam-dask tls DIR makes them), or --insecure on a trusted "
                 "network."
             )
-    elif execution.cluster == "kubernetes":
-        raise ConfigurationError(
-            "cluster = 'kubernetes' is not encrypted: KubeCluster has no certificates. Give "
-            "--insecure where network policies keep others out, or use the encrypted DaskJob of "
-            "deploy/k8s."
-        )
 
 
 def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:

@@ -147,6 +147,10 @@ def new_cluster(execution: ExecutionTable, name: str) -> Any:
     kind = cluster_type(name)
     assert kind is not None
     options = dict(execution.cluster_options or {})
+    if name == "kubernetes":
+        from mscam_dask.pipeline.run.manifest_cluster import kubernetes_cluster
+
+        return kubernetes_cluster(execution, options)
     if kind.is_queue:
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_SHARED_FILES)
@@ -159,9 +163,6 @@ def new_cluster(execution: ExecutionTable, name: str) -> Any:
             ("worker_options", {"nthreads": 1, "dashboard_address": LOOPBACK}),
         ):
             options[role] = {**defaults, **protocol, **options.get(role, {})}
-    if name == "kubernetes":
-        least = 0 if execution.adapt is None else execution.adapt.minimum
-        options = {"quiet": True, "n_workers": execution.workers or max(least, 1), **options}
     return found(**options)
 
 

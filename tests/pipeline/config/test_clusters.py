@@ -117,6 +117,13 @@ def test_what_is_written_into_a_run_directory_is_read_back(tmp_path: Path) -> No
         ('cluster = "collections:OrderedDict"', 6, ["collections:OrderedDict"]),
         ('workers = 2\ntls_ca = "x"', 7, ["tls_ca", "scheduler"]),
         ('cluster = "slurm-runner"\nworkers = 2', 7, ["workers", "srun"]),
+        ('cluster = "kubernetes"', 6, ["custom_cluster_spec", "deploy/k8s/cluster.yaml"]),
+        (
+            ('cluster = "kubernetes"\n[execution.cluster_options]\ncustom_cluster_spec = "c.yaml"\n'
+            'idle_timeout = 60'),
+            9,
+            ["idle_timeout", "kubernetes"],
+        ),
     ],
 )  # fmt: skip
 def test_a_bad_setting_is_one_error_with_its_line(

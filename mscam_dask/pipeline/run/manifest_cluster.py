@@ -1,0 +1,191 @@
+"""Dask clusters on Kubernetes: KubeCluster with a manifest, certificates and a limit on its start."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import yaml
+from dask_kubernetes.operator import KubeCluster
+from dask_kubernetes.operator.kubecluster.kubecluster import (
+    CreateMode,
+    DaskCluster,
+    wait_for_service,
+)
+from dask_kubernetes.operator.networking import get_scheduler_address, wait_for_scheduler
+from distributed import Security
+from distributed.core import rpc
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.config.read_config import has_certificates
+from mscam_dask.pipeline.config.settings import ExecutionTable
+
+__all__ = ["ManifestCluster", "kubernetes_cluster", "manifest_of"]
+
+_START_TIMEOUT_S = 600.0
+_CLUSTER_LABEL = "dask.org/cluster-name"
+
+
+class ManifestCluster(KubeCluster):  # type: ignore[misc]
+    """Cluster of a DaskCluster manifest.
+
+    KubeCluster itself connects without encryption, waits for the pod of the scheduler without a limit,
+    and its own manifest calls `dask-scheduler`, which distributed does not have any more.
+
+    Parameters
+    ----------
+    manifest
+        The DaskCluster.
+    security
+        Certificates of the client; None connects without encryption.
+    start_timeout_s
+        Seconds for the scheduler to start.
+    options
+        Of KubeCluster.
+    """
+
+    def __init__(
+        self,
+        manifest: Mapping[str, Any],
+        *,
+        security: Security | None,
+        start_timeout_s: float,
+        **options: Any,
+    ) -> None:
+        self.security = security
+        self._start_timeout_s = start_timeout_s
+        super().__init__(
+            custom_cluster_spec=manifest,
+            create_mode=CreateMode.CREATE_ONLY,
+            shutdown_on_close=True,
+            quiet=True,
+            **options,
+        )
+
+    async def _create_cluster(self) -> None:
+        try:
+            await asyncio.wait_for(self._created(), self._start_timeout_s)
+        except BaseException as error:
+            with suppress(Exception):  # the first error is the one to report
+                await self._close()
+            if isinstance(error, TimeoutError) and not str(error):
+                raise TimeoutError(
+                    f"the scheduler of the DaskCluster {self.name} has not started within "
+                    f"{self._start_timeout_s:g} s"
+                ) from error
+            raise
+
+    async def _created(self) -> None:
+        cluster = await DaskCluster(self._custom_cluster_spec, namespace=self.namespace)
+        await cluster.create()
+        await self._wait_for_controller()
+        await wait_for_scheduler(self.name, self.namespace)
+        service = f"{self.name}-scheduler"
+        await wait_for_service(service, self.namespace)
+        address = await self._get_scheduler_address()
+        if self.security is None:
+            self.scheduler_comm = rpc(address)
+        else:
+            self.scheduler_comm = rpc(
+                address.replace("tcp://", "tls://"),
+                connection_args=self.security.get_connection_args("client"),
+            )
+        dashboard = await get_scheduler_address(
+            service,
+            self.namespace,
+            port_name="http-dashboard",
+            port_forward_cluster_ip=self.port_forward_cluster_ip,
+            local_port=self.scheduler_forward_port,
+        )
+        self.forwarded_dashboard_port = dashboard.rpartition(":")[2]
+
+
+def kubernetes_cluster(execution: ExecutionTable, options: Mapping[str, Any]) -> ManifestCluster:
+    """Start the cluster of a manifest under a name of its own.
+
+    Parameters
+    ----------
+    execution
+        The number of workers, and the certificates.
+    options
+        [execution.cluster_options]; `custom_cluster_spec` is the file.
+    """
+    rest = dict(options)
+    manifest = manifest_of(
+        Path(rest.pop("custom_cluster_spec")),
+        n_workers=execution.workers or (execution.adapt.minimum if execution.adapt else 1),
+        image=rest.pop("image", None),
+    )
+    rest.setdefault("namespace", manifest["metadata"].get("namespace"))
+    return ManifestCluster(
+        manifest,
+        security=_security(execution),
+        start_timeout_s=execution.start_timeout or _START_TIMEOUT_S,
+        **rest,
+    )
+
+
+def manifest_of(file: Path, *, n_workers: int, image: str | None = None) -> Any:
+    """Read the DaskCluster of a YAML file, and give it a name of its own.
+
+    Parameters
+    ----------
+    file
+        It may have other documents too.
+    n_workers
+        Number of workers.
+    image
+        Image of all containers; None keeps those of the manifest.
+
+    Raises
+    ------
+    ConfigurationError
+        When the file has not exactly one DaskCluster.
+    """
+    try:
+        documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, yaml.YAMLError) as error:
+        raise ConfigurationError(
+            f"custom_cluster_spec = '{file}' cannot be read: {' '.join(str(error).split())}. Give a YAML "
+            "file with a DaskCluster."
+        ) from error
+    found = [
+        document
+        for document in documents
+        if isinstance(document, dict) and document.get("kind") == "DaskCluster"
+    ]
+    if len(found) != 1:
+        raise ConfigurationError(
+            f"custom_cluster_spec = '{file}' has {len(found)} documents of the kind DaskCluster. Give a "
+            "YAML file with one, such as deploy/k8s/cluster.yaml."
+        )
+    (manifest,) = found
+    name = f"{manifest['metadata']['name']}-{secrets.token_hex(4)}"
+    manifest["metadata"]["name"] = name
+    manifest["spec"]["scheduler"]["service"]["selector"][_CLUSTER_LABEL] = name
+    manifest["spec"]["worker"]["replicas"] = max(n_workers, 1)
+    if image is not None:
+        for container in _containers(manifest):
+            container["image"] = image
+    return manifest
+
+
+def _containers(manifest: Any) -> Iterator[Any]:
+    for role in ("scheduler", "worker"):
+        pod = manifest["spec"][role]["spec"]
+        yield from (*pod.get("initContainers", ()), *pod["containers"])
+
+
+def _security(execution: ExecutionTable) -> Security | None:
+    if not has_certificates(execution):
+        return None
+    files = {
+        "tls_ca_file": execution.tls_ca,
+        "tls_client_cert": execution.tls_cert,
+        "tls_client_key": execution.tls_key or execution.tls_cert,
+    }
+    return Security(require_encryption=True, **{key: file for key, file in files.items() if file})
