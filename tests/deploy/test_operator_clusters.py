@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import yaml
 
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.tls import make_certificates
 from tests.deploy.files import DEPLOY
@@ -28,6 +30,7 @@ from tests.deploy.kubernetes_node import (
 )
 from tests.deploy.machines import CLUSTER_TABLE, folder, marks, wait_until
 from tests.deploy.test_image import IMAGE, call, podman_with_the_image
+from tests.synthetic import gaussian_views
 
 pytestmark = marks
 
@@ -55,15 +58,21 @@ def node(root: Path) -> Iterator[Node]:
 
 @pytest.fixture(scope="module")
 def labels(root: Path) -> bytes:
-    """Labels of the same pipeline without a cluster, in the image."""
+    """Labels of the pipeline without a cluster."""
+    return labels_alone(root, "data.zarr")
+
+
+def labels_alone(root: Path, store: str) -> bytes:
+    """Labels of the pipeline on a store without a cluster, in the image."""
     (root / "alone.toml").write_text(PIPELINE)
+    run = f"alone-{store}"
     call(
         *podman_with_the_image(), "run", "--rm", "--runtime=runc", "--network=none", "--ulimit=nofile=1024:1024",
         "--ulimit=nproc=4096:4096", f"--volume={root / 'claim'}:/mscam", f"--volume={root / 'alone.toml'}:/alone.toml",
-        IMAGE, "mscam-dask", "run", "/alone.toml", "--in-process", "--output", "/mscam/runs/alone", "--plain",
-        timeout=600,
+        IMAGE, "mscam-dask", "run", "/alone.toml", "--in-process", "--set", f"data.source=/mscam/{store}",
+        "--output", f"/mscam/runs/{run}", "--plain", timeout=600,
     )  # fmt: skip
-    return labels_of(root, "alone")
+    return labels_of(root, run)
 
 
 def labels_of(root: Path, run: str) -> bytes:
@@ -151,9 +160,10 @@ def test_the_chart_is_installed_runs_a_night_and_leaves_nothing(
         wait_for_objects(node, before | claim)
 
 
-def test_the_scaler_grows_and_shrinks_the_cluster_in_a_fit(
-    node: Node, root: Path, labels: bytes
-) -> None:
+def test_the_scaler_grows_and_shrinks_the_cluster_in_a_fit(node: Node, root: Path) -> None:
+    views, _ = gaussian_views(0, n_samples=8000, n_clusters=10, spread=1 / 6, dims=[200] * 16)
+    write_store(as_multi_view(views), root / "claim/wide.zarr")
+    expected = labels_alone(root, "wide.zarr")
     scaled = ("--set", "cluster.enabled=true,cluster.minimum=1,cluster.maximum=2")
 
     def n_workers() -> int:
@@ -170,7 +180,7 @@ def test_the_scaler_grows_and_shrinks_the_cluster_in_a_fit(
         wait_until(lambda: node.run(*phase) != "Running", lambda: logs(root), 600)
         said = "".join(file.read_text() for file in root.glob("fit-run-*.log"))
         assert node.run(*phase) == "Succeeded", said
-        assert labels_of(root, "fit") == labels
+        assert labels_of(root, "fit") == expected
         assert "falling back" not in log(root, "operator.log"), "the scheduler said who leaves"
         node.run("kubectl", "delete", "pod", "fit", "--wait=false")
 
@@ -181,7 +191,8 @@ def fit_pod(node: Node) -> Any:
         "kubectl", "get", "configmap", "mscam-nightly", r"--output=jsonpath={.data.job\.yaml}"
     )
     spec = yaml.safe_load(text)["spec"]["job"]["spec"]
-    spec["containers"][0]["args"] += ["--output", "/mscam/runs/fit"]
+    options = ["--output", "/mscam/runs/fit", "--set", "data.source=/mscam/wide.zarr"]
+    spec["containers"][0]["args"] += options
     named = {"dask.org/cluster-name": "mscam", "dask.org/component": "fit"}
     metadata = {"name": "fit", "namespace": "mscam", "labels": named}
     return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
