@@ -126,6 +126,7 @@ class Kubelet:
 
     def start(self, full: str, name: str, pod: Any, container: Any) -> None:
         labels = pod["metadata"]["labels"]
+        add_host("127.0.0.2", pod)  # a service without a ready pod refuses connections
         security = {**pod["spec"]["securityContext"], **container["securityContext"]}
         line = [
             "run", "--detach", "--pull=never", "--runtime=runc", f"--name={full}", f"--network={NETWORK}",

@@ -9,7 +9,7 @@ import sys
 import time
 import warnings
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib.util import find_spec
@@ -309,7 +309,8 @@ def _started_by_class(
         stack.enter_context(certificates(execution, name))
         stack.enter_context(links_to_this_computer(execution, name))
         with start_errors(name), public_configuration(name):
-            with defer_signals():
+            # Pods may take minutes to start, which a signal ends; KubeCluster starts no process.
+            with nullcontext() if name == "kubernetes" else defer_signals():
                 cluster = new_cluster(execution, name)
                 stack.push(partial(close_quietly, cluster))
             address = str(cluster.scheduler_address)

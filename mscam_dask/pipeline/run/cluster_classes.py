@@ -55,8 +55,11 @@ _DASHBOARD_PORT = 8787
 _LINK = "distributed.dashboard.link"
 _REPLACE_EVERY = "5 s"
 _ONE_BLAS_THREAD = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
-# Batch schedulers' words for a request that no later attempt can cure.
-_REFUSED = re.compile(r"invalid|not permitted|denied|unknown|exceed|does not exist", re.IGNORECASE)
+# Words of batch schedulers and of Kubernetes for a request that no later attempt can cure.
+_REFUSED = re.compile(
+    r"invalid|not permitted|denied|forbidden|unknown|exceed|does not exist|certificate",
+    re.IGNORECASE,
+)
 # In errors of dask-jobqueue: with OAR it is the whole job script, before the reason.
 _COMMAND_LINE = re.compile(r"\nCommand:\n.*?(?=\nstdout:\n)", re.DOTALL)
 _SHARED_FILES = "Using a temporary security object"

@@ -11,11 +11,7 @@ from typing import Any
 
 import yaml
 from dask_kubernetes.operator import KubeCluster
-from dask_kubernetes.operator.kubecluster.kubecluster import (
-    CreateMode,
-    DaskCluster,
-    wait_for_service,
-)
+from dask_kubernetes.operator.kubecluster.kubecluster import CreateMode, DaskCluster
 from dask_kubernetes.operator.networking import get_scheduler_address, wait_for_scheduler
 from distributed import Security
 from distributed.core import rpc
@@ -58,17 +54,22 @@ class ManifestCluster(KubeCluster):  # type: ignore[misc]
     ) -> None:
         self.security = security
         self._start_timeout_s = start_timeout_s
-        super().__init__(
-            custom_cluster_spec=manifest,
-            create_mode=CreateMode.CREATE_ONLY,
-            shutdown_on_close=True,
-            quiet=True,
-            **options,
-        )
-
-    async def _create_cluster(self) -> None:
         try:
-            await asyncio.wait_for(self._created(), self._start_timeout_s)
+            super().__init__(
+                custom_cluster_spec=manifest,
+                create_mode=CreateMode.CREATE_ONLY,
+                shutdown_on_close=True,
+                quiet=True,
+                **options,
+            )
+        except KeyboardInterrupt:  # here, while the loop goes on
+            with suppress(Exception):
+                self.close()
+            raise
+
+    async def _start(self) -> None:
+        try:
+            await asyncio.wait_for(super()._start(), self._start_timeout_s)
         except BaseException as error:
             with suppress(Exception):  # the first error is the one to report
                 await self._close()
@@ -79,13 +80,11 @@ class ManifestCluster(KubeCluster):  # type: ignore[misc]
                 ) from error
             raise
 
-    async def _created(self) -> None:
+    async def _create_cluster(self) -> None:
         cluster = await DaskCluster(self._custom_cluster_spec, namespace=self.namespace)
         await cluster.create()
-        await self._wait_for_controller()
+        await self._wait_for_controller()  # the operator has made the service too
         await wait_for_scheduler(self.name, self.namespace)
-        service = f"{self.name}-scheduler"
-        await wait_for_service(service, self.namespace)
         address = await self._get_scheduler_address()
         if self.security is None:
             self.scheduler_comm = rpc(address)
@@ -95,7 +94,7 @@ class ManifestCluster(KubeCluster):  # type: ignore[misc]
                 connection_args=self.security.get_connection_args("client"),
             )
         dashboard = await get_scheduler_address(
-            service,
+            f"{self.name}-scheduler",
             self.namespace,
             port_name="http-dashboard",
             port_forward_cluster_ip=self.port_forward_cluster_ip,
