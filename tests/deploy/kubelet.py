@@ -75,6 +75,9 @@ class Kubelet:
         pods = {item["metadata"]["uid"]: item for item in self.request("GET", "pods")["items"]}
         for uid in [uid for uid in self._started if uid not in pods]:
             self.remove(uid)
+        for pod in pods.values():
+            if "phase" not in pod["status"] or pod["status"]["phase"] == "Pending":
+                add_host("127.0.0.2", pod)  # a service without a ready pod refuses connections
         for uid, pod in pods.items():
             name = pod["metadata"]["name"]
             if "deletionTimestamp" in pod["metadata"]:
@@ -126,7 +129,6 @@ class Kubelet:
 
     def start(self, full: str, name: str, pod: Any, container: Any) -> None:
         labels = pod["metadata"]["labels"]
-        add_host("127.0.0.2", pod)  # a service without a ready pod refuses connections
         security = {**pod["spec"]["securityContext"], **container["securityContext"]}
         line = [
             "run", "--detach", "--pull=never", "--runtime=runc", f"--name={full}", f"--network={NETWORK}",
