@@ -7,7 +7,7 @@ import shutil
 import subprocess
 import sys
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -223,7 +223,7 @@ def python() -> Path:
     return made / "bin/python"
 
 
-def pipeline_of(root: Path, store: str = "data.zarr", **tls: Path) -> Path:
+def pipeline_of(root: Path, tls: Mapping[str, Path], store: str = "data.zarr") -> Path:
     """A pipeline that starts a cluster of deploy/k8s/cluster.yaml; data are where the run has them."""
     manifest, home = root / "cluster.yaml", root / "claim"
     text = (DEPLOY / "k8s/cluster.yaml").read_text()
@@ -258,7 +258,7 @@ def driver(
     node: Node, root: Path, python: Path, store: str = "data.zarr"
 ) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[str], None]]]:
     """Start a run, and a function that waits until its output has some words."""
-    file = pipeline_of(root, store, **certificates_in(root / "tls"))
+    file = pipeline_of(root, certificates_in(root / "tls"), store)
     command = node.command(python, "-m", "mscam_dask.cli", "run", file, "--plain")
     printed = root / "kube.log"
     with (
@@ -280,11 +280,11 @@ def driver(
 def test_a_cluster_of_a_run_is_encrypted_or_refused(node: Node, root: Path, python: Path) -> None:
     command = (python, "-m", "mscam_dask.cli", "run", "--plain")
     with installed(node, root):
-        refused = node.attempt(*command, pipeline_of(root))
+        refused = node.attempt(*command, pipeline_of(root, {}))
         assert refused.returncode == 2, refused.stderr
         assert "--insecure" in refused.stderr
         strange = certificates_in(make_certificates(root / "another-authority").directory)
-        refused = node.attempt(*command, pipeline_of(root, **strange), timeout=300)
+        refused = node.attempt(*command, pipeline_of(root, strange), timeout=300)
         assert refused.returncode == 4, refused.stderr
         assert "TLS certificate does not match" in refused.stderr
         assert node.run(*CLUSTERS) == ""
