@@ -16,8 +16,7 @@ from mscam_dask.data.views.sampling import cache_chunks_bytes
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate_bytes
 from mscam_dask.engine.candidate_neighbors import candidates_bytes
-from mscam_dask.engine.executors._arrays import n_bytes
-from mscam_dask.engine.executors._process import BASE_BYTES
+from mscam_dask.engine.executors._process import BASE_BYTES, n_bytes
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.iteration_steps import score_partitions_by_views_bytes

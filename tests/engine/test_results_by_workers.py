@@ -17,7 +17,7 @@ from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import precompute
-from mscam_dask.engine.executors._arrays import n_bytes
+from mscam_dask.engine.executors._process import n_bytes
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit

@@ -24,11 +24,12 @@ from distributed.client import ClosedClientError, FutureCancelledError, FuturesC
 from distributed.comm.core import CommClosedError
 
 from mscam_dask import __version__
-from mscam_dask.engine.executors._arrays import aligned, make_measurable
 from mscam_dask.engine.executors._process import (
     PinnedBlas,
     RefCountedContext,
+    aligned,
     keep_freed_memory,
+    make_measurable,
     return_freed_memory,
 )
 from mscam_dask.engine.executors._spans import (

@@ -8,7 +8,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.engine.executors._arrays import aligned
+from mscam_dask.engine.executors._process import aligned
 from mscam_dask.linalg.ridge import Basis
 
 

@@ -13,7 +13,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
-from mscam_dask.engine.executors._arrays import n_bytes
+from mscam_dask.engine.executors._process import n_bytes
 from mscam_dask.engine.executors._spans import MAX_CACHED_KEYS
 from mscam_dask.engine.executors.dask import DaskExecutor
 from tests.clusters import local_client
