@@ -181,7 +181,7 @@ def test_the_canary_would_be_seen(tmp_path: Path) -> None:
 def test_no_module_can_run_text_or_unpickle() -> None:
     forbidden = {"eval", "exec", "compile", "__import__"}
     modules = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml", "runpy"}
-    write_only = {"dumps", "PicklingError"}
+    harmless_names = {"dumps", "PicklingError", "safe_load_all", "YAMLError"}
     found = []
     for file in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(file.read_text())):
@@ -191,7 +191,7 @@ def test_no_module_can_run_text_or_unpickle() -> None:
                 names = {alias.name.partition(".")[0] for alias in node.names}
                 found += [(file, name) for name in names & modules]
             if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in modules:
-                taken = {alias.name for alias in node.names} - write_only
+                taken = {alias.name for alias in node.names} - harmless_names
                 found += [(file, f"{node.module}.{name}") for name in taken]
             if isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "shell"):
                 value = node.value

@@ -9,12 +9,12 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import yaml
 from dask_kubernetes.operator import KubeCluster
 from dask_kubernetes.operator.kubecluster.kubecluster import CreateMode, DaskCluster
 from dask_kubernetes.operator.networking import get_scheduler_address, wait_for_scheduler
 from distributed import Security
 from distributed.core import rpc
+from yaml import YAMLError, safe_load_all
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.read_config import has_certificates
@@ -120,10 +120,12 @@ def kubernetes_cluster(execution: ExecutionTable, options: Mapping[str, Any]) ->
         image=rest.pop("image", None),
     )
     rest.setdefault("namespace", manifest["metadata"].get("namespace"))
+    timeout = execution.start_timeout or _START_TIMEOUT_S
+    rest.setdefault("resource_timeout", timeout)  # an operator may be busy with another cluster
     return ManifestCluster(
         manifest,
         security=_security(execution),
-        start_timeout_s=execution.start_timeout or _START_TIMEOUT_S,
+        start_timeout_s=timeout,
         **rest,
     )
 
@@ -146,8 +148,8 @@ def manifest_of(file: Path, *, n_workers: int, image: str | None = None) -> Any:
         When the file has not exactly one DaskCluster.
     """
     try:
-        documents = list(yaml.safe_load_all(file.read_text(encoding="utf-8")))
-    except (OSError, ValueError, yaml.YAMLError) as error:
+        documents = list(safe_load_all(file.read_text(encoding="utf-8")))
+    except (OSError, ValueError, YAMLError) as error:
         raise ConfigurationError(
             f"custom_cluster_spec = '{file}' cannot be read: {' '.join(str(error).split())}. Give a YAML "
             "file with a DaskCluster."
