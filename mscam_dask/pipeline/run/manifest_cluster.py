@@ -145,7 +145,7 @@ def manifest_of(file: Path, *, n_workers: int, image: str | None = None) -> Any:
     Raises
     ------
     ConfigurationError
-        When the file has not exactly one DaskCluster.
+        When the file has not exactly one DaskCluster, or this one is not complete.
     """
     try:
         documents = list(safe_load_all(file.read_text(encoding="utf-8")))
@@ -165,13 +165,18 @@ def manifest_of(file: Path, *, n_workers: int, image: str | None = None) -> Any:
             "YAML file with one, such as deploy/k8s/cluster.yaml."
         )
     (manifest,) = found
-    name = f"{manifest['metadata']['name']}-{secrets.token_hex(4)}"
-    manifest["metadata"]["name"] = name
-    manifest["spec"]["scheduler"]["service"]["selector"][_CLUSTER_LABEL] = name
-    manifest["spec"]["worker"]["replicas"] = max(n_workers, 1)
-    if image is not None:
+    try:
+        name = f"{manifest['metadata']['name']}-{secrets.token_hex(4)}"
+        manifest["metadata"]["name"] = name
+        manifest["spec"]["scheduler"]["service"]["selector"][_CLUSTER_LABEL] = name
+        manifest["spec"]["worker"]["replicas"] = max(n_workers, 1)
         for container in _containers(manifest):
-            container["image"] = image
+            container["image"] = image or container["image"]
+    except (KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"The DaskCluster of custom_cluster_spec = '{file}' is not complete: {error}. Compare it with "
+            "deploy/k8s/cluster.yaml."
+        ) from error
     return manifest
 
 

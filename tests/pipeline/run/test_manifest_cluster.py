@@ -45,6 +45,8 @@ def test_an_image_is_that_of_every_container() -> None:
         ("kind: [", "cannot be read"),
         ("kind: DaskJob\n", "0 documents"),
         ("kind: DaskCluster\n---\nkind: DaskCluster\n", "2 documents"),
+        ("kind: DaskCluster\n", "metadata"),
+        ("kind: DaskCluster\nmetadata: {name: mscam}\nspec: {scheduler: 3}\n", "not complete"),
     ],
 )
 def test_a_file_without_a_cluster_is_refused(tmp_path: Path, text: str | None, says: str) -> None:
