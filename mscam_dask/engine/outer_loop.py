@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, TypedDict
 
 from mscam_dask.engine import tasks as iteration_tasks
-from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
+from mscam_dask.engine.executors.base import Executor, Handle, gather_groups, submit_tree
 from mscam_dask.engine.initial_graph import PreparedHandles
 from mscam_dask.engine.iteration_steps import (
     BestPartition,
@@ -217,7 +217,10 @@ def _summed_over_views(
         )
         for first in range(0, len(results), FAN_IN)
     ]
-    return block_embedding.added_by_tree(level, executor, key=key)
+    (summed,) = submit_tree(
+        executor, iteration_tasks.added, level, FAN_IN, key=f"reduce_distances/{key}"
+    )
+    return summed
 
 
 def _better(

@@ -298,6 +298,8 @@ def principal_coordinates(view: RidgeView, n_axes: int) -> NDArray[np.float32]:
 
 # Residual of the eigenpairs relative to the largest eigenvalue: far below any relevant eigengap.
 _SPECTRUM_TOLERANCE = 1e-6
+
+# The same where a component for each cluster leaves the eigengap alone to be found.
 _GAP_TOLERANCE = 1e-4
 
 

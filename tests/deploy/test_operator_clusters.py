@@ -257,7 +257,8 @@ CLUSTERS = ("kubectl", "get", "daskclusters", "--output=name")
 def driver(
     node: Node, root: Path, python: Path
 ) -> Iterator[tuple[subprocess.Popen[bytes], Callable[[str], None]]]:
-    """Start a run, and a function that waits until its output has some words."""
+    """Start a run without results of before, and a function that waits until its output has some words."""
+    shutil.rmtree(root / "claim/runs/kube", ignore_errors=True)
     file = pipeline_of(root, certificates_in(root / "tls"))
     command = node.command(python, "-m", "mscam_dask.cli", "run", file, "--plain")
     printed = root / "kube.log"
@@ -295,7 +296,6 @@ def test_a_cluster_of_a_run_is_encrypted_or_refused(node: Node, root: Path, pyth
 def test_a_run_starts_its_cluster_and_loses_a_worker(
     node: Node, root: Path, python: Path, labels: bytes
 ) -> None:
-    shutil.rmtree(root / "claim/runs/kube", ignore_errors=True)
     with installed(node, root):
         with driver(node, root, python) as (run, wait_for):
             wait_for("iteration 1/")
@@ -312,7 +312,6 @@ def test_a_run_starts_its_cluster_and_loses_a_worker(
 def test_a_run_that_is_stopped_leaves_no_cluster(
     node: Node, root: Path, python: Path, moment: str
 ) -> None:
-    shutil.rmtree(root / "claim/runs/kube", ignore_errors=True)
     with installed(node, root):
         with driver(node, root, python) as (run, wait_for):
             if moment == "start":

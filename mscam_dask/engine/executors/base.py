@@ -27,6 +27,7 @@ __all__ = [
     "available_memory_bytes",
     "gather_groups",
     "single_handles",
+    "submit_tree",
     "usable_cores",
 ]
 
@@ -114,6 +115,30 @@ def gather_groups(executor: Executor, *groups: Sequence[Handle]) -> list[list[An
     """Return the results of several groups of handles, for which the driver waits once."""
     gathered = iter(executor.gather([handle for group in groups for handle in group]))
     return [list(itertools.islice(gathered, len(group))) for group in groups]
+
+
+def submit_tree(
+    executor: Executor,
+    function: Callable[[list[Any]], Any],
+    handles: list[Handle],
+    fan_in: int,
+    *,
+    key: str,
+    n_left: int = 1,
+) -> list[Handle]:
+    """Submit the merges of `fan_in` consecutive results each, until at most `n_left` are left.
+
+    Results that were merged are released.
+    """
+    depth = 0
+    while len(handles) > n_left:
+        merged = [
+            executor.submit(function, handles[first : first + fan_in], key=f"{key}/{depth}/{first}")
+            for first in range(0, len(handles), fan_in)
+        ]
+        executor.release(handles)
+        handles, depth = merged, depth + 1
+    return handles
 
 
 class _Value:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.engine import tasks as iteration_tasks
-from mscam_dask.engine.executors.base import Executor, Handle, HandleGroup
+from mscam_dask.engine.executors.base import Executor, Handle, HandleGroup, submit_tree
 from mscam_dask.engine.row_blocks import tasks
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.ivf import CELL_POINTS
@@ -193,17 +193,14 @@ def ridge_view_blocks(
         executor.submit(tasks.gram, *one, transform, key=f"gram/{key}/{start}")
         for one, (start, _) in zip(data, ranges, strict=True)
     ]
-    while len(grams) > tasks.FAN_IN:  # a tree, since a task would hold the matrices of all blocks
-        merged = [
-            executor.submit(
-                tasks.merged_grams,
-                grams[first : first + tasks.FAN_IN],
-                key=f"merge_grams/{key}/{len(grams)}/{first}",
-            )
-            for first in range(0, len(grams), tasks.FAN_IN)
-        ]
-        executor.release(grams)
-        grams = merged
+    grams = submit_tree(  # since a task would hold the matrices of all blocks
+        executor,
+        tasks.merged_grams,
+        grams,
+        tasks.FAN_IN,
+        key=f"merge_grams/{key}",
+        n_left=tasks.FAN_IN,
+    )
     factor = executor.submit(
         tasks.factor, grams, transform, settings, source.name, max_rank, key=f"factor/{key}"
     )

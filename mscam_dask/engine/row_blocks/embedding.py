@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.engine import tasks as iteration_tasks
-from mscam_dask.engine.executors.base import Executor, Handle
+from mscam_dask.engine.executors.base import Executor, Handle, submit_tree
 from mscam_dask.engine.row_blocks import tasks
 from mscam_dask.engine.row_blocks.candidates import (
     BlockedCandidates,
@@ -46,7 +46,6 @@ from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
 
 __all__ = [
-    "added_by_tree",
     "embed_views",
     "gather_rows",
     "learn_metrics",
@@ -207,25 +206,14 @@ def projected_sums(
             )
             for first in range(0, len(results), tasks.FAN_IN)
         ]
-        summed.append(added_by_tree(level, executor, key=f"{key}/{number}"))
+        summed += submit_tree(
+            executor,
+            iteration_tasks.added,
+            level,
+            tasks.FAN_IN,
+            key=f"reduce_distances/{key}/{number}",
+        )
     return summed
-
-
-def added_by_tree(level: list[Handle], executor: Executor, *, key: str) -> Handle:
-    """Submit the sum of projected distances of groups of views, which are released."""
-    depth = 0
-    while len(level) > 1:
-        sums = [
-            executor.submit(
-                iteration_tasks.added,
-                level[first : first + tasks.FAN_IN],
-                key=f"reduce_distances/{key}/{depth}/{first}",
-            )
-            for first in range(0, len(level), tasks.FAN_IN)
-        ]
-        executor.release(level)
-        level, depth = sums, depth + 1
-    return level[0]
 
 
 def submit_coordinates(
