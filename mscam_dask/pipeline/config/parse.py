@@ -148,16 +148,15 @@ def read_table(
 
 
 def absolute_paths(document: Document, name: str, table: _TableT, keys: Sequence[str]) -> _TableT:
-    """Make the paths at some keys of the table [name] absolute."""
-    given = {key: getattr(table, key) for key in keys}
-    return msgspec.structs.replace(
-        table,
-        **{
-            key: document.absolute(value, name, key)
-            for key, value in given.items()
-            if value is not None
-        },
-    )
+    """Make the paths at some keys of the table [name] absolute; "a.b" is key b of the mapping a."""
+    changes: dict[str, Any] = {}
+    for key, _, inner in (path.partition(".") for path in keys):
+        value = getattr(table, key)
+        if inner and isinstance((value or {}).get(inner), str):
+            changes[key] = {**value, inner: document.absolute(value[inner], name, key, inner)}
+        elif not inner and value is not None:
+            changes[key] = document.absolute(value, name, key)
+    return msgspec.structs.replace(table, **changes)
 
 
 def _flat(document: Document, path: tuple[str, ...]) -> Document:

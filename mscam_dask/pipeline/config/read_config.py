@@ -346,7 +346,10 @@ _CHECKS: dict[str, Callable[[Document, Any], Iterable[str]]] = {
 }
 PATHS = {
     "data": ("path", "cache"),
-    "execution": ("tls_ca", "tls_cert", "tls_key", "scheduler_file"),
+    "execution": (
+        *("tls_ca", "tls_cert", "tls_key", "scheduler_file"),
+        "cluster_options.custom_cluster_spec",
+    ),
     "report": ("columns",),
     "output": ("directory", "root", "checkpoints", "metrics"),
 }

@@ -33,6 +33,24 @@ def read(
     return read_config(file, overrides, dask_defaults=dask_defaults).execution
 
 
+def test_the_manifest_is_beside_the_file_or_in_the_working_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("dask_kubernetes")
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    text = (
+        'cluster = "kubernetes"\n[execution.cluster_options]\ncustom_cluster_spec = "c.yaml"\n'
+        'namespace = "c.yaml"\n'
+    )
+    given = read(tmp_path, text).cluster_options
+    assert given == {"custom_cluster_spec": str(tmp_path / "c.yaml"), "namespace": "c.yaml"}
+    on_the_line = execution_overrides({"cluster_options": ("custom_cluster_spec=c.yaml",)})
+    given = read(tmp_path, 'cluster = "kubernetes"\n', *on_the_line).cluster_options
+    assert given == {"custom_cluster_spec": str(elsewhere / "c.yaml")}
+
+
 def test_a_batch_scheduler_with_its_keys(tmp_path: Path) -> None:
     execution = read(
         tmp_path,
