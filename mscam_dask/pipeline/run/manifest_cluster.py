@@ -14,6 +14,7 @@ from dask_kubernetes.operator.kubecluster.kubecluster import CreateMode, DaskClu
 from dask_kubernetes.operator.networking import get_scheduler_address, wait_for_scheduler
 from distributed import Security
 from distributed.core import rpc
+from kr8s.asyncio.objects import Service
 from yaml import YAMLError, safe_load_all
 
 from mscam_dask.errors import ConfigurationError
@@ -29,8 +30,8 @@ _CLUSTER_LABEL = "dask.org/cluster-name"
 class ManifestCluster(KubeCluster):  # type: ignore[misc]
     """Cluster of a DaskCluster manifest.
 
-    KubeCluster itself connects without encryption, waits for the pod of the scheduler without a limit,
-    and its own manifest calls `dask-scheduler`, which distributed does not have any more.
+    KubeCluster itself connects without encryption, waits for the pod of the scheduler without a limit
+    and for a phase that the operator may overwrite, and its own manifest calls `dask-scheduler`, which distributed does not have any more.
 
     Parameters
     ----------
@@ -76,15 +77,18 @@ class ManifestCluster(KubeCluster):  # type: ignore[misc]
             if isinstance(error, TimeoutError) and not str(error):
                 raise TimeoutError(
                     f"the scheduler of the DaskCluster {self.name} has not started within "
-                    f"{self._start_timeout_s:g} s"
+                    f"{self._start_timeout_s:g} s; is the Dask operator running?"
                 ) from error
             raise
 
     async def _create_cluster(self) -> None:
         cluster = await DaskCluster(self._custom_cluster_spec, namespace=self.namespace)
         await cluster.create()
-        await self._wait_for_controller()  # the operator has made the service too
+        # KubeCluster waits for the phase "Running", after which the operator may still set "Pending"
         await wait_for_scheduler(self.name, self.namespace)
+        await Service.get(
+            f"{self.name}-scheduler", namespace=self.namespace, timeout=round(self._start_timeout_s)
+        )
         address = await self._get_scheduler_address()
         if self.security is None:
             self.scheduler_comm = rpc(address)
@@ -120,12 +124,10 @@ def kubernetes_cluster(execution: ExecutionTable, options: Mapping[str, Any]) ->
         image=rest.pop("image", None),
     )
     rest.setdefault("namespace", manifest["metadata"].get("namespace"))
-    timeout = execution.start_timeout or _START_TIMEOUT_S
-    rest.setdefault("resource_timeout", timeout)  # an operator may be busy with another cluster
     return ManifestCluster(
         manifest,
         security=_security(execution),
-        start_timeout_s=timeout,
+        start_timeout_s=execution.start_timeout or _START_TIMEOUT_S,
         **rest,
     )
 
