@@ -87,6 +87,7 @@ class ObjectServer:
 class SeaweedFS(ObjectServer):
     url = "s3://bucket"
     libraries = ("s3fs", "boto3")
+    _has_bucket = False
 
     @property
     def environment(self) -> Mapping[str, str]:
@@ -118,6 +119,20 @@ class SeaweedFS(ObjectServer):
         ]  # fmt: skip
 
     def make_bucket(self) -> None:
+        def make(client: Any) -> None:
+            client.create_bucket(Bucket="bucket")
+            client.put_object(Bucket="bucket", Key="ready", Body=b"yes")
+
+        self._until_done(make)
+        self._has_bucket = True
+
+    def start(self) -> None:
+        super().start()
+        if self._has_bucket:  # the port answers before the volumes with the objects are found again
+            self._until_done(lambda client: client.get_object(Bucket="bucket", Key="ready"))
+
+    def _until_done(self, action: Callable[[Any], object]) -> None:
+        """Repeat an action of a client until the server carries it out."""
         import boto3
         from botocore.exceptions import BotoCoreError, ClientError
 
@@ -125,8 +140,7 @@ class SeaweedFS(ObjectServer):
         deadline = time.monotonic() + _START_S
         while True:
             try:
-                client.create_bucket(Bucket="bucket")
-                client.put_object(Bucket="bucket", Key="ready", Body=b"yes")  # a volume is there
+                action(client)
                 break
             except (BotoCoreError, ClientError):
                 assert time.monotonic() < deadline, (self._root / "server.log").read_text()

@@ -11,6 +11,7 @@ import math
 import os
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -32,6 +33,9 @@ _DEADLINE_S = 5.0
 # request arrives several times.
 _SAME_REQUEST_S = 2.0
 _STANDARD_ERROR = 2
+# Byte to the watcher, beside those of signals.
+_RAISE_AGAIN = 0
+_PAUSE_S = 0.01
 
 
 @contextmanager
@@ -81,7 +85,9 @@ class GracefulShutdown:
     -----
     Python runs signal handlers between two of its own instructions in the main thread, so a
     long call in a library delays them. The wake-up descriptor is written at once, and a thread
-    of this class reads it. Outside the main thread nothing is installed.
+    of this class reads it. Python discards an exception in a callback of the garbage collector, of a
+    weak reference or of a finalizer: an interrupt that falls there is raised again. Outside the main
+    thread nothing is installed.
     """
 
     def __init__(self, at_deadline: Callable[[], str]) -> None:
@@ -89,8 +95,12 @@ class GracefulShutdown:
         self._at_deadline = at_deadline
         self._deferring = False
         self._pending = False
+        self._was_discarded = False
+        self._n_own_signals = 0
+        self._thread = threading.get_ident()
         self._handled_at = -math.inf
         self._previous: dict[signal.Signals, Any] = {}
+        self._previous_hook = sys.unraisablehook
         self._previous_descriptor = -1
         self._pipe: tuple[socket.socket, socket.socket] | None = None
         self._watcher: threading.Thread | None = None
@@ -119,6 +129,7 @@ class GracefulShutdown:
         writer.settimeout(0.0)
         self._pipe = reader, writer
         self._previous_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+        self._previous_hook, sys.unraisablehook = sys.unraisablehook, self._on_discarded
         self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
         self._watcher = threading.Thread(
             target=self._watch, args=(reader,), name="mscam-signals", daemon=True
@@ -136,6 +147,7 @@ class GracefulShutdown:
             return
         for number, handler in self._previous.items():
             signal.signal(number, handler)
+        sys.unraisablehook = self._previous_hook
         signal.set_wakeup_fd(self._previous_descriptor)
         reader, writer = self._pipe
         writer.close()  # the watcher reads the end of the stream
@@ -144,8 +156,9 @@ class GracefulShutdown:
         self._pipe = self._watcher = None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        if _is_repeated(number, since=self._handled_at):
+        if not self._was_discarded and _is_repeated(number, since=self._handled_at):
             return
+        self._was_discarded = False
         if self._handled_at == -math.inf:
             self._handled_at = time.monotonic()
         self.signal_name = self.signal_name or signal.Signals(number).name
@@ -153,6 +166,21 @@ class GracefulShutdown:
             self._pending = True
             return
         raise KeyboardInterrupt
+
+    def _on_discarded(self, unraisable: sys.UnraisableHookArgs) -> None:
+        """Handle an exception that Python discards; see `sys.unraisablehook`."""
+        if self._pipe is None or not isinstance(unraisable.exc_value, KeyboardInterrupt):
+            self._previous_hook(unraisable)
+            return
+        self._was_discarded = True
+        with suppress(OSError):
+            self._pipe[1].send(bytes([_RAISE_AGAIN]))
+
+    def _signal_again(self) -> None:
+        """Signal the main thread, from the watcher, when it has left the callback."""
+        time.sleep(_PAUSE_S)
+        self._n_own_signals += 1
+        signal.pthread_kill(self._thread, signal.SIGTERM)
 
     def _watch(self, reader: socket.socket) -> None:
         if not self._next_signal(reader):
@@ -174,7 +202,7 @@ class GracefulShutdown:
         """Wait for one of our signals; False when there will be none, TimeoutError at the deadline.
 
         Other signals that the program handles arrive here too and are ignored, like repetitions of
-        the first.
+        the first and the signals of this class.
         """
         while True:
             if deadline < math.inf:
@@ -185,7 +213,11 @@ class GracefulShutdown:
             received = reader.recv(1)
             if not received:
                 return False
-            if received[0] in _SIGNALS and not _is_repeated(received[0], since=first):
+            if received[0] == _RAISE_AGAIN:
+                self._signal_again()
+            elif received[0] == signal.SIGTERM and self._n_own_signals > 0:
+                self._n_own_signals -= 1
+            elif received[0] in _SIGNALS and not _is_repeated(received[0], since=first):
                 self.signal_name = self.signal_name or signal.Signals(received[0]).name
                 return True
 

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import signal
 import subprocess
 import sys
 import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -60,6 +63,46 @@ def test_a_signal_becomes_an_interrupt_in_the_main_thread() -> None:
     with pytest.raises(KeyboardInterrupt):
         raise_and_wait(signal.SIGINT, interruption)
     assert interruption.exit_code == 130
+
+
+def in_a_callback_of_the_collector(action: Callable[[], None]) -> None:
+    """Call a function where Python discards exceptions."""
+
+    def callback(phase: str, info: dict[str, int]) -> None:
+        gc.callbacks.remove(callback)
+        action()
+
+    gc.callbacks.append(callback)
+    gc.collect()
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_an_interrupt_that_python_discards_is_raised_again(number: signal.Signals) -> None:
+    done = []
+
+    def work() -> None:
+        with GracefulShutdown(lambda: "") as interruption:
+            in_a_callback_of_the_collector(lambda: os.kill(os.getpid(), number))
+            done.append(interruption.signal_name)
+            for _ in range(40):  # less than the deadline
+                time.sleep(0.1)
+            done.append("all of it")
+
+    hook = sys.unraisablehook
+    with pytest.raises(KeyboardInterrupt):
+        work()
+    assert done == [number.name]
+    assert sys.unraisablehook == hook
+
+
+def test_other_exceptions_that_python_discards_are_shown(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shown = []
+    monkeypatch.setattr(sys, "unraisablehook", lambda args: shown.append(args.exc_type))
+    with GracefulShutdown(lambda: ""):
+        in_a_callback_of_the_collector([].pop)
+    assert shown == [IndexError]
 
 
 def test_what_is_deferred_finishes_first() -> None:
