@@ -136,9 +136,7 @@ def test_the_dockerfile_passes_hadolint_and_ends_as_nobody_special(tmp_path: Pat
     assert result.stdout + result.stderr == ""
     wrong = tmp_path / "Dockerfile"
     text = (DEPLOY / "Dockerfile").read_text()
-    wrong.write_text(
-        text.replace("FROM python:3.13-slim-bookworm AS build", "FROM python AS build")
-    )
+    wrong.write_text(re.sub("^FROM python:.* AS build$", "FROM python AS build", text, flags=re.M))
     assert "DL3006" in run(hadolint, "--no-color", wrong).stdout
     user = re.findall(r"^USER (\S+)$", text, re.MULTILINE)[-1]
     assert user == "10001:10001"

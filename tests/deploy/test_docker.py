@@ -15,7 +15,7 @@ import pytest
 from mscam_dask.data.datasets import digits_views
 from mscam_dask.data.store.write import write_store
 from mscam_dask.pipeline.tls import make_certificates
-from tests.deploy.files import DEPLOY, ROOT
+from tests.deploy.files import DEPLOY, ROOT, without_digests
 from tests.deploy.machines import (
     Machine,
     base_image,
@@ -90,6 +90,9 @@ def clone() -> Iterator[Path]:
         place = root / "clone"
         subprocess.run(["git", "clone", "--quiet", ROOT, place], check=True)
         shutil.copytree(DEPLOY, place / "deploy", dirs_exist_ok=True)
+        for name in ("Dockerfile", "compose.yaml"):  # the images are stand-ins
+            file = place / "deploy" / name
+            file.write_text(without_digests(file.read_text()))
         shutil.copy(base_image(), root / "base.tar")
         shutil.copy("/etc/resolv.conf", root / "etc/resolv.conf")
         program = shutil.which("prometheus")
@@ -114,7 +117,7 @@ def images(clone: Path) -> None:
     with engine(clone, *off, network=False) as builder:
         base = "docker import --change 'CMD python3' /base.tar python:3.13-slim-bookworm"
         builder.run("sh", "-c", base, timeout=300)
-        (version,) = re.findall(r"image: (prom/\S+)", (DEPLOY / "compose.yaml").read_text())
+        (version,) = re.findall(r"image: (prom/[^\s@]+)", (DEPLOY / "compose.yaml").read_text())
         if (clone / "prometheus").is_dir():
             builder.run(
                 "docker", "build", "--network=host", "--tag", version, "/prometheus", timeout=300

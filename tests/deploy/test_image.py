@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY, ROOT
+from tests.deploy.files import DEPLOY, ROOT, without_digests
 from tests.deploy.machines import base_image, folder, marks
 
 pytestmark = marks
@@ -34,9 +34,12 @@ def podman_with_the_image() -> list[str]:
     base = "docker.io/library/python:3.13-slim-bookworm"
     if subprocess.run([*podman, "image", "exists", base], check=False).returncode != 0:
         call(*podman, "import", "--change=CMD python3", base_image(), base)
+    file = folder() / "Dockerfile"
+    shutil.copy(DEPLOY / "Dockerfile.dockerignore", folder())
+    file.write_text(without_digests((DEPLOY / "Dockerfile").read_text()))
     call(
         "buildah", *storage, "bud", "--layers", "--isolation=chroot", "--network=host", "--pull-never",
-        "--format=docker", f"--file={DEPLOY / 'Dockerfile'}", f"--tag={IMAGE}", ROOT,
+        "--format=docker", f"--file={file}", f"--tag={IMAGE}", ROOT,
         timeout=900,
     )  # fmt: skip
     return podman
