@@ -134,11 +134,8 @@ def _means(
     sums += weight * whole
     scales *= 1.0 - weight
     scales += weight * whole
-    if scales.all():
-        return np.divide(sums, scales, out=sums)
-    # at the mean distance if no block of some extent is shared
-    means = np.divide(sums, scales, out=np.ones_like(scales), where=scales > 0.0)
-    return means if whole > 0.0 else np.zeros_like(means)
+    # a group whose blocks have no extent has no distances
+    return np.divide(sums, scales, out=sums) if whole > 0.0 else np.zeros_like(sums)
 
 
 class _Products:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import math
 
+import pytest
+from scipy.optimize import brentq
+
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
     argbest,
@@ -51,6 +54,18 @@ def test_much_more_information_outweighs_reliability() -> None:
     duplicates, more = partition_score(0.2, 0.98), partition_score(0.93, 0.3)
     assert is_better(more, duplicates, GIVEN)
     assert argbest([duplicates, more]) == 1
+
+
+@pytest.mark.parametrize("lead", [0.5, 1.5])
+def test_adjusted_information_decides_from_a_clear_difference_on(lead: float) -> None:
+    more = partition_score(0.93, 0.85)
+    wanted = (1.0 + lead * RULES.clear_difference) * more.adjusted
+    reliability = brentq(lambda x: partition_score(0.92, x).adjusted - wanted, 0.5, 1.0)
+    reliable = partition_score(0.92, reliability)
+    is_clear = lead > 1.0
+    assert is_better(reliable, more, GIVEN) is is_clear
+    assert is_better(more, reliable, GIVEN) is not is_clear
+    assert argbest([reliable, more]) == (0 if is_clear else 1)
 
 
 def test_by_how_much_one_has_to_be_ahead_counts_for_reliability_too() -> None:

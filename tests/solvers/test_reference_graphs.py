@@ -129,6 +129,20 @@ def test_unit_of_a_view_does_not_matter(view_type: ViewType, exponent: float) ->
     assert scaled == pytest.approx(plain, abs=1e-6)
 
 
+@pytest.mark.parametrize("view_type", ["distance", "kernel"])
+@pytest.mark.parametrize("exponent", [-1060, 1015])
+def test_the_largest_and_smallest_distances_give_the_same_graph(
+    view_type: ViewType, exponent: int
+) -> None:
+    """Near the ends of the range of doubles, where sums of two values overflow."""
+    rng = np.random.default_rng(5)
+    rows = rng.integers(-8, 9, (12, 3)).astype(np.float64)
+    table = np.abs(rows[:, None] - rows).sum(axis=2) if view_type == "distance" else rows @ rows.T
+    (plain,) = graphs_of(table, view_type).graphs
+    (scaled,) = graphs_of(np.ldexp(table, exponent), view_type).graphs
+    assert np.array_equal(scaled.toarray(), plain.toarray())
+
+
 @given(st.integers(0, 2**16), st.integers(2, 5))
 @settings(max_examples=30)
 def test_the_true_partition_beats_chance_and_its_own_corruptions(seed: int, c: int) -> None:
