@@ -20,7 +20,7 @@ from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.orthonormal import polar_factor, stiefel_objective
 from mscam_dask.linalg.ridge import basis_from_rows
-from mscam_dask.solvers import admm
+from mscam_dask.solvers import admm, reference
 from mscam_dask.solvers.admm import reduced_problem
 from mscam_dask.solvers.mscan import smooth_self_representation
 from mscam_dask.solvers.reference import ReferenceSolution, solve_mscam, solve_mscan
@@ -384,6 +384,76 @@ class TestLoops:
             ]
             assert_allclose(weights, 1e-3 * 1.3 ** np.arange(len(weights)))
             assert len(weights) >= 2
+
+    def test_projected_distances_count_in_units_of_their_mean(self) -> None:
+        views, _ = two_views(30, 5)
+        grams = [rows @ rows.T for rows in views]
+        numbers = ReferenceOptions(n_clusters=3, n_neighbors=5, max_iter=1, graph_weight=0.2)
+        found = solve_mscam(grams, numbers)
+        distances = numbers.corrections.identity_weight * reference._data_distances(
+            grams, numbers.of_views(2)
+        )
+        for F in found.view_embeddings:
+            # the mean of ‖F_i − F_j‖² over all pairs is 2c/n
+            distances += found.history[0].graph_weight * squared_distances(F, F) * (30 / 6) / 2
+        graph = a_step(distances, 5).toarray()
+        assert_allclose(found.consensus_graph.toarray(), graph, atol=1e-12)
+
+    @pytest.mark.parametrize("stop", [3, 10, 40])
+    def test_the_admm_of_a_view_ends_when_both_residuals_are_small(self, stop: int) -> None:
+        views, _ = two_views(30, 6)
+        gram = views[0] @ views[0].T
+        L = laplacian(ring_graph(30, 3)).toarray()
+        start = scipy.linalg.eigh(L, subset_by_index=[0, 2])[1]
+        plain = ReferenceOptions(n_clusters=3, n_neighbors=5)
+        state, embeddings, residuals = initial_state(start, plain.admm.penalty), [], []
+        for _ in range(stop):
+            before = state.embedding
+            state = view_iteration(gram, L, state, settings=plain, graph_weight=0.3)
+            embeddings.append(state.embedding)
+            gaps = (state.W - state.embedding, state.embedding - before)
+            residuals.append(max(np.linalg.norm(gap) for gap in gaps) / np.sqrt(3))
+        # residuals may rise: the first iteration below the tolerance is the last one
+        tolerance = 1.001 * residuals[-1]
+        first = int(np.argmax(np.array(residuals) <= tolerance))
+        numbers = dataclasses.replace(
+            plain, admm=AdmmSettings(max_iterations=1000, tolerance=tolerance)
+        )
+        found = reference._solve_view(gram, L, start, settings=numbers, graph_weight=0.3)
+        assert_array_equal(found.embedding, embeddings[first])
+
+    @pytest.mark.parametrize("graph_weight", [1e-3, 0.1, 1.0])
+    def test_the_graph_weight_falls_until_there_are_no_more_than_c_components(
+        self, graph_weight: float
+    ) -> None:
+        rng = np.random.default_rng(1)
+        cloud = rng.standard_normal((24, 2))
+        groups = np.repeat(np.eye(4), 6, axis=0) * 10.0
+        data, projected = squared_distances(cloud, cloud), squared_distances(groups, groups)
+        numbers = ReferenceOptions(n_clusters=2, n_neighbors=4)
+
+        def n_components(weight: float) -> int:
+            return int(connected_components(a_step(data + weight * projected, 4))[0])
+
+        graph, raised, used = reference._steered_a_step(
+            data, projected, graph_weight, settings=numbers
+        )
+        assert_allclose(graph.toarray(), a_step(data + used * projected, 4).toarray())
+        n_reductions = round(np.log(graph_weight / used) / np.log(1.3))
+        tried = graph_weight / 1.3 ** np.arange(n_reductions + 1)
+        assert tried[-1] == pytest.approx(used)
+        assert all(n_components(weight) > 2 for weight in tried[:-1])
+        count = n_components(used)
+        assert count <= 2
+        assert raised == pytest.approx(used * (1.3 if count < 2 else 1.0))
+
+    def test_the_graph_weight_falls_twenty_times_at_most(self) -> None:
+        groups = np.repeat(np.eye(4), 6, axis=0)
+        distances = squared_distances(groups, groups)
+        numbers = ReferenceOptions(n_clusters=2, n_neighbors=4)
+        _, raised, used = reference._steered_a_step(distances, distances, 1.0, settings=numbers)
+        assert used == pytest.approx(1.3**-20)
+        assert raised == used
 
 
 class TestRefusals:

@@ -200,6 +200,24 @@ def test_a_large_distance_or_kernel_view_is_factored_as_by_all_its_directions(
     assert_allclose(found.encoder(square), found.basis.vectors, atol=1e-10)
 
 
+@pytest.mark.parametrize("rank", [20, 45, 57])
+def test_a_sample_shows_all_directions_of_a_kernel_of_lower_rank(rank: int) -> None:
+    rows = np.random.default_rng(0).standard_normal((200, rank))
+    directions, negative = factoring._eigenvalue_signs(rows @ rows.T, 60)
+    assert directions == rank
+    assert negative == 0.0
+
+
+@pytest.mark.parametrize("n_negative", [0, 5])
+def test_any_other_kernel_is_taken_to_have_all_directions(n_negative: int) -> None:
+    rng = np.random.default_rng(0)
+    vectors = np.linalg.qr(rng.standard_normal((200, 200)))[0]
+    values = np.full(200, 1.0)
+    values[:n_negative] = -100.0
+    directions, _ = factoring._eigenvalue_signs((vectors * values) @ vectors.T, 60)
+    assert directions == pytest.approx(199 * (60 - n_negative) / 60)
+
+
 def test_samples_that_are_all_equal_are_refused_by_their_distances_too() -> None:
     for view_type, square in (("distance", np.zeros((40, 40))), ("kernel", np.full((40, 40), 3.1))):
         shape = ViewShape(40, 40, cast(ViewType, view_type))
