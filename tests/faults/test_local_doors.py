@@ -113,7 +113,7 @@ def test_another_user_reaches_nothing_of_a_command(
             assert reached_by_another_user(set(ports)) == []
         finally:
             sign.unlink(missing_ok=True)
-            printed = driver.communicate(timeout=120)[0].decode()
+            printed = driver.communicate(timeout=300)[0].decode()
     assert driver.returncode == 0, printed
 
 
