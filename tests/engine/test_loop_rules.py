@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 from types import SimpleNamespace
 from typing import Any
@@ -11,7 +12,8 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import finalize, iteration_steps, outer_loop, refine
+from mscam_dask.engine import finalize, iteration_steps, outer_loop, refine, tasks
+from mscam_dask.engine.row_blocks.tasks import FAN_IN
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.parameters import Parameters
@@ -224,6 +226,70 @@ class Submissions(Releases):
     def submit(self, function: Any, *arguments: Any, key: str) -> str:
         self.submitted.append((function, *arguments))
         return key
+
+
+class Immediate(Submissions):
+    """An executor whose handles are the results; no two tasks may have the same key."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.keys: set[str] = set()
+
+    def submit(self, function: Any, *arguments: Any, key: str) -> Any:
+        assert key not in self.keys
+        self.keys.add(key)
+        super().submit(function, *arguments, key=key)
+        return function(*arguments)
+
+
+@pytest.mark.parametrize("n_views", [1, 2, 8, 9, 70])
+def test_sums_and_records_have_each_view_once_and_in_order(
+    n_views: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tasks, "projected", lambda results, _block, _model: results)
+    monkeypatch.setattr(tasks, "added", itertools.chain.from_iterable)
+    results: list[Any] = [SimpleNamespace(record=f"record {index}") for index in range(n_views)]
+    executor: Any = Immediate()
+    summed: Any = outer_loop._summed_over_views(results, "a block", "mscam", executor, key="0/0")
+    assert list(summed) == results
+    records = outer_loop._submit_records(results, executor, key="0")
+    assert list(itertools.chain.from_iterable(records)) == [one.record for one in results]
+    assert len(records) == -(-n_views // FAN_IN)
+
+
+@pytest.mark.parametrize("n_views", [1, 2, 16, 17, 40])
+def test_scores_have_each_view_once_and_sixteen_tasks_at_most(
+    n_views: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = tuple(f"view {index}" for index in range(n_views))
+    monkeypatch.setattr(tasks, "score_partitions", lambda graphs, _cuts, _n: graphs)
+    monkeypatch.setattr(tasks, "partition_scores", lambda _cuts, groups, _n: groups)
+    prepared: Any = SimpleNamespace(
+        reference_graphs=SimpleNamespace(handles=lambda _executor, views: views),
+        validation_views=names,
+        n_validation_samples=0,
+    )
+    executor: Any = Immediate()
+    cuts: Any = "cuts"
+    groups: Any = iteration_steps.score_partitions_by_views(prepared, cuts, executor, key="0")
+    assert list(itertools.chain.from_iterable(groups)) == list(names)
+    assert len(groups) <= 16
+    assert max(map(len, groups)) <= -(-n_views // 16)
+    assert executor.released == groups
+
+
+def test_a_better_cut_takes_the_place_of_the_best_partition() -> None:
+    executor: Any = Immediate()
+    cuts: Any = ["labels 0", "labels 1", "labels 2"]
+    scores = [of_score(0.4), of_score(0.6), of_score(0.5)]
+    for before, expected in ((0.5, "labels 1"), (0.7, "the old labels"), (0.6, "the old labels")):
+        earlier: Any = Best("the old labels", of_score(before), 2)
+        best, score = outer_loop._better(
+            cuts, scores, earlier, PARAMETERS, executor, key=str(len(executor.keys) + 4)
+        )
+        assert score == scores[1]
+        assert best.labels == expected
+        assert best.iteration == (4 if expected == "labels 1" else 2)
 
 
 @pytest.mark.parametrize("n", [10, 10**6])
