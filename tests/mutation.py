@@ -54,7 +54,7 @@ _FIT_TESTS = tuple(
             "refine",
             "repeats",
         ),
-        *("view_graphs", "warm_start"),
+        *("assess", "reduction", "results_by_workers", "view_graphs", "warm_start"),
     )
 )
 _SOLVER_TESTS = (

@@ -177,7 +177,12 @@ def test_observers_see_the_fit_in_order(model: str) -> None:
     assert 0 <= selected.chosen < len(selected.settings) == 2
     assert all(isinstance(record, IterationFinished) for record in outer)
     assert tuple(outer) == solution.history
+    assert [record.iteration for record in solution.history] == list(range(len(outer)))
     assert isinstance(finalize, FitFinished)
+    # seconds are those of stages that follow one another
+    stages = [selected.seconds, *(record.seconds for record in solution.history)]
+    assert min(stages) > 0.0
+    assert sum(stages) <= finalize.seconds
     assert finalize.status == solution.status.name
     assert finalize.n_iterations == len(outer)
     assert finalize.n_connected_components == 3

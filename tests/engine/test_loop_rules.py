@@ -13,10 +13,17 @@ import pytest
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import finalize, iteration_steps, outer_loop, refine, tasks
-from mscam_dask.engine.row_blocks.tasks import FAN_IN
+from mscam_dask.engine.row_blocks import embedding
+from mscam_dask.engine.row_blocks.candidates import (
+    BlockedCandidates,
+    BlockedSpectrum,
+    RowOrder,
+)
+from mscam_dask.engine.row_blocks.tasks import FAN_IN, drawn_minima
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.result import Status
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 PARAMETERS = Parameters(n_clusters=3)
@@ -257,6 +264,23 @@ def test_sums_and_records_have_each_view_once_and_in_order(
     assert len(records) == -(-n_views // FAN_IN)
 
 
+@pytest.mark.parametrize("model", ["mscam", "mscan"])
+def test_large_data_keep_the_laplacian_for_distances_of_another_weight(
+    model: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    result = SimpleNamespace(rows=["rows"], scaled=["scaled rows"])
+    monkeypatch.setattr(outer_loop, "embed_views", lambda *_, key: [result])
+    monkeypatch.setattr(embedding, "projected_sums", lambda *_, key: ["sums"])
+    prepared: Any = SimpleNamespace(blocks=object.__new__(BlockedCandidates))
+    context: Any = SimpleNamespace(prepared=prepared, parameters=SimpleNamespace(model=model))
+    spectrum: Any = SimpleNamespace(laplacian=["Laplacian"])
+    executor: Any = Releases()
+    found = outer_loop._solve_views(spectrum, 0.5, context, executor, key="0")
+    assert (found.results, found.distances) == ([result], ["sums"])
+    laplacian = ["Laplacian"] if model == "mscam" else []
+    assert executor.released == ["rows", "scaled rows", *laplacian]
+
+
 @pytest.mark.parametrize("n_views", [1, 2, 16, 17, 40])
 def test_scores_have_each_view_once_and_sixteen_tasks_at_most(
     n_views: int, monkeypatch: pytest.MonkeyPatch
@@ -304,6 +328,26 @@ def test_tasks_of_random_starts_have_each_start_once(n: int) -> None:
     assert executor.released == handles
 
 
+def test_first_cuts_of_large_data_have_each_random_start_once() -> None:
+    order = RowOrder(((0, 600), (600, 1200)), "order", "positions")
+    blocks = BlockedCandidates(order, ("rows", "rows"), ((0,), (1,)))
+    prepared: Any = SimpleNamespace(blocks=blocks, n_samples=1200)
+    spectrum = BlockedSpectrum((), ("vectors 0", "vectors 1"), (), np.zeros(9), converged=True)
+    executor: Any = Submissions()
+    iteration_steps.first_cuts(spectrum, prepared, PARAMETERS, executor, key="0")
+    starts = [starts for function, *_, starts in executor.submitted if function is drawn_minima]
+    assert list(itertools.chain.from_iterable(starts)) == list(range(SIZES.n_random_starts))
+
+
+def test_scores_of_a_sample_need_memory_for_the_labels_of_all_samples() -> None:
+    def n_bytes(n_samples: int, n_scored: int) -> int:
+        return iteration_steps.score_partitions_by_views_bytes(n_samples, n_scored, 5, 7, 3)
+
+    labels = np.zeros((7, 5000), dtype=np.int32)
+    assert n_bytes(5000, 1000) == n_bytes(1000, 1000) + labels.nbytes
+    assert n_bytes(10**6, 1000) == n_bytes(1000, 1000) + 200 * labels.nbytes
+
+
 @pytest.mark.parametrize("n", [5, 500])
 def test_reference_graphs_have_fewer_neighbors_than_samples_and_equal_weights(n: int) -> None:
     executor: Any = Submissions()
@@ -325,6 +369,26 @@ def test_the_learned_graph_is_a_second_one_where_it_was_rebuilt() -> None:
 
     assert graphs("graph") == {"consensus_graph": "graph"}
     assert graphs("other") == {"consensus_graph": "graph", "learned_graph": "other"}
+
+
+@pytest.mark.parametrize("weights", [(), (0.4,), (0.4, 0.6, 0.7)])
+def test_embeddings_of_the_result_have_the_last_weight_of_the_graph(
+    monkeypatch: pytest.MonkeyPatch, weights: tuple[float, ...]
+) -> None:
+    monkeypatch.setattr(finalize, "spectrum_of", lambda graph, *_, **settings: (graph, settings))
+    monkeypatch.setattr(
+        finalize, "embed_views", lambda spectrum, weight, *_, key: [spectrum, weight]
+    )
+    context: Any = SimpleNamespace(prepared=None, parameters=PARAMETERS)
+    history: Any = tuple(SimpleNamespace(graph_weight=weight) for weight in weights)
+    final: Any = SimpleNamespace(graph="the graph", status=Status.CONVERGED)
+    executor: Any = None
+    (graph, settings), weight = finalize._submit_embeddings(final, context, executor, history)
+    assert graph == "the graph"
+    assert settings["graph_from_partition"]
+    assert weight == (weights[-1] if weights else PARAMETERS.graph_weight)
+    final.status = Status.SINGLETONS
+    assert finalize._submit_embeddings(final, context, executor, history) == []
 
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
