@@ -270,7 +270,8 @@ def _fit_trivial(precomputed: PrecomputedViews, search: Search, session: Session
 
 _GIB = 2.0**30
 
-# Number of dense n×n arrays in the ADMM of one view, beside one Gram matrix per view.
+# Number of dense n×n arrays of each view (Gram matrix, Z and the result), and of the steps of one view.
+_MATRICES_PER_VIEW = 3
 _WORKING_MATRICES = 12
 
 # Parameters without a counterpart in the dense algorithms, which score no partitions and search
@@ -298,10 +299,11 @@ def run_reference(
     _refuse_parameters_without_effect(parameters)
     refuse_incomplete(data)
     n = data.n_samples
-    need = 8 * n * n * (len(data.views) + _WORKING_MATRICES)
+    n_matrices = _MATRICES_PER_VIEW * len(data.views) + _WORKING_MATRICES
+    need = 8 * n * n * n_matrices
     if memory_limit_bytes is not None and need > memory_limit_bytes:
         raise MemoryPlanError(
-            f"solver='reference' holds about {len(data.views) + _WORKING_MATRICES} dense "
+            f"solver='reference' holds about {n_matrices} dense "
             f"{n} x {n} matrices, {need / _GIB:.2f} GiB, and {memory_limit_bytes / _GIB:.2f} GiB "
             "are free; use solver='reduced'"
         )

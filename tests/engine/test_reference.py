@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import tracemalloc
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ from scipy.sparse.csgraph import connected_components
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.engine.fit import run_reference
 from mscam_dask.engine.tasks import view_shape
-from mscam_dask.errors import ConfigurationError
+from mscam_dask.errors import ConfigurationError, MemoryPlanError
 from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.solvers.reference import _record, solve_mscam, solve_mscan
 from mscam_dask.solvers.reference_steps import ReferenceCorrections, ReferenceOptions
@@ -113,3 +115,32 @@ def test_change_of_a_graph_is_the_relative_frobenius_norm() -> None:
     graph = csr_array(np.array([[0.0, 6.0], [8.0, 0.0]]))
     assert _record(graph, before, 1.0).graph_change == pytest.approx(0.5)
     assert _record(graph, graph, 1.0).graph_change == 0.0
+
+
+def test_less_memory_than_the_matrices_that_are_named_is_refused() -> None:
+    with pytest.raises(MemoryPlanError) as refused:
+        run_reference(data(), parameters(), memory_limit_bytes=1)
+    named = re.search(r"about (\d+) dense 40 x 40 matrices", str(refused.value))
+    assert named is not None
+    need = int(named[1]) * np.zeros((40, 40)).nbytes
+    assert run_reference(data(), parameters(), memory_limit_bytes=need).labels.shape == (40,)
+    with pytest.raises(MemoryPlanError, match=quotes(f"{need / 2**30:.2f} GiB")):
+        run_reference(data(), parameters(), memory_limit_bytes=need - 1)
+
+
+@pytest.mark.parametrize("model", ["mscam", "mscan"])
+@pytest.mark.parametrize("n_views", [1, 4])
+def test_the_matrices_that_are_named_are_not_exceeded(model: Model, n_views: int) -> None:
+    views, _ = gaussian_views(2, n_samples=240, spread=0.8, dims=(5, 9, 7, 4)[:n_views])
+    table = as_multi_view(views)
+    with pytest.raises(MemoryPlanError) as refused:
+        run_reference(table, parameters(model), memory_limit_bytes=1)
+    named = re.search(r"about (\d+) dense", str(refused.value))
+    assert named is not None
+    tracemalloc.start()
+    try:
+        run_reference(table, parameters(model))
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < int(named[1]) * 8 * 240 * 240
