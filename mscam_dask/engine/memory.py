@@ -393,7 +393,7 @@ def _view_tasks(
         solve = held.laplacian + held.vectors + reduced_problem_bytes(n, rank, c)
     m = min(n, SIZES.n_compared)
     compared = max(
-        embedding_neighbors_bytes(m, d if is_features else m, shape.view_type),
+        embedding_neighbors_bytes(m, d if is_features else m),
         neighbor_votes_bytes(m, SIZES.n_coarsely_compared),
     )
     return [

@@ -323,7 +323,11 @@ class Halo:
 
     def gather(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Rows of arrays, one array for each of `blocks`, below each other."""
-        return np.concatenate([part[rows] for part, rows in zip(parts, self.rows, strict=True)])
+        ends = np.cumsum([0, *map(len, self.rows)])
+        gathered = np.empty((ends[-1], *parts[0].shape[1:]), dtype=parts[0].dtype)
+        for part, rows, first in zip(parts, self.rows, ends[:-1], strict=True):
+            gathered[first : first + len(rows)] = part[rows]
+        return gathered
 
 
 def halo_of(columns: NDArray[Any], ranges: Ranges) -> tuple[Halo, NDArray[np.int32]]:

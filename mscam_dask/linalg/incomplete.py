@@ -228,7 +228,7 @@ class SharedDistances:
 
 def as_incomplete_blocks_bytes(n_samples: int, n_columns: int, n_blocks: int) -> int:
     """Memory of the points and their weights, and of their factors in double precision."""
-    return 4 * n_samples * n_columns + 2 * 8 * n_samples * (n_columns + 2 * n_blocks)
+    return 4 * n_samples * n_columns + 8 * n_samples * (2 * n_columns + 5 * n_blocks)
 
 
 def nearest_sharing(

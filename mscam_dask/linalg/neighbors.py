@@ -38,6 +38,9 @@ _MIN_ROWS = 64
 # A mean below this share of the largest coordinate needs no centering.
 _CENTERED = 1e-3
 
+# Numbers in double precision while columns are centered.
+_CENTERED_ENTRIES = 1 << 17
+
 # Relative difference of squared distances below which two samples count as equally far.
 _TIE = 1e-9
 
@@ -120,7 +123,11 @@ def _scaled(
     """Centered columns and their weights in a unit; copies the columns only to center them."""
     if mean is None:
         return columns, np.ldexp(weights, -2 * exponent).astype(np.float32)
-    centered = np.ldexp(columns - mean, -exponent).astype(np.float32)
+    centered = np.empty(columns.shape, dtype=np.float32)
+    step = max(1, _CENTERED_ENTRIES // max(1, columns.shape[1]))
+    for first in range(0, len(columns), step):  # differences in double precision
+        rows = slice(first, first + step)
+        centered[rows] = np.ldexp(columns[rows] - mean, -exponent)
     return centered, weights.astype(np.float32)
 
 

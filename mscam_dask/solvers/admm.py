@@ -434,4 +434,4 @@ def solve_view(
 
 def solve_view_bytes(n_directions: int) -> int:
     """Peak memory of `solve_view` in the coordinates of the subspace."""
-    return 6 * 8 * n_directions**2
+    return 7 * 8 * n_directions**2

@@ -98,7 +98,7 @@ def partition_graph(
 def partition_graph_bytes(n_samples: int, n_neighbors: int, *, incomplete: bool) -> int:
     """Peak memory of `partition_graph` without the points: neighbors of every row, and of a cluster, A."""
     distances = min(8 * _BLOCK_BYTES, 5 * 8 * n_samples * n_samples) if incomplete else 0
-    return 48 * n_samples * n_neighbors + nearest_neighbors_bytes(0) + distances
+    return 72 * n_samples * n_neighbors + nearest_neighbors_bytes(0) + distances
 
 
 def _assembled(
@@ -304,9 +304,13 @@ def cluster_rows_bytes(
     """Peak memory of `cluster_rows`, with the pool as sent and together."""
     c = parameters.n_clusters
     entries = min(c * _MAX_POOLED, _POOL_ENTRIES // n_columns + c * (parameters.n_neighbors + 2))
-    pool = 2 * 4 * n_columns * min(n_samples, entries)
+    entries = min(n_samples, entries)
+    pool = 2 * 4 * n_columns * entries
+    # of the largest cluster: its points in double precision, and distances of two blocks of rows
+    largest = min(entries, _MAX_POOLED)
+    of_cluster = 8 * n_columns * largest + 2 * min(_BLOCK_BYTES, 8 * n_rows * largest)
     n_found = n_rows * parameters.candidates(n_samples)
-    return pool + 16 * n_samples + nearest_neighbors_bytes(n_found)
+    return pool + of_cluster + 16 * n_samples + nearest_neighbors_bytes(n_found)
 
 
 def _from_pool(

@@ -200,7 +200,7 @@ def reference_graphs(
 def reference_graphs_bytes(shape: ViewShape) -> int:
     """Peak memory of `reference_graphs` in single precision, without the blocks of rows."""
     n, d = shape.n_samples, shape.n_features
-    rows = 4 * n * d if shape.view_type == "features" else 3 * 8 * n * n
+    rows = 12 * n * d if shape.view_type == "features" else 4 * 8 * n * n
     return rows + nearest_neighbors_bytes(10 * n)
 
 

@@ -100,10 +100,10 @@ def embedding_neighbors(view: ViewSVD, alpha: float, n_neighbors: int) -> NDArra
     )
 
 
-def embedding_neighbors_bytes(n_rows: int, n_columns: int, view_type: str) -> int:
+def embedding_neighbors_bytes(n_rows: int, n_columns: int) -> int:
     """Peak memory of rows, their SVD in double precision, and `embedding_neighbors`."""
     rank = min(n_rows, n_columns)
-    rows = 8 * n_rows * n_columns * (1 if view_type == "features" else 2)
+    rows = 20 * n_rows * n_columns  # as read, scaled, and in single precision
     search = 12 * n_rows * rank + nearest_neighbors_bytes(0)
     return rows + 8 * rank * (n_rows + n_columns) + max(5 * 8 * rank * rank, search)
 
@@ -140,7 +140,7 @@ def neighbor_votes(
 
 def neighbor_votes_bytes(n_rows: int, n_coarse: int) -> int:
     """Peak memory of `neighbor_votes` of `n_rows`, or of eight with their sum of at most `n_coarse`."""
-    return 4 * max(3 * n_rows * n_rows // 2, 9 * min(n_rows, n_coarse) ** 2)
+    return 4 * max(3 * n_rows * n_rows // 2, 10 * min(n_rows, n_coarse) ** 2)
 
 
 def overlap_of_permutations(

@@ -464,4 +464,4 @@ def join_partitions(
 
 def join_partitions_bytes(n_samples: int, n_sampled: int, n_clusters: int, n_cuts: int) -> int:
     """Peak memory of `join_partitions`, or of k-means on the sample."""
-    return 8 * 8 * n_sampled * 2 * n_clusters + 8 * n_samples * (n_cuts + 3)
+    return 8 * 8 * n_sampled * 2 * n_clusters + 8 * n_samples * (n_cuts + 6)

@@ -132,7 +132,7 @@ def good_minima(
 
 def spectral_cut_bytes(n_samples: int, n_clusters: int, vectors_bytes: int) -> int:
     """Peak memory of `good_minima` and `spectral_cut`, with the eigenvectors."""
-    return 3 * vectors_bytes + 8 * n_samples * (2 * n_clusters + 28)
+    return 4 * vectors_bytes + 8 * n_samples * (2 * n_clusters + 30)
 
 
 Minimum = tuple[NDArray[np.int64], float]

@@ -149,12 +149,12 @@ def view_svd_bytes(shape: ViewShape, rank: int, *, truncated: bool, before_bytes
         return 8 * n * n + max(basis + directions, before_bytes)
     basis = max(basis, before_bytes)
     if truncated and not is_pairwise and side > MAX_EXACT_GRAM:
-        return basis + 4 * 8 * d * (rank + _N_OVERSAMPLES)
+        return basis + 6 * 8 * d * (rank + _N_OVERSAMPLES)
     if not is_pairwise and d <= n:
-        return basis + 4 * 8 * d * d
+        return basis + 6 * 8 * d * d
     # loadings, once more times gains; of the rest the Gram matrix and its vectors remain
-    loadings = 0 if is_pairwise else 2 * 8 * n * (d - n)
-    return basis + 3 * 8 * n * n + 8 * n * side + loadings
+    loadings = 0 if is_pairwise else 3 * 8 * n * (d - n)
+    return basis + 5 * 8 * n * n + 8 * n * side + loadings
 
 
 def equal_rows_error(name: str, scale: Scale) -> DataError:

@@ -235,14 +235,27 @@ def test_the_state_of_a_fit_that_began_with_other_clusters_is_refused() -> None:
     run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, init_labels=known)
     state = memory.saved[-1]
     for other in (None, known[::-1]):
-        with pytest.raises(ConfigurationError, match=quotes("init_labels")):
+        with pytest.raises(ConfigurationError, match=quotes("init_labels", "recorded: others")):
             run_fit(
                 views, asked, SerialExecutor(), checkpoint_store=Memory(state), init_labels=other
             )
     run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state), init_labels=known)
     cold = Memory(first_state(views, asked))
-    with pytest.raises(ConfigurationError, match=quotes("init_labels")):
+    with pytest.raises(ConfigurationError, match=quotes("init_labels", "recorded: none")):
         run_fit(views, asked, SerialExecutor(), checkpoint_store=cold, init_labels=known)
+
+
+@pytest.mark.parametrize("is_selected", [False, True])
+def test_the_state_of_a_fit_whose_number_of_clusters_was_selected_or_not_is_refused(
+    is_selected: bool,
+) -> None:
+    views, asked, memory = data(), candidates(max_iter=1)[:1], Memory()
+    before, now = Choices(n_clusters=is_selected), Choices(n_clusters=not is_selected)
+    run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, choices=before)
+    state = Memory(memory.saved[-1])
+    was = "it was selected" if is_selected else "it was given"
+    with pytest.raises(ConfigurationError, match=quotes(was)):
+        run_fit(views, asked, SerialExecutor(), checkpoint_store=state, choices=now)
 
 
 def without_labels(snapshot: Checkpoint) -> Checkpoint:

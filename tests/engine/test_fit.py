@@ -30,7 +30,7 @@ from mscam_dask.types.events import (
     IterationFinished,
     SettingsSelected,
 )
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Model, Parameters
 from mscam_dask.types.result import Solution, Status
 from tests.clusters import local_client
 from tests.messages import quotes
@@ -248,8 +248,9 @@ def test_unusable_view_is_named_on_every_executor() -> None:
 @pytest.mark.parametrize("model", MODELS)
 def test_one_cluster(model: str) -> None:
     views, _ = gaussian_views(0, n_samples=40, spread=8.0)  # three far pieces
-    solution = fit(views, n_clusters=1, model=model)
+    solution = fit(views, n_clusters=1, model=model, n_neighbors=50)
     assert solution.status is Status.SINGLE_CLUSTER
+    assert solution.n_neighbors == 39
     assert_partition_and_graph_agree(solution, n_clusters=1)
     assert solution.history == ()
 
@@ -291,7 +292,13 @@ def test_any_number_of_clusters_is_reached(n_clusters: int) -> None:
 def test_more_pieces_than_clusters_are_merged_whole(model: str) -> None:
     # six far blobs of 60: more than the candidates of a sample can bridge
     views, blobs = gaussian_views(5, n_samples=360, n_clusters=6, spread=40.0)
-    solution = fit(views, n_clusters=4, n_neighbors=5, model=model)
+    events: list[FitEvent] = []
+    parameters = Parameters(n_clusters=4, n_neighbors=5, model=cast("Model", model))
+    solution = run_fit(
+        as_multi_view(views), parameters, SerialExecutor(), observers=[events.append]
+    )
+    (selected,) = (event for event in events if isinstance(event, SettingsSelected))
+    assert selected.max_iter == 0
     assert solution.status is Status.MERGED_COMPONENTS
     assert_partition_and_graph_agree(solution, n_clusters=4)
     for blob in range(6):

@@ -304,7 +304,7 @@ def test_few_samples(n_samples: int) -> None:
 
 def test_the_engine_refuses_a_choice_of_nothing() -> None:
     data = as_multi_view([np.random.default_rng(0).standard_normal((10, 3))])
-    for n_clusters in (1, 10):
+    for n_clusters in (1, 10, 11):
         with pytest.raises(ConfigurationError, match=quotes(n_clusters, 2, 9)):
             run_fit(
                 data,

@@ -14,9 +14,10 @@ from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.engine.fit import run_reference
-from mscam_dask.engine.tasks import view_shape
+from mscam_dask.engine.tasks import reference_graphs_of_view, view_shape
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
 from mscam_dask.estimators.mscam import MSCAM, MSCAN
+from mscam_dask.solvers.partition_score import mean_score, view_score
 from mscam_dask.solvers.reference import _record, solve_mscam, solve_mscan
 from mscam_dask.solvers.reference_steps import ReferenceCorrections, ReferenceOptions
 from mscam_dask.solvers.view_svd import scaled_gram
@@ -115,6 +116,16 @@ def test_change_of_a_graph_is_the_relative_frobenius_norm() -> None:
     graph = csr_array(np.array([[0.0, 6.0], [8.0, 0.0]]))
     assert _record(graph, before, 1.0).graph_change == pytest.approx(0.5)
     assert _record(graph, graph, 1.0).graph_change == 0.0
+
+
+def test_few_samples_are_scored_by_graphs_of_all_others() -> None:
+    views, _ = gaussian_views(3, n_samples=9, dims=(5, 9))
+    found = run_reference(as_multi_view(views), parameters())
+    scores = [
+        view_score(reference_graphs_of_view(source, 8), found.labels)
+        for source in as_multi_view(views).views
+    ]
+    assert found.score == mean_score(scores)
 
 
 def test_less_memory_than_the_matrices_that_are_named_is_refused() -> None:

@@ -6,6 +6,7 @@ import dataclasses
 import itertools
 import math
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import refine, select
+from mscam_dask.engine import fit, refine, select
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
@@ -27,6 +28,7 @@ from mscam_dask.engine.session import LoopState
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.solvers.lda import linear_discriminants
 from mscam_dask.solvers.partition_score import PartitionScore
+from mscam_dask.solvers.rank_control import Decision, RankControl
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
@@ -236,6 +238,42 @@ def test_they_are_told_after_the_path() -> None:
     solution = solve(blurred()[0], observers=[events.append])
     assert [type(event) for event in events[-2:]] == [RefinementFinished, FitFinished]
     assert events[-2] == solution.refinement
+    learned = solution.history[-len(events[-2].scores) :]
+    seconds = sum(record.seconds for record in learned)
+    assert 0.0 < seconds <= events[-2].seconds <= events[-1].seconds
+
+
+@pytest.mark.parametrize("decision", [Decision.STOPPED, Decision.REACHED])
+def test_a_refinement_without_a_new_partition_leaves_the_decision_before_it(
+    monkeypatch: pytest.MonkeyPatch, decision: Decision
+) -> None:
+    record: Any = SimpleNamespace(score=0.4, accepted=False)
+
+    def iterate(state: Any, *_: Any) -> Any:
+        history = (*state.history, record)
+        return dataclasses.replace(state, history=history, decision=Decision.STOPPED)
+
+    monkeypatch.setattr(refine, "refine_iteration", iterate)
+    monkeypatch.setattr(refine, "_is_mixed", lambda _: False)
+    best: Any = SimpleNamespace(score=0.5)
+    start = LoopState("a graph", None, RankControl(3, 1.3, 0.1), best, decision)
+    context: Any = SimpleNamespace(refines=True, parameters=PARAMETERS, view_graphs=None)
+    session: Any = SimpleNamespace(
+        executor=None, finish_iteration=lambda *_: None, notify=lambda *_: None
+    )
+    assert refine.refine(start, context, session).decision is decision
+    record.accepted = True
+    assert refine.refine(start, context, session).decision is Decision.STOPPED
+
+
+@pytest.mark.parametrize("max_iter", range(1, 8))
+@pytest.mark.parametrize("refines", [False, True])
+def test_the_limit_is_that_of_both_kinds_of_iterations(max_iter: int, refines: bool) -> None:
+    parameters = dataclasses.replace(PARAMETERS, max_iter=max_iter)
+    start: Any = SimpleNamespace(spectrum="a spectrum", parameters=parameters)
+    n_admm = min(max_iter, RULES.max_admm_iterations) if refines else max_iter
+    expected = n_admm + (RULES.max_refinements if refines else 0)
+    assert fit._max_iterations(start, refines=refines) == expected
 
 
 @pytest.mark.thorough

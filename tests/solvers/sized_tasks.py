@@ -268,15 +268,19 @@ def incomplete_partition_graph(n: int, k: int) -> Run:
     return lambda: partition_graph.partition_graph(points, np.zeros(n, dtype=np.int64), k)
 
 
-def cluster_rows(*, are_near: bool) -> Callable[..., Run]:
-    """Rows of clusters that alternate; candidate neighbors are in the same cluster, or in others."""
+def cluster_rows(*, are_near: bool = False, alternate: bool = True) -> Callable[..., Run]:
+    """Rows of clusters that alternate or not; candidate neighbors are in the same cluster, or in others."""
 
     def task(n: int, c: int, k: int, rows: int, columns: int) -> Run:
-        labels = np.arange(n) % c
+        labels = np.arange(n) % c if alternate else np.arange(n) * c // n
         points = WeightedBlocks((numbers(rows, columns),), (np.ones(columns),))
         found = candidates(n, rows, 2 * k + 2, c if are_near else 1)
+        if not alternate:
+            others = (found.indices + np.int32(n // c)) % np.int32(n)
+            found = graph_update.CandidateEdges(0, others, found.squared_distances)
         step = -(-n // (4096 * c))
-        samples = np.sort(np.concatenate([np.arange(one, n, c * step) for one in range(c)]))
+        members = [np.flatnonzero(labels == one)[::step] for one in range(c)]
+        samples = np.sort(np.concatenate(members))
         pool = partition_graph.Pool(samples, numbers(len(samples), columns))
         return lambda: partition_graph.cluster_rows(points, found, labels, pool, k)
 
@@ -362,7 +366,8 @@ TASKS: dict[str, Callable[..., Run]] = {
     "assigned": assigned,
     "centers": centers,
     "cluster_rows of candidates": cluster_rows(are_near=True),
-    "cluster_rows of the pool": cluster_rows(are_near=False),
+    "cluster_rows of one cluster": cluster_rows(alternate=False),
+    "cluster_rows of the pool": cluster_rows(),
     "coarse_vectors": coarse_vectors,
     "filter_next": filter_next,
     "forests": forests,

@@ -64,13 +64,9 @@ def cluster_bytes(n: int, c: int, k: int, rows: int, columns: int) -> int:
     return partition_graph.cluster_rows_bytes(n, parameters, n_rows=rows, n_columns=columns)
 
 
-def settings_bytes(view_type: ViewType) -> Estimate:
-    """`embedding_neighbors_bytes` as a function of numbers; kernels have as many columns as rows."""
-
-    def estimate(n: int, d: int = 0) -> int:
-        return preprocessing.embedding_neighbors_bytes(n, d or n, view_type)
-
-    return estimate
+def settings_bytes(n: int, d: int) -> int:
+    """`embedding_neighbors_bytes` as a function of numbers."""
+    return preprocessing.embedding_neighbors_bytes(n, d)
 
 
 # Bytes of a row of fifteen eigenvectors, and of a row of a Laplacian with twenty entries.
@@ -115,7 +111,6 @@ ESTIMATES: dict[str, Estimate] = {
     "graph block": row_graph.graph_block_bytes,
     "incomplete": incomplete.as_incomplete_blocks_bytes,
     "ivf": ivf.ivf_search_bytes,
-    "kernel settings": settings_bytes("kernel"),
     "kernel svd": svd_bytes("kernel", truncated=False),
     "kernel svd, truncated": svd_bytes("kernel", truncated=True),
     "neighbors": neighbors.nearest_neighbors_bytes,
@@ -126,7 +121,7 @@ ESTIMATES: dict[str, Estimate] = {
     "reduced of rows": row_view.solve_reduced_bytes,
     "reference": reference_bytes,
     "search": search_bytes,
-    "settings": settings_bytes("features"),
+    "settings": settings_bytes,
     "sharing": incomplete.nearest_sharing_bytes,
     "solve": admm.solve_view_bytes,
     "svd": svd_bytes("features", truncated=False),
@@ -171,13 +166,12 @@ reference | n=1000 | n=2 |
 partition, complete | n=1000 k=20 | n=1 k=1 | n*k
 partition, incomplete | n=1000 k=20 | n=2 k=1 | n*k
 partition, incomplete | n=100000 k=20 | n=1 k=1 | n*k
-cluster rows | n=1e6 c=10 k=20 rows=2000 columns=100 | n=1 c=1 k=1 rows=1 columns=1 | c*columns rows*k
-cluster rows | n=9000 c=20 k=20 rows=2000 columns=100 | n=1 c=0 k=1 rows=1 columns=1 | n*columns rows*k
-cluster rows | n=1e6 c=20 k=20 rows=2000 columns=20000 | n=1 c=1 k=1 rows=1 | c*k rows*k
+cluster rows | n=1e6 c=10 k=20 rows=1000 columns=100 | n=1 c=1 k=1 rows=1 columns=1 | c*columns rows*k
+cluster rows | n=9000 c=20 k=20 rows=1000 columns=100 | n=1 c=0 k=1 rows=1 columns=1 | n*columns rows*k
+cluster rows | n=1e6 c=20 k=20 rows=2000 columns=20000 | n=1 c=1 k=1 rows=1 | c*k rows*k c*rows
 settings | n=3000 d=50 | n=1 d=2 | n*d
 settings | n=20000 d=10000 | n=1 d=2 | n*d
 settings | n=3000 d=10000 | n=2 d=1 | n*d
-kernel settings | n=3000 | n=2 |
 votes | n_rows=1000 n_coarse=2000 | n_rows=2 n_coarse=0 |
 votes | n_rows=9000 n_coarse=1000 | n_rows=2 n_coarse=0 |
 votes | n_rows=3000 n_coarse=2000 | n_coarse=2 |
@@ -254,72 +248,75 @@ def test_sizes_of_an_estimate_are_multiplied_or_added(line: str) -> None:
         assert (together > alone + ROUNDING) == ({one, other} in growth.multiplied), (one, other)
 
 
-# Task | estimate | sizes | the same with other sizes, if only the difference is compared | ratio of the
-# estimate to the peak, least and most | whether the estimate includes the arguments. A ratio below 0.9
-# is of an estimate that is too low for these sizes.
+# An estimate may leave out arrays that are small beside the others.
+LEAST = 0.93
+
+# Task | estimate | sizes | the same with other sizes, if only the difference is compared | largest ratio of
+# the estimate to the peak | whether the estimate includes the arguments.
 MEASURED = """
-graph_block | graph block | n_samples=10000 n_rows=2000 n_neighbors=20 | n_rows=8000 | 1.00 1.20 | without
-graph_block | graph block | n_samples=10000 n_rows=2000 n_neighbors=20 | n_neighbors=60 | 1.00 1.25 | without
-forests | graph block | n_samples=200000 n_rows=1 n_neighbors=1 | | 0.91 1.06 | with
-join_partitions | partitions | n_samples=100000 n_sampled=1000 n_clusters=10 n_cuts=12 | n_samples=200000 | 0.81 0.94 | with
-join_partitions | partitions | n_samples=100000 n_sampled=1000 n_clusters=10 n_cuts=12 | n_cuts=24 | 0.92 1.06 | with
-random_minima | partitions | n_samples=100000 n_sampled=1000 n_clusters=10 n_cuts=12 | n_sampled=5000 | 1.00 1.80 | with
-random_minima | partitions | n_samples=100000 n_sampled=5000 n_clusters=10 n_cuts=12 | n_clusters=20 | 1.00 1.95 | with
-solve_reduced | reduced | n_directions=150 | | 0.90 1.05 | with
-solve_reduced of one block | solve | n_directions=300 | | 0.87 1.01 | with
-reduced_sums | reduced | n_rows=2000 n_halo=16000 n_directions=60 | n_rows=4000 | 1.00 1.95 | with
-reduced_sums | reduced | n_rows=2000 n_halo=16000 n_directions=60 | n_halo=32000 | 1.00 1.20 | with
-filter_next | filter | n_samples=8000 n_rows=2000 n_halo=4000 n_columns=30 | n_samples=32000 | 0.93 1.10 | with
-filter_next | filter | n_samples=8000 n_rows=2000 n_halo=4000 n_columns=30 | n_rows=8000 | 1.00 1.30 | with
-filter_next | filter | n_samples=8000 n_rows=2000 n_halo=4000 n_columns=30 | n_halo=8000 | 0.60 0.70 | with
-filter_next | filter | n_samples=8000 n_rows=2000 n_halo=4000 n_columns=30 | n_columns=60 | 1.00 1.20 | with
-good_minima | cuts | n=2000 c=5 n_pairs=20 | | 0.72 0.84 | with
-good_minima | cuts | n=2000 c=20 n_pairs=30 | | 0.86 1.00 | with
-assemble_graph | graph | n_samples=20000 n_neighbors=10 | | 1.00 1.15 | with
-assemble_graph | graph | n_samples=50000 n_neighbors=1 | | 1.00 1.45 | with
-neighbor_graph | view graph | n_samples=1500 n_neighbors=10 rank=8 | n_neighbors=40 | 0.83 0.97 | with
-neighbor_graph | view graph | n_samples=2000 n_neighbors=5 rank=10 | rank=1000 | 1.00 3.25 | with
-reduced_problem | admm | n_samples=4000 rank=50 n_clusters=5 | n_samples=8000 | 1.00 2.05 | without
-reduced_problem | admm | n_samples=4000 rank=50 n_clusters=5 | rank=200 | 1.00 1.25 | without
-reduced_problem | admm | n_samples=4000 rank=50 n_clusters=5 | n_clusters=20 | 1.00 1.65 | without
-view_svd | svd | n=6000 d=50 rank=50 | n=24000 | 0.87 1.02 | without
-view_svd | svd | n=500 d=50 rank=50 | d=400 rank=400 | 0.67 0.78 | without
-view_svd | svd | n=300 d=1000 rank=300 | d=4000 | 0.78 0.91 | without
-view_svd | svd | n=100 d=2000 rank=100 | n=400 rank=400 | 0.68 0.80 | without
-view_svd of a kernel | kernel svd | n=200 rank=200 | n=500 rank=500 | 0.83 0.97 | without
-view_svd, truncated | svd, truncated | n=2100 d=2100 rank=16 | d=4200 | 0.68 0.79 | without
-view_svd, truncated | svd, truncated | n=2100 d=2100 rank=16 | rank=64 | 0.82 0.96 | without
-view_svd of a kernel, truncated | kernel svd, truncated | n=2100 rank=16 | | 1.00 1.45 | without
-mean_and_gram | blocks | n_samples=1200 n_columns=100 | | 1.00 1.90 | without
-mean_and_gram | blocks | n_samples=100000 n_columns=50 | | 0.92 1.07 | without
-reference_graphs | reference | n=1000 d=100 | d=1000 | 0.21 0.25 | without
-reference_graphs | reference | n=1000 d=50 | n=2000 | 0.79 0.91 | without
-reference_graphs | reference | n=500 | n=1000 | 0.70 0.82 | without
-partition_graph | partition, complete | n=2000 k=20 | n=4000 | 0.67 0.78 | without
-partition_graph | partition, complete | n=2000 k=20 | k=100 | 0.64 0.75 | without
-partition_graph of incomplete views | partition, incomplete | n=6000 k=9 | | 1.00 2.20 | without
-cluster_rows of the pool | cluster rows | n=40000 c=10 k=20 rows=1000 columns=20 | columns=200 | 1.00 1.40 | with
-cluster_rows of candidates | cluster rows | n=100000 c=10 k=20 rows=1000 columns=1 | rows=8000 | 0.95 1.10 | without
-cluster_rows of candidates | cluster rows | n=100000 c=10 k=20 rows=5000 columns=1 | k=60 | 0.96 1.15 | without
-cluster_rows of candidates | cluster rows | n=100000 c=10 k=20 rows=1000 columns=1 | n=400000 | 1.00 2.05 | with
-settings | settings | n=1500 d=100 | d=600 | 0.87 1.01 | with
-settings | settings | n=200 d=1000 | d=5000 | 0.56 0.66 | with
-settings | settings | n=1500 d=100 | n=4000 | 1.00 1.20 | with
-votes | votes | n_rows=2000 n_coarse=100 | | 1.00 1.60 | with
-sum_of_votes | votes | n_rows=1000 n_coarse=800 | | 0.83 0.97 | with
-centers | centers | n_points=100000 n_rows=0 n_columns=300 | | 0.90 1.05 | with
-assigned | centers | n_points=100000 n_rows=2000 n_columns=300 | n_rows=10000 | 0.93 1.10 | with
-search | ivf | n_points=20000 n_rows=500 n_columns=32 n_candidates=42 | n_columns=320 | 0.96 1.11 | with
-search | ivf | n_points=20000 n_rows=2000 n_columns=32 n_candidates=42 | n_candidates=142 | 1.00 1.90 | with
-search | ivf | n_points=20000 n_rows=2000 n_columns=32 n_candidates=42 | n_rows=8000 | 1.00 2.55 | with
-nearest_neighbors | search | n_samples=2000 n_candidates=20 | n_candidates=200 | 1.00 1.15 | without
-nearest_neighbors | search | n_samples=50000 n_candidates=9 n_rows=64 | | 1.00 1.80 | without
-products | incomplete | n_samples=5000 n_columns=100 n_blocks=2 | | 0.91 1.06 | with
-products | incomplete | n_samples=5000 n_columns=40 n_blocks=40 | | 0.80 0.93 | with
-nearest_sharing | sharing | n_samples=4000 | | 1.00 2.10 | with
-nearest_sharing | sharing | n_samples=25000 | n_samples=40000 | 1.00 1.55 | with
-coarse_vectors | coarse | n_samples=1000 | | 1.00 1.60 | with
-coarse_vectors | coarse | n_samples=1000 | n_samples=3e6 | 0.93 1.08 | with
+graph_block | graph block | n_samples=10000 n_rows=2000 n_neighbors=20 | n_rows=8000 | 1.30 | without
+graph_block | graph block | n_samples=10000 n_rows=2000 n_neighbors=20 | n_neighbors=60 | 1.35 | without
+forests | graph block | n_samples=200000 n_rows=1 n_neighbors=1 | | 1.15 | with
+join_partitions | partitions | n_samples=100000 n_sampled=1000 n_clusters=10 n_cuts=12 | n_samples=200000 | 1.25 | with
+join_partitions | partitions | n_samples=100000 n_sampled=1000 n_clusters=10 n_cuts=12 | n_cuts=24 | 1.15 | with
+random_minima | partitions | n_samples=100000 n_sampled=1000 n_clusters=10 n_cuts=12 | n_sampled=5000 | 1.95 | with
+random_minima | partitions | n_samples=100000 n_sampled=5000 n_clusters=10 n_cuts=12 | n_clusters=20 | 2.05 | with
+solve_reduced | reduced | n_directions=150 | | 1.35 | with
+solve_reduced of one block | solve | n_directions=300 | | 1.30 | with
+reduced_sums | reduced | n_rows=2000 n_halo=16000 n_directions=60 | n_rows=4000 | 2.10 | with
+reduced_sums | reduced | n_rows=2000 n_halo=16000 n_directions=60 | n_halo=32000 | 1.25 | with
+filter_next | filter | n_samples=8000 n_rows=2000 n_halo=4000 n_columns=30 | n_samples=32000 | 1.15 | with
+filter_next | filter | n_samples=8000 n_rows=2000 n_halo=4000 n_columns=30 | n_rows=8000 | 1.40 | with
+filter_next | filter | n_samples=8000 n_rows=2000 n_halo=4000 n_columns=30 | n_halo=8000 | 1.15 | with
+filter_next | filter | n_samples=8000 n_rows=2000 n_halo=4000 n_columns=30 | n_columns=60 | 1.30 | with
+good_minima | cuts | n=2000 c=5 n_pairs=20 | | 1.15 | with
+good_minima | cuts | n=2000 c=20 n_pairs=30 | | 1.30 | with
+assemble_graph | graph | n_samples=20000 n_neighbors=10 | | 1.25 | with
+assemble_graph | graph | n_samples=50000 n_neighbors=1 | | 1.55 | with
+neighbor_graph | view graph | n_samples=1500 n_neighbors=10 rank=8 | n_neighbors=40 | 1.20 | with
+neighbor_graph | view graph | n_samples=2000 n_neighbors=5 rank=10 | rank=1000 | 3.50 | with
+reduced_problem | admm | n_samples=4000 rank=50 n_clusters=5 | n_samples=8000 | 2.20 | without
+reduced_problem | admm | n_samples=4000 rank=50 n_clusters=5 | rank=200 | 1.45 | without
+reduced_problem | admm | n_samples=4000 rank=50 n_clusters=5 | n_clusters=20 | 1.75 | without
+view_svd | svd | n=6000 d=50 rank=50 | n=24000 | 1.15 | without
+view_svd | svd | n=500 d=50 rank=50 | d=400 rank=400 | 1.25 | without
+view_svd | svd | n=300 d=1000 rank=300 | d=4000 | 1.50 | without
+view_svd | svd | n=100 d=2000 rank=100 | n=400 rank=400 | 1.30 | without
+view_svd of a kernel | kernel svd | n=200 rank=200 | n=500 rank=500 | 1.50 | without
+view_svd, truncated | svd, truncated | n=2100 d=2100 rank=16 | d=4200 | 1.30 | without
+view_svd, truncated | svd, truncated | n=2100 d=2100 rank=16 | rank=64 | 1.50 | without
+view_svd of a kernel, truncated | kernel svd, truncated | n=2100 rank=16 | | 1.55 | without
+mean_and_gram | blocks | n_samples=1200 n_columns=100 | | 2.00 | without
+mean_and_gram | blocks | n_samples=100000 n_columns=50 | | 1.15 | without
+reference_graphs | reference | n=1000 d=100 | d=1000 | 1.60 | without
+reference_graphs | reference | n=1000 d=50 | n=2000 | 1.50 | without
+reference_graphs | reference | n=500 | n=1000 | 1.20 | without
+partition_graph | partition, complete | n=2000 k=20 | n=4000 | 1.30 | without
+partition_graph | partition, complete | n=2000 k=20 | k=100 | 1.20 | without
+partition_graph of incomplete views | partition, incomplete | n=6000 k=9 | | 2.40 | without
+cluster_rows of the pool | cluster rows | n=40000 c=10 k=20 rows=1000 columns=20 | columns=200 | 1.70 | with
+cluster_rows of one cluster | cluster rows | n=16000 c=2 k=9 rows=8000 columns=20 | | 1.50 | without
+cluster_rows of candidates | cluster rows | n=100000 c=10 k=20 rows=1000 columns=1 | rows=8000 | 5.80 | without
+cluster_rows of candidates | cluster rows | n=100000 c=10 k=20 rows=5000 columns=1 | k=60 | 1.20 | without
+cluster_rows of candidates | cluster rows | n=100000 c=10 k=20 rows=1000 columns=1 | n=400000 | 2.20 | with
+settings | settings | n=1500 d=100 | d=600 | 1.70 | with
+settings | settings | n=200 d=1000 | d=5000 | 1.25 | with
+settings | settings | n=1500 d=100 | n=4000 | 2.20 | with
+votes | votes | n_rows=2000 n_coarse=100 | | 1.70 | with
+sum_of_votes | votes | n_rows=1000 n_coarse=800 | | 1.15 | with
+centers | centers | n_points=100000 n_rows=0 n_columns=300 | | 1.15 | with
+assigned | centers | n_points=100000 n_rows=2000 n_columns=300 | n_rows=10000 | 1.15 | with
+search | ivf | n_points=20000 n_rows=500 n_columns=32 n_candidates=42 | n_columns=320 | 1.20 | with
+search | ivf | n_points=20000 n_rows=2000 n_columns=32 n_candidates=42 | n_candidates=142 | 2.00 | with
+search | ivf | n_points=20000 n_rows=2000 n_columns=32 n_candidates=42 | n_rows=8000 | 2.70 | with
+nearest_neighbors | search | n_samples=2000 n_candidates=20 | n_candidates=200 | 1.25 | without
+nearest_neighbors | search | n_samples=50000 n_candidates=9 n_rows=64 | | 1.95 | without
+products | incomplete | n_samples=5000 n_columns=100 n_blocks=2 | | 1.15 | with
+products | incomplete | n_samples=5000 n_columns=40 n_blocks=40 | | 1.15 | with
+nearest_sharing | sharing | n_samples=4000 | | 2.25 | with
+nearest_sharing | sharing | n_samples=25000 | n_samples=40000 | 1.65 | with
+coarse_vectors | coarse | n_samples=1000 | | 1.70 | with
+coarse_vectors | coarse | n_samples=1000 | n_samples=3e6 | 1.15 | with
 """
 
 
@@ -351,5 +348,4 @@ def ratio_of(line: str) -> float:
 
 @pytest.mark.parametrize("line", MEASURED.strip().splitlines())
 def test_an_estimate_is_near_what_its_task_allocates(line: str) -> None:
-    least, most = map(float, line.split("|")[4].split())
-    assert least <= ratio_of(line) <= most
+    assert LEAST <= ratio_of(line) <= float(line.split("|")[4])
