@@ -385,6 +385,15 @@ class TestLoops:
             assert_allclose(weights, 1e-3 * 1.3 ** np.arange(len(weights)))
             assert len(weights) >= 2
 
+    def test_mscan_lowers_the_graph_weight_while_there_are_too_many_components(self) -> None:
+        views, _ = two_views(30, 0)  # three groups
+        numbers = ReferenceOptions(n_clusters=2, n_neighbors=4, max_iter=4, graph_weight=5.0)
+        history = solve_mscan([rows @ rows.T for rows in views], numbers).history
+        n_many = sum(step.n_connected_components > 2 for step in history)
+        assert n_many >= 2
+        weights = [step.graph_weight for step in history[:n_many]]
+        assert_allclose(weights, 5.0 / 1.3 ** np.arange(n_many))
+
     def test_projected_distances_count_in_units_of_their_mean(self) -> None:
         views, _ = two_views(30, 5)
         grams = [rows @ rows.T for rows in views]
