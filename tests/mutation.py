@@ -139,7 +139,9 @@ def mutants(file: str, sample: int | None, seed: int) -> tuple[int, list[Mutant]
         if sample is not None and len(found) == sample:
             break
         n_tried += 1
-        code = MutationVisitor.mutate_code(source, operator, occurrence)
+        code = None
+        with contextlib.suppress(AttributeError):  # Cosmic Ray cannot change `except a.b`
+            code = MutationVisitor.mutate_code(source, operator, occurrence)
         if code is None or _program(code) == original:
             n_same += 1
             continue
