@@ -125,7 +125,7 @@ def test_the_first_night_loses_a_spot_worker(operated: Node, root: Path) -> None
         said, _ = program.communicate(timeout=600)
         assert program.returncode == 0, said + logs_of_the_runner(root)
     assert "mscam-nightly: Successful" in said
-    assert "403" not in log(root, "operator.log")
+    assert "HTTP/1.1 403" not in log(root, "operator.log")
     wait_until(lambda: not operated.pods("worker"), lambda: log(root, "operator.log")[-2000:])
 
 

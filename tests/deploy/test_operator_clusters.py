@@ -159,7 +159,7 @@ def test_the_chart_is_installed_runs_a_night_and_leaves_nothing(
         assert node.run("kubectl", "get", "jobs", ended) == "Complete", said
         assert "mscam-nightly: Successful" in said
         assert labels_of(root, "night") == labels
-        assert "403" not in log(root, "operator.log")
+        assert "HTTP/1.1 403" not in log(root, "operator.log")
         node.run("helm", "uninstall", "--namespace", "mscam", "mscam")
         claim = {"persistentvolumeclaim/mscam"}
         ended_job = {"daskjob.kubernetes.dask.org/mscam-nightly", "pod/mscam-nightly-runner"}
