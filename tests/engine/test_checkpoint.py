@@ -197,8 +197,11 @@ def first_state(views: MultiViewData, asked: list[Parameters]) -> Checkpoint:
 def test_the_state_of_another_fit_is_refused() -> None:
     views, asked = data(), candidates(max_iter=1)
     memory = Memory(first_state(views, asked))
-    with pytest.raises(ConfigurationError):
+    with pytest.raises(ConfigurationError, match=quotes("digest")):
         run_fit(data(spread=0.8), asked, SerialExecutor(), checkpoint_store=memory)
+    other = Memory(first_state(data(spread=0.8), asked))
+    with pytest.raises(ConfigurationError, match=quotes("digest")):
+        run_fit(views, asked, SerialExecutor(), checkpoint_store=other)
     with pytest.raises(ConfigurationError, match=quotes("alpha", "scale", "n_neighbors")):
         run_fit(views, asked[:1], SerialExecutor(), checkpoint_store=memory)
 
