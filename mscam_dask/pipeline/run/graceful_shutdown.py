@@ -97,6 +97,7 @@ class GracefulShutdown:
         self._pending = False
         self._was_discarded = False
         self._n_own_signals = 0
+        self._ends = threading.Event()
         self._thread = threading.get_ident()
         self._handled_at = -math.inf
         self._previous: dict[signal.Signals, Any] = {}
@@ -145,13 +146,16 @@ class GracefulShutdown:
     ) -> None:
         if self._pipe is None or self._watcher is None:
             return
-        for number, handler in self._previous.items():
-            signal.signal(number, handler)
         sys.unraisablehook = self._previous_hook
         signal.set_wakeup_fd(self._previous_descriptor)
         reader, writer = self._pipe
+        self._ends.set()
         writer.close()  # the watcher reads the end of the stream
-        self._watcher.join()
+        try:
+            self._watcher.join()
+        finally:
+            for number, handler in self._previous.items():
+                signal.signal(number, handler)
         reader.close()
         self._pipe = self._watcher = None
 
@@ -178,7 +182,8 @@ class GracefulShutdown:
 
     def _signal_again(self) -> None:
         """Signal the main thread, from the watcher, when it has left the callback."""
-        time.sleep(_PAUSE_S)
+        if self._ends.wait(_PAUSE_S):
+            return
         self._n_own_signals += 1
         signal.pthread_kill(self._thread, signal.SIGTERM)
 
