@@ -323,6 +323,7 @@ class Halo:
 
     def gather(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Rows of arrays, one array for each of `blocks`, below each other."""
+        # each part is copied to its place: np.concatenate would hold all rows twice
         ends = np.cumsum([0, *map(len, self.rows)])
         gathered = np.empty((ends[-1], *parts[0].shape[1:]), dtype=parts[0].dtype)
         for part, rows, first in zip(parts, self.rows, ends[:-1], strict=True):

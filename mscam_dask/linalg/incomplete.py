@@ -134,7 +134,7 @@ def _means(
     sums += weight * whole
     scales *= 1.0 - weight
     scales += weight * whole
-    # a group whose blocks have no extent has no distances
+    # rows of blocks without extent are equal: their distances are 0
     return np.divide(sums, scales, out=sums) if whole > 0.0 else np.zeros_like(sums)
 
 

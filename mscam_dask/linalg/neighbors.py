@@ -38,7 +38,7 @@ _MIN_ROWS = 64
 # A mean below this share of the largest coordinate needs no centering.
 _CENTERED = 1e-3
 
-# Numbers in double precision while columns are centered.
+# Number of entries that are centered at once, in double precision.
 _CENTERED_ENTRIES = 1 << 17
 
 # Relative difference of squared distances below which two samples count as equally far.

@@ -481,12 +481,8 @@ def neighbor_graph(
 
 def neighbor_graph_bytes(n_samples: int, n_neighbors: int, rank: int) -> int:
     """Peak memory of `neighbor_graph` with ties, which are searched again in double precision."""
-    n_found = min(SIZES.max_ties * n_neighbors, n_samples - 1)
-    return (
-        (4 + 8) * n_samples * rank
-        + nearest_neighbors_bytes(n_samples * n_found)
-        + 8 * n_samples * n_found
-    )
+    n_found = n_samples * min(SIZES.max_ties * n_neighbors, n_samples - 1)
+    return (4 + 8) * n_samples * rank + nearest_neighbors_bytes(n_found) + 8 * n_found
 
 
 def spread_graph(graph: Graph, present: PresentSamples) -> Graph:

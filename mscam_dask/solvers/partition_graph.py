@@ -303,8 +303,8 @@ def cluster_rows_bytes(
 ) -> int:
     """Peak memory of `cluster_rows`, with the pool as sent and together."""
     c = parameters.n_clusters
-    entries = min(c * _MAX_POOLED, _POOL_ENTRIES // n_columns + c * (parameters.n_neighbors + 2))
-    entries = min(n_samples, entries)
+    enough = _POOL_ENTRIES // n_columns + c * (parameters.n_neighbors + 2)
+    entries = min(n_samples, c * _MAX_POOLED, enough)
     pool = 2 * 4 * n_columns * entries
     # of the largest cluster: its points in double precision, and distances of two blocks of rows
     largest = min(entries, _MAX_POOLED)

@@ -33,7 +33,7 @@ _DEADLINE_S = 5.0
 # request arrives several times.
 _SAME_REQUEST_S = 2.0
 _STANDARD_ERROR = 2
-# Byte to the watcher, beside those of signals.
+# Byte that asks the watcher to signal the main thread again, after a pause; others are numbers of signals.
 _RAISE_AGAIN = 0
 _PAUSE_S = 0.01
 
@@ -98,7 +98,7 @@ class GracefulShutdown:
         self._was_discarded = False
         self._n_own_signals = 0
         self._ends = threading.Event()
-        self._thread = threading.get_ident()
+        self._main_thread = 0
         self._handled_at = -math.inf
         self._previous: dict[signal.Signals, Any] = {}
         self._previous_hook = sys.unraisablehook
@@ -128,7 +128,7 @@ class GracefulShutdown:
             return self
         reader, writer = socket.socketpair()
         writer.settimeout(0.0)
-        self._pipe = reader, writer
+        self._pipe, self._main_thread = (reader, writer), threading.get_ident()
         self._previous_descriptor = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
         self._previous_hook, sys.unraisablehook = sys.unraisablehook, self._on_discarded
         self._previous = {number: signal.signal(number, self._handle) for number in _SIGNALS}
@@ -185,7 +185,7 @@ class GracefulShutdown:
         if self._ends.wait(_PAUSE_S):
             return
         self._n_own_signals += 1
-        signal.pthread_kill(self._thread, signal.SIGTERM)
+        signal.pthread_kill(self._main_thread, signal.SIGTERM)
 
     def _watch(self, reader: socket.socket) -> None:
         if not self._next_signal(reader):
