@@ -232,6 +232,7 @@ def test_executors_and_forms_of_the_data_give_the_same_bits(seed: int, tmp_path:
 
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")  # the data are random
 @pytest.mark.usefixtures("blocks_of_16_rows")
 def test_executors_and_forms_of_50_data_sets_give_the_same_bits(tmp_path: Path) -> None:
     with (
