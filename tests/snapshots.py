@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.checkpoint_format import ArrayPieces
 from mscam_dask.data.checkpoints import Checkpoint
 
 __all__ = ["Memory"]
@@ -18,4 +24,14 @@ class Memory:
         return self.start
 
     def save(self, snapshot: Checkpoint) -> None:
-        self.saved.append(snapshot)
+        arrays = {name: _whole(values) for name, values in snapshot.arrays.items()}
+        self.saved.append(Checkpoint(arrays, snapshot.record))
+
+
+def _whole(values: Any) -> NDArray[Any]:
+    """An array that a checkpoint has whole or in pieces."""
+    if not isinstance(values, ArrayPieces):
+        return np.asarray(values)
+    whole = np.concatenate(list(values.pieces()))
+    assert (whole.shape, whole.dtype) == (values.shape, values.dtype)
+    return whole

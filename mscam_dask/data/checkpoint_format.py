@@ -11,7 +11,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -25,6 +25,7 @@ from mscam_dask.errors import StoreCorruptError
 
 __all__ = [
     "MANIFEST",
+    "ArrayPieces",
     "Checkpoint",
     "Manifest",
     "Pointer",
@@ -40,18 +41,35 @@ __all__ = [
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
+class ArrayPieces:
+    """An array that is never whole in memory: its rows, piece by piece.
+
+    Attributes
+    ----------
+    shape : tuple of int
+    dtype : dtype
+    pieces : callable
+        Returns the pieces in the order of their rows.
+    """
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+    pieces: Callable[[], Iterable[NDArray[Any]]]
+
+
+@dataclasses.dataclass(frozen=True, eq=False)
 class Checkpoint:
     """State from which a fit can be resumed, independent of its executor and of the storage.
 
     Attributes
     ----------
-    arrays : mapping of str to array
-        Numeric arrays by name, such as "graph_data".
+    arrays : mapping of str to array or ArrayPieces
+        Numeric arrays by name, such as "graph_data"; those that were read are whole.
     record : mapping of str to values
         Nested mappings, sequences, strings, numbers (NaN and infinities too), booleans and None.
     """
 
-    arrays: Mapping[str, NDArray[Any]]
+    arrays: Mapping[str, Any]
     record: Mapping[str, Any]
 
 
@@ -99,12 +117,12 @@ class Pointer:
 
 
 def put_all(snapshot: Checkpoint, put: Callable[[str, bytes], Any]) -> None:
-    """Encode a checkpoint file by file: the record, then one array at a time; no manifest."""
+    """Encode a checkpoint file by file: the record, then the chunks of each array; no manifest."""
     put(_STATE, encode_record(snapshot.record))
     for path, content in encode_group(list(snapshot.arrays)).items():
         put(f"{_ARRAYS}/{path}", content)
     for name, values in snapshot.arrays.items():
-        for path, content in encode_array(name, values).items():
+        for path, content in encode_array(name, values):
             put(f"{_ARRAYS}/{path}", content)
 
 
@@ -219,9 +237,12 @@ def encode_group(names: Sequence[str]) -> dict[str, bytes]:
 
 
 def encode_array(
-    name: str, values: NDArray[Any], *, chunk_bytes: int = CHUNK_BYTES
-) -> dict[str, bytes]:
-    """Files of one array, by path inside the group: metadata and chunks of `chunk_bytes` at most."""
+    name: str, values: NDArray[Any] | ArrayPieces, *, chunk_bytes: int = CHUNK_BYTES
+) -> Iterator[tuple[str, bytes]]:
+    """Files of one array, with their paths inside the group, one at a time.
+
+    They are chunks of `chunk_bytes` at most, and metadata.
+    """
     import zarr
 
     if values.dtype.kind not in _KINDS:
@@ -232,14 +253,38 @@ def encode_array(
         )
     files: dict[str, Any] = {}
     group = zarr.open_group(_memory(files), mode="w-", zarr_format=3)
-    width = max(1, int(np.prod(values.shape[1:])) * values.itemsize)
-    rows = max(1, min(len(values), chunk_bytes // width))
+    width = max(1, int(np.prod(values.shape[1:])) * values.dtype.itemsize)
+    rows = max(1, min(values.shape[0], chunk_bytes // width))
     chunks = (rows, *(max(1, size) for size in values.shape[1:]))
-    dims = tuple(f"dim_{axis}" for axis in range(values.ndim))
+    dims = tuple(f"dim_{axis}" for axis in range(len(values.shape)))
     dtype = values.dtype.newbyteorder("<")
     array = create_array(group, name, values.shape, chunks, dtype, dims, nested=False)
-    array[:] = values
-    return {path: buffer.to_bytes() for path, buffer in files.items() if path != "zarr.json"}
+    metadata = frozenset(files)
+    pieces = values.pieces() if isinstance(values, ArrayPieces) else [values]
+    for start, block in _whole_chunks(pieces, rows):
+        array[start : start + len(block)] = block
+        for path in [path for path in files if path not in metadata]:
+            yield path, files.pop(path).to_bytes()
+    yield f"{name}/zarr.json", files[f"{name}/zarr.json"].to_bytes()
+
+
+def _whole_chunks(
+    pieces: Iterable[NDArray[Any]], n_rows: int
+) -> Iterator[tuple[int, NDArray[Any]]]:
+    """First row and rows of each chunk, of consecutive pieces."""
+    start = 0
+    kept: list[NDArray[Any]] = []
+    for piece in pieces:
+        kept.append(piece)
+        if sum(map(len, kept)) < n_rows:
+            continue
+        rows = np.concatenate(kept) if len(kept) > 1 else piece
+        whole = len(rows) - len(rows) % n_rows
+        for first in range(0, whole, n_rows):
+            yield start + first, rows[first : first + n_rows]
+        start, kept = start + whole, [rows[whole:]]
+    if any(map(len, kept)):
+        yield start, np.concatenate(kept)
 
 
 def decode_arrays(files: Mapping[str, bytes]) -> dict[str, NDArray[Any]]:

@@ -140,7 +140,8 @@ class CheckpointManager:
     -----
     The graph and the eigenvectors are sent to the driver: 16 bytes for each of n·k entries and for
     each number of the eigenvectors (2c vectors of float64, 20 at least below 12 000 samples), about
-    40 MB for 100 000 samples, 15 neighbors and 10 clusters.
+    40 MB for 100 000 samples, 15 neighbors and 10 clusters. The driver writes those of large data by
+    blocks of rows. A resumed fit reads them whole.
     """
 
     def __init__(
@@ -306,18 +307,18 @@ class CheckpointManager:
         self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))
 
 
-def _arrays(
-    state: LoopState, executor: Executor
-) -> tuple[tuple[NDArray[Any], ...], NDArray[Any] | None]:
-    """Gather data, indices and indptr of the graph, and the eigenvectors if there are any.
+def _arrays(state: LoopState, executor: Executor) -> tuple[tuple[Any, ...], Any | None]:
+    """Return data, indices and indptr of the graph, and the eigenvectors if there are any.
 
-    Rows of large data are in the order of their cells, which is computed again with identical bits.
+    Those of large data are gathered by blocks while they are written. Their rows are in the order of
+    the cells, which is computed again with identical bits.
     """
     if isinstance(state.graph, BlockedGraph):
-        graph = block_graph.gather_arrays(state.graph, executor)
+        graph = block_graph.graph_pieces(state.graph, executor, key=str(state.iteration))
         if state.spectrum is None:
             return graph, None
-        return graph, np.concatenate(executor.gather(state.spectrum.vectors))
+        n_samples = state.graph.ranges[-1][1]
+        return graph, block_graph.vector_pieces(state.spectrum, n_samples, executor)
     handles = [
         executor.submit(
             iteration_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
@@ -326,6 +327,6 @@ def _arrays(
     if state.spectrum is not None:
         key = f"vectors_of/{state.iteration}"
         handles.append(executor.submit(operator.attrgetter("vectors"), state.spectrum, key=key))
-    graph, *vectors = executor.gather(handles)
+    arrays, *vectors = executor.gather(handles)
     executor.release(handles)
-    return graph, vectors[0] if vectors else None
+    return arrays, vectors[0] if vectors else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from numpy.testing import assert_array_equal
 
 from mscam_dask.data import checkpoint_format
 from mscam_dask.data.checkpoint_format import (
+    ArrayPieces,
     Manifest,
     decode_arrays,
     decode_record,
@@ -87,10 +89,36 @@ def test_the_last_state_comes_back_and_two_are_kept(tmp_path: Path) -> None:
 
 def test_large_arrays_are_cut_into_chunks() -> None:
     values = np.random.default_rng(1).standard_normal(50)
-    files = encode_array("graph_data", values, chunk_bytes=200)
+    files = dict(encode_array("graph_data", values, chunk_bytes=200))
     assert {name for name in files if "/c" in name} == {"graph_data/c.0", "graph_data/c.1"}
     arrays = decode_arrays({**encode_group(["graph_data"]), **files})
     assert_array_equal(arrays["graph_data"], values)
+
+
+@pytest.mark.parametrize("sizes", [(50,), (3, 22, 25), (25, 25), (1,) * 50, (0, 49, 1), ()])
+def test_an_array_in_pieces_has_the_files_of_the_whole_one(sizes: tuple[int, ...]) -> None:
+    values = np.random.default_rng(1).standard_normal((sum(sizes), 2))
+    pieces = np.split(values, np.cumsum(sizes)[:-1]) if sizes else []
+    in_pieces = ArrayPieces(values.shape, values.dtype, lambda: pieces)
+    whole = dict(encode_array("vectors", values, chunk_bytes=160))
+    assert dict(encode_array("vectors", in_pieces, chunk_bytes=160)) == whole
+
+
+def test_only_the_pieces_of_one_chunk_are_in_memory() -> None:
+    drawn: list[int] = []
+
+    def pieces() -> Iterator[np.ndarray]:
+        for number in range(6):
+            drawn.append(number)
+            yield np.full(10, float(number))
+
+    array = ArrayPieces((60,), np.dtype(np.float64), pieces)
+    seen = [
+        (path, len(drawn))
+        for path, _ in encode_array("values", array, chunk_bytes=160)
+        if "/c" in path
+    ]
+    assert seen == [("values/c.0", 2), ("values/c.1", 4), ("values/c.2", 6)]
 
 
 def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
@@ -194,7 +222,7 @@ def test_a_manifest_with_the_same_meaning_in_other_bytes_is_none() -> None:
 @pytest.mark.parametrize("shape", [(100,), (100, 3), (100, 3, 5), (100, 0), (0, 4)])
 def test_a_chunk_has_as_many_bytes_as_were_asked_for(shape: tuple[int, ...]) -> None:
     values = np.random.default_rng(0).standard_normal(shape)
-    files = encode_array("graph_data", values, chunk_bytes=800)
+    files = dict(encode_array("graph_data", values, chunk_bytes=800))
     sizes = [len(content) for name, content in files.items() if "/c" in name]
     row_bytes = 8 * int(np.prod(shape[1:]))
     assert all(size <= 800 + 64 for size in sizes)  # with a checksum

@@ -31,7 +31,7 @@ def encoded_once() -> Iterator[None]:
 
     @functools.cache
     def encoded(name: str, dtype: str, shape: tuple[int, ...], content: bytes) -> Any:
-        return encode(name, np.frombuffer(content, dtype=dtype).reshape(shape))
+        return tuple(encode(name, np.frombuffer(content, dtype=dtype).reshape(shape)))
 
     @functools.cache
     def decoded(content: bytes) -> Any:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.data.checkpoint_format import ArrayPieces
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.row_blocks import tasks
 from mscam_dask.engine.row_blocks.candidates import (
@@ -35,13 +36,14 @@ __all__ = [
     "build_graph",
     "components_of",
     "extend_labels",
-    "gather_arrays",
     "gather_graph",
+    "graph_pieces",
     "mean_graph",
     "merged_components",
     "partition_graph",
     "restore_graph",
     "restore_vectors",
+    "vector_pieces",
 ]
 
 
@@ -225,17 +227,45 @@ def partition_graph(
     return graph
 
 
-def gather_arrays(
-    graph: BlockedGraph, executor: Executor
-) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[Any]]:
-    """Gather data, indices and indptr of the graph in the order of the cells."""
-    blocks = [rows.affinity for rows in executor.gather(graph.rows)]
-    counts = np.concatenate([np.diff(block.indptr) for block in blocks])
+def graph_pieces(
+    graph: BlockedGraph, executor: Executor, *, key: str
+) -> tuple[ArrayPieces, ArrayPieces, ArrayPieces]:
+    """Return data, indices and indptr of the graph in the order of the cells, gathered by blocks."""
+
+    def part(name: str) -> Iterator[Any]:
+        for number, block in enumerate(graph.rows):
+            handle = executor.submit(
+                operator.attrgetter(f"affinity.{name}"),
+                block,
+                key=f"graph_arrays/{key}/{name}/{number}",
+            )
+            yield from executor.gather([handle])
+            executor.release([handle])
+
+    def pointers() -> Iterator[NDArray[np.int64]]:
+        yield np.zeros(1, dtype=np.int64)
+        end = 0
+        for own in part("indptr"):
+            yield end + own[1:].astype(np.int64)
+            end += int(own[-1])
+
+    n_samples, n_entries = graph.ranges[-1][1], sum(part("nnz"))
     return (
-        np.concatenate([block.data for block in blocks]),
-        np.concatenate([block.indices for block in blocks]),
-        np.concatenate(([0], np.cumsum(counts))),
+        ArrayPieces((n_entries,), np.dtype(np.float64), lambda: part("data")),
+        ArrayPieces((n_entries,), np.dtype(np.int32), lambda: part("indices")),
+        ArrayPieces((n_samples + 1,), np.dtype(np.int64), pointers),
     )
+
+
+def vector_pieces(spectrum: BlockedSpectrum, n_samples: int, executor: Executor) -> ArrayPieces:
+    """Return the eigenvectors in the order of the cells, gathered by blocks."""
+    (first,) = executor.gather(spectrum.vectors[:1])
+
+    def pieces() -> Iterator[NDArray[Any]]:
+        for block in spectrum.vectors:
+            yield from executor.gather([block])
+
+    return ArrayPieces((n_samples, first.shape[1]), first.dtype, pieces)
 
 
 def restore_graph(
@@ -246,7 +276,7 @@ def restore_graph(
     *,
     key: str,
 ) -> BlockedGraph:
-    """Submit a graph from the arrays that `gather_arrays` returned."""
+    """Submit a graph from the arrays of `graph_pieces`."""
     n = len(indptr) - 1
     ranges = block_ranges(n)
     rows = []
