@@ -8,6 +8,7 @@ neither the number of threads nor the blocks change a neighbor.
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from typing import Any, Protocol
 
 import numpy as np
@@ -19,11 +20,11 @@ from mscam_dask.linalg.neighbors import nearest_neighbors_bytes, top_k_columns
 __all__ = [
     "IVFIndex",
     "Points",
+    "assign_to_cells",
     "build_ivf",
     "cut_cells",
     "ivf_search",
     "ivf_search_bytes",
-    "nearest_center",
     "train_centers",
     "train_centers_bytes",
     "training_rows",
@@ -45,6 +46,11 @@ _ROUNDS = 6
 
 # More centers than this are trained in groups, one group for each of √(number of centers) coarse centers.
 _MAX_CENTERS_AT_ONCE = 256
+
+# Points of larger data are compared with the centers of a few groups of centers only, because the time to
+# compare all points with all centers grows as n².
+_MAX_CENTERS_COMPARED = 4096
+_GROUPS = 8
 
 # Bytes of the products of one block of points with centers or with a pool.
 _BLOCK_BYTES = 8 * 2**20
@@ -193,6 +199,42 @@ def nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) ->
     return nearest
 
 
+def assign_to_cells(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
+    """Cell of each point, (n,): its nearest center, for many centers that of the nearest groups.
+
+    Parameters
+    ----------
+    points : (n, r)
+    centers : (g, r)
+        As `train_centers` returns them: consecutive centers are near each other, so √g of them are a group.
+    """
+    n_centers = len(centers)
+    if n_centers <= _MAX_CENTERS_COMPARED:
+        return nearest_center(points, centers)
+    edges = np.linspace(0, n_centers, int(np.sqrt(n_centers)) + 1).astype(np.int64)
+    means = np.add.reduceat(centers, edges[:-1], axis=0) / np.diff(edges)[:, None]
+    norms = np.einsum("ij,ij->i", centers, centers)
+    to_means = np.empty((len(points), len(means)), dtype=np.float32)
+    to_means[...] = np.einsum("ij,ij->i", means, means)
+    subtract_twice_products(to_means, points, means.astype(np.float32))
+    groups = np.argpartition(to_means, _GROUPS, axis=1)[:, :_GROUPS]
+    nearest = np.zeros(len(points), dtype=np.int64)
+    smallest = np.full(len(points), np.inf, dtype=np.float32)
+    for group, (start, stop) in enumerate(itertools.pairwise(edges)):
+        rows = np.flatnonzero((groups == group).any(axis=1))
+        if not rows.size:
+            continue
+        products = np.empty((len(rows), stop - start), dtype=np.float32)
+        products[...] = norms[start:stop]
+        subtract_twice_products(products, points[rows], centers[start:stop])
+        own = np.argmin(products, axis=1)
+        found = products[np.arange(len(rows)), own]
+        nearer = found < smallest[rows]
+        nearest[rows[nearer]] = start + own[nearer]
+        smallest[rows[nearer]] = found[nearer]
+    return nearest
+
+
 def cut_cells(
     assigned: NDArray[np.int64],
     centers: NDArray[np.float32],
@@ -260,7 +302,7 @@ def build_ivf(
     sample = points[training_rows(0, n, n, seed, cell_points=cell_points)]
     centers = train_centers(sample, max(1, n // cell_points), np.random.default_rng(seed))
     return cut_cells(
-        nearest_center(points, centers), centers, n_candidates, cell_points=cell_points
+        assign_to_cells(points, centers), centers, n_candidates, cell_points=cell_points
     )
 
 

@@ -12,7 +12,14 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.ivf import IVFIndex, build_ivf, ivf_search, training_rows
+from mscam_dask.linalg.ivf import (
+    IVFIndex,
+    assign_to_cells,
+    build_ivf,
+    ivf_search,
+    train_centers,
+    training_rows,
+)
 from mscam_dask.linalg.neighbors import nearest_neighbors
 
 Array = NDArray[Any]
@@ -143,3 +150,52 @@ def test_blocks_of_training_rows_are_as_many_as_those_of_all_points(step: int) -
         assert rows[-1] < step
     twice = len(training_rows(0, n, n, 3, cell_points=cell // 2))
     assert twice == 2 * sum(map(len, blocks)), "as many rows for each cell"
+
+
+def many_centers(n_centers: int = 300) -> tuple[Array, Array]:
+    """Points, and centers of them in the order of training."""
+    points = blobs(6000).stacked(slice(None), np.float32)
+    return points, train_centers(points, n_centers, np.random.default_rng(0))
+
+
+def squared_gaps(points: Array, centers: Array) -> Array:
+    gaps: Array = ((points[:, None, :] - centers[None]) ** 2).sum(axis=2)
+    return gaps
+
+
+def test_a_point_is_assigned_to_its_nearest_center() -> None:
+    points, centers = many_centers()
+    assigned = assign_to_cells(points[:500], centers)
+    gaps = squared_gaps(points[:500], centers)
+    assert_allclose(gaps[np.arange(500), assigned], gaps.min(axis=1), rtol=1e-4)
+
+
+def test_many_centers_are_searched_in_the_nearest_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    points, centers = many_centers()
+    monkeypatch.setattr("mscam_dask.linalg.ivf._MAX_CENTERS_COMPARED", 100)
+    rows = points[:500]
+    assigned = assign_to_cells(rows, centers)
+    edges = np.linspace(0, len(centers), int(np.sqrt(len(centers))) + 1).astype(int)
+    means = np.array([centers[start:stop].mean(axis=0) for start, stop in pairwise(edges)])
+    near = np.sort(np.argsort(squared_gaps(rows, means), axis=1)[:, :8])
+    group_of = np.repeat(np.arange(len(means)), np.diff(edges))
+    gaps = squared_gaps(rows, centers)
+    allowed = np.array([np.isin(group_of, groups) for groups in near])
+    expected = np.where(allowed, gaps, np.inf).min(axis=1)
+    assert_allclose(gaps[np.arange(500), assigned], expected, rtol=1e-4)
+    assert np.mean(assigned == gaps.argmin(axis=1)) > 0.9
+
+
+def test_cells_of_many_centers_find_as_many_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:
+    points = blobs(6000)
+    exact = nearest_neighbors(points, 10)[0]
+    shares = []
+    for most in (10_000, 16):
+        monkeypatch.setattr("mscam_dask.linalg.ivf._MAX_CENTERS_COMPARED", most)
+        order, found, _ = searched(points, cells_of(points), 10)
+        by_point = np.empty_like(found)
+        by_point[order] = found
+        shares.append(
+            np.mean([len(np.intersect1d(a, b)) / 10 for a, b in zip(by_point, exact, strict=True)])
+        )
+    assert shares[1] > shares[0] - 0.02

@@ -324,7 +324,7 @@ def centers(n_points: int, n_rows: int, n_columns: int) -> Run:
 def assigned(n_points: int, n_rows: int, n_columns: int) -> Run:
     points = WeightedBlocks((numbers(n_rows, n_columns),), (np.ones(n_columns),))
     trained = numbers(n_points // 500, n_columns)
-    return lambda: ivf.nearest_center(points.stacked(slice(None), np.float32), trained)
+    return lambda: ivf.assign_to_cells(points.stacked(slice(None), np.float32), trained)
 
 
 def search(n_points: int, n_rows: int, n_columns: int, n_candidates: int) -> Run:

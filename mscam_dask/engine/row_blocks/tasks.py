@@ -42,9 +42,9 @@ from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.eigensolver import Spectrum
 from mscam_dask.linalg.ivf import (
     IVFIndex,
+    assign_to_cells,
     cut_cells,
     ivf_search,
-    nearest_center,
     train_centers,
     training_rows,
 )
@@ -154,9 +154,9 @@ def centers(
 
 
 def assigned(views: list[View], trained: NDArray[np.float32]) -> NDArray[np.int32]:
-    """Nearest center of each row of a block."""
+    """Cell of each row of a block."""
     points = complete_embedding(views)
-    return nearest_center(points.stacked(slice(None), np.float32), trained).astype(np.int32)
+    return assign_to_cells(points.stacked(slice(None), np.float32), trained).astype(np.int32)
 
 
 def cells(
