@@ -19,6 +19,7 @@ __all__ = [
     "DataError",
     "DataTypeError",
     "MemoryPlanError",
+    "MemoryPlanWarning",
     "MscamError",
     "NoWorkersError",
     "SchedulerLostError",
@@ -177,6 +178,10 @@ class DataWarning(UserWarning):
 
 class UnstableClustersWarning(UserWarning):
     """Perturbed graphs have other clusters; the message names the clusters that are not separated."""
+
+
+class MemoryPlanWarning(UserWarning):
+    """Results of a fit do not fit in the memory of the workers, which write some of them to their disks."""
 
 
 class ConvergenceWarning(UserWarning):

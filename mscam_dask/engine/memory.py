@@ -8,6 +8,7 @@ bounds, because ranks are unknown before the views are read.
 from __future__ import annotations
 
 import dataclasses
+import warnings
 from collections.abc import Mapping
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
@@ -24,7 +25,7 @@ from mscam_dask.engine.precompute import uses_sample
 from mscam_dask.engine.row_blocks import tasks as block_tasks
 from mscam_dask.engine.row_blocks.candidates import most_rows
 from mscam_dask.engine.tasks import graph_spectrum_bytes, view_shape
-from mscam_dask.errors import MemoryPlanError
+from mscam_dask.errors import MemoryPlanError, MemoryPlanWarning
 from mscam_dask.linalg.block_eigensolver import coarse_vectors_bytes, filter_next_bytes
 from mscam_dask.linalg.incomplete import as_incomplete_blocks_bytes, nearest_sharing_bytes
 from mscam_dask.linalg.ivf import ivf_search_bytes, train_centers_bytes
@@ -124,8 +125,16 @@ class MemoryPlan:
 
     def worker_bytes(self, n_workers: int) -> int:
         """Memory of one worker with one thread: bases, the largest task, its share of other results."""
-        shared = self.shared_bytes + min(self.moved_bytes, _TRANSFER_BYTES)
-        return BASE_BYTES + shared + _bytes_needed(self.deciding_task(n_workers), n_workers)
+        return self._base_bytes + _bytes_needed(self.deciding_task(n_workers), n_workers)
+
+    @property
+    def spilling_worker_bytes(self) -> int:
+        """Memory of one worker with one thread that writes all other results to its disk."""
+        return self._base_bytes + max(task.peak_bytes for task in self.tasks)
+
+    @property
+    def _base_bytes(self) -> int:
+        return BASE_BYTES + self.shared_bytes + min(self.moved_bytes, _TRANSFER_BYTES)
 
     def deciding_task(self, n_workers: int) -> TaskMemory:
         """Task during which a worker needs the most memory."""
@@ -192,6 +201,9 @@ def check_memory(
     With `whole_fits`, every task is a fit by itself, as in a sweep: one worker holds everything that
     the workers of one fit hold together.
 
+    Results of large data that do not fit are spilled to the disks of the workers, if Dask's settings
+    allow it, with a `MemoryPlanWarning`.
+
     Raises
     ------
     MemoryPlanError
@@ -204,17 +216,28 @@ def check_memory(
         return plan
     n_workers = 1 if whole_fits else executor.n_workers
     need = plan.worker_bytes(n_workers)
-    if need > limit:
-        task = plan.deciding_task(n_workers)
-        remedy = "run fewer fits at a time" if whole_fits else "use more workers"
-        raise MemoryPlanError(
-            f"Not enough memory: a worker thread needs up to {need / _GIB:.2f} GiB, but the smallest "
-            f"worker has {limit / _GIB:.2f} GiB per thread (largest task: {task.task!r}, "
-            f"{task.peak_bytes / _GIB:.2f} GiB; other results on {n_workers} worker(s): "
-            f"{(task.other_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, {remedy}, "
-            "cluster from a store instead of arrays in memory, or exclude the largest view."
+    if need <= limit:
+        return plan
+    may_spill = parameters.is_large(data.n_samples) and not whole_fits
+    kept = executor.spill_threshold_bytes if may_spill else None
+    if kept is not None and kept + plan.spilling_worker_bytes <= limit:
+        warnings.warn(
+            f"A worker thread needs up to {need / _GIB:.2f} GiB and has {limit / _GIB:.2f} GiB. Dask spills "
+            f"results above {kept / _GIB:.2f} GiB to the disk of the worker, which is slower. Give workers "
+            "more memory, or use more workers.",
+            MemoryPlanWarning,
+            stacklevel=3,
         )
-    return plan
+        return plan
+    task = plan.deciding_task(n_workers)
+    remedy = "run fewer fits at a time" if whole_fits else "use more workers"
+    raise MemoryPlanError(
+        f"Not enough memory: a worker thread needs up to {need / _GIB:.2f} GiB, but the smallest "
+        f"worker has {limit / _GIB:.2f} GiB per thread (largest task: {task.task!r}, "
+        f"{task.peak_bytes / _GIB:.2f} GiB; other results on {n_workers} worker(s): "
+        f"{(task.other_bytes + plan.shared_bytes) / _GIB:.2f} GiB). Give workers more memory, {remedy}, "
+        "cluster from a store instead of arrays in memory, or exclude the largest view."
+    )
 
 
 def _estimate_held(

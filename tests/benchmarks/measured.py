@@ -19,7 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Measured", "exponent", "measure", "peak_bytes", "subspace_views"]
+from mscam_dask.data.views.sources import ViewType
+
+__all__ = ["Measured", "SubspaceRows", "exponent", "measure", "peak_bytes", "subspace_views"]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -52,6 +54,10 @@ class Measured:
     accuracy: float
 
 
+# Rows whose random numbers are drawn together.
+_BLOCK_ROWS = 4096
+
+
 def subspace_views(
     n_samples: int, dims: Sequence[int], *, n_clusters: int = 10, seed: int = 0
 ) -> tuple[list[NDArray[np.float32]], NDArray[np.int64]]:
@@ -69,6 +75,54 @@ def subspace_views(
             view[rows] = inside + offsets[cluster] + 0.3 * rng.standard_normal((len(rows), d))
         views.append(view)
     return views, labels
+
+
+@dataclasses.dataclass(frozen=True)
+class SubspaceRows:
+    """A view as of `subspace_views`, of other random numbers, that is computed when its rows are read.
+
+    Attributes
+    ----------
+    name : str
+    shape : (int, int)
+    labels : (n,) int64
+    n_clusters, seed : int
+    """
+
+    name: str
+    shape: tuple[int, int]
+    labels: NDArray[np.int64]
+    n_clusters: int = 10
+    seed: int = 0
+    view_type: ViewType = "features"
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the values."""
+        return np.dtype(np.float32)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1; they do not depend on the blocks in which rows are read."""
+        width = self.shape[1]
+        rng = np.random.default_rng(self.seed)
+        directions = rng.standard_normal((self.n_clusters, 5, width)) / np.sqrt(5)
+        offsets = 0.5 * rng.standard_normal((self.n_clusters, width))
+        rows = np.empty((stop - start, width))
+        for block in range(start // _BLOCK_ROWS, -(-stop // _BLOCK_ROWS)):
+            own = np.random.default_rng((self.seed, 1 + block))
+            first = block * _BLOCK_ROWS
+            inside = own.standard_normal((_BLOCK_ROWS, 5), dtype=np.float32)
+            noise = own.standard_normal((_BLOCK_ROWS, width), dtype=np.float32)
+            here = np.arange(max(start, first), min(stop, first + _BLOCK_ROWS))
+            clusters = self.labels[here]
+            for cluster in range(self.n_clusters):
+                some = here[clusters == cluster]
+                rows[some - start] = (
+                    inside[some - first] @ directions[cluster]
+                    + offsets[cluster]
+                    + 0.3 * noise[some - first]
+                )
+        return rows.astype(np.float32).astype(np.float64)
 
 
 def measure(method: str, n_samples: int, dims: Sequence[int], n_jobs: int = 1) -> Measured:

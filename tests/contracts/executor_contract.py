@@ -206,3 +206,5 @@ class ExecutorContract:
         assert executor.n_workers >= 1
         limit = executor.memory_limit_bytes
         assert limit is None or limit > 2**20
+        kept = executor.spill_threshold_bytes
+        assert kept is None or (limit is not None and kept < limit)

@@ -143,6 +143,12 @@ class TestDaskProcesses(ExecutorContract):
         assert executor.n_workers == 2
         assert executor.memory_limit_bytes is not None
 
+    def test_reports_what_a_worker_keeps_in_memory(self, executor: Executor) -> None:
+        limit, kept = executor.memory_limit_bytes, executor.spill_threshold_bytes
+        assert limit is not None
+        assert kept is not None
+        assert abs(kept - 0.6 * limit) <= 1  # Dask's default
+
     def test_two_fits_on_one_cluster_do_not_share_keys(self, process_client: Client) -> None:
         with DaskExecutor(process_client) as first, DaskExecutor(process_client) as second:
             mine = first.submit(value, 1.0, key="same/0/key")

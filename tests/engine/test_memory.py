@@ -30,7 +30,7 @@ from mscam_dask.engine.initialize import have_view_graphs
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
 from mscam_dask.engine.preprocessing_selection import Coarse, sampled_neighbors
 from mscam_dask.engine.tasks import ridge_view_of, svd_view
-from mscam_dask.errors import ClusterError, MemoryPlanError
+from mscam_dask.errors import ClusterError, MemoryPlanError, MemoryPlanWarning
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from mscam_dask.types.rules import SIZES
@@ -242,6 +242,37 @@ class Four(Small):
     """An executor of four workers."""
 
     n_workers = 4
+
+
+class Spills(Small):
+    """An executor whose workers keep some results in memory, and others on their disks."""
+
+    def __init__(self, limit_bytes: int, kept_bytes: int) -> None:
+        super().__init__(limit_bytes)
+        self.spill_threshold_bytes = kept_bytes  # type: ignore[assignment]
+
+
+def test_large_results_may_be_spilled_but_a_task_has_to_fit() -> None:
+    views = data(300_000, 100, 200, 64)
+    parameters = Parameters(n_clusters=10, n_neighbors=20)
+    of, kept = plan_memory(views, parameters), 10**8
+    limit = kept + of.spilling_worker_bytes
+    assert limit < of.worker_bytes(1)
+    with pytest.warns(MemoryPlanWarning, match=quotes(f"{of.worker_bytes(1) / GIB:.2f} GiB")):
+        assert check_memory(views, parameters, Spills(limit, kept)) == of
+    with pytest.raises(MemoryPlanError):
+        check_memory(views, parameters, Spills(limit - 1, kept))
+    with pytest.raises(MemoryPlanError):
+        check_memory(views, parameters, Small(limit))
+    check_memory(views, parameters, Spills(of.worker_bytes(1), kept))  # without a warning
+
+
+def test_whole_fits_and_small_data_are_not_spilled() -> None:
+    parameters = Parameters(n_clusters=10, n_neighbors=20, exact_samples=100_000)
+    for views, whole_fits in ((data(300_000, 100), True), (data(50_000, 100), False)):
+        limit = plan_memory(views, parameters).worker_bytes(1) - 1
+        with pytest.raises(MemoryPlanError):
+            check_memory(views, parameters, Spills(limit, 0), whole_fits=whole_fits)
 
 
 class Apart(Small):

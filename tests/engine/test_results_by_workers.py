@@ -7,11 +7,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 from mscam_dask.data import result_arrays, results
+from mscam_dask.data.checkpoint_format import Checkpoint, put_all
 from mscam_dask.data.result_arrays import StoredArrays
 from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store.atomic_replace import new_partial
@@ -176,3 +178,46 @@ def test_damage_of_a_large_result_is_found_before_it_is_used(tmp_path: Path) -> 
         assert str(chunk) in str(caught.value)
         chunk.write_bytes(whole)
     assert np.isfinite(read_result(path).score)
+
+
+def test_results_on_the_disks_of_workers_have_the_same_bits(tmp_path: Path) -> None:
+    expected = fit(SerialExecutor(), None)
+    with (
+        dask.config.set({"distributed.worker.memory.target": 1e-6}),
+        local_client(2, memory_limit="2GiB", local_directory=str(tmp_path)) as client,
+        DaskExecutor(client) as executor,
+    ):
+        assert executor.spill_threshold_bytes == int(1e-6 * 2**31)
+        solution = fit(executor, None)
+        totals = client.run(lambda dask_worker: dict(dask_worker.data.cumulative_metrics))
+    same_arrays(solution, expected)
+    assert all(total["disk-write", "count"] > 100 for total in totals.values())
+    assert all(total["disk-read", "count"] > 100 for total in totals.values())
+
+
+class FileSizes:
+    """A checkpoint store that encodes checkpoints and keeps the sizes of the files."""
+
+    def __init__(self) -> None:
+        self.sizes: list[int] = []
+
+    def load(self) -> None:
+        return None
+
+    def save(self, snapshot: Checkpoint) -> None:
+        put_all(snapshot, lambda _, content: self.sizes.append(len(content)))
+
+
+def test_the_driver_saves_checkpoints_by_blocks(tmp_path: Path) -> None:
+    executor, store = Counting(), FileSizes()
+    parameters = Parameters(n_clusters=4, exact_samples=400, max_iter=1)
+    solution = run_fit(
+        as_multi_view(VIEWS),
+        parameters,
+        executor,
+        checkpoint_store=store,
+        results_directory=tmp_path / "result",
+    )
+    saved_bytes = solution.learned_graph.data.nbytes
+    assert sum(store.sizes) > 2 * saved_bytes
+    assert max(executor.n_bytes) < saved_bytes / 2

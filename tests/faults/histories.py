@@ -60,6 +60,7 @@ class HistoryExecutor:
     description = "one bad history"
     n_workers = 3
     memory_limit_bytes = None
+    spill_threshold_bytes = None
     shares_memory = True
 
     def __init__(self, seed: int, memory: Memory | None) -> None:

@@ -75,6 +75,14 @@ class Executor(Protocol):
         ...
 
     @property
+    def spill_threshold_bytes(self) -> int | None:
+        """Results that a worker thread keeps in memory; it writes others to its disk.
+
+        None if a worker keeps all results in memory.
+        """
+        ...
+
+    @property
     def shares_memory(self) -> bool:
         """True if tasks read the arrays of the driver; otherwise arrays are sent inside the tasks."""
         ...
@@ -168,6 +176,7 @@ class SerialExecutor(PinnedBlas):
     description = "in this process, one task at a time"
     n_workers = 1
     shares_memory = True
+    spill_threshold_bytes = None
 
     @property
     def memory_limit_bytes(self) -> int | None:
@@ -211,6 +220,7 @@ class ThreadExecutor(PinnedBlas):
     """
 
     shares_memory = True
+    spill_threshold_bytes = None
 
     def __init__(self, n_threads: int) -> None:
         super().__init__()

@@ -317,6 +317,19 @@ def _version_probe() -> Callable[[], str]:
     return version
 
 
+def _spill_probe() -> Callable[..., int]:
+    """Return a function for the results that a thread of a worker keeps in memory; 0 for all."""
+
+    def threshold(dask_worker: Any) -> int:
+        memory = dask_worker.memory_manager
+        share, limit = memory.memory_target_fraction, memory.memory_limit
+        if not share or not limit or memory.max_spill is not False:
+            return 0
+        return int(share * limit / dask_worker.state.nthreads)
+
+    return threshold
+
+
 class DaskExecutor:
     """Executor on the workers of a `distributed.Client`.
 
@@ -391,6 +404,15 @@ class DaskExecutor:
             if worker["memory_limit"]
         ]
         return min(limits) if limits else None
+
+    @property
+    def spill_threshold_bytes(self) -> int | None:
+        """See `Executor.spill_threshold_bytes`: Dask's setting distributed.worker.memory.target."""
+        if self.shares_memory:
+            return None
+        answers = ask_workers(self._client, _spill_probe(), timeout_s=self._timeout_s).values()
+        thresholds = [answer if isinstance(answer, int) else 0 for answer in answers]
+        return min(thresholds, default=0) or None
 
     @property
     def shares_memory(self) -> bool:

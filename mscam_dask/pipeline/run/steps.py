@@ -27,6 +27,7 @@ from mscam_dask.errors import (
     ConvergenceWarning,
     DataError,
     DataWarning,
+    MemoryPlanWarning,
     MscamError,
     UnstableClustersWarning,
 )
@@ -88,7 +89,7 @@ __all__ = [
     "write_model",
 ]
 
-_NOTED = (ConvergenceWarning, DataWarning, UnstableClustersWarning)
+_NOTED = (ConvergenceWarning, DataWarning, MemoryPlanWarning, UnstableClustersWarning)
 
 _SCORES = (
     "accuracy",
