@@ -157,8 +157,6 @@ def _prepare_large(
     ordered, candidates = block_candidates.ordered_by_cells(
         views, ranges, n_candidates, parameters.seed, executor, key=key
     )
-    for view in views:
-        executor.release(view.rows)
     return _with_candidates(precomputed, ordered, candidates, parameters)
 
 

@@ -2,7 +2,8 @@
 
 Writes n samples of some views to a Zarr store, clusters it on a local cluster and prints seconds,
 components, accuracy, the peak resident set of the driver and of each worker, and the memory
-estimate. ``--in-memory`` also clusters the same arrays in this process and compares labels.
+estimate. The workers write graphs and embeddings to a directory, as in a run. ``--in-memory`` also
+clusters the same arrays in this process and compares labels.
 """
 
 from __future__ import annotations
@@ -22,11 +23,11 @@ from distributed import Client, LocalCluster
 from mscam_dask import MSCAM
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.metrics import score_partition
 from tests.benchmarks.growth import DIMS
-from tests.benchmarks.measured import peak_bytes, subspace_views
+from tests.benchmarks.measured import SubspaceRows, peak_bytes
 
 
 @contextlib.contextmanager
@@ -56,14 +57,23 @@ def main(arguments: Sequence[str] | None = None) -> MSCAM:
         store = options.store or Path(scratch) / "data.zarr"
         truth = store.with_suffix(".labels.npy")
         if not store.exists():
-            views, labels = subspace_views(options.samples, options.dims)
-            write_store(as_multi_view(views), store)
-            np.save(truth, labels)
-            del views
-        model = _fit(store, np.load(truth), options.workers, options.memory)
+            write_subspaces(store, truth, options.samples, options.dims)
+        results = Path(scratch) / "result.zarr"
+        model = _fit(store, np.load(truth), options.workers, options.memory, results)
         if options.in_memory:
             _compare(model, store)
     return model
+
+
+def write_subspaces(store: Path, truth: Path, n_samples: int, dims: Sequence[int]) -> None:
+    """Write views in which each cluster is a subspace, by blocks of rows, and the labels."""
+    labels = np.random.default_rng(0).integers(0, 10, n_samples)
+    views = (
+        SubspaceRows(f"view_{index}", (n_samples, width), labels, seed=index)
+        for index, width in enumerate(dims)
+    )
+    write_store(MultiViewData(tuple(views)), store)
+    np.save(truth, labels)
 
 
 def _compare(model: MSCAM, store: Path) -> None:
@@ -77,7 +87,7 @@ def _compare(model: MSCAM, store: Path) -> None:
         raise SystemExit(1)
 
 
-def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
+def _fit(store: Path, labels: Any, n_workers: int, memory: str, results: Path) -> MSCAM:
     write = sys.stdout.write
 
     def tell(event: object) -> None:
@@ -87,7 +97,9 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str) -> MSCAM:
     with worker_processes(n_workers, memory) as client:
         before = peak_bytes()
         started = time.perf_counter()
-        model = MSCAM(10, client=client, callbacks=[tell]).fit(str(store))
+        model = MSCAM(10, client=client, callbacks=[tell])
+        model._results_directory = results
+        model.fit(str(store))
         seconds = time.perf_counter() - started
         workers = client.run(peak_bytes)
     data = open_store(store)

@@ -256,8 +256,12 @@ def ordered_by_cells(
     executor: Executor,
     *,
     key: str,
+    keep_rows: bool = False,
 ) -> tuple[list[BlockedView], BlockedCandidates]:
-    """Submit the views in the order of the cells of their joint embedding, and the candidate neighbors."""
+    """Submit the views in the order of the cells of their joint embedding, and the candidate neighbors.
+
+    The rows of `views` are released before the search, unless they are kept.
+    """
     n = ranges[-1][1]
     blocks = [[view.rows[number] for view in views] for number in range(len(ranges))]
     samples = [
@@ -293,6 +297,9 @@ def ordered_by_cells(
     moved = [
         _moved(view, order, executor, key=f"{key}/{number}") for number, view in enumerate(views)
     ]
+    if not keep_rows:
+        for view in views:
+            executor.release(view.rows)
     (needed,) = executor.gather([searched])
     rows = []
     for number, (start, stop) in enumerate(ranges):
@@ -336,7 +343,9 @@ def candidates_in_order(
 ) -> BlockedCandidates:
     """Submit candidate neighbors by other distances, for rows that keep their order."""
     ranges = order.ranges
-    moved, found = ordered_by_cells(views, ranges, n_candidates, seed, executor, key=key)
+    moved, found = ordered_by_cells(
+        views, ranges, n_candidates, seed, executor, key=key, keep_rows=True
+    )
     edges = group_edges(ranges)
     pieces = [
         executor.submit(
