@@ -220,7 +220,7 @@ def _max_iterations(start: Initialization, *, refines: bool) -> int:
     if start.spectrum is None:
         return 0
     n_admm = max_admm_iterations(start.parameters, refines=refines)
-    return n_admm + RULES.max_refinements if refines else n_admm
+    return n_admm + RULES.max_iterations if refines else n_admm
 
 
 def _resume(

@@ -45,7 +45,7 @@ __all__ = ["embed_views", "max_admm_iterations", "outer_iteration", "outer_loop"
 
 def max_admm_iterations(parameters: Parameters, *, refines: bool) -> int:
     """Maximum number of outer iterations by ADMM."""
-    return min(RULES.max_admm_iterations, parameters.max_iter) if refines else parameters.max_iter
+    return min(RULES.max_iterations, parameters.max_iter) if refines else parameters.max_iter
 
 
 def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopState:

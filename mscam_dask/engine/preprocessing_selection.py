@@ -35,7 +35,7 @@ from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
-from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = [
     "Coarse",
@@ -79,7 +79,7 @@ def select_view_settings(
 
     Structure that all views share need not be the clusters. Unit length reduces two columns to an angle, so
     it is no option for views of few columns. Small α keeps directions of little variance, so the selection
-    is repeated among options with α ≥ 1.
+    is repeated without the smallest α.
 
     Parameters
     ----------
@@ -114,15 +114,8 @@ def select_view_settings(
         )
         for source in data.views
     ]
-    wide = any(
-        option.alpha < RULES.strong_ridge <= other.alpha for option in options for other in options
-    )
-    min_strong_alpha = RULES.strong_ridge if wide else 0.0
-    selections = _select(
-        neighbors,
-        [Rule(tuple(options), least) for least in dict.fromkeys((0.0, min_strong_alpha))],
-        executor,
-    )
+    alphas = sorted({option.alpha for option in options})
+    selections = _select(neighbors, [Rule(tuple(options), least) for least in alphas[:2]], executor)
     executor.release(neighbors)
     of_many = selections.pop()
     # the same for all of them: partitions are compared by the scores of the same views

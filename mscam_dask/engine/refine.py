@@ -61,7 +61,7 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
         mean_view_graph = view_graphs(
             context.prepared, context.parameters, executor, key="refinement"
         )
-    limit = refinement.first + RULES.max_refinements
+    limit = refinement.first + RULES.max_iterations
     while state.decision is Decision.ACCEPT and state.iteration < limit:
         state = refine_iteration(state, mean_view_graph, context, executor)
         session.finish_iteration(state, context)
@@ -171,7 +171,7 @@ def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext
         return False
     if context.from_previous_fit:
         return is_better(new, best, parameters)
-    return not is_worse(new, best, RULES.max_relative_loss)
+    return not is_worse(new, best, RULES.score_margin)
 
 
 def _is_mixed(context: FitContext) -> bool:

@@ -244,7 +244,7 @@ def _with_or_without(
         starts.append((start.best.partition_score, start.record(precomputed.names)))
         release(start, executor)
     (score_without, record_without), (score_with_all, record_with_all) = starts
-    clearly = dataclasses.replace(without[0], tol=max(without[0].tol, RULES.min_gain_of_all_views))
+    clearly = dataclasses.replace(without[0], tol=max(without[0].tol, RULES.score_margin))
     if is_better(score_with_all, score_without, clearly):
         return everything, [record_without]
     return without, [record_with_all]

@@ -9,7 +9,7 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 __all__ = [
     "IMPUTE_METHODS",
@@ -481,12 +481,12 @@ def most_neighbors(n_samples: int, n_clusters: int | None = None) -> int:
     n_samples : int
     n_clusters : int, optional
         If given, k is at most the mean size of a cluster, since further neighbors are in other
-        clusters; but at least 5.
+        clusters.
     """
     most = max(1, n_samples - 1)
     if n_clusters is None:
         return most
-    return min(most, max(RULES.min_neighbors, n_samples // n_clusters))
+    return min(most, max(1, n_samples // n_clusters))
 
 
 def most_clusters(asked: Any, n_samples: int) -> int:

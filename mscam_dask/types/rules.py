@@ -21,23 +21,9 @@ class SelectionRules:
         Standard errors by which view settings must beat the default, and by which a neighbor overlap
         must exceed chance. Settings of each view by this rule: ACC 0.65 to 0.86 on a mixture with
         two columns per view (0014).
-    min_gain_of_overlap : float
-        Relative gain of overlap by which view settings must also beat the default if there are many
-        views: their standard error is so small that irrelevant differences are clear (0076).
-    uninformative_share : float
-        The overlap of an uninformative view is clearly below this share of the highest overlap. With
-        as many views of noise as views, mean ARI 0.62 instead of 0.57 (0072).
-    min_gain_of_all_views : float
-        Relative gain of score for which uninformative views are kept (0072).
     few_columns : int
         Rows of a view with fewer columns keep their length: unit length gives up one dimension
         (0014, 0082).
-    strong_ridge : float
-        Settings with α of at least this are also compared among themselves: a smaller α lets
-        directions of little variance in. ARI 0.64 to 0.96 on spoken vowels (0014).
-    min_neighbors : int
-        With a given number of clusters, k is at most the mean size of a cluster, but not below this.
-        ARI 0.42 to 0.48 with eight samples in a cluster (0053).
     clear_difference : float
         Relative difference from which on adjusted criteria decide: adjusted information between two
         partitions (ARI 0.88 to 0.96 on unequal mixtures, no loss on 69 real sets; 0069), adjusted
@@ -48,29 +34,22 @@ class SelectionRules:
     near_optimal : float
         Cuts of one graph are scored if their k-means objective is at most this multiple of the
         lowest. ARI +0.006 in the mean of 45 sets, none worse by more than 0.01 (0055).
-    max_admm_iterations : int
-        Outer iterations by ADMM before the refinement. ARI +0.04 on unequal mixtures whose clusters
-        touch, compared with none (0074).
-    max_refinements : int
-        Iterations of the refinement; with weak views, more of them drift (0064).
-    max_relative_loss : float
-        Largest relative loss of score at which the refinement accepts a partition: the reference
-        graphs are of the original distances. ACC and NMI +0.003 on halves of sets (0064).
+    max_iterations : int
+        Outer iterations of each kind: by ADMM (0074), then of the refinement; with weak views, more of
+        these drift (0064).
+    score_margin : float
+        Relative difference of scores that does not decide. The refinement accepts a partition with a
+        score lower by less, since the reference graphs are of the original distances (0064).
+        Uninformative views are kept only for a score higher by more (0072).
     """
 
     clear_overlap: float = 4.0
-    min_gain_of_overlap: float = 0.03
-    uninformative_share: float = 0.5
-    min_gain_of_all_views: float = 0.03
     few_columns: int = 10
-    strong_ridge: float = 1.0
-    min_neighbors: int = 5
     clear_difference: float = 0.08
     nearly_perfect: float = 0.9
     near_optimal: float = 1.1
-    max_admm_iterations: int = 3
-    max_refinements: int = 3
-    max_relative_loss: float = 0.015
+    max_iterations: int = 3
+    score_margin: float = 0.015
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -100,11 +100,11 @@ def test_views_count_equally_and_the_projected_distances_in_units_of_their_mean(
 
 
 def test_of_the_iterations_a_refinement_leaves_some_to_admm() -> None:
-    for most in (1, RULES.max_admm_iterations, RULES.max_admm_iterations + 5):
+    for most in (1, RULES.max_iterations, RULES.max_iterations + 5):
         parameters = dataclasses.replace(PARAMETERS, max_iter=most)
         assert outer_loop.max_admm_iterations(parameters, refines=False) == most
         with_refinement = outer_loop.max_admm_iterations(parameters, refines=True)
-        assert with_refinement == min(most, RULES.max_admm_iterations)
+        assert with_refinement == min(most, RULES.max_iterations)
 
 
 @pytest.mark.parametrize("follows_a_fit", [False, True])
@@ -116,8 +116,8 @@ def test_a_proposal_is_taken_unless_it_is_clearly_worse(
         context: Any = SimpleNamespace(parameters=PARAMETERS, from_previous_fit=follows_a_fit)
         return refine._is_accepted(proposal(score, n_components), state(), context)
 
-    slightly_lower = 0.5 * (1 - 0.5 * RULES.max_relative_loss)
-    clearly_lower = 0.5 * (1 - 2.0 * RULES.max_relative_loss)
+    slightly_lower = 0.5 * (1 - 0.5 * RULES.score_margin)
+    clearly_lower = 0.5 * (1 - 2.0 * RULES.score_margin)
     assert is_taken(0.5 * (1 + 2 * PARAMETERS.tol) + 0.1)
     assert not is_taken(clearly_lower)
     assert is_taken(slightly_lower) is not follows_a_fit  # of an earlier fit only a better one is

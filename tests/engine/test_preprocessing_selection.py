@@ -98,8 +98,9 @@ def test_settings_of_large_data_are_tried_side_by_side_with_the_same_choices(
 def test_a_sample_of_the_rows_decides_where_there_are_many() -> None:
     data = as_multi_view(spoilt_by_units(600))
     with SerialExecutor() as executor:
-        (records,) = select_view_settings(data, OPTIONS, 3, executor, n_compared=150)
-        assert select_view_settings(data, OPTIONS, 3, executor, n_compared=150) == (records,)
+        found = select_view_settings(data, OPTIONS, 3, executor, n_compared=150)
+        assert select_view_settings(data, OPTIONS, 3, executor, n_compared=150) == found
+    records = found[0]
     assert records[2].scale == "standard"
 
 
@@ -107,7 +108,7 @@ def test_distance_views_differ_in_alpha_alone() -> None:
     rows = spoilt_by_units(60)["a"]
     data = as_multi_view({"d": distances_between(rows), "a": rows}, view_type={"d": "distance"})
     with SerialExecutor() as executor:
-        (records,) = select_view_settings(data, OPTIONS, 0, executor)
+        records, *_ = select_view_settings(data, OPTIONS, 0, executor)
     assert records[0].scale == OPTIONS[0].scale
 
 
@@ -115,7 +116,7 @@ def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:
     rng = np.random.default_rng(1)
     data = as_multi_view({"age": 1.0 + rng.random((50, 1)), "rest": rng.random((50, 4))})
     with SerialExecutor() as executor:
-        (records,) = select_view_settings(data, OPTIONS, 0, executor)
+        records, *_ = select_view_settings(data, OPTIONS, 0, executor)
         assert records[0].scale == "standard"
         with pytest.raises(DataError, match=quotes("'age'", "scale='unit'")):
             select_view_settings(data, OPTIONS[:2], 0, executor)

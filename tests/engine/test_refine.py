@@ -78,7 +78,7 @@ def solve(data: Any, executor: Any = None, **more: Any) -> Solution:
 
 def without(monkeypatch: pytest.MonkeyPatch) -> None:
     """Stop before the first iteration."""
-    monkeypatch.setattr(refine, "RULES", dataclasses.replace(RULES, max_refinements=0))
+    monkeypatch.setattr(refine, "RULES", dataclasses.replace(RULES, max_iterations=0))
 
 
 def test_partitions_get_better(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,8 +271,8 @@ def test_a_refinement_without_a_new_partition_leaves_the_decision_before_it(
 def test_the_limit_is_that_of_both_kinds_of_iterations(max_iter: int, refines: bool) -> None:
     parameters = dataclasses.replace(PARAMETERS, max_iter=max_iter)
     start: Any = SimpleNamespace(spectrum="a spectrum", parameters=parameters)
-    n_admm = min(max_iter, RULES.max_admm_iterations) if refines else max_iter
-    expected = n_admm + (RULES.max_refinements if refines else 0)
+    n_admm = min(max_iter, RULES.max_iterations) if refines else max_iter
+    expected = n_admm + (RULES.max_iterations if refines else 0)
     assert fit._max_iterations(start, refines=refines) == expected
 
 

@@ -107,11 +107,11 @@ def test_what_does_not_fit_the_views_is_refused(fixed: Fixed, values: tuple[obje
         (1000, 10, 100),
         (80, 4, 20),
         (80, 10, 8),
-        (80, 40, 5),
+        (80, 40, 2),
         (80, None, 79),
-        (4, 2, 3),
+        (4, 2, 2),
         (1, 1, 1),
-        (3, 5, 2),
+        (3, 5, 1),
     ],
 )
 def test_no_more_neighbors_than_a_cluster_has_samples(
