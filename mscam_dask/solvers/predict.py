@@ -1,9 +1,9 @@
 """Prediction of clusters for new samples, by neighbors and by propagation on a graph; soft memberships.
 
 Memberships are votes of out-of-sample neighbors in every view.
-The nearest neighbors of a sample in the joint ridge embedding, which also assigns new samples, have a
-quarter of the votes. Its neighbors in the linear discriminants of each view, which separate the
-clusters, have three quarters; all views count equally. Memberships of the samples of a fit are
+The nearest neighbors of a sample in the joint ridge embedding, which also assigns new samples, vote like
+those of one more view. Its neighbors in a view are those in the linear discriminants, which separate the
+clusters. All views count equally. Memberships of the samples of a fit are
 cross-fitted: those of each of five folds use discriminants and neighbors from the other four, so no
 sample votes for itself.
 """
@@ -204,8 +204,7 @@ class NeighborVotes:
             self._votes(view[:, : len(loadings)] @ loadings, voters)
             for view, loadings, voters in zip(views, self.loadings, self.discriminants, strict=True)
         ]
-        weight = CONSTANTS.joint_vote_weight
-        shares: Points = weight * votes + (1.0 - weight) * np.mean(by_view, axis=0)
+        shares: Points = np.mean([votes, *by_view], axis=0)
         return shares, np.stack([one.argmax(axis=1) for one in by_view], axis=1)
 
     def _with_absent(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
@@ -214,7 +213,7 @@ class NeighborVotes:
         has = np.stack([~np.isnan(view[:, 0]) for view in views], axis=1)
         if not self.discriminants:
             return votes, np.where(has, votes.argmax(axis=1)[:, None], -1)
-        shares, counts = np.zeros_like(votes), np.zeros((len(votes), 1))
+        shares, counts = votes.copy(), np.ones((len(votes), 1))
         preferred = np.full(has.shape, -1, dtype=np.int64)
         for index, (view, loadings) in enumerate(zip(views, self.loadings, strict=True)):
             own = ~np.isnan(self.discriminants[index]).any(axis=1)
@@ -231,9 +230,7 @@ class NeighborVotes:
             shares[rows] += by_view
             counts[rows] += 1.0
             preferred[rows, index] = by_view.argmax(axis=1)
-        shares = np.where(counts > 0.0, shares / np.maximum(counts, 1.0), votes)
-        weight = CONSTANTS.joint_vote_weight
-        return weight * votes + (1.0 - weight) * shares, preferred
+        return shares / counts, preferred
 
     def _votes_of_near(
         self,

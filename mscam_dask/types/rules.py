@@ -78,9 +78,6 @@ class MethodConstants:
     shrinkage : float
         Part of the covariance within clusters that is replaced by a multiple of the identity in
         the linear discriminants (0059).
-    joint_vote_weight : float
-        Weight of the votes of neighbors in the joint embedding in membership probabilities; the rest
-        is the mean of the votes by view. Fitted on five data sets (docs/confidence.md).
     voting_share : float
         Neighbors that vote on a sample, as a share of the mean cluster size (docs/confidence.md).
     unknown_view_weight : float
@@ -96,7 +93,6 @@ class MethodConstants:
     stopping_share: float = 0.5
     min_pairs: int = 20
     shrinkage: float = 0.3
-    joint_vote_weight: float = 0.25
     voting_share: float = 0.25
     unknown_view_weight: float = 0.1
 

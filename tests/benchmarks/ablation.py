@@ -45,16 +45,17 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
 WITHOUT_RULE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
         "defaults": {},
-        "max_refinements 0": {"rules": {"max_refinements": 0}},
-        "max_relative_loss 0": {"rules": {"max_relative_loss": 0.0}},
+        "max_iterations 0": {"rules": {"max_iterations": 0}},
+        "score_margin 0": {"rules": {"score_margin": 0.0}},
         "near_optimal 1": {"rules": {"near_optimal": 1.0}},
         "no clear_difference": {"rules": {"clear_difference": np.inf}},
         "no nearly_perfect": {"rules": {"nearly_perfect": np.inf}},
-        "no strong_ridge": {"rules": {"strong_ridge": np.inf}},
-        "uninformative_share 0": {"rules": {"uninformative_share": 0.0}},
         "clear_overlap 0": {"rules": {"clear_overlap": 0.0}},
-        "max_admm_iterations 1": {"rules": {"max_admm_iterations": 1}},
+        "few_columns 0": {"rules": {"few_columns": 0}},
         "min_pairs 0": {"rules": {"min_pairs": 0}},
+        "graph_weights 1, 1": {"rules": {"graph_weights": (1.0, 1.0)}},
+        "stopping_share 1": {"rules": {"stopping_share": 1.0}},
+        "reliability_power 1": {"rules": {"reliability_power": 1}},
     }
 )
 """Thresholds with which a rule has no effect; rules are constants, so they are replaced in their object."""

@@ -136,7 +136,7 @@ def test_eigenvectors_that_did_not_converge_are_told(monkeypatch: pytest.MonkeyP
     [
         ({"n_clusters": 3}, 20),
         ({"n_clusters": 6}, 12),
-        ({"n_clusters": 24}, 5),
+        ({"n_clusters": 24}, 3),
         ({"n_clusters": 6, "n_neighbors": 20}, 20),
         ({"n_clusters": "auto"}, 20),
         ({"n_clusters": 24, "auto_settings": False}, 9),
