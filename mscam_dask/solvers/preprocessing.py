@@ -31,7 +31,7 @@ from mscam_dask.linalg.neighbors import (
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
-from mscam_dask.types.rules import RULES
+from mscam_dask.types.rules import RULES, SIZES
 
 __all__ = [
     "Choice",
@@ -179,7 +179,7 @@ def choose_view_settings(
         Settings whose mean graph is the share of this view in the votes.
     usual : sequence of int
         Position of the default settings of each view, which are kept unless others are better by
-        more than four standard errors, paired over samples.
+        more than four standard errors (paired over samples), and by 3 % with more than eight views.
     votes : (m, n)
         `neighbor_votes` of all views.
     n_views : int
@@ -193,6 +193,7 @@ def choose_view_settings(
     for a view of m_v of them.
     """
     popularity = votes.mean(axis=0, dtype=np.float64)
+    relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
     choices = []
     for of_all, positions, kept in zip(views, counted, usual, strict=True):
         has = np.flatnonzero(of_all[0][:, 0] >= 0)
@@ -209,7 +210,7 @@ def choose_view_settings(
             weights = votes.take(_flat(has, neighbors, votes.shape[1])) - of_own
             shares.append(shared_neighbors(neighbors, weights / (n_views - 1), of_others))
         unit = math.sqrt(len(has) * len(votes) * (n_views - 1))
-        choices.append(_best(shares, kept, unit))
+        choices.append(_best(shares, kept, relevant, unit))
     return choices
 
 
@@ -249,13 +250,15 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     return found if len(scales[0]) - len(found) > 1 else ()
 
 
-def _best(shares: Sequence[NDArray[np.float64]], usual: int, unit: float) -> Choice:
+def _best(
+    shares: Sequence[NDArray[np.float64]], usual: int, relevant: float, unit: float
+) -> Choice:
     """Settings with the largest mean share, or the default ones unless these are clearly lower."""
     means = [math.fsum(share) / max(1, len(share)) for share in shares]
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
     error = _standard_error(shares[best] - shares[usual])
     margin = (means[best] - means[usual]) / error if error > 0 else 0.0
-    if margin <= RULES.clear_overlap:
+    if margin <= RULES.clear_overlap or means[usual] > (1.0 - relevant) * means[best]:
         best, margin = usual, 0.0
     return Choice(best, means[best], margin, _standard_error(shares[best]), unit * means[best])
 
