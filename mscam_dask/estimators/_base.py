@@ -403,6 +403,10 @@ def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
         )
 
 
+# Odd, so that groups stay apart when they are added to fingerprints modulo 2**64.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
 def warn_split_duplicates(
     views: Sequence[RowSource],
     labels: NDArray[np.int64],
@@ -414,19 +418,26 @@ def warn_split_duplicates(
 
     Views are read from the narrowest to the widest, until no such samples are left.
     """
-    groups = np.zeros(len(labels), dtype=np.int64)
     split = np.arange(len(labels))
+    groups = np.zeros(1, dtype=np.uint64)
     for view in sorted(views, key=lambda one: one.shape[1]):
         fingerprints, present = fingerprints_of(view), present_samples(view)
         if present is not None:  # absent samples are alike in the view
             fingerprints = present.spread(fingerprints, 0)
-        keys = np.stack([groups.astype(np.uint64), fingerprints])
-        groups = np.unique(keys, axis=1, return_inverse=True)[1].ravel()
-        lowest = np.full(groups.max() + 1, np.iinfo(np.int64).max)
-        highest = np.full(groups.max() + 1, -1)
-        np.minimum.at(lowest, groups, labels)
-        np.maximum.at(highest, groups, labels)
-        split = np.flatnonzero((lowest != highest)[groups])
+        keys = groups * _ODD + fingerprints[split]
+        ordered = np.sort(keys)
+        repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        if not repeated.size:
+            return
+        positions = np.searchsorted(repeated, keys)
+        equal = repeated[np.minimum(positions, repeated.size - 1)] == keys
+        split, positions = split[equal], positions[equal]
+        lowest = np.full(repeated.size, np.iinfo(np.int64).max)
+        highest = np.full(repeated.size, -1)
+        np.minimum.at(lowest, positions, labels[split])
+        np.maximum.at(highest, positions, labels[split])
+        differ = (lowest != highest)[positions]
+        split, groups = split[differ], positions[differ].astype(np.uint64)
         if not split.size:
             return
     warnings.warn(
@@ -449,7 +460,7 @@ def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
     for start, stop in row_blocks(*view.shape):
         values = np.ascontiguousarray(view.read(start, stop), dtype=np.float64) + 0.0  # no -0.0
         bits = values.view(np.uint64)
-        mixed = (bits ^ (bits >> np.uint64(32))) * np.uint64(0x9E3779B97F4A7C15)
+        mixed = (bits ^ (bits >> np.uint64(32))) * _ODD
         mixed ^= mixed >> np.uint64(29)
         numbers.append((mixed * weights).sum(axis=1, dtype=np.uint64))
     return np.concatenate(numbers)

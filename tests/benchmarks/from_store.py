@@ -17,6 +17,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import dask
 import numpy as np
 from distributed import Client, LocalCluster
 
@@ -26,6 +27,7 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.metrics import score_partition
+from mscam_dask.pipeline.run.cluster import LOG_LENGTHS
 from tests.benchmarks.growth import DIMS
 from tests.benchmarks.measured import SubspaceRows, peak_bytes
 
@@ -33,13 +35,16 @@ from tests.benchmarks.measured import SubspaceRows, peak_bytes
 @contextlib.contextmanager
 def worker_processes(n_workers: int, memory: str) -> Iterator[Client]:
     """A client of worker processes with one thread and a memory limit each."""
-    cluster = LocalCluster(
-        n_workers=n_workers,
-        threads_per_worker=1,
-        memory_limit=memory,
-        dashboard_address="127.0.0.1:0",
-    )
-    with cluster, Client(cluster) as client:
+    with (
+        dask.config.set(LOG_LENGTHS),
+        LocalCluster(
+            n_workers=n_workers,
+            threads_per_worker=1,
+            memory_limit=memory,
+            dashboard_address="127.0.0.1:0",
+        ) as cluster,
+        Client(cluster) as client,
+    ):
         yield client
 
 
@@ -101,7 +106,7 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str, results: Path) -
         model._results_directory = results
         model.fit(str(store))
         seconds = time.perf_counter() - started
-        workers = client.run(peak_bytes)
+        workers, driver = client.run(peak_bytes), peak_bytes()
     data = open_store(store)
     solution = model.solution_
     joined = any(setting.initial_graph != "mean" for setting in solution.settings)
@@ -112,7 +117,7 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str, results: Path) -
     write(
         f"n = {len(labels)}, {size / 2**30:.2f} GiB: {seconds:.0f} s, "
         f"{model.n_connected_components_} components, "
-        f"ACC {accuracy:.4f}; driver {peak_bytes() / 2**30:.2f} GiB "
+        f"ACC {accuracy:.4f}; driver {driver / 2**30:.2f} GiB "
         f"({before / 2**30:.2f} before), workers "
         + ", ".join(f"{used / 2**30:.2f} GiB" for used in workers.values())
         + f"; planned {planned / 2**30:.2f} GiB, {planned / max(workers.values()):.2f} times the "
