@@ -115,7 +115,8 @@ class MemoryPlan:
     shared_bytes : int
         Part of these that every worker may hold: the bases of all views; 0 for large data.
     moved_bytes : int
-        Bases of all views, which workers send to each other.
+        Rows that workers send to each other: bases of all views, for large data also eigenvectors
+        and embeddings.
     """
 
     tasks: tuple[TaskMemory, ...]
@@ -125,16 +126,21 @@ class MemoryPlan:
 
     def worker_bytes(self, n_workers: int) -> int:
         """Memory of one worker with one thread: bases, the largest task, its share of other results."""
-        return self._base_bytes + _bytes_needed(self.deciding_task(n_workers), n_workers)
+        needed = _bytes_needed(self.deciding_task(n_workers), n_workers)
+        return BASE_BYTES + self.shared_bytes + self._copied_bytes(n_workers) + needed
 
     @property
     def spilling_worker_bytes(self) -> int:
         """Memory of one worker with one thread that writes all other results to its disk."""
-        return self._base_bytes + max(task.peak_bytes for task in self.tasks)
+        copied = self._copied_bytes(1)
+        return BASE_BYTES + self.shared_bytes + copied + max(task.peak_bytes for task in self.tasks)
 
-    @property
-    def _base_bytes(self) -> int:
-        return BASE_BYTES + self.shared_bytes + min(self.moved_bytes, _TRANSFER_BYTES)
+    def _copied_bytes(self, n_workers: int) -> int:
+        """Copies of rows of other workers: of large data, as many as the worker has itself."""
+        sent = min(self.moved_bytes, _TRANSFER_BYTES)
+        if self.shared_bytes or n_workers == 1:
+            return sent
+        return max(sent, self.moved_bytes // n_workers)
 
     def deciding_task(self, n_workers: int) -> TaskMemory:
         """Task during which a worker needs the most memory."""
@@ -185,7 +191,8 @@ def plan_memory(
     shared = 0 if large else 2 * 4 * n * rank
     # the rows of a graph are also held until it is assembled
     most = max(task.other_bytes for task in tasks) + 16 * n * parameters.n_neighbors
-    return MemoryPlan(ordered, shared + most, shared, 4 * n * rank)
+    moved = 4 * n * rank + (held.vectors + held.embeddings if large else 0)
+    return MemoryPlan(ordered, shared + most, shared, moved)
 
 
 def check_memory(

@@ -50,7 +50,7 @@ def check(model: Model, seeds: range, *, remember: bool) -> dict[str, int]:
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
 def test_histories_do_not_diverge(model: Model) -> None:
-    check(model, range(250), remember=True)
+    check(model, range(150), remember=True)
 
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
