@@ -125,22 +125,22 @@ class MemoryPlan:
     moved_bytes: int
 
     def worker_bytes(self, n_workers: int) -> int:
-        """Memory of one worker with one thread: bases, the largest task, its share of other results."""
+        """Memory of one worker with one thread that keeps its share of all results in memory."""
+        copied = self._sent_bytes
+        if not self.shared_bytes and n_workers > 1:  # rows of others, as many as its own
+            copied = max(copied, self.moved_bytes // n_workers)
         needed = _bytes_needed(self.deciding_task(n_workers), n_workers)
-        return BASE_BYTES + self.shared_bytes + self._copied_bytes(n_workers) + needed
+        return BASE_BYTES + self.shared_bytes + copied + needed
 
     @property
     def spilling_worker_bytes(self) -> int:
-        """Memory of one worker with one thread that writes all other results to its disk."""
-        copied = self._copied_bytes(1)
-        return BASE_BYTES + self.shared_bytes + copied + max(task.peak_bytes for task in self.tasks)
+        """Memory of one worker with one thread that spills all results to its disk, beside its largest task."""
+        largest = max(task.peak_bytes for task in self.tasks)
+        return BASE_BYTES + self.shared_bytes + self._sent_bytes + largest
 
-    def _copied_bytes(self, n_workers: int) -> int:
-        """Copies of rows of other workers: of large data, as many as the worker has itself."""
-        sent = min(self.moved_bytes, _TRANSFER_BYTES)
-        if self.shared_bytes or n_workers == 1:
-            return sent
-        return max(sent, self.moved_bytes // n_workers)
+    @property
+    def _sent_bytes(self) -> int:
+        return min(self.moved_bytes, _TRANSFER_BYTES)
 
     def deciding_task(self, n_workers: int) -> TaskMemory:
         """Task during which a worker needs the most memory."""
@@ -229,9 +229,9 @@ def check_memory(
     kept = executor.spill_threshold_bytes if may_spill else None
     if kept is not None and kept + plan.spilling_worker_bytes <= limit:
         warnings.warn(
-            f"A worker thread needs up to {need / _GIB:.2f} GiB and has {limit / _GIB:.2f} GiB. Dask spills "
-            f"results above {kept / _GIB:.2f} GiB to the disk of the worker, which is slower. Give workers "
-            "more memory, or use more workers.",
+            f"A worker thread needs up to {need / _GIB:.2f} GiB and has {limit / _GIB:.2f} GiB, so Dask spills "
+            f"results above {kept / _GIB:.2f} GiB to the disk of the worker, and the fit takes longer. Give "
+            "workers more memory, or use more workers.",
             MemoryPlanWarning,
             stacklevel=3,
         )

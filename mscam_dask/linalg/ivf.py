@@ -47,8 +47,8 @@ _ROUNDS = 6
 # More centers than this are trained in groups, one group for each of √(number of centers) coarse centers.
 _MAX_CENTERS_AT_ONCE = 256
 
-# Points of larger data are compared with the centers of a few groups of centers only, because the time to
-# compare all points with all centers grows as n².
+# With more centers than this, a point is compared with the centers of its nearest groups of centers only,
+# because the time to compare all points with all centers grows as n².
 _MAX_CENTERS_COMPARED = 4096
 _GROUPS = 8
 
@@ -132,7 +132,7 @@ def train_centers(
         some = np.sort(
             rng.choice(len(sample), min(len(sample), n_groups * _TRAINING_POINTS), replace=False)
         )
-        group = nearest_center(sample, _lloyd(sample[some], n_groups, rng))
+        group = _nearest_center(sample, _lloyd(sample[some], n_groups, rng))
         parts = [sample[group == number] for number in range(n_groups)]
         centers = np.concatenate(
             [
@@ -158,7 +158,7 @@ def _lloyd(
     n_cells = min(n_cells, len(sample))
     centers = sample[np.sort(rng.choice(len(sample), n_cells, replace=False))].copy()
     for _ in range(_ROUNDS):
-        nearest = nearest_center(sample, centers)
+        nearest = _nearest_center(sample, centers)
         counts = np.bincount(nearest, minlength=n_cells)
         order = np.argsort(nearest, kind="stable")
         filled = np.flatnonzero(counts)
@@ -185,7 +185,7 @@ def _spatial_order(centers: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.concatenate([half[_spatial_order(centers[half])] for half in halves])
 
 
-def nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
+def _nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
     """Nearest center of each point, (n,)."""
     norms = np.einsum("ij,ij->i", centers, centers)
     nearest = np.empty(len(points), dtype=np.int64)
@@ -200,7 +200,7 @@ def nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) ->
 
 
 def assign_to_cells(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Cell of each point, (n,): its nearest center, for many centers that of the nearest groups.
+    """Cell of each point, (n,): its nearest center, or that of its nearest groups if there are many.
 
     Parameters
     ----------
@@ -210,7 +210,7 @@ def assign_to_cells(points: NDArray[np.float32], centers: NDArray[np.float32]) -
     """
     n_centers = len(centers)
     if n_centers <= _MAX_CENTERS_COMPARED:
-        return nearest_center(points, centers)
+        return _nearest_center(points, centers)
     edges = np.linspace(0, n_centers, int(np.sqrt(n_centers)) + 1).astype(np.int64)
     means = np.add.reduceat(centers, edges[:-1], axis=0) / np.diff(edges)[:, None]
     norms = np.einsum("ij,ij->i", centers, centers)

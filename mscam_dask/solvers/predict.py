@@ -1,11 +1,10 @@
 """Prediction of clusters for new samples, by neighbors and by propagation on a graph; soft memberships.
 
 Memberships are votes of out-of-sample neighbors in every view.
-The nearest neighbors of a sample in the joint ridge embedding, which also assigns new samples, vote like
-those of one more view. Its neighbors in a view are those in the linear discriminants, which separate the
-clusters. All views count equally. Memberships of the samples of a fit are
-cross-fitted: those of each of five folds use discriminants and neighbors from the other four, so no
-sample votes for itself.
+Neighbors in a view are those in its linear discriminants, which separate the clusters. Neighbors in the
+joint ridge embedding, which also assigns new samples, vote like those of one more view. All views count
+equally. Memberships of the samples of a fit are cross-fitted: those of each of five folds use
+discriminants and neighbors from the other four, so no sample votes for itself.
 """
 
 from __future__ import annotations

@@ -71,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> MSCAM:
 
 
 def write_subspaces(store: Path, truth: Path, n_samples: int, dims: Sequence[int]) -> None:
-    """Write views in which each cluster is a subspace, by blocks of rows, and the labels."""
+    """Write the views of `subspace_views` by blocks of rows, and the labels."""
     labels = np.random.default_rng(0).integers(0, 10, n_samples)
     views = (
         SubspaceRows(f"view_{index}", (n_samples, width), labels, seed=index)

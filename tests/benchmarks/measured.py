@@ -62,24 +62,21 @@ def subspace_views(
     n_samples: int, dims: Sequence[int], *, n_clusters: int = 10, seed: int = 0
 ) -> tuple[list[NDArray[np.float32]], NDArray[np.int64]]:
     """Each cluster a five-dimensional affine subspace of every view, with noise of 0.3."""
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(0, n_clusters, n_samples)
+    labels = np.random.default_rng(seed).integers(0, n_clusters, n_samples)
     views = []
-    for d in dims:
-        directions = rng.standard_normal((n_clusters, 5, d)) / np.sqrt(5)
-        offsets = 0.5 * rng.standard_normal((n_clusters, d))
-        view = np.empty((n_samples, d), dtype=np.float32)
-        for cluster in range(n_clusters):
-            rows = np.flatnonzero(labels == cluster)
-            inside = rng.standard_normal((len(rows), 5)) @ directions[cluster]
-            view[rows] = inside + offsets[cluster] + 0.3 * rng.standard_normal((len(rows), d))
+    for number, width in enumerate(dims):
+        source = SubspaceRows("", (n_samples, width), labels, n_clusters, seed + number)
+        view = np.empty(source.shape, dtype=np.float32)
+        for start in range(0, n_samples, _BLOCK_ROWS):
+            stop = min(start + _BLOCK_ROWS, n_samples)
+            view[start:stop] = source.read(start, stop)
         views.append(view)
     return views, labels
 
 
 @dataclasses.dataclass(frozen=True)
 class SubspaceRows:
-    """A view as of `subspace_views`, of other random numbers, that is computed when its rows are read.
+    """A view of `subspace_views`, of which rows are computed when they are read.
 
     Attributes
     ----------

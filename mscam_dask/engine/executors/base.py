@@ -76,7 +76,7 @@ class Executor(Protocol):
 
     @property
     def spill_threshold_bytes(self) -> int | None:
-        """Results that a worker thread keeps in memory; it writes others to its disk.
+        """Bytes of results that a worker thread keeps in memory; the worker spills others to its disk.
 
         None if a worker keeps all results in memory.
         """

@@ -317,17 +317,12 @@ def _version_probe() -> Callable[[], str]:
     return version
 
 
-def _spill_probe() -> Callable[..., int]:
-    """Return a function for the results that a thread of a worker keeps in memory; 0 for all."""
-
-    def threshold(dask_worker: Any) -> int:
-        memory = dask_worker.memory_manager
-        share, limit = memory.memory_target_fraction, memory.memory_limit
-        if not share or not limit or memory.max_spill is not False:
-            return 0
-        return int(share * limit / dask_worker.state.nthreads)
-
-    return threshold
+def _spill_threshold_bytes(dask_worker: Any) -> int:
+    """Bytes of results that a thread of a worker keeps in memory; 0 if it keeps all of them."""
+    memory = dask_worker.memory_manager
+    share, limit = memory.memory_target_fraction, memory.memory_limit
+    spills = share and limit and memory.max_spill is False
+    return int(share * limit / dask_worker.state.nthreads) if spills else 0
 
 
 class DaskExecutor:
@@ -410,9 +405,9 @@ class DaskExecutor:
         """See `Executor.spill_threshold_bytes`: Dask's setting distributed.worker.memory.target."""
         if self.shares_memory:
             return None
-        answers = ask_workers(self._client, _spill_probe(), timeout_s=self._timeout_s).values()
-        thresholds = [answer if isinstance(answer, int) else 0 for answer in answers]
-        return min(thresholds, default=0) or None
+        answers = ask_workers(self._client, _spill_threshold_bytes, timeout_s=self._timeout_s)
+        kept = (answer if isinstance(answer, int) else 0 for answer in answers.values())
+        return min(kept, default=0) or None
 
     @property
     def shares_memory(self) -> bool:
