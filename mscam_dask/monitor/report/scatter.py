@@ -317,7 +317,7 @@ def graph_layout(graph: csr_array[np.float64], *, rng: np.random.Generator) -> N
 
     Notes
     -----
-    Eigenvectors of the Laplacian, followed by the forces of Fruchterman and Reingold. Each step takes
+    Ranks in eigenvectors of the Laplacian, followed by the forces of Fruchterman and Reingold. Each step takes
     the repulsion of at most 256 random nodes.
 
     References
@@ -333,7 +333,10 @@ def graph_layout(graph: csr_array[np.float64], *, rng: np.random.Generator) -> N
 
 
 def _start(graph: csr_array[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Second and third eigenvector of the Laplacian with unit deviation, or components on a circle."""
+    """Ranks in the second and third eigenvector of the Laplacian, or components on a circle.
+
+    A weakly attached node may have nearly all of an eigenvector; ranks keep it near the others.
+    """
     size = graph.shape[0]
     count, components = connected_components(graph)
     if size < 4 or count > 1:
@@ -344,7 +347,8 @@ def _start(graph: csr_array[np.float64], rng: np.random.Generator) -> NDArray[np
     )
     vectors = spectrum.vectors[:, 1:3]
     vectors = vectors * np.sign(vectors[np.abs(vectors).argmax(axis=0), [0, 1]])
-    return np.asarray(vectors / np.maximum(vectors.std(axis=0), 1e-12))
+    ranks = vectors.argsort(axis=0, kind="stable").argsort(axis=0)
+    return np.asarray(np.sqrt(3.0) * (2.0 * ranks / (size - 1) - 1.0))
 
 
 def _springs(

@@ -294,6 +294,17 @@ def test_every_node_has_a_place_near_the_nodes_it_is_connected_with(n_samples: i
         assert edges.mean() < 0.5 * pdist(places).mean()
 
 
+def test_a_weakly_attached_node_is_drawn_near_the_others() -> None:
+    n_nodes = 1000
+    weights = (np.random.default_rng(0).random((n_nodes, n_nodes)) < 24 / n_nodes).astype(float)
+    weights[-1], weights[:, -1] = 0.0, 0.0
+    weights[0, -1] = 0.3
+    upper = np.triu(weights, 1)
+    places = graph_layout(csr_array(upper + upper.T), rng=np.random.default_rng(0))
+    radii = np.hypot(*(places - np.median(places, axis=0)).T)
+    assert radii.max() < 20 * np.median(radii)  # 180 times where eigenvectors are the start
+
+
 @pytest.mark.parametrize("spread", [1e-3, 1.0], ids=["tight", "loose"])
 def test_planes_keep_distances_between_and_within_clusters(spread: float) -> None:
     rng = np.random.default_rng(0)
