@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,14 +13,17 @@ from sklearn.utils.validation import check_is_fitted
 from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import ViewDigest, recorded_digest
+from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._inputs import MultiViewInputMixin
+from mscam_dask.estimators._resources import executor_for
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances
 from mscam_dask.solvers.predict import (
-    N_FOLDS,
     NeighborVotes,
     as_membership,
+    cross_fitted_votes,
+    fit_folds,
     fit_votes,
     folds_of,
     n_voting_neighbors,
@@ -30,6 +34,9 @@ from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
+
+if TYPE_CHECKING:
+    from distributed import Client
 
 __all__ = ["CHANGED", "NeighborPredictMixin"]
 
@@ -46,6 +53,8 @@ class NeighborPredictMixin(MultiViewInputMixin):
     """Mixin for estimators that assigns samples by their neighbors in the ridge embedding."""
 
     solver: str
+    client: Client | None
+    n_jobs: int | None
     labels_: NDArray[np.int64]
     n_clusters_: int
     n_neighbors_: int
@@ -188,38 +197,31 @@ class NeighborPredictMixin(MultiViewInputMixin):
         return [view.name for view in self._training.views if view.name in self.solution_.encoders]
 
     def _cross_fitted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Memberships and votes of the training samples, each by the voters of the other folds."""
-        positions = np.searchsorted(self.cluster_names_, self.labels_)
+        """Memberships and votes of the training samples, each by the voters of the other folds.
+
+        Rows of a large store are read by tasks: of the client while it is connected, else of threads.
+        """
+        folds = folds_of(len(self.labels_))
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
+        voters = (
+            np.searchsorted(self.cluster_names_, self.labels_[samples]),
+            folds[samples],
+            self.n_clusters_,
+            self._n_voting(len(samples)),
+        )
+        train = self._training_views()
+        if len(samples) < len(folds) and all(map(recorded_digest, train.views)):
+            client = self.client if getattr(self.client, "status", "") == "running" else None
+            rows = EncodedRows(train, self._voting_encoders())
+            return _votes_by_tasks(rows, samples, voters, folds, executor_for(client, self.n_jobs))
         views = self._training_coordinates(samples)
-        folds, n_neighbors = folds_of(len(self.labels_)), self._n_voting(len(samples))
-        models: list[NeighborVotes | None] = []
-        for fold in range(N_FOLDS):
-            others = folds[samples] != fold
-            voters = samples[others]
-            models.append(
-                fit_votes(
-                    [view[others] for view in views],
-                    positions[voters],
-                    self.n_clusters_,
-                    n_neighbors,
-                )
-                if (folds == fold).any()
-                else None
-            )
-        membership = np.empty((len(self.labels_), self.n_clusters_))
-        preferred = np.empty((len(self.labels_), len(views)), dtype=np.int64)
-        blocks = [(0, views)] if len(samples) == len(self.labels_) else self._training_blocks()
-        for start, parts in blocks:
-            own = folds[start : start + len(parts[0])]
-            for fold, model in enumerate(models):
-                rows = np.flatnonzero(own == fold)
-                if model is not None and rows.size:
-                    votes, preferred[start + rows] = model.with_views(
-                        [part[rows] for part in parts]
-                    )
-                    membership[start + rows] = as_membership(votes, model.n_neighbors)
-        return membership, preferred
+        models = fit_folds(views, *voters)
+        blocks = [(0, views)] if len(samples) == len(folds) else self._training_blocks()
+        parts = [
+            cross_fitted_votes(models, block, folds[start : start + len(block[0])])
+            for start, block in blocks
+        ]
+        return _joined(parts)
 
     def _training_coordinates(self, samples: NDArray[np.int64]) -> list[NDArray[np.float64]]:
         """Ridge coordinates by view of training samples, given in ascending order."""
@@ -249,9 +251,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         DataError
             After the last block, where a training array was changed since the fit.
         """
-        train = MultiViewData(
-            tuple(view for view in self._training.views if view.name in self.solution_.encoders)
-        )
+        train = self._training_views()
         width = sum(source.shape[1] for source in train.views)
         if self._coordinates_loaded is not None:
             for start, stop in row_blocks(train.n_samples, width):
@@ -276,21 +276,56 @@ class NeighborPredictMixin(MultiViewInputMixin):
         stop: int,
         digests: Mapping[str, ViewDigest] | None = None,
     ) -> list[NDArray[np.float64]]:
+        """Encode rows of each view; see `EncodedRows`."""
+        return EncodedRows(data, self._voting_encoders())(start, stop, digests)
+
+    def _training_views(self) -> MultiViewData:
+        """Views of the fit that vote, without ids and labels."""
+        names = self._voting_views()
+        return MultiViewData(tuple(view for view in self._training.views if view.name in names))
+
+    def _voting_encoders(self) -> dict[str, Encoder]:
+        encoders = {name: self.solution_.encoders[name] for name in self._voting_views()}
+        return cast("dict[str, Encoder]", encoders)
+
+
+@dataclasses.dataclass(frozen=True)
+class EncodedRows:
+    """Ridge coordinates of samples.
+
+    Attributes
+    ----------
+    data : MultiViewData
+        Views without encoder are not read.
+    encoders : dict of str to Encoder
+        By view; views may be missing in `data`.
+    """
+
+    data: MultiViewData
+    encoders: Mapping[str, Encoder]
+
+    def __call__(
+        self, start: int, stop: int, digests: Mapping[str, ViewDigest] | None = None
+    ) -> list[NDArray[np.float64]]:
         """Encode rows of each view; rows of training samples also go into `digests`.
 
         Rows of samples that a view does not have are NaN.
+
+        Raises
+        ------
+        DataError
+            Samples are too far away, or training samples were changed.
         """
-        sources = {source.name: source for source in data.views}
+        sources = {source.name: source for source in self.data.views}
         parts = []
-        for name in self._voting_views():
-            encoder = self.solution_.encoders[name]
-            part = np.full((stop - start, self._n_directions(name)), np.nan)
+        for name, encoder in self.encoders.items():
+            part = np.full((stop - start, encoder.loadings.shape[1]), np.nan)
             parts.append(part)
             source = sources.get(name)
             if source is None:
                 continue
             present = present_samples(source)
-            samples = np.arange(data.n_samples) if present is None else present.samples
+            samples = np.arange(self.data.n_samples) if present is None else present.samples
             first, last = np.searchsorted(samples, (start, stop))
             rows = source.read(int(first), int(last))
             if digests is not None and name in digests:
@@ -310,8 +345,65 @@ class NeighborPredictMixin(MultiViewInputMixin):
                 )
         return parts
 
-    def _n_directions(self, name: str) -> int:
-        """Number of directions of the ridge embedding of a view."""
-        encoder = self.solution_.encoders[name]
-        assert isinstance(encoder, Encoder)
-        return int(encoder.loadings.shape[1])
+
+_Votes = tuple[NDArray[np.float64], NDArray[np.int64]]
+
+
+def _votes_by_tasks(
+    rows: EncodedRows,
+    samples: NDArray[np.int64],
+    voters: tuple[NDArray[np.int64], NDArray[np.int64], int, int],
+    folds: NDArray[np.int64],
+    executor: Executor,
+) -> _Votes:
+    """Memberships and votes of stored training samples, a task for each block of rows."""
+    ranges = list(row_blocks(len(folds), sum(view.shape[1] for view in rows.data.views)))
+    with executor:
+        shared = executor.submit(_as_given, rows, key="encoders/membership")
+        drawn = [
+            executor.submit(_sampled, shared, start, stop, own, key=f"voters/{start}")
+            for start, stop in ranges
+            if (own := samples[slice(*np.searchsorted(samples, (start, stop)))] - start).size
+        ]
+        models = executor.submit(_fitted_folds, drawn, voters, key="fit_votes")
+        executor.release(drawn)
+        parts = [
+            executor.submit(
+                _votes_of_rows, shared, models, folds[start:stop], start, stop, key=f"votes/{start}"
+            )
+            for start, stop in ranges
+        ]
+        executor.release([shared, models])
+        return _joined(executor.gather(parts))
+
+
+def _as_given(rows: EncodedRows) -> EncodedRows:
+    return rows
+
+
+def _sampled(
+    rows: EncodedRows, start: int, stop: int, own: NDArray[np.int64]
+) -> list[NDArray[np.float64]]:
+    return [part[own] for part in rows(start, stop, {})]
+
+
+def _fitted_folds(
+    drawn: list[list[NDArray[np.float64]]],
+    voters: tuple[NDArray[np.int64], NDArray[np.int64], int, int],
+) -> list[NeighborVotes]:
+    return fit_folds([np.concatenate(parts) for parts in zip(*drawn, strict=True)], *voters)
+
+
+def _votes_of_rows(
+    rows: EncodedRows,
+    models: list[NeighborVotes],
+    folds: NDArray[np.int64],
+    start: int,
+    stop: int,
+) -> _Votes:
+    return cross_fitted_votes(models, rows(start, stop, {}), folds)
+
+
+def _joined(parts: Sequence[_Votes]) -> _Votes:
+    membership, preferred = zip(*parts, strict=True)
+    return np.concatenate(membership), np.concatenate(preferred)

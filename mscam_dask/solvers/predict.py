@@ -27,7 +27,9 @@ __all__ = [
     "N_FOLDS",
     "NeighborVotes",
     "as_membership",
+    "cross_fitted_votes",
     "extend_labels",
+    "fit_folds",
     "fit_votes",
     "folds_of",
     "n_voting_neighbors",
@@ -303,6 +305,43 @@ def fit_votes(
     )
     k = min(n_neighbors, len(labels))
     return NeighborVotes(labels, n_clusters, k, np.hstack(list(views)), loadings, points)
+
+
+def fit_folds(
+    views: Sequence[Points],
+    labels: NDArray[np.int64],
+    folds: NDArray[np.int64],
+    n_clusters: int,
+    n_neighbors: int,
+) -> list[NeighborVotes]:
+    """Fit the votes for the samples of each fold to the voters (m, r_v) of the other folds (m,)."""
+    return [
+        fit_votes([view[others] for view in views], labels[others], n_clusters, n_neighbors)
+        for others in (folds != fold for fold in range(N_FOLDS))
+    ]
+
+
+def cross_fitted_votes(
+    models: Sequence[NeighborVotes], views: Sequence[Points], folds: NDArray[np.int64]
+) -> tuple[Points, NDArray[np.int64]]:
+    """Memberships (b, c) of samples by the voters of other folds, and the cluster (b, v) by view.
+
+    Parameters
+    ----------
+    models
+        Of `fit_folds`.
+    views : sequence of (b, r_v)
+    folds : (b,) int64
+        Fold of each sample.
+    """
+    membership = np.empty((len(folds), models[0].n_clusters))
+    preferred = np.empty((len(folds), len(views)), dtype=np.int64)
+    for fold, model in enumerate(models):
+        rows = np.flatnonzero(folds == fold)
+        if rows.size:
+            votes, preferred[rows] = model.with_views([view[rows] for view in views])
+            membership[rows] = as_membership(votes, model.n_neighbors)
+    return membership, preferred
 
 
 def as_membership(votes: Points, n_neighbors: int) -> Points:

@@ -16,9 +16,11 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 
+from mscam_dask.data.results import write_result
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import failures_are_typed
 from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
+from mscam_dask.estimators._stored import stored_model
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
@@ -528,7 +530,8 @@ class Run:
         fit = steps.fit_record(solution)
         drift, moved = drift_of(start, solution, fit, opened.data)
         self._update(fit=fit, drift=drift)
-        write = partial(steps.write_model, estimator)
+        model = stored_model(estimator)  # while the workers are there
+        write = partial(write_result, solution, model=model)
         return ClusteringOutput(solution.labels, fit, write, drift, moved)
 
     @contextlib.contextmanager

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
-from mscam_dask.data.results import read_model, read_result, write_result
+from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -31,7 +31,6 @@ from mscam_dask.errors import (
     MscamError,
     UnstableClustersWarning,
 )
-from mscam_dask.estimators._stored import stored_model
 from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
@@ -86,7 +85,6 @@ __all__ = [
     "samples_files",
     "validate_data",
     "validation_summary",
-    "write_model",
 ]
 
 _NOTED = (ConvergenceWarning, DataWarning, MemoryPlanWarning, UnstableClustersWarning)
@@ -239,7 +237,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
         Arguments of the estimator from a previous run, in place of the table's.
     results_directory
         Where the graphs and embeddings of large data are written during the fit, as
-        `write_model` expects them: a temporary name beside its output.
+        `write_result` expects them: a temporary name beside its output.
 
     Returns
     -------
@@ -396,11 +394,6 @@ def labels_text(data: MultiViewData, labels: NDArray[np.int64]) -> bytes:
     writer.writerow(("sample", "cluster"))
     writer.writerows(zip(names, labels.tolist(), strict=True))
     return stream.getvalue().encode()
-
-
-def write_model(estimator: MSCAM | MSCAN, output: Path) -> Path:
-    """Write the result store of a fitted estimator, with all that it predicts from."""
-    return write_result(estimator.solution_, output, model=stored_model(estimator))
 
 
 def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:

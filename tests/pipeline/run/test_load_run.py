@@ -26,7 +26,6 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.estimators import _describe, _predict, _stored
 from mscam_dask.pipeline.run import run as run_module
-from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.doctor import check_run
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.run import RunOutcome
@@ -162,7 +161,7 @@ def test_graphs_of_a_large_run_go_from_its_tasks_to_the_store(
         assert not LARGE & set(vars(solution.arrays))  # nothing of them was read
         return write_result(solution, *arguments, **options)
 
-    monkeypatch.setattr(steps, "write_result", noted)
+    monkeypatch.setattr("mscam_dask.pipeline.run.run.write_result", noted)
     directory = again(file).directory
     assert not list(directory.path.glob("*.partial"))
     loaded = load_run(directory.path)
