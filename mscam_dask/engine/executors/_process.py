@@ -20,6 +20,8 @@ import copy
 import ctypes
 import dataclasses
 import functools
+import gc
+import multiprocessing
 import os
 import sys
 import threading
@@ -40,9 +42,11 @@ __all__ = [
     "PinnedBlas",
     "RefCountedContext",
     "aligned",
+    "exempt_from_collection",
     "keep_freed_memory",
     "make_measurable",
     "n_bytes",
+    "prepare_worker",
     "return_freed_memory",
     "without_dask_trim",
 ]
@@ -209,6 +213,31 @@ def keep_freed_memory() -> bool:
     return bool(
         mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES) and mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
     )
+
+
+@functools.cache
+def exempt_from_collection() -> bool:
+    """Exempt the objects that exist from garbage collection, once, in a process that Dask started.
+
+    Nearly all of them belong to modules. A full collection looks at each, while no other thread runs: 0.17 s
+    in a process that has imported this package, and 0.02 s without them. Any task may wait for it.
+
+    Returns
+    -------
+    bool
+        Whether this process was started by another one.
+    """
+    if multiprocessing.parent_process() is None:  # it may be the process of the user
+        return False
+    gc.freeze()
+    return True
+
+
+def prepare_worker() -> None:
+    """Prepare a process and its thread for tasks."""
+    PinnedBlas.pin_permanently()
+    keep_freed_memory()
+    exempt_from_collection()
 
 
 class _Resident:

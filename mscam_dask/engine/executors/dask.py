@@ -28,8 +28,8 @@ from mscam_dask.engine.executors._process import (
     PinnedBlas,
     RefCountedContext,
     aligned,
-    keep_freed_memory,
     make_measurable,
+    prepare_worker,
     return_freed_memory,
 )
 from mscam_dask.engine.executors._spans import (
@@ -590,8 +590,7 @@ def _scheduler_lost() -> SchedulerLostError:
 
 
 def _run_pinned(function: Callable[..., Any], *args: Any) -> Any:
-    PinnedBlas.pin_permanently()
-    keep_freed_memory()
+    prepare_worker()
     if key_split.cache_info().currsize > MAX_CACHED_KEYS:
         key_split.cache_clear()  # it would grow to 100 000 keys of ended fits
     result = function(*(aligned(argument) for argument in args))
