@@ -194,7 +194,10 @@ def project_rows(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReducedSums:
-    """Sums over the rows of a block of B = [Q, V_m]: BᵀB and BᵀLB (h, h), and the largest degree."""
+    """Sums over the rows of a block of B = [Q, V_m], and the largest degree.
+
+    The products are BᵀB and a matrix (h, h) whose symmetric part, summed over all blocks, is BᵀLB.
+    """
 
     products: NDArray[np.float64]
     largest_degree: float
@@ -213,28 +216,30 @@ def reduced_sums(
     first: int,
     parameters: Parameters,
 ) -> ReducedSums:
-    """Sums of a block of rows over some blocks of its halo, from the `first` on; BᵀB is in the first ones.
+    """Sums of a block of rows over some blocks of its halo, from the `first` on, which is not before the block itself.
 
-    The last of `views` and of `vectors` is the block itself.
+    L is symmetric, so the sums over earlier blocks are those of these blocks: later blocks count twice.
+    BᵀB is in the part that begins with the block itself. The last of `views` and of `vectors` is the block.
     """
     *pairs, (view, block) = zip(views, vectors, strict=True)
     own = _columns(view, block, parameters).astype(np.float64)
+    edges = np.cumsum([0, *(len(mine) for mine in rows.halo.rows)])
+    has_own = bool(edges[first] <= rows.own[0] < edges[first + 1])
     some = slice(first, first + len(pairs))
     parts = [
-        _columns(view, block, parameters)[mine]
-        for (view, block), mine in zip(pairs, rows.halo.rows[some], strict=True)
+        _columns(view, block, parameters)[mine] * np.float32(1 if has_own and not later else 2)
+        for later, ((view, block), mine) in enumerate(zip(pairs, rows.halo.rows[some], strict=True))
     ]
     matrix = rows.matrix
     if len(parts) < len(rows.halo.rows):
-        edges = np.cumsum([0, *(len(mine) for mine in rows.halo.rows)])
         matrix = csr_array(matrix[:, edges[some.start] : edges[some.stop]])
     image = np.asarray(matrix @ np.concatenate(parts), dtype=np.float64)
-    gram = own.T @ own if first == 0 else np.zeros((own.shape[1], own.shape[1]))
+    gram = own.T @ own if has_own else np.zeros((own.shape[1], own.shape[1]))
     return ReducedSums(np.stack([gram, own.T @ image]), rows.largest_degree)
 
 
 def added_sums(parts: Sequence[ReducedSums]) -> ReducedSums:
-    """Sums of a block of rows over all blocks of its halo."""
+    """Sums of a block of rows over itself and all later blocks of its halo."""
     products = sum((one.products for one in parts[1:]), parts[0].products)
     return ReducedSums(products, parts[0].largest_degree)
 

@@ -111,7 +111,7 @@ def _block_sums(
     *,
     key: str,
 ) -> Handle:
-    """Submit the sums of a block of rows, by a task for each sixteen blocks of its halo."""
+    """Submit the sums of a block of rows, by a task for each sixteen blocks of its halo from itself on."""
     halo = spectrum.halos[number]
     parts = [
         executor.submit(
@@ -123,7 +123,7 @@ def _block_sums(
             parameters,
             key=f"reduced_sums/{key}/{first}",
         )
-        for first in range(0, len(halo), tasks.FAN_IN)
+        for first in range(halo.index(number), len(halo), tasks.FAN_IN)
     ]
     if len(parts) == 1:
         return parts[0]
