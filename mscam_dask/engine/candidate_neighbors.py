@@ -90,7 +90,7 @@ def candidate_blocks(
 
 
 def release_candidates(blocks: tuple[Handle, ...] | BlockedCandidates, executor: Executor) -> None:
-    """Release candidate neighbors by other distances; the order of the rows stays."""
+    """Release candidate neighbors; the order of the rows stays."""
     executor.release(blocks.rows if isinstance(blocks, BlockedCandidates) else blocks)
 
 

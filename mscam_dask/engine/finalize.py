@@ -95,6 +95,7 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
         final = _reached(state, context.prepared, context.parameters, executor)
     if final is None:
         final = _from_partition(labels, Status.PARTITION_GRAPH, context, executor, state.graph)
+    candidate_neighbors.release_candidates(context.prepared.blocks, executor)
     refinement = None if state.refinement is None else state.refinement.finished
     return _solution(final, context, executor, session.results_directory, state.history, refinement)
 
