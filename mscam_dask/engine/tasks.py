@@ -300,7 +300,7 @@ def principal_coordinates(view: RidgeView, n_axes: int) -> NDArray[np.float32]:
 _SPECTRUM_TOLERANCE = 1e-6
 
 # The same where a component for each cluster leaves the eigengap alone to be found.
-_GAP_TOLERANCE = 1e-4
+_GAP_TOLERANCE = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
