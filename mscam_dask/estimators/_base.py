@@ -418,20 +418,20 @@ def warn_split_duplicates(
 
     Views are read from the narrowest to the widest, until no such samples are left.
     """
-    split = np.arange(len(labels))
-    groups = np.zeros(1, dtype=np.uint64)
+    split: NDArray[np.int64] | None = None  # at first all samples, without an array of them
+    groups = np.zeros(0, dtype=np.uint64)
     for view in sorted(views, key=lambda one: one.shape[1]):
         fingerprints, present = fingerprints_of(view), present_samples(view)
         if present is not None:  # absent samples are alike in the view
             fingerprints = present.spread(fingerprints, 0)
-        keys = groups * _ODD + fingerprints[split]
+        keys = fingerprints if split is None else groups * _ODD + fingerprints[split]
         ordered = np.sort(keys)
         repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
         if not repeated.size:
             return
         positions = np.searchsorted(repeated, keys)
-        equal = repeated[np.minimum(positions, repeated.size - 1)] == keys
-        split, positions = split[equal], positions[equal]
+        equal = np.flatnonzero(repeated[np.minimum(positions, repeated.size - 1)] == keys)
+        split, positions = equal if split is None else split[equal], positions[equal]
         lowest = np.full(repeated.size, np.iinfo(np.int64).max)
         highest = np.full(repeated.size, -1)
         np.minimum.at(lowest, positions, labels[split])
@@ -440,6 +440,7 @@ def warn_split_duplicates(
         split, groups = split[differ], positions[differ].astype(np.uint64)
         if not split.size:
             return
+    assert split is not None, "data have views"
     warnings.warn(
         f"{split.size} samples are in another cluster than a sample that equals them in every view "
         f"(first rows: {split[:_SHOWN].tolist()}). Drop the duplicates, or lower n_clusters: no "

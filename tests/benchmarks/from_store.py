@@ -15,7 +15,6 @@ import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import dask
 import numpy as np
@@ -64,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> MSCAM:
         if not store.exists():
             write_subspaces(store, truth, options.samples, options.dims)
         results = Path(scratch) / "result.zarr"
-        model = _fit(store, np.load(truth), options.workers, options.memory, results)
+        model = _fit(store, truth, options.workers, options.memory, results)
         if options.in_memory:
             _compare(model, store)
     return model
@@ -92,7 +91,7 @@ def _compare(model: MSCAM, store: Path) -> None:
         raise SystemExit(1)
 
 
-def _fit(store: Path, labels: Any, n_workers: int, memory: str, results: Path) -> MSCAM:
+def _fit(store: Path, truth: Path, n_workers: int, memory: str, results: Path) -> MSCAM:
     write = sys.stdout.write
 
     def tell(event: object) -> None:
@@ -107,7 +106,7 @@ def _fit(store: Path, labels: Any, n_workers: int, memory: str, results: Path) -
         model.fit(str(store))
         seconds = time.perf_counter() - started
         workers, driver = client.run(peak_bytes), peak_bytes()
-    data = open_store(store)
+    data, labels = open_store(store), np.load(truth)
     solution = model.solution_
     joined = any(setting.initial_graph != "mean" for setting in solution.settings)
     plan = plan_memory(data, solution.parameters, view_graphs=joined)
