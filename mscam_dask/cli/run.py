@@ -301,8 +301,11 @@ def _memory(plan: RunPlan) -> str:
     need = f"each needs up to {plan.worker_bytes / _GIB:.2f} GiB"
     if plan.limit_bytes is None:
         return need
-    has = "has" if plan.worker_bytes <= plan.limit_bytes else "HAS ONLY"
-    return f"{need} and {has} {plan.limit_bytes / _GIB:.2f} GiB"
+    limit = f"{plan.limit_bytes / _GIB:.2f} GiB"
+    if plan.worker_bytes <= plan.limit_bytes:
+        return f"{need} and has {limit}"
+    result = "it spills results to its disk" if plan.spills else "the fit would be refused"
+    return f"{need} and HAS ONLY {limit}: {result}"
 
 
 def _action(plan: RunPlan) -> str:

@@ -68,6 +68,7 @@ __all__ = [
     "page_of",
     "serve_in_slurm",
     "smallest_memory_bytes",
+    "spill_threshold_bytes",
 ]
 
 _CONNECT_TIMEOUT_S = 15.0
@@ -130,6 +131,15 @@ def smallest_memory_bytes() -> int:
     from distributed.system import MEMORY_LIMIT
 
     return int(MEMORY_LIMIT)
+
+
+def spill_threshold_bytes(memory_limit_bytes: int) -> int | None:
+    """Bytes of results that a worker of this computer does not spill; None if it keeps all in memory."""
+    import dask.config
+    import distributed  # noqa: F401 - its import sets the default
+
+    share = dask.config.get("distributed.worker.memory.target")
+    return int(share * memory_limit_bytes) if share else None
 
 
 @contextmanager

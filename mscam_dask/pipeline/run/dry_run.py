@@ -14,12 +14,12 @@ from typing import Any
 import numpy as np
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.memory import plan_memory
+from mscam_dask.engine.memory import MemoryPlan, plan_memory
 from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.pipeline.config.cluster_types import type_of
 from mscam_dask.pipeline.config.read_config import check_execution, parse_memory
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
-from mscam_dask.pipeline.run.cluster import smallest_memory_bytes
+from mscam_dask.pipeline.run.cluster import smallest_memory_bytes, spill_threshold_bytes
 from mscam_dask.pipeline.run.open_data import (
     clustering_fingerprint,
     data_fingerprint,
@@ -90,6 +90,9 @@ class RunPlan:
         Bytes of the views as float64, of results on all workers together, and of one worker at peak.
     limit_bytes
         Memory of a worker; None where the cluster decides.
+    spills
+        Whether a worker with less memory spills results to its disk, by Dask's settings here; otherwise
+        the fit is refused.
     n_workers
     seconds
         Estimated time of the step cluster.
@@ -107,6 +110,7 @@ class RunPlan:
     held_bytes: int
     worker_bytes: int
     limit_bytes: int | None
+    spills: bool
     n_workers: int
     seconds: float
     basis: str
@@ -134,6 +138,8 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]
         n_workers = workers_of(settings.execution)
         largest = max(plans, key=lambda plan: plan.worker_bytes(n_workers))
+        limit = limit_of(settings.execution, n_workers)
+        is_large = all(one.is_large(data.n_samples) for one in tried)
         seconds, basis = _time(data, tried, n_workers, runs, is_warm=bool(start and start.is_warm))
         return RunPlan(
             place=place,
@@ -145,7 +151,8 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
             read_bytes=data.nbytes,
             held_bytes=largest.held_bytes,
             worker_bytes=largest.worker_bytes(n_workers),
-            limit_bytes=limit_of(settings.execution, n_workers),
+            limit_bytes=limit,
+            spills=is_large and _may_spill(largest, limit),
             n_workers=n_workers,
             seconds=seconds,
             basis=basis,
@@ -206,6 +213,12 @@ def limit_of(execution: ExecutionTable, n_workers: int) -> int | None:
     if execution.memory_limit is None:
         return smallest_memory_bytes() // n_workers
     return parse_memory(execution.memory_limit, "memory_limit")
+
+
+def _may_spill(plan: MemoryPlan, limit_bytes: int | None) -> bool:
+    """Return whether the largest task fits beside the results that a worker does not spill."""
+    kept = None if limit_bytes is None else spill_threshold_bytes(limit_bytes)
+    return kept is not None and kept + plan.spilling_worker_bytes <= (limit_bytes or 0)
 
 
 def work_of(data: MultiViewData, parameters: Parameters) -> Work:

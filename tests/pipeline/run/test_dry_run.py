@@ -6,13 +6,16 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+import dask
 import pytest
 
+from mscam_dask.cli.run import _memory
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run import steps
-from mscam_dask.pipeline.run.dry_run import plan_run
+from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
 from mscam_dask.pipeline.run.open_data import open_data
 from mscam_dask.pipeline.run.resume import run_or_resume
+from mscam_dask.types.rules import SIZES
 from tests.synthetic import save_npz, three_subspaces
 
 Write = Callable[[str], Path]
@@ -49,6 +52,28 @@ def test_a_plan_knows_what_would_be_taken_over(
     fresh = plan_run(read_config(pipeline(f"alpha = 2.0\n{HERE}")))
     assert fresh.same_as is None
     assert first.directory.path.name in fresh.basis
+
+
+def test_a_plan_says_whether_results_are_spilled(pipeline: Write, tiny: Path) -> None:
+    def plan_with(memory: str) -> RunPlan:
+        return plan_run(
+            read_config(pipeline(f"[execution]\nworkers = 1\nmemory_limit = '{memory}'\n"))
+        )
+
+    small = plan_with("100MiB")
+    assert not small.spills
+    save_npz(tiny, three_subspaces(SIZES.exact_samples + 300))
+    need = plan_with("100MiB").worker_bytes
+    with dask.config.set({"distributed.worker.memory.target": 1e-6}):
+        enough, less = plan_with(f"{need}B"), plan_with(f"{need - 1}B")
+        too_small = plan_with("100MiB")
+    with dask.config.set({"distributed.worker.memory.target": False}):
+        keeps_all = plan_with(f"{need - 1}B")
+    assert (less.spills, too_small.spills, keeps_all.spills) == (True, False, False)
+    gib = f"{need / 2**30:.2f} GiB"
+    assert _memory(enough) == f"each needs up to {gib} and has {gib}"
+    assert _memory(less).endswith("and HAS ONLY " + gib + ": it spills results to its disk")
+    assert _memory(too_small).endswith("and HAS ONLY 0.10 GiB: the fit would be refused")
 
 
 @pytest.mark.parametrize("n_samples", [60, 300])
