@@ -47,6 +47,9 @@ _ROUNDS = 6
 # More centers than this are trained in groups, one group for each of √(number of centers) coarse centers.
 _MAX_CENTERS_AT_ONCE = 256
 
+# Smallest share of the centers in a part when their order is found.
+_MIN_SHARE_OF_SPLIT = 0.1
+
 # With more centers than this, a point is compared with the centers of its nearest groups of centers only,
 # because the time to compare all points with all centers grows as n².
 _MAX_CENTERS_COMPARED = 4096
@@ -168,7 +171,7 @@ def _lloyd(
 
 
 def _spatial_order(centers: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Order in which near centers are next to each other, by halving along the widest direction."""
+    """Order in which near centers are next to each other, by splitting in two along the widest direction."""
     centered = centers - centers.mean(axis=0)
     direction = np.zeros(centers.shape[1], dtype=centers.dtype)
     direction[np.argmax(np.einsum("ij,ij->j", centered, centered))] = 1.0
@@ -178,11 +181,27 @@ def _spatial_order(centers: NDArray[np.float32]) -> NDArray[np.int64]:
         if size == 0:
             break
         direction /= size
-    order = np.argsort(centered @ direction, kind="stable")
+    projected = centered @ direction
+    order = np.argsort(projected, kind="stable")
     if len(order) <= 2:
         return order
-    halves = order[: len(order) // 2], order[len(order) // 2 :]
-    return np.concatenate([half[_spatial_order(centers[half])] for half in halves])
+    split = _best_split(projected[order])
+    parts = order[:split], order[split:]
+    return np.concatenate([part[_spatial_order(centers[part])] for part in parts])
+
+
+def _best_split(values: NDArray[np.float32]) -> int:
+    """Position that splits ascending values in two parts with the farthest means, as 2-means does.
+
+    Halves would cut through clusters, so that blocks of rows would search a half more of the other blocks.
+    """
+    n = len(values)
+    counts = np.arange(1, n)
+    sums = np.cumsum(values, dtype=np.float64)
+    gaps = sums[:-1] / counts - (sums[-1] - sums[:-1]) / (n - counts)
+    least = max(1, int(_MIN_SHARE_OF_SPLIT * n))
+    between = (counts * (n - counts) * gaps**2)[least - 1 : n - least]
+    return least + int(np.argmax(between))
 
 
 def _nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.ivf import (
     IVFIndex,
+    _best_split,
     assign_to_cells,
     build_ivf,
     ivf_search,
@@ -82,15 +83,24 @@ def test_most_true_neighbours_are_found_and_all_distances_are_right() -> None:
         )
 
 
-def test_parts_of_the_cells_give_the_bits_of_the_whole() -> None:
+def test_parts_find_the_neighbors_of_the_whole_and_those_of_whole_cells_its_bits() -> None:
     points = blobs(700)
     cells = cells_of(points)
     ordered = points.take(cells.order.astype(np.int64))
-    whole = ivf_search(ordered, cells, 8, start=0, stop=700)
-    edges = (0, 233, int(cells.bounds[9]), 700)  # within a cell, and between two
-    parts = [ivf_search(ordered, cells, 8, start=a, stop=b) for a, b in pairwise(edges)]
-    for piece, expected in zip(zip(*parts, strict=True), whole, strict=True):
-        assert_array_equal(np.concatenate(piece), expected)
+    indices, squared = ivf_search(ordered, cells, 8, start=0, stop=700)
+    for first, rtol in ((int(cells.bounds[4]), 0.0), (233, 1e-6)):  # the second is within a cell
+        edges = (0, first, int(cells.bounds[9]), 700)
+        parts = [ivf_search(ordered, cells, 8, start=a, stop=b) for a, b in pairwise(edges)]
+        assert_array_equal(np.concatenate([part[0] for part in parts]), indices)
+        assert_allclose(np.concatenate([part[1] for part in parts]), squared, rtol=rtol)
+
+
+def test_the_best_split_is_between_two_groups() -> None:
+    values = np.sort(np.r_[np.linspace(0.0, 1.0, 30), np.linspace(4.0, 5.0, 70)])
+    assert _best_split(values) == 30
+    assert _best_split(np.r_[np.zeros(97), np.full(3, 9.0)]) == 90  # a tenth at least
+    assert _best_split(np.arange(3.0)) in {1, 2}
+    assert 1 <= _best_split(np.zeros(5)) <= 4
 
 
 def test_near_cells_are_next_to_each_other() -> None:
