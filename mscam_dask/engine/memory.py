@@ -280,7 +280,7 @@ def _estimate_held(
         arrays = (view.source if isinstance(view, PresentRows) else view for view in data.views)
         in_memory = sum(n_bytes(view) for view in arrays if isinstance(view, ArrayRows))
         always += (1 if large else 3) * in_memory
-    blocks = (12 if large else 24 if data.is_incomplete else 16) * edges
+    blocks = (8 if large else 24 if data.is_incomplete else 16) * edges
     if large:  # rows of the bases; those of other data are beside what is held
         always += 4 * n * sum(ranks.values())
     other = 0

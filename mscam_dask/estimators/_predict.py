@@ -160,7 +160,8 @@ class NeighborPredictMixin(MultiViewInputMixin):
     def membership_(self) -> NDArray[np.float64]:
         """Memberships (n_samples, n_clusters) of the training samples; rows sum to one.
 
-        Computed at the first access, by reading the views once or twice more, and kept.
+        Computed at the first access, by reading the views once or twice more, and kept. The workers of
+        `client` read a store of more than 12 000 samples while it is connected, else `n_jobs` threads.
         """
         return self._votes()[0]
 

@@ -190,7 +190,7 @@ def _spatial_order(centers: NDArray[np.float32]) -> NDArray[np.int64]:
     return np.concatenate([part[_spatial_order(centers[part])] for part in parts])
 
 
-def _best_split(values: NDArray[np.float32]) -> int:
+def _best_split(values: NDArray[np.floating[Any]]) -> int:
     """Position that splits ascending values in two parts with the farthest means, as 2-means does.
 
     Halves would cut through clusters, so that blocks of rows would search a half more of the other blocks.
@@ -327,7 +327,7 @@ def build_ivf(
 
 def ivf_search(
     points: Points, index: IVFIndex, n_candidates: int, *, start: int, stop: int
-) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """Nearest neighbors of the points at positions start … stop − 1, among the pool of their cell.
 
     Parameters
@@ -348,7 +348,7 @@ def ivf_search(
         infinite where absent.
     """
     indices = np.full((stop - start, n_candidates), -1, dtype=np.int32)
-    squared = np.full((stop - start, n_candidates), np.inf)
+    squared = np.full((stop - start, n_candidates), np.inf, dtype=np.float32)
     for cell in index.cells_of(start, stop):
         first, last = int(index.bounds[cell]), int(index.bounds[cell + 1])
         pool = index.pool(cell)
@@ -379,4 +379,6 @@ def ivf_search(
 def ivf_search_bytes(n_points: int, n_rows: int, n_columns: int, n_candidates: int) -> int:
     """Peak memory of `ivf_search`, with its pools as sent and together, and the order of all points."""
     points = 2 * 4 * n_columns * min(n_points, _PROBES * n_rows)
-    return points + 8 * n_points + nearest_neighbors_bytes(n_rows * n_candidates)
+    # positions and distances of four bytes each
+    found = nearest_neighbors_bytes(n_rows * n_candidates) - 16 * n_rows * n_candidates
+    return points + 8 * n_points + found

@@ -81,7 +81,7 @@ class CandidateEdges:
     indices : (m, K) int64 or int32
         Candidate neighbors; −1 where absent.
     squared_distances : (m, K)
-        mean_v ω_v ‖z_i − z_j‖²; 0 where absent.
+        mean_v ω_v ‖z_i − z_j‖²; 0 where absent. In single precision if the search was approximate.
     coverage : (m, K) or None
         Share of the views that have both ends; None if all views have all samples. Without a common
         view, the squared distance is infinite.
@@ -89,7 +89,7 @@ class CandidateEdges:
 
     row_start: int
     indices: NDArray[Any]
-    squared_distances: NDArray[np.float64]
+    squared_distances: NDArray[np.floating[Any]]
     coverage: NDArray[np.float64] | None = None
 
 
@@ -212,7 +212,7 @@ def graph_rows(
     -------
     indices, weights : (m, k)
     """
-    squared, shared = candidates.squared_distances, None
+    squared, shared = candidates.squared_distances.astype(np.float64, copy=False), None
     if candidates.coverage is not None:
         shared = candidates.coverage > 0.0
         squared = np.where(shared, squared, 0.0)
@@ -475,7 +475,8 @@ def neighbor_graph(
         return assemble_graph(
             [graph_rows(found, None, n_neighbors, data_weight=1.0, projected_weight=0.0)]
         )
-    weights = tied_neighbor_weights(with_finite_distances(found.squared_distances), n_neighbors)
+    squared = found.squared_distances.astype(np.float64, copy=False)
+    weights = tied_neighbor_weights(with_finite_distances(squared), n_neighbors)
     return assemble_graph([(found.indices.astype(np.int64), weights)])
 
 
