@@ -42,9 +42,8 @@ from mscam_dask.types.parameters import Choices, Parameters
 __all__ = ["CheckpointManager", "CheckpointMetadata", "CheckpointStore"]
 
 _GRAPH = ("graph_data", "graph_indices", "graph_indptr")
-_ORDERED = (
-    "ordered_"  # before the names of arrays of large data, whose rows are in the order of the cells
-)
+# Before the names of arrays of large data, whose rows are in the order of the cells: the number changes with it.
+_ORDERED = "ordered_2_"
 _VECTORS = "spectrum_vectors"
 _LABELS = "best_labels"
 
@@ -248,7 +247,8 @@ class CheckpointManager:
             labels = executor.submit(np.asarray, arrays[_LABELS], key="given/labels")
         except KeyError as error:
             raise StoreCorruptError(
-                f"the checkpoint has no array {error}. Start the run without its checkpoints."
+                f"the checkpoint has no array {error}: it was written by another version of mscam_dask. "
+                "Continue with that version, or start the run without its checkpoints."
             ) from error
         except DataError as error:
             fault = str(error).partition(". ")[0]
