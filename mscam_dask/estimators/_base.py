@@ -425,8 +425,7 @@ def warn_split_duplicates(
         if present is not None:  # absent samples are alike in the view
             fingerprints = present.spread(fingerprints, 0)
         keys = fingerprints if split is None else groups * _ODD + fingerprints[split]
-        ordered = np.sort(keys)
-        repeated = np.unique(ordered[1:][ordered[1:] == ordered[:-1]])
+        repeated = _repeated(keys)
         if not repeated.size:
             return
         positions = np.searchsorted(repeated, keys)
@@ -448,6 +447,16 @@ def warn_split_duplicates(
         DataWarning,
         stacklevel=stacklevel + 1,
     )
+
+
+def _repeated(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Keys that occur twice or more, ascending; a sixteenth of all keys is sorted at a time."""
+    found = []
+    for part in range(16):
+        low, high = np.uint64(part << 60), np.uint64(((part + 1) << 60) - 1)
+        ordered = np.sort(keys[(keys >= low) & (keys <= high)])
+        found.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
+    return np.concatenate(found)
 
 
 def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
