@@ -138,6 +138,18 @@ class MemoryPlan:
         largest = max(task.peak_bytes for task in self.tasks)
         return BASE_BYTES + self.shared_bytes + self._sent_bytes + largest
 
+    def may_spill(self, limit_bytes: int, kept_bytes: int | None) -> bool:
+        """Whether a worker thread has room for its largest task beside the results that it does not spill.
+
+        Parameters
+        ----------
+        limit_bytes : int
+            Memory of the thread.
+        kept_bytes : int or None
+            Results that are not spilled; None if the worker spills nothing.
+        """
+        return kept_bytes is not None and kept_bytes + self.spilling_worker_bytes <= limit_bytes
+
     @property
     def _sent_bytes(self) -> int:
         return min(self.moved_bytes, _TRANSFER_BYTES)
@@ -225,9 +237,9 @@ def check_memory(
     need = plan.worker_bytes(n_workers)
     if need <= limit:
         return plan
-    may_spill = parameters.is_large(data.n_samples) and not whole_fits
-    kept = executor.spill_threshold_bytes if may_spill else None
-    if kept is not None and kept + plan.spilling_worker_bytes <= limit:
+    is_one_large_fit = parameters.is_large(data.n_samples) and not whole_fits
+    kept = executor.spill_threshold_bytes if is_one_large_fit else None
+    if kept is not None and plan.may_spill(limit, kept):
         warnings.warn(
             f"A worker thread needs up to {need / _GIB:.2f} GiB and has {limit / _GIB:.2f} GiB, so Dask spills "
             f"results above {kept / _GIB:.2f} GiB to the disk of the worker, and the fit takes longer. Give "

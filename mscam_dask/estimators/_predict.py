@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -204,19 +205,20 @@ class NeighborPredictMixin(MultiViewInputMixin):
         """
         folds = folds_of(len(self.labels_))
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
-        voters = (
-            np.searchsorted(self.cluster_names_, self.labels_[samples]),
-            folds[samples],
-            self.n_clusters_,
-            self._n_voting(len(samples)),
+        fit = functools.partial(
+            fit_folds,
+            labels=np.searchsorted(self.cluster_names_, self.labels_[samples]),
+            folds=folds[samples],
+            n_clusters=self.n_clusters_,
+            n_neighbors=self._n_voting(len(samples)),
         )
         train = self._training_views()
         if len(samples) < len(folds) and all(map(recorded_digest, train.views)):
             client = self.client if getattr(self.client, "status", "") == "running" else None
             rows = EncodedRows(train, self._voting_encoders())
-            return _votes_by_tasks(rows, samples, voters, folds, executor_for(client, self.n_jobs))
+            return _votes_by_tasks(rows, samples, fit, folds, executor_for(client, self.n_jobs))
         views = self._training_coordinates(samples)
-        models = fit_folds(views, *voters)
+        models = fit(views)
         blocks = [(0, views)] if len(samples) == len(folds) else self._training_blocks()
         parts = [
             cross_fitted_votes(models, block, folds[start : start + len(block[0])])
@@ -297,9 +299,9 @@ class EncodedRows:
     Attributes
     ----------
     data : MultiViewData
-        Views without encoder are not read.
+        Views without an encoder are not read.
     encoders : dict of str to Encoder
-        By view; views may be missing in `data`.
+        By view. The coordinates of a view that is not in `data` are NaN.
     """
 
     data: MultiViewData
@@ -308,9 +310,14 @@ class EncodedRows:
     def __call__(
         self, start: int, stop: int, digests: Mapping[str, ViewDigest] | None = None
     ) -> list[NDArray[np.float64]]:
-        """Encode rows of each view; rows of training samples also go into `digests`.
+        """Return the coordinates (stop − start, r) of some samples in each view; NaN where a view does not have a sample.
 
-        Rows of samples that a view does not have are NaN.
+        Parameters
+        ----------
+        start, stop : int
+            Samples.
+        digests : dict of str to ViewDigest, optional
+            For training samples: their rows are added to the digest of their view, if it has one.
 
         Raises
         ------
@@ -348,25 +355,26 @@ class EncodedRows:
 
 
 _Votes = tuple[NDArray[np.float64], NDArray[np.int64]]
+_Fit = Callable[[Sequence[NDArray[np.float64]]], list[NeighborVotes]]
 
 
 def _votes_by_tasks(
     rows: EncodedRows,
     samples: NDArray[np.int64],
-    voters: tuple[NDArray[np.int64], NDArray[np.int64], int, int],
+    fit: _Fit,
     folds: NDArray[np.int64],
     executor: Executor,
 ) -> _Votes:
     """Memberships and votes of stored training samples, a task for each block of rows."""
     ranges = list(row_blocks(len(folds), sum(view.shape[1] for view in rows.data.views)))
     with executor:
-        shared = executor.submit(_as_given, rows, key="encoders/membership")
+        shared = executor.submit(EncodedRows, rows.data, rows.encoders, key="encoders/membership")
         drawn = [
             executor.submit(_sampled, shared, start, stop, own, key=f"voters/{start}")
             for start, stop in ranges
             if (own := samples[slice(*np.searchsorted(samples, (start, stop)))] - start).size
         ]
-        models = executor.submit(_fitted_folds, drawn, voters, key="fit_votes")
+        models = executor.submit(_fitted, drawn, fit, key="fit_votes")
         executor.release(drawn)
         parts = [
             executor.submit(
@@ -378,21 +386,14 @@ def _votes_by_tasks(
         return _joined(executor.gather(parts))
 
 
-def _as_given(rows: EncodedRows) -> EncodedRows:
-    return rows
-
-
 def _sampled(
     rows: EncodedRows, start: int, stop: int, own: NDArray[np.int64]
 ) -> list[NDArray[np.float64]]:
     return [part[own] for part in rows(start, stop, {})]
 
 
-def _fitted_folds(
-    drawn: list[list[NDArray[np.float64]]],
-    voters: tuple[NDArray[np.int64], NDArray[np.int64], int, int],
-) -> list[NeighborVotes]:
-    return fit_folds([np.concatenate(parts) for parts in zip(*drawn, strict=True)], *voters)
+def _fitted(drawn: list[list[NDArray[np.float64]]], fit: _Fit) -> list[NeighborVotes]:
+    return fit([np.concatenate(parts) for parts in zip(*drawn, strict=True)])
 
 
 def _votes_of_rows(

@@ -92,6 +92,10 @@ class CandidateEdges:
     squared_distances: NDArray[np.floating[Any]]
     coverage: NDArray[np.float64] | None = None
 
+    def in_double(self) -> NDArray[np.float64]:
+        """Squared distances in double precision."""
+        return self.squared_distances.astype(np.float64, copy=False)
+
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Graph:
@@ -212,7 +216,7 @@ def graph_rows(
     -------
     indices, weights : (m, k)
     """
-    squared, shared = candidates.squared_distances.astype(np.float64, copy=False), None
+    squared, shared = candidates.in_double(), None
     if candidates.coverage is not None:
         shared = candidates.coverage > 0.0
         squared = np.where(shared, squared, 0.0)
@@ -475,8 +479,7 @@ def neighbor_graph(
         return assemble_graph(
             [graph_rows(found, None, n_neighbors, data_weight=1.0, projected_weight=0.0)]
         )
-    squared = found.squared_distances.astype(np.float64, copy=False)
-    weights = tied_neighbor_weights(with_finite_distances(squared), n_neighbors)
+    weights = tied_neighbor_weights(with_finite_distances(found.in_double()), n_neighbors)
     return assemble_graph([(found.indices.astype(np.int64), weights)])
 
 

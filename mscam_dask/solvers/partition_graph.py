@@ -274,8 +274,7 @@ def cluster_rows(
     inside = (candidates.indices >= 0) & (labels[candidates.indices] == own[:, None])
     enough = (np.count_nonzero(inside, axis=1) > n_neighbors) & ~is_whole[own]
     indices = np.where(inside, candidates.indices, -1).astype(np.int64)
-    squared = candidates.squared_distances.astype(np.float64, copy=False)
-    distances = np.where(inside, squared, np.inf)
+    distances = np.where(inside, candidates.in_double(), np.inf)
     parts: list[tuple[NDArray[np.int64], GraphRows]] = []
     if enough.any():
         chosen = select_neighbors(indices[enough], distances[enough], n_neighbors)

@@ -216,25 +216,27 @@ def reduced_sums(
     first: int,
     parameters: Parameters,
 ) -> ReducedSums:
-    """Sums of a block of rows over some blocks of its halo, from the `first` on, which is not before the block itself.
+    """Sums of a block of rows over itself or later blocks of its halo, from the `first` of the halo on.
 
-    L is symmetric, so the sums over earlier blocks are those of these blocks: later blocks count twice.
-    BᵀB is in the part that begins with the block itself. The last of `views` and of `vectors` is the block.
+    L is symmetric, so later blocks count twice and earlier ones are left out. The part with the block itself
+    has BᵀB. The last of `views` and of `vectors` is the block itself.
     """
     *pairs, (view, block) = zip(views, vectors, strict=True)
     own = _columns(view, block, parameters).astype(np.float64)
     edges = np.cumsum([0, *(len(mine) for mine in rows.halo.rows)])
-    has_own = bool(edges[first] <= rows.own[0] < edges[first + 1])
+    own_place = int(np.searchsorted(edges, rows.own[0], side="right")) - 1
     some = slice(first, first + len(pairs))
     parts = [
-        _columns(view, block, parameters)[mine] * np.float32(1 if has_own and not later else 2)
-        for later, ((view, block), mine) in enumerate(zip(pairs, rows.halo.rows[some], strict=True))
+        _columns(view, block, parameters)[mine] * (1 if place == own_place else 2)
+        for place, ((view, block), mine) in enumerate(
+            zip(pairs, rows.halo.rows[some], strict=True), start=first
+        )
     ]
     matrix = rows.matrix
     if len(parts) < len(rows.halo.rows):
         matrix = csr_array(matrix[:, edges[some.start] : edges[some.stop]])
     image = np.asarray(matrix @ np.concatenate(parts), dtype=np.float64)
-    gram = own.T @ own if has_own else np.zeros((own.shape[1], own.shape[1]))
+    gram = own.T @ own if first == own_place else np.zeros((own.shape[1], own.shape[1]))
     return ReducedSums(np.stack([gram, own.T @ image]), rows.largest_degree)
 
 

@@ -111,7 +111,7 @@ def _block_sums(
     *,
     key: str,
 ) -> Handle:
-    """Submit the sums of a block of rows, by a task for each sixteen blocks of its halo from itself on."""
+    """Submit the sums of a block of rows: a task for each sixteen blocks of its halo, from the block itself on."""
     halo = spectrum.halos[number]
     parts = [
         executor.submit(

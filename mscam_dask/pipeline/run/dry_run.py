@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.memory import MemoryPlan, plan_memory
+from mscam_dask.engine.memory import plan_memory
 from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.pipeline.config.cluster_types import type_of
 from mscam_dask.pipeline.config.read_config import check_execution, parse_memory
@@ -91,8 +91,8 @@ class RunPlan:
     limit_bytes
         Memory of a worker; None where the cluster decides.
     spills
-        Whether a worker with less memory spills results to its disk, by Dask's settings here; otherwise
-        the fit is refused.
+        Whether a worker with too little memory spills results to its disk, by Dask's settings on this
+        computer. Otherwise the fit is refused.
     n_workers
     seconds
         Estimated time of the step cluster.
@@ -152,7 +152,9 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
             held_bytes=largest.held_bytes,
             worker_bytes=largest.worker_bytes(n_workers),
             limit_bytes=limit,
-            spills=is_large and _may_spill(largest, limit),
+            spills=is_large
+            and limit is not None
+            and largest.may_spill(limit, spill_threshold_bytes(limit)),
             n_workers=n_workers,
             seconds=seconds,
             basis=basis,
@@ -213,12 +215,6 @@ def limit_of(execution: ExecutionTable, n_workers: int) -> int | None:
     if execution.memory_limit is None:
         return smallest_memory_bytes() // n_workers
     return parse_memory(execution.memory_limit, "memory_limit")
-
-
-def _may_spill(plan: MemoryPlan, limit_bytes: int | None) -> bool:
-    """Return whether the largest task fits beside the results that a worker does not spill."""
-    kept = None if limit_bytes is None else spill_threshold_bytes(limit_bytes)
-    return kept is not None and kept + plan.spilling_worker_bytes <= (limit_bytes or 0)
 
 
 def work_of(data: MultiViewData, parameters: Parameters) -> Work:
