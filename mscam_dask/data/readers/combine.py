@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.registry import read_source
-from mscam_dask.data.readers.text import read_labels
+from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import check_unique_ids, common_sample_ids, encode_labels

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import (
+    LABEL_COLUMNS,
     Selection,
     Source,
     SourceContents,
@@ -22,7 +23,6 @@ from mscam_dask.data.readers.base import (
     check_size,
     unreadable,
 )
-from mscam_dask.data.readers.text_layout import LABEL_COLUMNS
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import arrays_of
 from mscam_dask.data.views.conversion import as_text

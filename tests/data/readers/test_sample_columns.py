@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mscam_dask.data.readers.text import read_sample_columns
+from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.errors import DataError
 from tests.messages import quotes
 

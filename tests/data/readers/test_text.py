@@ -23,7 +23,7 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers import text as text_reader
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
 from mscam_dask.data.readers.registry import read_source
-from mscam_dask.data.readers.text import read_labels
+from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.messages import quotes
