@@ -26,7 +26,7 @@ from mscam_dask.data.views.missing_cells import (
     naming_missing_cells,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import Join
+from mscam_dask.data.views.sample_ids import Join
 from mscam_dask.data.views.sources import ViewType
 from mscam_dask.data.views.validation import check_not_empty, validate_view
 from mscam_dask.types.parameters import ImputeMethod

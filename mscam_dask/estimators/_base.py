@@ -13,15 +13,16 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import count_dataset, history_dataset
-from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
 from mscam_dask.data.views.missing_cells import (
     LazyImputer,
     impute_methods,
     impute_methods_of,
     impute_views,
 )
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.data.views.validation import DataIssue, validate
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.fit import Observer, run_fit, run_reference

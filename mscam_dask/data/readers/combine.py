@@ -17,22 +17,17 @@ from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.conversion import check_unique_ids, common_sample_ids, encode_labels
+from mscam_dask.data.views.conversion import UNLABELED, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import (
+from mscam_dask.data.views.presence import lifted, n_samples_of, replaced_view
+from mscam_dask.data.views.sample_ids import (
     Join,
-    LiftedRows,
-    PresentRows,
+    JoinedSamples,
     check_join,
-    join_sources,
-    n_samples_of,
-    presence_table,
-    replaced_view,
-    restrict_to_present,
+    check_sample_ids,
+    join_samples,
 )
-from mscam_dask.data.views.sources import (
-    RowSource,
-)
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
 
 __all__ = ["Sources", "gather"]
@@ -85,8 +80,10 @@ def gather(
         loaded = [read_source(file, selection, stack) for file in files]
     check_join(join)
     if join is not None and len(loaded) > 1:
-        loaded = join_sources(_with_chosen_views(loaded, views, labels), join)
-    loaded = in_one_order(loaded)
+        loaded = _with_chosen_views(loaded, views, labels)
+    joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
+    if joined is not None and len(loaded) > 1:
+        loaded = [_joined(item, joined) for item in loaded]
     if may_lack_views and views is not None:
         there = {
             name for item in loaded for name in (*(v.name for v in item.views), *item.cell_arrays)
@@ -95,9 +92,7 @@ def gather(
         if found:
             views = {name: views[name] for name in found} if isinstance(views, Mapping) else found
     chosen, held_in = _choose(loaded, views)
-    ids = common_sample_ids(
-        {f"{item.where}": item.sample_ids for item in loaded if item.sample_ids is not None}
-    )
+    ids = None if joined is None else joined.ids
     codes, names, more = _labels(loaded, labels, ids, joined=join is not None)
     orientations = {file.samples_in for file in files}
     if chosen and len(orientations) == 1:
@@ -251,55 +246,35 @@ def _labels(
 _SHOWN = 3
 
 
-def in_one_order(loaded: Sequence[SourceContents]) -> list[SourceContents]:
-    """Put sources that hold the same sample ids in the order of the first that has ids.
-
-    Parameters
-    ----------
-    loaded
-        Those without ids stay as they are, and so do those with other or repeated ids: what does
-        not fit is refused by `mscam_dask.data.views.conversion.common_sample_ids`.
-
-    Returns
-    -------
-    list of SourceContents
-        Sources that were reordered have a note.
-    """
-    known = [item for item in loaded if item.sample_ids is not None]
-    return [_ordered(item, known[0]) if item in known else item for item in loaded]
-
-
-def _ordered(item: SourceContents, first: SourceContents) -> SourceContents:
-    ids, wanted = item.sample_ids, first.sample_ids
-    assert ids is not None
-    assert wanted is not None
-    rows = {name: row for row, name in enumerate(ids)}
-    if ids == wanted or not len(rows) == len(ids) == len(wanted) or rows.keys() != set(wanted):
+def _joined(item: SourceContents, joined: JoinedSamples) -> SourceContents:
+    """Return a source with the joined samples: views lack, and labels of −1 are, those that are not in it."""
+    own = item.sample_ids
+    if own is None or own == joined.ids:
         return item
-    order = np.array([rows[name] for name in wanted], dtype=np.int64)
-    labels = None if item.labels is None else np.asarray(item.labels).ravel()
-    n_moved = int(np.count_nonzero(order != np.arange(len(order))))
-    note = (
-        f"{item.where}: rows matched by sample id with {first.where} ({n_moved} of {len(order)} "
-        "stood elsewhere)"
-    )
+    places = joined.places[item.where]
+    for view in item.views:
+        if n_samples_of(view) != len(own):
+            raise DataError(
+                f"{item.where}: view {view.name!r} has {n_samples_of(view)} rows for {len(own)} sample ids; "
+                "there must be one row for each. Correct the file."
+            )
+    labels, names = item.labels, item.label_names
+    if labels is not None and np.size(labels) == len(own):
+        codes, found = encode_labels(labels)
+        names = names if found is None else found
+        labels = np.where(places < 0, UNLABELED, codes[places])
+    n_held = int(np.count_nonzero(places >= 0))
+    note = f"{item.where}: rows matched by sample id"
+    if len(own) > n_held:
+        note += f"; {len(own) - n_held} others left out"
     return replace(
         item,
-        sample_ids=wanted,
-        views=tuple(_view(view, order) for view in item.views),
-        labels=labels if labels is None or len(labels) != len(order) else labels[order],
+        views=tuple(lifted(view, places, own, joined.ids) for view in item.views),
+        labels=labels,
+        label_names=names,
+        sample_ids=joined.ids,
         notes=(*item.notes, note),
     )
-
-
-def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
-    """Return a view in order; one with another number of rows is returned as it is."""
-    if n_samples_of(view) != len(order):
-        return view
-    if isinstance(view, PresentRows):
-        absent = np.flatnonzero(~presence_table([view])[order, 0])
-        return restrict_to_present(_view(view.source, order), absent)
-    return LiftedRows(view, order, view.name, view.view_type)
 
 
 def labels_of_file(
@@ -329,7 +304,7 @@ def labels_of_file(
             f"{file} has labels by sample id, but the data have no ids. Give one label per line, in the "
             "order of the rows, or name the column of ids in the data (--id-column)."
         )
-    check_unique_ids(ids, where=str(file))
+    check_sample_ids(ids, where=str(file))
     rows = {name: row for row, name in enumerate(ids)}
     missing = [name for name in sample_ids if name not in rows]
     if missing:

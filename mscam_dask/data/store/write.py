@@ -39,7 +39,7 @@ from mscam_dask.data.store.object_store import (
 )
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.schema import root_attributes, write_checksums
-from mscam_dask.data.views.conversion import UNLABELED, check_unique_ids
+from mscam_dask.data.views.conversion import UNLABELED
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import (
     LiftedRows,
@@ -150,8 +150,6 @@ def write_store(
     root = check_output(output, overwrite=overwrite)
     for view in data.views:
         check_not_empty(view)
-    if data.sample_ids is not None:
-        check_unique_ids(data.sample_ids, where="the data")
     if isinstance(root, ObjectPath):
         return _write_objects(data, root, chunk_size, impute)
     root.parent.mkdir(parents=True, exist_ok=True)
@@ -475,7 +473,7 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
 def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> RowSource:
     """Return the rows of the old and the new samples, absent samples left out."""
     if new is None:
-        new = LiftedRows(old, np.full(n_new, -1, dtype=np.int64), old.name, old.view_type)
+        new = LiftedRows(old, np.full(n_new, -1, dtype=np.int64))
     both = _joined_rows(_of_all(old), _of_all(new), where)
     samples = [_samples_of(old), _samples_of(new) + n_samples_of(old)]
     return restrict_to_present(

@@ -92,12 +92,12 @@ def join_samples(
     if not known:
         return None
     for name, own in known.items():
-        check_sample_ids(own, where=name)
+        check_sample_ids(own, where=repr(name))
     wanted = next(iter(known.values()))
     places = {name: np.arange(len(wanted)) for name in known}
     if any(own != wanted for own in known.values()):
         wanted = _wanted(known, join)
-        places = {name: _places(own, wanted) for name, own in known.items()}
+        places = {name: places_of(own, wanted) for name, own in known.items()}
         if nameless:
             first, moved = next(iter(known)), [name for name in known if known[name] != wanted]
             raise DataError(
@@ -154,35 +154,28 @@ def check_printable(texts: Iterable[str], what: str) -> None:
 
 
 def linked_groups(presence: NDArray[np.bool_], n_needed: int) -> tuple[list[list[int]], int]:
-    """Groups of views, or holders, that are linked by samples in both of two views or linked groups.
+    """Groups of views, or holders, that samples link, and the most samples that two of several groups share.
 
-    Parameters
-    ----------
-    presence
-        Whether each view has each sample, (n, V).
-    n_needed
-        Samples that make a link, at least 1.
-
-    Returns
-    -------
-    groups
-        Positions of the views of each group: one group where all views are linked.
-    n_shared
-        The most samples that two of several groups share.
+    `presence` (n, V) says whether each view has each sample. Two views or linked groups are linked by `n_needed`
+    samples that both have, or half of the samples of one of them.
     """
     groups = [[view] for view in range(presence.shape[1])]
     while True:
-        has = np.stack([presence[:, group].any(axis=1) for group in groups], axis=1)
-        pairs = list(itertools.combinations(range(len(groups)), 2))
-        counts = [int(np.count_nonzero(has[:, one] & has[:, other])) for one, other in pairs]
-        links = [pair for pair, count in zip(pairs, counts, strict=True) if count >= n_needed]
-        if not links:
-            return groups, max(counts, default=0)
-        one, other = links[0]
-        groups[one] += groups.pop(other)
+        has = [presence[:, group].any(axis=1) for group in groups]
+        most = 0
+        for one, other in itertools.combinations(range(len(groups)), 2):
+            n_shared = int(np.count_nonzero(has[one] & has[other]))
+            half = -(-min(int(np.count_nonzero(has[at])) for at in (one, other)) // 2)
+            if n_shared >= max(1, min(n_needed, half)):
+                groups[one] += groups.pop(other)
+                break
+            most = max(most, n_shared)
+        else:
+            return groups, most
 
 
-def _places(own: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
+def places_of(own: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
+    """Return the position of each wanted id among `own`, −1 where it is absent."""
     rows = {name: row for row, name in enumerate(own)}
     return np.fromiter((rows.get(name, -1) for name in wanted), np.int64, len(wanted))
 
@@ -204,7 +197,7 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
                 "same samples, or set join='outer' if each two of them share some."
             )
         return tuple(name for name in union if name in everywhere)
-    has = np.stack([_places(own, union) >= 0 for own in known.values()], axis=1)
+    has = np.stack([places_of(own, union) >= 0 for own in known.values()], axis=1)
     groups, _ = linked_groups(has, 1)
     if len(groups) > 1:
         names = list(known)

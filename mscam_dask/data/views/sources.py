@@ -15,7 +15,6 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
@@ -29,31 +28,6 @@ from mscam_dask.errors import DataError, StoreCorruptError
 if TYPE_CHECKING:
     import dask.array as da
 
-__all__ = [
-    "BLOCK_BYTES",
-    "DIGEST_ROWS",
-    "READ_ERRORS",
-    "VIEW_TYPES",
-    "ArrayRows",
-    "DaskRows",
-    "RowSource",
-    "RowsOf",
-    "ViewDigest",
-    "ViewType",
-    "as_rows",
-    "check_row_range",
-    "check_view",
-    "feature_names_of",
-    "first_difference",
-    "is_numbering",
-    "listed",
-    "recorded_digest",
-    "row_ranges",
-    "rows_of_chunk",
-    "unmasked",
-    "view_digest",
-]
-
 ViewType = Literal["features", "distance", "kernel"]
 """Meaning of the numbers of a view: coordinates of the samples (n, d), pairwise distances
 (n, n, not squared) or a kernel (n, n)."""
@@ -65,17 +39,8 @@ BLOCK_BYTES = 64 * 2**20
 
 READ_ERRORS: tuple[type[Exception], ...] = (
     *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, LookupError),
-    *(
-        MemoryError,
-        NameError,
-        OSError,
-        RuntimeError,
-        SyntaxError,
-        SystemError,
-        TypeError,
-        ValueError,
-    ),
-    *(csv.Error, lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+    *(MemoryError, NameError, OSError, RuntimeError, SyntaxError, SystemError, TypeError),
+    *(ValueError, csv.Error, lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 """Errors that libraries raise for files that are damaged or made to harm."""
 
@@ -117,7 +82,7 @@ class RowSource(Protocol):
 
 
 class RowsOf:
-    """Base of views that are read from another one: `source` has their name, type and dtype."""
+    """Base of views that are read from another one: `source` has their name, type, dtype and columns."""
 
     source: RowSource
 
@@ -133,26 +98,14 @@ class RowsOf:
     def dtype(self) -> np.dtype[Any]:
         return self.source.dtype
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return feature_names_of(self.source)
+
 
 @dataclass(frozen=True, eq=False)
 class ArrayRows:
-    """A view held in memory, dense or compressed sparse row.
-
-    Parameters
-    ----------
-    array
-        (n, d) real values: any dtype, memory order or byte order; a view of the caller's
-        memory is enough, nothing is copied here.
-    name, view_type
-        See `RowSource`.
-    feature_names
-        Names of the d columns; None if they have none.
-
-    Raises
-    ------
-    DataError
-        When the array is not two-dimensional or its dtype is not a real number's.
-    """
+    """A view held in memory, (n, d) dense or compressed sparse row, of any real dtype; nothing is copied."""
 
     array: NDArray[Any] | sparse.csr_array[Any]
     name: str
@@ -172,13 +125,7 @@ class ArrayRows:
         return np.dtype(self.array.dtype)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64; no copy when they already are.
-
-        Raises
-        ------
-        DataError
-            When the array is sparse and indices of these rows are out of range.
-        """
+        """Return rows start..stop-1 as read-only float64; no copy when they already are."""
         check_row_range(self, start, stop)
         if isinstance(self.array, sparse.csr_array):
             return as_rows(dense_rows(self.array, start, stop, f"View {self.name!r}"))
@@ -187,23 +134,9 @@ class ArrayRows:
 
 @dataclass(frozen=True, eq=False)
 class DaskRows:
-    """A view that is a Dask array; blocks are computed in the thread that reads them.
+    """A view that is a Dask array with a graph of its own; blocks are computed where they are read.
 
-    Parameters
-    ----------
-    array
-        (n, d) Dask array with known chunk sizes, holding a graph of its own (not futures
-        of a cluster: a worker that reads a block must be able to compute it alone).
-    name, view_type, feature_names
-        See `ArrayRows`.
-    file
-        File that the blocks are read from, for messages; empty for a graph of the user's own.
-
-    Raises
-    ------
-    DataError
-        When the shape is unknown, not two-dimensional, the dtype is not a real number's, or
-        the array is persisted on a cluster, or holds a sparse array whose indices are out of range.
+    `file` is the file that the blocks are read from, for messages; empty for a graph of the user's.
     """
 
     array: da.Array
@@ -231,12 +164,8 @@ class DaskRows:
                 ".persist(), or write it with mscam_dask.data.ingest and pass the store's path."
             )
         for value in _sparse_values_of(self.array):
-            checked_sparse(value, self._where_in_blocks)
+            checked_sparse(value, f"A block of view {self.name!r}")
         object.__setattr__(self, "_checks_blocks", _may_make_sparse_blocks(self.array))
-
-    @property
-    def _where_in_blocks(self) -> str:
-        return f"A block of view {self.name!r}"
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -254,26 +183,24 @@ class DaskRows:
         return max(1, *(int(rows) for rows in self.array.chunks[0]))
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64, computed here and now.
-
-        Raises
-        ------
-        StoreCorruptError
-            When the rows cannot be read from `file`.
-        DataError
-            When the rows have masked values, or are not of the shape or dtype that the array says,
-            or a sparse block has indices out of range.
-        """
+        """Return rows start..stop-1 as read-only float64, computed here and now."""
         import dask.array as da
         from dask.array.utils import meta_from_array
 
         check_row_range(self, start, stop)
-        array, where = self.array, self._where_in_blocks
+        array, where = self.array, f"A block of view {self.name!r}"
         if self._checks_blocks:  # before rows are taken out of them
             meta = meta_from_array(array)
             array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
-        with _readable(self, start, stop):
+        try:
             block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
+        except READ_ERRORS as error:
+            if not self.file or isinstance(error, DataError):
+                raise
+            raise StoreCorruptError(
+                f"{self.file} is damaged: rows {start}:{stop} of view {self.name!r} cannot be read "
+                f"({str(error) or type(error).__name__}). Restore it from a copy."
+            ) from error
         if hasattr(block, "toarray"):
             block = block.toarray()
         if block.shape != (stop - start, self.shape[1]):
@@ -284,22 +211,6 @@ class DaskRows:
             )
         check_view(self.name, block.shape, block.dtype)
         return as_rows(unmasked(block, self.name, rows=(start, stop)))
-
-
-@contextmanager
-def _readable(source: DaskRows, start: int, stop: int) -> Iterator[None]:
-    """Turn errors of a file that is read by blocks into one that names it."""
-    try:
-        yield
-    except DataError:
-        raise
-    except READ_ERRORS as error:
-        if not source.file:
-            raise
-        raise StoreCorruptError(
-            f"{source.file} is damaged: rows {start}:{stop} of view {source.name!r} cannot be read "
-            f"({str(error) or type(error).__name__}). Restore it from a copy."
-        ) from error
 
 
 def _checked_block(block: Any, where: str) -> Any:
@@ -334,8 +245,7 @@ def _may_make_sparse_blocks(array: da.Array) -> bool:
 def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:
     """Return a block as C-contiguous, native, read-only float64; a view where it already is.
 
-    Extended-precision values beyond the range of float64 become infinite (and are refused
-    by validation, like any infinite value).
+    Values beyond the range of float64 become infinite, which validation refuses.
     """
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(block, dtype=np.float64).view()
@@ -353,10 +263,9 @@ def check_row_range(source: RowSource, start: int, stop: int) -> None:
 
 
 def row_ranges(source: RowSource, *, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, int]]:
-    """Cut a view into consecutive (start, stop) row ranges of at most `block_bytes` float64 bytes.
+    """Cut a view into (start, stop) ranges of one row at least and `block_bytes` as float64 at most.
 
-    Ranges follow the source's own chunks where it has some, so that no chunk is decoded
-    twice; a range has at least one row.
+    They follow the source's own chunks where it has some, so that no chunk is decoded twice.
     """
     n_samples, n_columns = source.shape
     rows = max(1, block_bytes // max(1, 8 * n_columns))
@@ -425,41 +334,23 @@ def view_digest(source: RowSource) -> str:
     return digest.hexdigest()
 
 
-_UNUSABLE_KINDS = {
-    "O": "Python objects",
-    "c": "complex numbers",
-    "M": "dates",
-    "m": "time differences",
-    "S": "byte strings",
-    "U": "text",
-    "T": "text",
-    "V": "structured or raw records",
-}
-
-_REMEDIES = {
-    "O": "convert it to numbers first, for example with numpy.asarray(view, dtype=float)",
-    "c": "give the real and imaginary parts (or modulus and phase) as columns",
-    "M": "give a number instead, for example days since a reference date",
-    "m": "divide by a unit, for example view / numpy.timedelta64(1, 's')",
-    "S": "encode it as numbers first, for example one column per category",
-    "U": "encode it as numbers first, for example one column per category",
-    "T": "encode it as numbers first, for example one column per category",
-    "V": "pick the numeric fields and stack them as columns",
+_TEXT = ("text", "encode it as numbers first, for example one column per category")
+_UNUSABLE = {
+    "O": ("Python objects", "convert it, for example with numpy.asarray(view, dtype=float)"),
+    "c": ("complex numbers", "give real and imaginary parts (or modulus and phase) as columns"),
+    "M": ("dates", "give a number instead, for example days since a reference date"),
+    "m": ("time differences", "divide by a unit, for example view / numpy.timedelta64(1, 's')"),
+    **dict.fromkeys("SUT", _TEXT),
+    "V": ("structured or raw records", "pick the numeric fields and stack them as columns"),
 }
 
 
 def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
-    """Refuse a view that is not a two-dimensional table of real numbers.
-
-    Raises
-    ------
-    DataError
-        Naming the view, what it holds and how to convert it.
-    """
+    """Refuse a view that is not a two-dimensional table of real numbers, with a `DataError`."""
     resolved = np.dtype(dtype)
     if resolved.kind not in "biuf":
-        held = _UNUSABLE_KINDS.get(resolved.kind, "values that are not numbers")
-        remedy = _REMEDIES.get(resolved.kind, "convert it to numbers first")
+        other = ("values that are not numbers", "convert it to numbers first")
+        held, remedy = _UNUSABLE.get(resolved.kind, other)
         raise DataError(
             f"View {name!r} holds {held} (dtype {resolved}); allowed are real numbers "
             f"(bool, integer, floating point). To use it, {remedy}."
@@ -475,22 +366,7 @@ def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
 def unmasked(
     values: NDArray[Any], name: str, *, rows: tuple[int, int] | None = None
 ) -> NDArray[Any]:
-    """Return the plain array of a masked one; any other array as it is.
-
-    Parameters
-    ----------
-    values
-        The view, or a block of its rows.
-    name
-        Name of the view.
-    rows
-        (start, stop) of the block, for the message.
-
-    Raises
-    ------
-    DataError
-        With the number of masked values, which are missing.
-    """
+    """Return the plain array of a masked one, or of rows (start, stop) of it; masked values are refused."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
     n_masked = int(np.count_nonzero(np.ma.getmaskarray(values)))
@@ -504,13 +380,32 @@ def unmasked(
     return plain
 
 
-_SHOWN = 5
-
-
 def feature_names_of(view: RowSource) -> tuple[str, ...] | None:
     """Return the names of the d columns of a view, None if it has none."""
     names: tuple[str, ...] | None = getattr(view, "feature_names", None)
     return names
+
+
+def rows_at(
+    source: RowSource,
+    places: NDArray[np.int64],
+    columns: NDArray[np.int64] | None = None,
+    *,
+    dtype: DTypeLike = np.float64,
+) -> NDArray[Any]:
+    """Read rows of a view in any order, and some of their columns; NaN where a place is −1."""
+    n_columns = source.shape[1] if columns is None else len(columns)
+    rows = np.full((len(places), n_columns), np.nan, dtype)
+    for first, last in row_ranges(source):
+        here = np.flatnonzero((places >= first) & (places < last))
+        if here.size:
+            held = places[here]
+            low = int(held.min())
+            block = source.read(low, int(held.max()) + 1)[held - low]
+            rows[here] = block if columns is None else block[:, columns]
+    if columns is not None:
+        rows[:, columns < 0] = np.nan
+    return rows
 
 
 def is_numbering(names: Sequence[str]) -> bool:
@@ -526,4 +421,4 @@ def first_difference(names: Sequence[str], others: Sequence[str]) -> int:
 
 def listed(names: Sequence[str]) -> str:
     """The first names, quoted, for messages."""
-    return ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

@@ -19,7 +19,7 @@ from mscam_dask.data.store import schema
 from mscam_dask.data.store.read import is_store, open_store, verify_store
 from mscam_dask.data.store.schema import write_checksums
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, ViewType
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from tests.data.conftest import finite_tables

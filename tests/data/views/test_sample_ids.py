@@ -123,7 +123,7 @@ def test_a_join_without_a_shared_sample_does_not_run(join):
 
 @pytest.mark.parametrize("bad", ["", " ", "NA", "nan", "NaN", "None", "<NA>", "null"])
 def test_missing_ids_are_refused(bad):
-    with pytest.raises(DataError, match=r"1 of 3 sample ids in a\.csv are missing.*row 1"):
+    with pytest.raises(DataError, match=r"1 of 3 sample ids in .a\.csv. are missing.*row 1"):
         join_samples({"a.csv": ["x", bad, "y"], "b.csv": ["x", "y", "z"]}, "outer")
 
 
