@@ -136,7 +136,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
     """
     check_output(output, overwrite=overwrite)
     with ExitStack() as stack:
-        data, notes = gather(sources, views, labels, stack, join)
+        data, notes, origin = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
         methods = impute_methods(impute, data.view_names)
         data, imputed = _imputed(data, methods)
@@ -192,7 +192,7 @@ def append(  # noqa: PLR0913 - as `ingest`
     """
     old = open_store(output)
     with ExitStack() as stack:
-        data, notes = gather(sources, views, labels, stack, join)
+        data, notes, origin = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
         methods = impute_methods(impute, data.view_names)
         data, imputed = _imputed(data, methods)

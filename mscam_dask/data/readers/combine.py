@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.registry import read_source
+from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -30,8 +30,6 @@ from mscam_dask.data.views.sample_ids import (
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
 
-__all__ = ["Sources", "gather"]
-
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
 
 
@@ -43,7 +41,7 @@ def gather(
     join: Join | None = None,
     *,
     may_lack_views: bool = False,
-) -> tuple[MultiViewData, tuple[str, ...]]:
+) -> tuple[MultiViewData, tuple[str, ...], tuple[Mapping[str, str], ...]]:
     """Read sources as one data set: views chosen and renamed, labels encoded, ids compared.
 
     Parameters
@@ -63,6 +61,8 @@ def gather(
         Views are read lazily.
     notes
         How variables and columns were interpreted, and which were skipped.
+    origin
+        The same of each table in few words, by title.
 
     Raises
     ------
@@ -77,7 +77,7 @@ def gather(
     else:
         files = [item if isinstance(item, Source) else Source(item) for item in _listed(sources)]
         selection = Selection(views=wanted, labels=label_key)
-        loaded = [read_source(file, selection, stack) for file in files]
+        loaded = read_sources(files, selection, stack)
     check_join(join)
     if join is not None and len(loaded) > 1:
         loaded = _with_chosen_views(loaded, views, labels)
@@ -100,7 +100,8 @@ def gather(
         check_sample_counts(chosen, n_labels, orientations.pop(), held_in)
     data = as_multi_view(list(chosen))
     data = replace(data, sample_ids=ids, labels=codes, label_names=names)
-    return data, (*(note for item in loaded for note in item.notes), *more)
+    notes = (*(note for item in loaded for note in item.notes), *more)
+    return data, notes, tuple(item.origin for item in loaded if item.origin)
 
 
 def _with_chosen_views(
@@ -264,16 +265,19 @@ def _joined(item: SourceContents, joined: JoinedSamples) -> SourceContents:
         names = names if found is None else found
         labels = np.where(places < 0, UNLABELED, codes[places])
     n_held = int(np.count_nonzero(places >= 0))
-    note = f"{item.where}: rows matched by sample id"
+    n_moved = int(np.count_nonzero(places != np.arange(len(places))))
+    first = next(iter(joined.places))
+    rows = f"rows matched by sample id with {first} ({n_moved} of {len(places)} samples stood elsewhere)"
     if len(own) > n_held:
-        note += f"; {len(own) - n_held} others left out"
+        rows += f"; {len(own) - n_held} others left out"
     return replace(
         item,
         views=tuple(lifted(view, places, own, joined.ids) for view in item.views),
         labels=labels,
         label_names=names,
         sample_ids=joined.ids,
-        notes=(*item.notes, note),
+        notes=(*item.notes, f"{item.where}: {rows}."),
+        origin={**item.origin, "rows": rows} if item.origin else {},
     )
 
 

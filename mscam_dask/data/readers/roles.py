@@ -28,6 +28,8 @@ _MAYBE_NAME = re.compile(
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 
 _WHOLE = re.compile(r"\d+(\.0*)?", re.ASCII)
+_NUMERAL = re.compile(r"[-+\d.,_ eEjJ%]+", re.ASCII)
+_NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _FEW = 5  # rows in which numbers may ascend, or differ, by chance
 _MANY = 10
 
@@ -45,6 +47,13 @@ def id_strength(name: str) -> int:
 def are_whole(texts: Sequence[str]) -> bool:
     """Return whether all are whole numbers, also written as 1000.0."""
     return all(map(_WHOLE.fullmatch, texts))
+
+
+def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
+    """Return whether all are names, such as P-001 and 12-34 but not 1,5 or ?; maybe whole numbers among them."""
+    return all(
+        _NAME.fullmatch(text) and not (_NUMERAL.fullmatch(text) and not with_numbers) for text in texts
+    ) and not are_whole(texts)
 
 
 def are_unique(texts: Sequence[str]) -> bool:
@@ -160,23 +169,25 @@ def _plain(text: str) -> str:
 
 def _id_column(table: Candidates, unique: Mapping[int, Sequence[str]]) -> IdColumn | None:
     """The column of the sample ids of one table."""
-    usable = {
-        place: texts
-        for place, texts in unique.items()
-        if not are_whole(texts) or table.strength(place) > 0
-    }
-    texts_only = [place for place, texts in usable.items() if not are_whole(texts)]
-    named = sorted(usable, key=lambda place: (-table.strength(place), place))
-    if named and table.strength(named[0]) > 0:
-        return IdColumn(named[0], "by its name")
-    if texts_only:
-        return IdColumn(min(texts_only), "text that differs in every row")
     if not table.texts:
         return None
+    names = [
+        place
+        for place, texts in unique.items()
+        if are_names(texts, with_numbers=place == min(table.texts)) and len(texts) > 1
+    ]
+    named = [
+        place
+        for place, texts in unique.items()
+        if table.strength(place) == _CERTAIN
+        or (table.strength(place) and (place in names or are_whole(texts)))
+    ]
+    if named:
+        return IdColumn(min(named, key=lambda p: (-table.strength(p), p)), "by its name")
+    if names:
+        return IdColumn(min(names), "text that differs in every row")
     for place, texts in table.texts.items():  # repeated or missing ids, which are refused
-        is_text = place == min(table.texts) == 0 and not are_whole(
-            [text for text in texts if text]
-        )
+        is_text = place == 0 and are_names([text for text in texts if text], with_numbers=True)
         mostly_differ = 2 * len(set(texts)) > len(texts)
         if (is_text and mostly_differ) or table.strength(place) == _CERTAIN:
             return IdColumn(place, "by its name" if table.strength(place) else "text")

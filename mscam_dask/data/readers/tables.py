@@ -14,6 +14,7 @@ from mscam_dask.data.readers.base import LABEL_COLUMNS, Selection, Source, Sourc
 from mscam_dask.data.readers.roles import (
     Candidates,
     IdColumn,
+    are_names,
     are_unique,
     are_whole,
     id_columns,
@@ -295,7 +296,7 @@ def _on_rows(
         if place in left_out or place in labels or (ids is not None and ids.position == place):
             continue
         strength = table.strength(place)
-        is_key = are_unique(texts) and (strength or not are_whole(texts))
+        is_key = are_unique(texts) and (are_names(texts) or (strength and are_whole(texts)))
         if ids is not None and (strength > 1 or is_key):
             left_out[place] = "ids too"
         elif strength:

@@ -8,6 +8,7 @@ import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import repeat
 from typing import IO, Any
 
 import numpy as np
@@ -116,8 +117,9 @@ def _table(
     n_above, has_header = len(above), source.header
     numbered = above[-1].lstrip("#").strip() if above and above[-1].startswith("#") else ""
     heading = next(_fields([numbered], delimiter), []) if source.comment is None else []
-    short = len(rows) > 1 and len(rows[1]) - len(rows[0]) == 1
     first = rows[0]
+    short = len(rows) > 1 and len(rows[1]) - len(first) == 1
+    short &= bool(has_header) or not all(_is_value(field, decimal) for field in first)
     notes: tuple[str, ...] = ()
     if (
         has_header is not False
@@ -135,6 +137,8 @@ def _table(
         body = rows[1:] if has_header else rows
         n_above += _n_lines(lines, delimiter) if has_header else 0
         short &= has_header
+    if len(first) == 1 and not has_header:  # blank lines are missing values
+        n_above = len("".join(above).rstrip().splitlines())
     columns = list(first) if has_header else [f"column {index}" for index in range(len(first))]
     if has_header:
         columns[0] = columns[0].removeprefix("#").lstrip() if len(columns[0]) > 1 else columns[0]
@@ -372,13 +376,14 @@ class _Rows:
             if self._dialect.n_columns > 1:
                 yield line
             elif line.strip():
-                yield '""\n' * n_blank + line
+                yield from repeat('""\n', n_blank)
+                yield line
                 n_blank = 0
             else:
                 n_blank += 1
 
     def __iter__(self) -> Iterator[str]:  # by which pandas knows a file
-        return iter(self.read, "")
+        return iter(self._stream if self._filtered is None else self._filtered)
 
 
 def _fill(
@@ -422,13 +427,15 @@ def _frames(lines: _Rows, dialect: Dialect, rows: TableRows, *, is_plain: bool) 
         options["na_values"] = dict.fromkeys(plain, _SPELLINGS)
     else:
         options |= {"dtype": str, "na_filter": False}
+    blanks = "\t" if dialect.n_columns == 1 else r"\s+"  # which skips fields of "" in one column
+    delimiter = blanks if dialect.delimiter is None else dialect.delimiter
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "The 'float_precision' argument")
         try:
             reader = pd.read_csv(
                 lines,
-                sep=r"\s+" if dialect.delimiter is None else dialect.delimiter,
+                sep=delimiter,
                 header=None,
                 names=range(dialect.n_columns),
                 index_col=False,
