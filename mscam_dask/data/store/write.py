@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -88,6 +88,7 @@ def write_store(
     chunk_size: int | None = None,
     overwrite: bool = False,
     impute: Mapping[str, ImputeMethod] = ...,
+    origin: Sequence[Mapping[str, str]] = ...,
 ) -> Path: ...
 
 
@@ -99,6 +100,7 @@ def write_store(
     chunk_size: int | None = None,
     overwrite: bool = False,
     impute: Mapping[str, ImputeMethod] = ...,
+    origin: Sequence[Mapping[str, str]] = ...,
 ) -> Location: ...
 
 
@@ -109,6 +111,7 @@ def write_store(
     chunk_size: int | None = None,
     overwrite: bool = False,
     impute: Mapping[str, ImputeMethod] = MappingProxyType({}),
+    origin: Sequence[Mapping[str, str]] = (),
 ) -> Location:
     """Write views, ids and labels as one store (layout: `mscam_dask.data.store.schema`).
 
@@ -129,6 +132,9 @@ def write_store(
     impute
         Method by which missing cells of a view were filled, by view, which fits of the store use for new
         samples; kept for feature views.
+    origin
+        What the readers decided about the files that the data come from, a table of text by rows;
+        `mscam_dask.data.store.read.read_origin` returns it.
 
     Returns
     -------
@@ -151,13 +157,13 @@ def write_store(
     for view in data.views:
         check_not_empty(view)
     if isinstance(root, ObjectPath):
-        return _write_objects(data, root, chunk_size, impute)
+        return _write_objects(data, root, chunk_size, impute, origin)
     root.parent.mkdir(parents=True, exist_ok=True)
     with full_disk_is_temporary(root), exclusive_writer(root):
         _refuse_taken(root, overwrite=overwrite)  # by a writer that ended meanwhile
         partial = new_partial(root)
         try:
-            _write(data, partial, chunk_size, impute)
+            _write(data, partial, chunk_size, impute, origin)
             verify_store(partial)
             sync_tree(LOCAL, partial)
             replace_directory(LOCAL, partial, root)
@@ -171,11 +177,12 @@ def _write_objects(
     root: ObjectPath,
     chunk_size: int | None,
     impute: Mapping[str, ImputeMethod],
+    origin: Sequence[Mapping[str, str]],
 ) -> ObjectPath:
     place = new_version(root)
     try:
         with translate_errors(place):
-            _write(data, place, chunk_size, impute)
+            _write(data, place, chunk_size, impute, origin)
         verify_store(place)
     except BaseException:
         with suppress(MscamError):  # what stopped the writing may stop this too
@@ -234,6 +241,7 @@ def _write(
     directory: Location,
     chunk_size: int | None,
     impute: Mapping[str, ImputeMethod],
+    origin: Sequence[Mapping[str, str]],
 ) -> None:
     import zarr
 
@@ -249,6 +257,7 @@ def _write(
             "has_labels": data.labels is not None,
             "has_sample_ids": data.sample_ids is not None,
             "label_names": None if data.label_names is None else list(data.label_names),
+            schema.ORIGIN: [dict(row) for row in origin],
         },
     )
     for index, view in enumerate(data.views):
