@@ -28,7 +28,7 @@ from mscam_dask.data.views.missing_cells import (
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import Join
 from mscam_dask.data.views.sources import ViewType
-from mscam_dask.data.views.validation import check_not_empty, validate_view
+from mscam_dask.data.views.validation import check_linked, check_not_empty, validate_view
 from mscam_dask.types.parameters import ImputeMethod
 
 __all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
@@ -140,6 +140,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
         data = with_view_types(data, "features" if view_type is None else view_type)
         methods = impute_methods(impute, data.view_names)
         data, imputed = _imputed(data, methods)
+        check_linked(data)
         with naming_missing_cells(data):
             for view in data.views:
                 if view.view_type != "features":

@@ -83,7 +83,8 @@ def gather(
         loaded = _with_chosen_views(loaded, views, labels)
     joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
     if joined is not None and len(loaded) > 1:
-        loaded = [_joined(item, joined) for item in loaded]
+        first = next(item.where for item in loaded if item.sample_ids is not None)
+        loaded = [_joined(item, joined, first) for item in loaded]
     if may_lack_views and views is not None:
         there = {
             name for item in loaded for name in (*(v.name for v in item.views), *item.cell_arrays)
@@ -246,7 +247,7 @@ def _labels(
 _SHOWN = 3
 
 
-def _joined(item: SourceContents, joined: JoinedSamples) -> SourceContents:
+def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:
     """Return a source with the joined samples: views lack, and labels of −1 are, those that are not in it."""
     own = item.sample_ids
     if own is None or own == joined.ids:
@@ -264,7 +265,8 @@ def _joined(item: SourceContents, joined: JoinedSamples) -> SourceContents:
         names = names if found is None else found
         labels = np.where(places < 0, UNLABELED, codes[places])
     n_held = int(np.count_nonzero(places >= 0))
-    note = f"{item.where}: rows matched by sample id"
+    n_moved = int(np.count_nonzero(places != np.arange(len(places))))
+    note = f"{item.where}: rows matched by sample id with {first} ({n_moved} of {len(places)} stood elsewhere)"
     if len(own) > n_held:
         note += f"; {len(own) - n_held} others left out"
     return replace(

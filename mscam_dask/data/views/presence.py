@@ -203,7 +203,9 @@ def restrict_to_present(
         if isinstance(view, LiftedRows):
             absent = np.flatnonzero(view.places < 0)
             if isinstance(view.source, ArrayRows):
-                if not absent.size:
+                n_rows, n_columns = view.source.shape
+                may_be_pairs = view.view_type == "features" and n_rows == n_columns
+                if not absent.size and not may_be_pairs:  # whose type may be set later
                     return restrict_to_present(view.in_memory(), columns=columns)
                 nowhere = np.isin(view.places, _rows_of_nan(view.source, None))
                 absent = np.union1d(absent, np.flatnonzero(nowhere))

@@ -313,8 +313,9 @@ def _affixes(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, 
             found.append((len(short & heads), f"a suffix{more}", cut_after))
             found.append((len(short & tails), f"a prefix{more}", cut_before))
         bare = [{change(text) for text in _without_common(side)} for side in (left, right)]
+        n_matched = max(len(bare[0] & sides[1]), len(bare[1] & sides[0]))
         remedy = "ids.str.removeprefix('...') or ids.str.removesuffix('...')"
-        found.append((len(bare[0] & bare[1]), f"a prefix or suffix that all have{more}", remedy))
+        found.append((n_matched, f"a prefix or suffix that all have{more}", remedy))
     return found
 
 
