@@ -44,12 +44,8 @@ _UNPRINTABLE = re.compile(
 class JoinedSamples:
     """Samples matched by id.
 
-    Attributes
-    ----------
-    ids
-        Of the n samples, in the order in which the holders name them first.
-    places
-        By the name of each holder that has ids: row of each sample in it, (n,) int64, −1 where it is absent.
+    `ids` are in the order in which the holders name them first. `places` are the row of each sample in each holder
+    that has ids, (n,) int64, −1 where it is absent.
     """
 
     ids: tuple[str, ...]
@@ -59,7 +55,7 @@ class JoinedSamples:
 def join_samples(
     ids: Mapping[str, Sequence[str] | None], join: Join | None
 ) -> JoinedSamples | None:
-    """Match the samples of several holders by id.
+    """Match the samples of several holders by id; None when no holder has ids.
 
     Parameters
     ----------
@@ -68,11 +64,6 @@ def join_samples(
     join
         Samples to keep. None: the holders have the same samples, in any order, and a holder without ids
         has them in the one order of all others.
-
-    Returns
-    -------
-    JoinedSamples or None
-        None when no holder has ids and none need be joined.
 
     Raises
     ------
@@ -99,10 +90,9 @@ def join_samples(
         wanted = _wanted(known, join)
         places = {name: places_of(own, wanted) for name, own in known.items()}
         if nameless:
-            first, moved = next(iter(known)), [name for name in known if known[name] != wanted]
             raise DataError(
-                f"{first!r} and {moved[0]!r} hold the same sample ids in a different order, and "
-                f"{nameless[0]!r} has no ids: its rows may be in either order. Give its ids too (frames: "
+                f"{', '.join(map(repr, known))} hold the same sample ids in different orders, and "
+                f"{nameless[0]!r} has no ids: its rows may be in any of these. Give its ids too (frames: "
                 "as index), or put all in one order (frames: b.loc[a.index])."
             )
     return JoinedSamples(wanted, places)
@@ -187,7 +177,14 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         if own != others:
             _check_spelling(known, name, other)
             if join is None:
-                _refuse_different(name, own, other, others)
+                missing, added = sorted(own - others), sorted(others - own)
+                raise DataError(
+                    f"{name!r} and {other!r} hold different samples: {len(missing)} id(s) of {name!r} are "
+                    f"missing from {other!r} (first: {missing[:_SHOWN]}) and {len(added)} are only in {other!r} "
+                    f"(first: {added[:_SHOWN]}). Files: set join='inner' or join='outer' (--join, [data] join); "
+                    "frames: give each view all samples, with rows of NaN for those that it does not have "
+                    "(frame.reindex(ids))."
+                )
     union = tuple(dict.fromkeys(name for own in known.values() for name in own))
     if join == "inner":
         everywhere = frozenset.intersection(*sets.values())
@@ -212,18 +209,6 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
 def _examples(known: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{name!r} (first ids: {list(own[:_SHOWN])})" for name, own in known.items())
 
-
-def _refuse_different(name: str, own: frozenset[str], other: str, others: frozenset[str]) -> None:
-    missing, added = sorted(own - others), sorted(others - own)
-    raise DataError(
-        f"{name!r} and {other!r} hold different samples: {len(missing)} id(s) of {name!r} are missing from "
-        f"{other!r} (first: {missing[:_SHOWN]}) and {len(added)} are only in {other!r} (first: "
-        f"{added[:_SHOWN]}). Files: set join='inner' or join='outer' (--join, [data] join); frames: give "
-        "each view all samples, with rows of NaN for those that it does not have (frame.reindex(ids))."
-    )
-
-
-# Spellings of one id -------------------------------------------------------------------------------
 
 _SEPARATOR = re.compile(r"[\W_]+")
 _WHOLE = re.compile(r"[+-]?\d+(\.0*)?([eE]\+?\d{1,2})?")
@@ -303,19 +288,18 @@ def _affixes(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, 
     """Number of ids that match without what only one side has before or after them."""
     found = []
     for more, change in (("", str), (" and their spelling", _in_one_spelling)):
-        sides = [set(map(change, left)), set(map(change, right))]
-        for short, long in (sides, sides[::-1]):
-            cuts = [(text, cut) for text in long for cut in _SEPARATOR.finditer(text)]
-            heads = {text[: cut.start()] for text, cut in cuts}
-            tails = {text[cut.end() :] for text, cut in cuts}
-            cut_after = r"ids.str.replace(r'[\W_][^\W_]*$', '', regex=True)"
-            cut_before = r"ids.str.replace(r'^[^\W_]*[\W_]', '', regex=True)"
-            found.append((len(short & heads), f"a suffix{more}", cut_after))
-            found.append((len(short & tails), f"a prefix{more}", cut_before))
-        bare = [{change(text) for text in _without_common(side)} for side in (left, right)]
-        n_matched = max(len(bare[0] & sides[1]), len(bare[1] & sides[0]))
-        remedy = "ids.str.removeprefix('...') or ids.str.removesuffix('...')"
-        found.append((n_matched, f"a prefix or suffix that all have{more}", remedy))
+        for short, long in ((left, right), (right, left)):
+            texts = set(map(change, long))
+            cuts = [(text, cut) for text in texts for cut in _SEPARATOR.finditer(text)]
+            shortened = {
+                "a suffix": {text[: cut.start()] for text, cut in cuts},
+                "a prefix": {text[cut.end() :] for text, cut in cuts},
+                "a prefix or suffix that all have": set(map(change, _without_common(long))),
+            }
+            wanted = set(map(change, short))
+            remedy = "ids.str.replace(r'^PREFIX|SUFFIX$', '', regex=True)"
+            for what, ids in shortened.items():
+                found.append((len(wanted & ids), f"{what}{more}", remedy))
     return found
 
 

@@ -62,7 +62,7 @@ def test_holders_without_ids():
     assert join_samples({"a": None, "b": None}, None) is None
     joined = join_samples({"a": None, "b": ["x", "y"], "c": ["x", "y"]}, None)
     assert (joined.ids, list(joined.places)) == (("x", "y"), ["b", "c"])
-    with pytest.raises(DataError, match=r"different order.*'a' has no ids"):
+    with pytest.raises(DataError, match=r"different orders.*'a' has no ids"):
         join_samples({"a": None, "b": ["x", "y"], "c": ["y", "x"]}, None)
     with pytest.raises(DataError, match="a has no ids"):
         join_samples({"a": None, "b": ["x", "y"]}, "outer")
