@@ -5,13 +5,13 @@ A holder is anything whose rows are samples: a file, a frame, a modality.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Literal, get_args
 
 import numpy as np
@@ -211,42 +211,23 @@ def _examples(known: Mapping[str, Sequence[str]]) -> str:
 
 
 _SEPARATOR = re.compile(r"[\W_]+")
-_WHOLE = re.compile(r"[+-]?\d+(\.0*)?([eE]\+?\d{1,2})?")
 
-
-def _number(text: str) -> str:
-    return str(int(Decimal(text))) if _WHOLE.fullmatch(text) else text
-
-
-def _hyphenated(text: str) -> str:
-    return _SEPARATOR.sub("-", text)
-
-
-def _unpadded(text: str) -> str:
-    return re.sub(r"(?<!\d)0+(?=\d)", "", text)
-
-
-def _without_x(text: str) -> str:
-    return re.sub(r"^X(?=[\d.])", "", text)
-
-
-# Each with a change that pandas makes to an index.
-_SPELLINGS: tuple[tuple[str, Callable[[str], str], str], ...] = (
-    ("surrounding blanks", str.strip, "ids.str.strip()"),
-    ("quotes", lambda text: text.strip("\"'"), "ids.str.strip('\"')"),
-    ("Unicode form", lambda text: unicodedata.normalize("NFKC", text), "ids.str.normalize('NFKC')"),
-    ("zero padding", _unpadded, r"ids.str.replace(r'(?<!\d)0+(?=\d)', '', regex=True)"),
-    ("decimals", _number, "ids.astype(float).astype(int).astype(str)"),
-    ("upper and lower case", str.casefold, "ids.str.lower()"),
-    ("punctuation", _hyphenated, r"ids.str.replace(r'[\W_]+', '-', regex=True)"),
-    ("the X that R puts before digits", _without_x, "ids.str.replace(r'^X', '', regex=True)"),
-)
+# Differences of spelling, as patterns and what takes their place.
+_PATTERNS = {
+    "surrounding blanks": (r"^\s+|\s+$", ""),
+    "quotes": (r"^[\"']+|[\"']+$", ""),
+    "zero padding": (r"(?<!\d)0+(?=\d)", ""),
+    "decimals": (r"\.0+$", ""),
+    "punctuation": (_SEPARATOR.pattern, "-"),
+    "the X that R puts before digits": (r"^X(?=[\d.])", ""),
+}
 
 
 def _in_one_spelling(text: str) -> str:
-    for _, change, _ in _SPELLINGS:
-        text = change(text)
-    return _hyphenated(text.strip()).strip("-")
+    text = unicodedata.normalize("NFKC", text)
+    for pattern, instead in _PATTERNS.values():
+        text = re.sub(pattern, instead, text)
+    return text.casefold().strip("-")
 
 
 def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str) -> None:
@@ -274,14 +255,24 @@ def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str)
 
 
 def _spellings(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, str]]:
-    """Number of ids that match in each spelling, its difference and its remedy."""
-    found = [
-        (len(set(map(change, left)) & set(map(change, right))), what, remedy)
-        for what, change, remedy in _SPELLINGS
+    """Number of ids that match in each spelling, its difference and a remedy."""
+    changes: list[tuple[str, Callable[[str], str], str]] = [
+        (
+            what,
+            functools.partial(re.sub, pattern, instead),
+            f"replace({pattern!r}, {instead!r}, regex=True)",
+        )
+        for what, (pattern, instead) in _PATTERNS.items()
     ]
-    n_matched = len(set(map(_in_one_spelling, left)) & set(map(_in_one_spelling, right)))
-    remedies = "ids.str.strip().str.lower()"
-    return [*found, (n_matched, "several of blanks, case, zeros and punctuation", remedies)]
+    changes += [
+        ("upper and lower case", str.casefold, "lower()"),
+        ("Unicode form", functools.partial(unicodedata.normalize, "NFKC"), "normalize('NFKC')"),
+        ("several of blanks, case, zeros and punctuation", _in_one_spelling, "strip().str.lower()"),
+    ]
+    return [
+        (len(set(map(change, left)) & set(map(change, right))), what, f"ids.str.{remedy}")
+        for what, change, remedy in changes
+    ]
 
 
 def _affixes(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, str]]:
