@@ -5,7 +5,14 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
-from mscam_dask.cli.console import key_values, relative, results_console, show, table
+from mscam_dask.cli.console import (
+    key_values,
+    origin_tables,
+    relative,
+    results_console,
+    show,
+    table,
+)
 from mscam_dask.data.ingest import IngestReport, Source, append, ingest
 from mscam_dask.data.readers.base import MAX_BYTES
 from mscam_dask.errors import ConfigurationError
@@ -109,4 +116,4 @@ def _show(report: IngestReport) -> None:
         *(("Note", note) for note in report.notes),
         ("Store", f"{relative(report.output)} ({report.stored_bytes / 2**20:.1f} MiB)"),
     ]
-    show(results_console(), views, key_values(rest))
+    show(results_console(), views, *origin_tables(report.origin), key_values(rest))

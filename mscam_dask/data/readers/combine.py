@@ -83,7 +83,8 @@ def gather(
         loaded = _with_chosen_views(loaded, views, labels)
     joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
     if joined is not None and len(loaded) > 1:
-        loaded = [_joined(item, joined) for item in loaded]
+        first = next(item.where for item in loaded if item.sample_ids is not None)
+        loaded = [_joined(item, joined, first) for item in loaded]
     if may_lack_views and views is not None:
         there = {
             name for item in loaded for name in (*(v.name for v in item.views), *item.cell_arrays)
@@ -247,7 +248,7 @@ def _labels(
 _SHOWN = 3
 
 
-def _joined(item: SourceContents, joined: JoinedSamples) -> SourceContents:
+def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:
     """Return a source with the joined samples: views lack, and labels of −1 are, those that are not in it."""
     own = item.sample_ids
     if own is None or own == joined.ids:
@@ -266,7 +267,6 @@ def _joined(item: SourceContents, joined: JoinedSamples) -> SourceContents:
         labels = np.where(places < 0, UNLABELED, codes[places])
     n_held = int(np.count_nonzero(places >= 0))
     n_moved = int(np.count_nonzero(places != np.arange(len(places))))
-    first = next(iter(joined.places))
     rows = f"rows matched by sample id with {first} ({n_moved} of {len(places)} samples stood elsewhere)"
     if len(own) > n_held:
         rows += f"; {len(own) - n_held} others left out"
@@ -284,20 +284,7 @@ def _joined(item: SourceContents, joined: JoinedSamples) -> SourceContents:
 def labels_of_file(
     file: Path, sample_ids: tuple[str, ...] | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Return the labels of a separate file, by id if it has ids, else row by row, and notes.
-
-    Parameters
-    ----------
-    file
-        As for `read_labels`.
-    sample_ids
-        Ids of the samples, in the order of the data; None where they have none.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read, an id occurs twice in it, or it has none for a sample.
-    """
+    """Labels of a separate file, by id if it has ids, else row by row, and notes."""
     labels, ids = read_labels(file)
     if ids is None:
         if sample_ids is None:
@@ -312,6 +299,7 @@ def labels_of_file(
     rows = {name: row for row, name in enumerate(ids)}
     missing = [name for name in sample_ids if name not in rows]
     if missing:
+        join_samples({"the data": sample_ids, str(file): ids}, "inner")  # says how spellings differ
         raise DataError(
             f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
             f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add these labels (-1 for unlabeled "
@@ -331,22 +319,8 @@ def check_sample_counts(
 ) -> None:
     """Refuse views with samples on columns, and views of which some have other numbers of rows.
 
-    Parameters
-    ----------
-    views
-        At least one, as read: samples should be on rows.
-    n_labels
-        Number of labels, None without labels.
-    samples_in
-        Where the files were said to have their samples.
-    held_in
-        The file of each view.
-
-    Raises
-    ------
-    DataError
-        With the options to read the files with. Views in one file of which only some have to be transposed, and labels
-        that are too many or too few, are left to `mscam_dask.data.views.multi_view.MultiViewData`.
+    Views in one file of which only some have to be turned, and other numbers of labels, are left to
+    `MultiViewData`.
     """
     counts = {n_samples_of(view) for view in views}
     if len(counts) == 1 and n_labels in (None, *counts):

@@ -47,23 +47,23 @@ def as_multi_view(
     Parameters
     ----------
     views
-        One of: a list, tuple or dict of (n, d_v) tables (NumPy of any real dtype and layout,
-        SciPy sparse, Dask arrays, pandas and polars frames, Arrow tables, xarray.DataArray, AnnData,
-        row sources); an xarray.Dataset whose variables share the sample dimension; a MuData with
-        shared observations, of which each modality is a view; the path of a store written by
-        `mscam_dask.data.ingest`; a `MultiViewData`; or one (n, d) table, which is one view
-        unless `n_features_per_view` cuts it. Tables with the same sample ids (pandas index, sample
-        coordinate, obs_names) in another order are put in the order of the first that has ids.
+        A list, tuple or dict of (n, d_v) tables (NumPy of any real dtype and layout, SciPy sparse, Dask
+        arrays, pandas and polars frames, Arrow tables, xarray.DataArray, AnnData, row sources); an
+        xarray.Dataset whose variables share the sample dimension; a MuData with shared observations, of
+        which each modality is a view; the path of a store written by `mscam_dask.data.ingest`; a
+        `MultiViewData`; or one (n, d) table, which is one view unless `n_features_per_view` cuts it. Tables
+        with the same sample ids (pandas index, sample coordinate, obs_names) in another order are put in
+        the order of the first that has ids.
     n_features_per_view
         Numbers of columns of the views inside one (n, sum) table; only with one table.
     view_type
-        "features", "distance" or "kernel": one for all, a mapping from view name (views left
-        out are features) or one per view in order. Views of a store or a `MultiViewData` keep
-        their recorded view type unless the argument names another: there, the default
-        "features" changes nothing. A Dataset records them as attribute `view_type` of a variable.
+        "features", "distance" or "kernel": one for all, a mapping from view name (views left out are
+        features) or one per view in order. Views of a store, a Dataset (attribute `view_type` of a variable)
+        or a `MultiViewData` keep their recorded type unless the argument names another: there, the default
+        "features" changes nothing. Columns of a pairwise table that are named by its ids, in whichever
+        order, are matched by id; others are in the order of its rows.
     view_names
-        Names of the views in order; by default a dict's keys, a Dataset's variables, a
-        store's names, or "view_0", "view_1", ...
+        Names of the views in order; by default those of the dict, Dataset or store, or "view_0", ...
 
     Returns
     -------
@@ -74,11 +74,10 @@ def as_multi_view(
     Raises
     ------
     DataError
-        When there is no view, a view is not a two-dimensional table of real numbers, the
-        numbers of samples differ, ids differ between views, or their order differs beside a view
-        without ids.
+        There is no view, a view is not a two-dimensional table of real numbers, the numbers of samples
+        differ, ids differ between views, or their order differs beside a view without ids.
     ConfigurationError
-        When `n_features_per_view`, `view_type` or `view_names` do not fit the views.
+        `n_features_per_view`, `view_type` or `view_names` do not fit the views.
 
     Examples
     --------
@@ -189,16 +188,14 @@ def _renamed_view(view: RowSource, name: str) -> RowSource:
 
 def _is_table(value: Any) -> bool:
     """Return whether a value is one two-dimensional table rather than a collection of them."""
+    if isinstance(value, np.ndarray) or is_instance_of(value, "dask", "Array"):
+        return bool(value.ndim == 2)
+    kinds = (("xarray", "DataArray"), ("dask", "DataFrame"))
     return (
         isinstance(value, RowSource)
         or is_sparse(value)
         or is_frame(value)
-        or is_instance_of(value, "xarray", "DataArray")
-        or is_instance_of(value, "dask", "DataFrame")
-        or (
-            (isinstance(value, np.ndarray) or is_instance_of(value, "dask", "Array"))
-            and value.ndim == 2
-        )
+        or any(is_instance_of(value, *kind) for kind in kinds)
     )
 
 

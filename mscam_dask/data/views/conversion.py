@@ -46,15 +46,14 @@ def is_omics(value: object) -> bool:
 
 def is_frame(value: object) -> bool:
     """Return whether a value is a frame of pandas or polars, or a table or record batch of Arrow."""
-    kinds = (("pandas", "DataFrame"), ("polars", "DataFrame"))
-    return any(is_instance_of(value, *kind) for kind in kinds) or is_arrow(value)
+    return any(is_instance_of(value, package, "DataFrame") for package in ("pandas", "polars")) or (
+        is_arrow(value)
+    )
 
 
 def is_arrow(value: object) -> bool:
     """Return whether a value is a table or record batch of Arrow."""
-    return is_instance_of(value, "pyarrow", "Table") or is_instance_of(
-        value, "pyarrow", "RecordBatch"
-    )
+    return any(is_instance_of(value, "pyarrow", name) for name in ("Table", "RecordBatch"))
 
 
 def rows_of(
@@ -168,15 +167,15 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
         )
     try:
         return np.asarray(value)
-    except ValueError as error:
-        raise DataError(
-            f"View {name!r} cannot be converted to an array ({error}); allowed is a two-dimensional "
-            "table with rows of equal length."
-        ) from error
-    except (TypeError, RuntimeError) as error:  # such as tensors of other devices
+    except (
+        ValueError,
+        TypeError,
+        RuntimeError,
+    ) as error:  # rows of different lengths, other devices
         raise DataError(
             f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__} that cannot be "
-            f"converted to an array: {str(error).rstrip('.')}. Make a NumPy array of it first."
+            f"converted to an array: {str(error).rstrip('.')}. Make a two-dimensional NumPy array of it first, "
+            "with rows of equal length."
         ) from error
 
 
@@ -319,23 +318,20 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
     if flat.dtype.kind in "UT":
         names, codes = np.unique(flat.astype(np.str_), return_inverse=True)
         return codes.astype(np.int64), tuple(names.tolist())
-    if flat.dtype.kind in "bi" or (flat.dtype.kind == "u" and flat.dtype.itemsize < 8):
-        return flat.astype(np.int64), None
-    if flat.dtype.kind in "fu":
-        whole = np.isfinite(flat) & (np.abs(flat) < 2.0**62)
-        whole &= np.floor(flat) == flat
-        if whole.all():
-            return flat.astype(np.int64), None
-        rows = np.flatnonzero(~whole)
+    if flat.dtype.kind not in "biuf":
+        raise DataError(
+            f"Labels have dtype {flat.dtype}; allowed are integers or text, one per sample. Encode "
+            "them with numpy.unique(y, return_inverse=True)[1]."
+        )
+    numbers = flat.astype(np.float64)
+    rows = np.flatnonzero(~((np.abs(numbers) < 2.0**62) & (np.floor(numbers) == numbers)))
+    if rows.size and flat.dtype.kind in "fu":
         raise DataError(
             f"{rows.size} label(s) are not whole numbers, the first {flat[rows[0]]} in row "
             f"{rows[0]}; allowed are integers or text, one per sample. Give unlabeled samples a "
             "number of their own, for example -1."
         )
-    raise DataError(
-        f"Labels have dtype {flat.dtype}; allowed are integers or text, one per sample. Encode "
-        "them with numpy.unique(y, return_inverse=True)[1]."
-    )
+    return flat.astype(np.int64), None
 
 
 def is_missing(item: object) -> bool:

@@ -80,12 +80,15 @@ def refuse_missing_cells(
         n_missing += one.n_missing
         n_cells = one.shape[0] * one.shape[1]
         shown = [row if sample_ids is None else sample_ids[row] for row in one.rows[:_SHOWN]]
-        kind = "rows" if sample_ids is None else "ids"
+        held = [f"{one.n_missing} NaN ({one.n_missing / n_cells:.2%} of its cells)"]
+        if one.n_too_large:
+            held.append(
+                f"{one.n_too_large} infinite or above {LARGEST:g} (up to {one.largest:.3g})"
+            )
         parts.append(
-            f"View {one.view!r} has {one.n_missing} NaN ({one.n_missing / n_cells:.2%} of its cells) and "
-            f"{one.n_too_large} infinite value(s) or beyond {LARGEST:g} (largest magnitude: {one.largest:.3g}), "
-            f"in {len(one.rows)} of {one.shape[0]} rows (first {kind}: {shown}) and {len(one.columns)} of "
-            f"{one.shape[1]} columns (first: {one.columns[:_SHOWN]})"
+            f"View {one.view!r} has {' and '.join(held)}, in {len(one.rows)} of {one.shape[0]} rows (first "
+            f"{'rows' if sample_ids is None else 'ids'}: {shown}) and {len(one.columns)} of {one.shape[1]} "
+            f"columns (first: {one.columns[:_SHOWN]})"
         )
     if not parts:
         return

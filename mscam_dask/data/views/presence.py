@@ -77,15 +77,8 @@ def lifted(
 ) -> RowSource:
     """Return a view with a row for each sample, NaN for those that it does not have.
 
-    Parameters
-    ----------
-    view
-        With a row for each of the ids `own`.
-    places
-        (n,) row of each sample, −1 for samples that are not there, from `join_samples`.
-    own, wanted
-        Ids of the rows of the view, and of the samples. Columns that are named by the same ids are those of a
-        pairwise view, in whichever order.
+    `places` (n,) is the row of each sample, −1 for absent ones; `own` are the ids of the rows, `wanted` of the
+    samples. Columns that are named by the same ids are those of a pairwise view, in whichever order.
     """
     names = feature_names_of(view)
     columns = None
@@ -186,24 +179,20 @@ def restrict_to_present(
     *,
     columns: NDArray[np.int64] | None = None,
 ) -> RowSource:
-    """Return a view without its absent samples; the view itself if it has all.
+    """Return a view with a row for every sample without its absent samples; the view itself if it has all.
 
-    Parameters
-    ----------
-    view
-        With a row for every sample.
-    absent
-        Positions of absent samples. By default the rows of an array that are all NaN, and samples
-        whose ids the view does not have; other views that are not in memory have all samples then.
-    columns
-        Columns of a pairwise view that are kept, and in which rows may be all NaN.
+    `absent` are their positions, by default the rows of an array that are all NaN, and samples whose ids the view
+    does not have; other views that are not in memory have all samples then. `columns` of a pairwise view are
+    kept, and rows may be all NaN in them.
     """
     if absent is None:
         absent = np.zeros(0, dtype=np.int64)
         if isinstance(view, LiftedRows):
             absent = np.flatnonzero(view.places < 0)
             if isinstance(view.source, ArrayRows):
-                if not absent.size:
+                n_rows, n_columns = view.source.shape
+                may_be_pairs = view.view_type == "features" and n_rows == n_columns
+                if not absent.size and not may_be_pairs:  # whose type may be set later
                     return restrict_to_present(view.in_memory(), columns=columns)
                 nowhere = np.isin(view.places, _rows_of_nan(view.source, None))
                 absent = np.union1d(absent, np.flatnonzero(nowhere))

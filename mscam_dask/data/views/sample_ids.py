@@ -5,13 +5,13 @@ A holder is anything whose rows are samples: a file, a frame, a modality.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 from typing import Literal, get_args
 
 import numpy as np
@@ -44,12 +44,8 @@ _UNPRINTABLE = re.compile(
 class JoinedSamples:
     """Samples matched by id.
 
-    Attributes
-    ----------
-    ids
-        Of the n samples, in the order in which the holders name them first.
-    places
-        By the name of each holder that has ids: row of each sample in it, (n,) int64, −1 where it is absent.
+    `ids` are in the order in which the holders name them first. `places` are the row of each sample in each holder
+    that has ids, (n,) int64, −1 where it is absent.
     """
 
     ids: tuple[str, ...]
@@ -59,7 +55,7 @@ class JoinedSamples:
 def join_samples(
     ids: Mapping[str, Sequence[str] | None], join: Join | None
 ) -> JoinedSamples | None:
-    """Match the samples of several holders by id.
+    """Match the samples of several holders by id; None when no holder has ids.
 
     Parameters
     ----------
@@ -68,11 +64,6 @@ def join_samples(
     join
         Samples to keep. None: the holders have the same samples, in any order, and a holder without ids
         has them in the one order of all others.
-
-    Returns
-    -------
-    JoinedSamples or None
-        None when no holder has ids and none need be joined.
 
     Raises
     ------
@@ -99,10 +90,9 @@ def join_samples(
         wanted = _wanted(known, join)
         places = {name: places_of(own, wanted) for name, own in known.items()}
         if nameless:
-            first, moved = next(iter(known)), [name for name in known if known[name] != wanted]
             raise DataError(
-                f"{first!r} and {moved[0]!r} hold the same sample ids in a different order, and "
-                f"{nameless[0]!r} has no ids: its rows may be in either order. Give its ids too (frames: "
+                f"{', '.join(map(repr, known))} hold the same sample ids in different orders, and "
+                f"{nameless[0]!r} has no ids: its rows may be in any of these. Give its ids too (frames: "
                 "as index), or put all in one order (frames: b.loc[a.index])."
             )
     return JoinedSamples(wanted, places)
@@ -187,7 +177,14 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         if own != others:
             _check_spelling(known, name, other)
             if join is None:
-                _refuse_different(name, own, other, others)
+                missing, added = sorted(own - others), sorted(others - own)
+                raise DataError(
+                    f"{name!r} and {other!r} hold different samples: {len(missing)} id(s) of {name!r} are "
+                    f"missing from {other!r} (first: {missing[:_SHOWN]}) and {len(added)} are only in {other!r} "
+                    f"(first: {added[:_SHOWN]}). Files: set join='inner' or join='outer' (--join, [data] join); "
+                    "frames: give each view all samples, with rows of NaN for those that it does not have "
+                    "(frame.reindex(ids))."
+                )
     union = tuple(dict.fromkeys(name for own in known.values() for name in own))
     if join == "inner":
         everywhere = frozenset.intersection(*sets.values())
@@ -213,55 +210,24 @@ def _examples(known: Mapping[str, Sequence[str]]) -> str:
     return ", ".join(f"{name!r} (first ids: {list(own[:_SHOWN])})" for name, own in known.items())
 
 
-def _refuse_different(name: str, own: frozenset[str], other: str, others: frozenset[str]) -> None:
-    missing, added = sorted(own - others), sorted(others - own)
-    raise DataError(
-        f"{name!r} and {other!r} hold different samples: {len(missing)} id(s) of {name!r} are missing from "
-        f"{other!r} (first: {missing[:_SHOWN]}) and {len(added)} are only in {other!r} (first: "
-        f"{added[:_SHOWN]}). Files: set join='inner' or join='outer' (--join, [data] join); frames: give "
-        "each view all samples, with rows of NaN for those that it does not have (frame.reindex(ids))."
-    )
-
-
-# Spellings of one id -------------------------------------------------------------------------------
-
 _SEPARATOR = re.compile(r"[\W_]+")
-_WHOLE = re.compile(r"[+-]?\d+(\.0*)?([eE]\+?\d{1,2})?")
 
-
-def _number(text: str) -> str:
-    return str(int(Decimal(text))) if _WHOLE.fullmatch(text) else text
-
-
-def _hyphenated(text: str) -> str:
-    return _SEPARATOR.sub("-", text)
-
-
-def _unpadded(text: str) -> str:
-    return re.sub(r"(?<!\d)0+(?=\d)", "", text)
-
-
-def _without_x(text: str) -> str:
-    return re.sub(r"^X(?=[\d.])", "", text)
-
-
-# Each with a change that pandas makes to an index.
-_SPELLINGS: tuple[tuple[str, Callable[[str], str], str], ...] = (
-    ("surrounding blanks", str.strip, "ids.str.strip()"),
-    ("quotes", lambda text: text.strip("\"'"), "ids.str.strip('\"')"),
-    ("Unicode form", lambda text: unicodedata.normalize("NFKC", text), "ids.str.normalize('NFKC')"),
-    ("zero padding", _unpadded, r"ids.str.replace(r'(?<!\d)0+(?=\d)', '', regex=True)"),
-    ("decimals", _number, "ids.astype(float).astype(int).astype(str)"),
-    ("upper and lower case", str.casefold, "ids.str.lower()"),
-    ("punctuation", _hyphenated, r"ids.str.replace(r'[\W_]+', '-', regex=True)"),
-    ("the X that R puts before digits", _without_x, "ids.str.replace(r'^X', '', regex=True)"),
-)
+# Differences of spelling, as patterns and what takes their place.
+_PATTERNS = {
+    "surrounding blanks": (r"^\s+|\s+$", ""),
+    "quotes": (r"^[\"']+|[\"']+$", ""),
+    "zero padding": (r"(?<!\d)0+(?=\d)", ""),
+    "decimals": (r"\.0+$", ""),
+    "punctuation": (_SEPARATOR.pattern, "-"),
+    "the X that R puts before digits": (r"^X(?=[\d.])", ""),
+}
 
 
 def _in_one_spelling(text: str) -> str:
-    for _, change, _ in _SPELLINGS:
-        text = change(text)
-    return _hyphenated(text.strip()).strip("-")
+    text = unicodedata.normalize("NFKC", text)
+    for pattern, instead in _PATTERNS.values():
+        text = re.sub(pattern, instead, text)
+    return text.casefold().strip("-")
 
 
 def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str) -> None:
@@ -289,32 +255,42 @@ def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str)
 
 
 def _spellings(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, str]]:
-    """Number of ids that match in each spelling, its difference and its remedy."""
-    found = [
-        (len(set(map(change, left)) & set(map(change, right))), what, remedy)
-        for what, change, remedy in _SPELLINGS
+    """Number of ids that match in each spelling, its difference and a remedy."""
+    changes: list[tuple[str, Callable[[str], str], str]] = [
+        (
+            what,
+            functools.partial(re.sub, pattern, instead),
+            f"replace({pattern!r}, {instead!r}, regex=True)",
+        )
+        for what, (pattern, instead) in _PATTERNS.items()
     ]
-    n_matched = len(set(map(_in_one_spelling, left)) & set(map(_in_one_spelling, right)))
-    remedies = "ids.str.strip().str.lower()"
-    return [*found, (n_matched, "several of blanks, case, zeros and punctuation", remedies)]
+    changes += [
+        ("upper and lower case", str.casefold, "lower()"),
+        ("Unicode form", functools.partial(unicodedata.normalize, "NFKC"), "normalize('NFKC')"),
+        ("several of blanks, case, zeros and punctuation", _in_one_spelling, "strip().str.lower()"),
+    ]
+    return [
+        (len(set(map(change, left)) & set(map(change, right))), what, f"ids.str.{remedy}")
+        for what, change, remedy in changes
+    ]
 
 
 def _affixes(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, str]]:
     """Number of ids that match without what only one side has before or after them."""
     found = []
     for more, change in (("", str), (" and their spelling", _in_one_spelling)):
-        sides = [set(map(change, left)), set(map(change, right))]
-        for short, long in (sides, sides[::-1]):
-            cuts = [(text, cut) for text in long for cut in _SEPARATOR.finditer(text)]
-            heads = {text[: cut.start()] for text, cut in cuts}
-            tails = {text[cut.end() :] for text, cut in cuts}
-            cut_after = r"ids.str.replace(r'[\W_][^\W_]*$', '', regex=True)"
-            cut_before = r"ids.str.replace(r'^[^\W_]*[\W_]', '', regex=True)"
-            found.append((len(short & heads), f"a suffix{more}", cut_after))
-            found.append((len(short & tails), f"a prefix{more}", cut_before))
-        bare = [{change(text) for text in _without_common(side)} for side in (left, right)]
-        remedy = "ids.str.removeprefix('...') or ids.str.removesuffix('...')"
-        found.append((len(bare[0] & bare[1]), f"a prefix or suffix that all have{more}", remedy))
+        for short, long in ((left, right), (right, left)):
+            texts = set(map(change, long))
+            cuts = [(text, cut) for text in texts for cut in _SEPARATOR.finditer(text)]
+            shortened = {
+                "a suffix": {text[: cut.start()] for text, cut in cuts},
+                "a prefix": {text[cut.end() :] for text, cut in cuts},
+                "a prefix or suffix that all have": set(map(change, _without_common(long))),
+            }
+            wanted = set(map(change, short))
+            remedy = "ids.str.replace(r'^PREFIX|SUFFIX$', '', regex=True)"
+            for what, ids in shortened.items():
+                found.append((len(wanted & ids), f"{what}{more}", remedy))
     return found
 
 

@@ -1,10 +1,4 @@
-"""Row sources: one view each, read by blocks of rows.
-
-A `RowSource` returns blocks of rows as C-ordered float64, whether the view is in memory, in a Dask
-graph or in a store.
-Sources are small values: they can be compared by field, replaced with
-`dataclasses.replace`, and pickled to a worker.
-"""
+"""Row sources: one view each, read by blocks of rows as C-ordered float64, wherever the view is held."""
 
 from __future__ import annotations
 
@@ -15,7 +9,8 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
@@ -29,8 +24,7 @@ if TYPE_CHECKING:
     import dask.array as da
 
 ViewType = Literal["features", "distance", "kernel"]
-"""Meaning of the numbers of a view: coordinates of the samples (n, d), pairwise distances
-(n, n, not squared) or a kernel (n, n)."""
+"""Coordinates of the samples (n, d), pairwise distances (n, n, not squared) or a kernel (n, n)."""
 
 VIEW_TYPES: tuple[ViewType, ...] = get_args(ViewType)
 
@@ -53,19 +47,7 @@ _DIGESTED_BYTES = 2**20
 
 @runtime_checkable
 class RowSource(Protocol):
-    """One view, readable by row blocks.
-
-    Attributes
-    ----------
-    name
-        Name of the view; any text, never used as a path.
-    view_type
-        "features" (n, d), "distance" (n, n) or "kernel" (n, n).
-    shape
-        (n samples, d columns).
-    dtype
-        Type of the values where they are held; `read` always returns float64.
-    """
+    """One view (n, d), readable by row blocks; `dtype` is that of the values where they are held."""
 
     @property
     def name(self) -> str: ...
@@ -104,10 +86,10 @@ class RowsOf:
 
 
 @dataclass(frozen=True, eq=False)
-class ArrayRows:
-    """A view held in memory, (n, d) dense or compressed sparse row, of any real dtype; nothing is copied."""
+class _Array:
+    """A view (n, d) of any real dtype that an array holds; nothing is copied."""
 
-    array: NDArray[Any] | sparse.csr_array[Any]
+    array: Any
     name: str
     view_type: ViewType = "features"
     feature_names: tuple[str, ...] | None = None
@@ -124,6 +106,13 @@ class ArrayRows:
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.array.dtype)
 
+
+@dataclass(frozen=True, eq=False)
+class ArrayRows(_Array):
+    """A view held in memory, dense or compressed sparse row."""
+
+    array: NDArray[Any] | sparse.csr_array[Any]
+
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         """Return rows start..stop-1 as read-only float64; no copy when they already are."""
         check_row_range(self, start, stop)
@@ -133,18 +122,14 @@ class ArrayRows:
 
 
 @dataclass(frozen=True, eq=False)
-class DaskRows:
+class DaskRows(_Array):
     """A view that is a Dask array with a graph of its own; blocks are computed where they are read.
 
     `file` is the file that the blocks are read from, for messages; empty for a graph of the user's.
     """
 
     array: da.Array
-    name: str
-    view_type: ViewType = "features"
-    feature_names: tuple[str, ...] | None = None
     file: str = ""
-    _checks_blocks: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if any(np.isnan(size) for size in self.array.shape):
@@ -153,29 +138,30 @@ class DaskRows:
                 "number of samples must be known before work starts. Call "
                 ".compute_chunk_sizes() on it (or .to_dask_array(lengths=True) on a frame)."
             )
-        check_view(self.name, self.array.shape, self.array.dtype)
-        if any(
-            type(task).__module__.startswith("distributed")
-            for task in dict(self.array.dask).values()
-        ):
+        super().__post_init__()
+        tasks = list(dict(self.array.dask).values())
+        if any(type(task).__module__.startswith("distributed") for task in tasks):
             raise DataError(
                 f"View {self.name!r} is a Dask array persisted on a cluster: its blocks are futures "
                 "that a worker cannot compute by itself. Pass the array as it was before "
                 ".persist(), or write it with mscam_dask.data.ingest and pass the store's path."
             )
-        for value in _sparse_values_of(self.array):
+        nodes = (node for task in tasks for node in (task, *getattr(task, "args", ())))
+        values = {
+            id(value): value for node in nodes if is_sparse(value := getattr(node, "value", node))
+        }
+        for value in values.values():
             checked_sparse(value, f"A block of view {self.name!r}")
-        object.__setattr__(self, "_checks_blocks", _may_make_sparse_blocks(self.array))
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        n_samples, n_columns = self.array.shape
-        return int(n_samples), int(n_columns)
+    @cached_property
+    def _may_be_sparse(self) -> bool:
+        """Whether blocks are, or may be, sparse; those that are read from a file are not."""
+        from dask.array.core import getter, getter_inline, getter_nofancy
+        from dask.array.utils import meta_from_array
 
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = self.array.dtype
-        return dtype
+        functions = {getattr(task, "func", None) for task in dict(self.array.dask).values()}
+        reads = not functions.isdisjoint((getter, getter_inline, getter_nofancy))
+        return is_sparse(meta_from_array(self.array)) or not reads
 
     @property
     def chunk_size(self) -> int:
@@ -189,7 +175,7 @@ class DaskRows:
 
         check_row_range(self, start, stop)
         array, where = self.array, f"A block of view {self.name!r}"
-        if self._checks_blocks:  # before rows are taken out of them
+        if self._may_be_sparse:  # before rows are taken out of the blocks
             meta = meta_from_array(array)
             array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
         try:
@@ -216,30 +202,6 @@ class DaskRows:
 def _checked_block(block: Any, where: str) -> Any:
     """The block of a Dask array, checked where it is sparse."""
     return checked_sparse(block, where) if is_sparse(block) else block
-
-
-def _sparse_values_of(array: da.Array) -> Iterator[Any]:
-    """Sparse arrays in the graph of a Dask array, each once."""
-    seen: set[int] = set()
-    for task in dict(array.dask).values():
-        for node in (task, *getattr(task, "args", ())):
-            value = getattr(node, "value", node)
-            if is_sparse(value) and id(value) not in seen:
-                seen.add(id(value))
-                yield value
-
-
-def _may_make_sparse_blocks(array: da.Array) -> bool:
-    """Return whether blocks of a Dask array are, or may be, sparse.
-
-    Those that are read from a file are not: only the rows asked for are read of them.
-    """
-    from dask.array.core import getter, getter_inline, getter_nofancy
-    from dask.array.utils import meta_from_array
-
-    functions = {getattr(task, "func", None) for task in dict(array.dask).values()}
-    reads = not functions.isdisjoint((getter, getter_inline, getter_nofancy))
-    return is_sparse(meta_from_array(array)) or not reads
 
 
 def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:
@@ -382,8 +344,7 @@ def unmasked(
 
 def feature_names_of(view: RowSource) -> tuple[str, ...] | None:
     """Return the names of the d columns of a view, None if it has none."""
-    names: tuple[str, ...] | None = getattr(view, "feature_names", None)
-    return names
+    return getattr(view, "feature_names", None)
 
 
 def rows_at(

@@ -75,44 +75,33 @@ class DataIssue:
         """Message of the warning: the finding, and the remedy."""
         more = ", ..." if self.count > len(self.first) else ""
         listing = ", ".join(map(str, self.first)) + more
-        if self.kind == "zero rows":
-            return (
-                f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows "
-                f"{listing}). This view does not distinguish them, so their clusters depend on the other "
-                "views. If zero stands for 'not measured', drop these samples or this view."
-            )
-        if self.kind == "few shared samples":
-            return (
-                f"View {self.view!r} shares {self.count} of {self.total} samples with view(s) "
-                f"{list(self.others)}: fewer than {_LINKS_PER_CLUSTER} of each cluster hardly tell which "
-                "clusters of these views are the same. Add samples that both have, or lower n_clusters."
-            )
-        if self.kind == "repeated samples":
-            n_distinct = self.total - self.count
-            return (
-                f"Only {n_distinct} of {self.total} samples are distinct: the others (rows {listing}) "
-                f"equal an earlier sample in every view. Set n_clusters to at most {n_distinct}, because "
-                "more clusters split equal samples at random, or check how the views were made."
-            )
-        return (
-            f"View {self.view!r}: {self.count} of {self.total} columns are constant (columns "
-            f"{listing}). They are zero after scaling and have no effect; they can be dropped."
-        )
+        n_others = self.total - self.count
+        return {
+            "zero rows": (
+                f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows {listing}). This "
+                "view does not distinguish them, so their clusters depend on the other views. If zero stands "
+                "for 'not measured', drop these samples or this view."
+            ),
+            "constant columns": (
+                f"View {self.view!r}: {self.count} of {self.total} columns are constant (columns {listing}). "
+                "They are zero after scaling and have no effect; they can be dropped."
+            ),
+            "repeated samples": (
+                f"Only {n_others} of {self.total} samples are distinct: the others (rows {listing}) equal an "
+                f"earlier sample in every view. Set n_clusters to at most {n_others}, because more clusters "
+                "split equal samples at random, or check how the views were made."
+            ),
+            "few shared samples": (
+                f"View {self.view!r} shares only {self.count} of {self.total} samples with view(s) "
+                f"{list(self.others)}, fewer than {_LINKS_PER_CLUSTER} for each cluster, so they hardly tell "
+                "which clusters of these views are the same. Add samples that both have, or lower n_clusters."
+            ),
+        }[self.kind]
 
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """Report of `validate`.
-
-    Attributes
-    ----------
-    n_samples
-    view_names
-    issues
-        Of all views, in their order.
-    digests
-        `view_digest` of each view by name, recorded or as it was read; empty unless asked for.
-    """
+    """Report of `validate`: its warnings, and the digest of each view by name where it was asked for."""
 
     n_samples: int
     view_names: tuple[str, ...]
@@ -136,44 +125,32 @@ def validate(
     Parameters
     ----------
     data
-        The views; their numbers of samples agree by construction.
-    n_clusters
-        c, at least 1 and at most n.
-    n_neighbors
-        k, at least 1 and at most n - 1.
+    n_clusters, n_neighbors
+        c, from 1 to n, and k, from 1 to n - 1.
     digest
         Whether views are digested too, by the same read.
     over
         Applies a function to each view, or to blocks of rows of views, in their order; by default one
         after another, here.
 
-    Returns
-    -------
-    ValidationReport
-        All-zero samples and constant columns: accepted, since real data have them; and repeated
-        samples, where fewer than c differ from each other.
-
     Raises
     ------
     ConfigurationError
         When c or k does not fit the number of samples.
     DataError
-        When ids repeat; a view is empty, not of real numbers, has NaN or infinite values or
-        is constant; a distance view is not square, symmetric and nonnegative with a zero
-        diagonal; or a kernel view is not square and symmetric with a nonnegative diagonal.
+        When a view is empty, not of real numbers, has NaN or infinite values or is constant; a distance view
+        is not square, symmetric and nonnegative with a zero diagonal; a kernel view is not square and
+        symmetric with a nonnegative diagonal; or too few samples link incomplete views.
 
     Notes
     -----
-    Memory: a few row blocks of 64 MiB. A view is read once; a distance or kernel view of B
-    blocks twice, and once for each pair of blocks, B (B + 1) / 2 block reads, to compare it with
-    its transpose. Differences up to 1e-6 of the largest magnitude pass.
+    Memory: a few row blocks of 64 MiB. A view is read once, a distance or kernel view of B blocks
+    B (B + 1) / 2 times more, to compare it with its transpose; differences up to 1e-6 of the largest magnitude
+    pass.
     """
     for view in data.views:
-        if present_samples(view) is None:
-            check_not_empty(view)
-    check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
-    for view in data.views:
         _check_kind(view)
+    check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     issues = _few_shared(data, n_clusters)
     recorded = [recorded_digest(view) for view in data.views]
     is_digested = digest and not all(recorded)
@@ -212,14 +189,11 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
                 f"{name}={value!r} is a {type(value).__name__}; allowed are integers from 1 to "
                 f"{largest}. Set {name} to one."
             )
-        if value < 1 or value > largest:
-            if largest < 1:
-                remedy = "Give at least 2 samples."
-            else:
-                remedy = f"Set {name} to {'at least 1' if value < 1 else f'at most {largest}'}."
+        if not 1 <= value <= largest:
+            remedy = f"Set {name} to {'at least 1' if value < 1 else f'at most {largest}'}."
             raise ConfigurationError(
                 f"{name}={value} with {n_samples} sample(s); allowed are 1 to {largest} ({reason}). "
-                f"{remedy}"
+                f"{remedy if largest else 'Give at least 2 samples.'}"
             )
 
 
@@ -258,6 +232,7 @@ def _check_kind(view: RowSource) -> None:
             f"View {view.name!r} has {len(present)} of {present.n_samples} samples (rows that are all "
             f"NaN are absent samples); allowed is at least {_MIN_PRESENT}. Drop the view."
         )
+    check_not_empty(view)
     if view.view_type != "features" and view.shape[0] != view.shape[1]:
         raise DataError(
             f"View {view.name!r} has view_type={view.view_type!r} and shape {view.shape}; a {view.view_type} "
@@ -268,8 +243,6 @@ def _check_kind(view: RowSource) -> None:
 
 def _few_shared(data: MultiViewData, n_clusters: int) -> list[DataIssue]:
     """Data warning of views that too few samples link; views that are not linked are refused."""
-    if not data.is_incomplete:
-        return []
     check_linked(data, n_clusters)
     groups, n_shared = linked_groups(data.presence, _LINKS_PER_CLUSTER * n_clusters)
     names = [tuple(data.view_names[view] for view in group) for group in groups]

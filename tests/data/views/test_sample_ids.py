@@ -62,7 +62,7 @@ def test_holders_without_ids():
     assert join_samples({"a": None, "b": None}, None) is None
     joined = join_samples({"a": None, "b": ["x", "y"], "c": ["x", "y"]}, None)
     assert (joined.ids, list(joined.places)) == (("x", "y"), ["b", "c"])
-    with pytest.raises(DataError, match=r"different order.*'a' has no ids"):
+    with pytest.raises(DataError, match=r"different orders.*'a' has no ids"):
         join_samples({"a": None, "b": ["x", "y"], "c": ["y", "x"]}, None)
     with pytest.raises(DataError, match="a has no ids"):
         join_samples({"a": None, "b": ["x", "y"]}, "outer")
@@ -82,7 +82,6 @@ SPELLINGS = {
 }
 PAIRS = [(PADDED, ids, what) for what, ids in SPELLINGS.items()] + [
     ([f"{n}.0" for n in NUMBERS], [f"{n}" for n in NUMBERS], "decimals"),
-    (["1e+05", "2"], ["100000", "2"], "decimals"),
     ([f"A{n}" for n in NUMBERS], [f"a{n}" for n in NUMBERS], "upper and lower case"),
     ([f"TCGA.06.{n}" for n in PADDED], [f"TCGA-06-{n}" for n in PADDED], "punctuation"),
     ([f"caf\u00e9{n}" for n in NUMBERS], [f"cafe\u0301{n}" for n in NUMBERS], "Unicode form"),
