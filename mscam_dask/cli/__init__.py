@@ -96,9 +96,7 @@ def main() -> None:
     show_default=True,
     help="Orientation of matrices.",
 )
-@click.option(
-    "--header/--no-header", default=None, help="First row of tables holds column names."
-)
+@click.option("--header/--no-header", default=None, help="First row of tables holds column names.")
 @click.option(
     "--id-column", metavar="NAME|N|none", help="Column of tables with the sample ids, or none."
 )
@@ -108,7 +106,10 @@ def main() -> None:
     "--comment", metavar="TEXT", help="Leave out lines of text files that begin with this."
 )
 @click.option(
-    "--skip", type=click.IntRange(min=0), default=0, help="Lines or rows of tables above the header."
+    "--skip",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Lines or rows of tables above the header.",
 )
 @click.option(
     "--join",

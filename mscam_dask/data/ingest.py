@@ -31,6 +31,8 @@ from mscam_dask.data.views.sources import ViewType
 from mscam_dask.data.views.validation import check_linked, check_not_empty, validate_view
 from mscam_dask.types.parameters import ImputeMethod
 
+__all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
+
 
 @dataclass(frozen=True)
 class IngestedView:

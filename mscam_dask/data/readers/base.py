@@ -371,7 +371,11 @@ def open_text(source: Source) -> IO[str]:
 
 
 def _unpacked(source: Source) -> Any:
-    openers: dict[str, Callable[[Path], Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    openers: dict[str, Callable[[Path], Any]] = {
+        ".gz": gzip.open,
+        ".bz2": bz2.open,
+        ".xz": lzma.open,
+    }
     if source.compression != ".zst":
         return openers.get(source.compression or "", lambda path: path.open("rb"))(source.file)
     try:

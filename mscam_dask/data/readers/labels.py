@@ -46,7 +46,9 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     places = range(len(columns))
     if len(columns) == 1:
         return parsed_labels(columns[0], str(file)), None
-    usual = [place for place in places if names is not None and names[place].lower() in LABEL_COLUMNS]
+    usual = [
+        place for place in places if names is not None and names[place].lower() in LABEL_COLUMNS
+    ]
     may_be_ids = {place: columns[place] for place in places if place not in usual}
     (ids,) = id_columns([Candidates(str(file), names, may_be_ids, others_are_whole=True)])
     free = [place for place in places if ids is None or place != ids.position]

@@ -8,16 +8,16 @@ import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
-
-import numpy as np
-import pandas as pd
+from typing import TYPE_CHECKING, Any
 
 from mscam_dask.data.readers.base import Selection, Source, check_size, unreadable
 from mscam_dask.data.readers.tables import Table, TableRows
 from mscam_dask.data.readers.text import text_table
-from mscam_dask.data.views.conversion import as_text, rows_of
+from mscam_dask.data.views.conversion import as_text, is_missing, rows_of
 from mscam_dask.errors import DataError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 _HEAD_ROWS = 50
 
@@ -69,9 +69,13 @@ def _needs_pyarrow(source: Source, name: str) -> Iterator[None]:
 
 
 def _table(source: Source, frame: pd.DataFrame, form: str) -> Table:
+    import pandas as pd
+
     has_index = not isinstance(frame.index, pd.RangeIndex)
     if has_index:
-        index = [", ".join(map(as_text, key)) if isinstance(key, tuple) else key for key in frame.index]
+        index = [
+            ", ".join(map(as_text, key)) if isinstance(key, tuple) else key for key in frame.index
+        ]
         name = ", ".join(as_text(part) for part in frame.index.names if part is not None)
         frame = frame.reset_index(drop=True)
         frame.insert(0, name, index, allow_duplicates=True)
@@ -118,7 +122,7 @@ def _texts(column: pd.Series[Any]) -> list[str]:
 
 def _cell(value: object) -> str:
     """A cell as text, empty where missing; whole numbers without a point, truth as 1 and 0."""
-    if value is None or value is pd.NA or value is pd.NaT or value != value:  # NaN
+    if is_missing(value):
         return ""
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
@@ -133,6 +137,8 @@ def excel_tables(source: Source, selection: Selection) -> list[Table]:
 
     The view of the only sheet has the name of the file, those of several have the names of the sheets.
     """
+    import pandas as pd
+
     with unreadable(source, "an Excel workbook"):
         if zipfile.is_zipfile(source.file):
             with zipfile.ZipFile(source.file) as archive:

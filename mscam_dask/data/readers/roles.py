@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -52,7 +53,8 @@ def are_whole(texts: Sequence[str]) -> bool:
 def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
     """Return whether all are names, such as P-001 and 12-34 but not 1,5 or ?; maybe whole numbers among them."""
     return all(
-        _NAME.fullmatch(text) and not (_NUMERAL.fullmatch(text) and not with_numbers) for text in texts
+        _NAME.fullmatch(text) and not (_NUMERAL.fullmatch(text) and not with_numbers)
+        for text in texts
     ) and not are_whole(texts)
 
 
@@ -147,7 +149,9 @@ def _shared(
     found: dict[int, IdColumn] = {}
     for key in sorted(holders, key=rank, reverse=True):
         columns = [(index, place) for index, place in holders[key] if index not in found]
-        values = {index: {_plain(text) for text in unique[index][place]} for index, place in columns}
+        values = {
+            index: {_plain(text) for text in unique[index][place]} for index, place in columns
+        }
         alike = [
             (index, place)
             for index, place in columns
@@ -209,9 +213,9 @@ def _id_numbers(table: Candidates, first: int, numbers: Sequence[int]) -> IdColu
     if len(numbers) < _MANY:
         return None
     name = table.name(first)
-    by = repr(name) if table.names is not None else str(first)
+    by, option = (str(first),) * 2 if table.names is None else (repr(name), shlex.quote(name))
     raise DataError(
         f"{table.where}: the first column, {name!r}, has whole numbers that differ in every row, which may be "
-        f"sample ids or a feature. Set id_column={by} (--id-column {name if table.names else first}) or "
+        f"sample ids or a feature. Set id_column={by} (--id-column {option}) or "
         "id_column=False (--id-column none)."
     )

@@ -205,9 +205,7 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
     upright = [table for table in tables if table.samples_in == "rows"]
     rows = [table.fill(_wanted_rows(table, upright, selection)) for table in upright]
     ids = id_columns([_candidates(*pair) for pair in zip(upright, rows, strict=True)])
-    found = iter(
-        [_on_rows(*each, selection) for each in zip(upright, rows, ids, strict=True)]
-    )
+    found = iter([_on_rows(*each, selection) for each in zip(upright, rows, ids, strict=True)])
     return [
         next(found) if table.samples_in == "rows" else _on_columns(table, selection)
         for table in tables
@@ -308,7 +306,8 @@ def _on_rows(
     features = [place for place in range(len(names)) if place not in taken]
     values = _values(table, rows, features)
     found = _Roles(
-        "sample ids", None if ids is None else (names[ids.position], ids.reason),
+        "sample ids",
+        None if ids is None else (names[ids.position], ids.reason),
         None if truth is None else f"column {names[truth]!r}",
         {names[place]: reason for place, reason in left_out.items() if names[place]},
     )
@@ -328,12 +327,17 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     names = table.columns
     places = [place for place in range(len(names)) if place not in table.left_out]
     head = TableRows(
-        {place: table.head_of(place) for place in places if table.is_text(place) or place == 0}, places
+        {place: table.head_of(place) for place in places if table.is_text(place) or place == 0},
+        places,
     )
     (key,) = id_columns([_candidates(table, head)])
     left_out = dict(table.left_out)
     if key is not None:
-        others = [p for p in places if p != key.position and not any(map(table.is_value, table.head_of(p)))]
+        others = [
+            p
+            for p in places
+            if p != key.position and not any(map(table.is_value, table.head_of(p)))
+        ]
         left_out |= dict.fromkeys(others, "describes the features")
     samples = [p for p in places if p not in left_out and (key is None or p != key.position)]
     rows = TableRows(
@@ -345,9 +349,12 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     rows = table.fill(rows)
     usual = sorted(rows.labels, key=lambda name: _LABEL_RANK.get(name.lower(), -1))
     is_told = selection.labels in rows.labels
-    truth = selection.labels if is_told else next(iter(usual if selection.labels is None else ()), None)
+    truth = (
+        selection.labels if is_told else next(iter(usual if selection.labels is None else ()), None)
+    )
     found = _Roles(
-        "names of features", None if key is None else (names[key.position], key.reason),
+        "names of features",
+        None if key is None else (names[key.position], key.reason),
         None if truth is None else f"row {truth!r}",
         {
             **{names[place]: reason for place, reason in left_out.items() if names[place]},
@@ -399,7 +406,11 @@ class _Roles:
         return {
             "source": table.where,
             "read as": table.form,
-            "sample ids": "header" if by_header else "by row" if table.samples_in == "columns" else ids,
+            "sample ids": "header"
+            if by_header
+            else "by row"
+            if table.samples_in == "columns"
+            else ids,
             "labels": self.labels or "none",
             "left out": ", ".join(map(repr, self.left_out)) or "none",
             "missing cells": str(n_missing),
@@ -422,7 +433,9 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
             f"values. {_remedy(text, table.decimal)}"
         )
     if not features:
-        raise DataError(f"{table.where} has no column beside ids and labels; a view has at least one.")
+        raise DataError(
+            f"{table.where} has no column beside ids and labels; a view has at least one."
+        )
     if not len(rows.values):
         raise DataError(f"{table.where} has a header and no line below; it needs one per sample.")
     slots = np.flatnonzero(np.isin(rows.numbers, features))

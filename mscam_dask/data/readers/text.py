@@ -12,7 +12,6 @@ from itertools import repeat
 from typing import IO, Any
 
 import numpy as np
-import pandas as pd
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, open_text, unreadable
 from mscam_dask.data.readers.tables import MISSING, THOUSANDS, Table, TableRows, is_number
@@ -417,6 +416,8 @@ def _fill(
 
 def _frames(lines: _Rows, dialect: Dialect, rows: TableRows, *, is_plain: bool) -> Iterator[Any]:
     """Chunks of a table, columns by position; all are texts unless all numbers are plain."""
+    import pandas as pd
+
     # pandas 3.1 deprecates the argument: its numbers are always the closest
     is_exact = "float_precision" not in inspect.signature(pd.read_csv).parameters
     options: dict[str, Any] = {} if is_exact else {"float_precision": "round_trip"}

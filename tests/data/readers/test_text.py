@@ -20,8 +20,8 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.readers.labels import read_labels
+from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.messages import quotes
