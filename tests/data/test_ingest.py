@@ -310,7 +310,7 @@ def test_a_source_that_may_not_be_read_is_data_that_cannot_be_used(
         ingest(source, tmp_path / "s.zarr")
 
 
-@pytest.mark.parametrize("name", ["a.pkl", "a.xlsx", "a.json.gz", "a.h5", "folder"])
+@pytest.mark.parametrize("name", ["a.pkl", "a.rtf.gz", "a.json.gz", "a.h5", "folder"])
 def test_unknown_formats_list_the_known_ones(tmp_path: Path, name: str) -> None:
     path = tmp_path / name
     if name == "folder":

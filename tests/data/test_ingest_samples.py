@@ -84,8 +84,8 @@ def test_label_file_with_ids_is_matched(tmp_path: Path, name: str, text: str) ->
 @pytest.mark.parametrize(
     ("text", "quoted"),
     [
-        ("id,label,more\ns0,1,2\n", [1, "id,label"]),
-        ("0,1\n1,1\n", [1, "id,label"]),
+        ("id,one,two\ns0,1,2\n", [3, "id,label"]),
+        ("0,1\n1,1\n", [2, "id,label"]),
         ("id,label\ns0,1\ns1,1,2\n", [1, 3, 2]),
         ("id,label\ns0,1\ns0,2\n", ["'s0'", [0, 1]]),
         ("id,label\ns0,1\nt1,2\n", [6, 7, "'s1'", ["s0", "t1"]]),
@@ -146,8 +146,11 @@ def test_rows_of_tables_in_another_order_are_matched_by_id(tmp_path: Path) -> No
     assert data.labels is not None
     assert data.label_names is not None
     assert [data.label_names[label] for label in data.labels] == ["x", "y", "z"]
-    (note,) = [note for note in report.notes if re.match(quotes(first, second), note)]
+    *_, note = [note for note in report.notes if re.match(quotes(first, second), note)]
     assert numbers_in(note.replace(str(tmp_path), "")) == [3, 3]
+    (of_first, of_second) = report.origin
+    assert (of_first["labels"], of_second["labels"]) == ("none", "column 'label'")
+    assert numbers_in(of_second["rows"].replace(str(tmp_path), "")) == [3, 3]
 
 
 def test_samples_on_columns_are_matched_by_the_header(tmp_path: Path) -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import zipfile
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -22,56 +21,35 @@ if TYPE_CHECKING:
 _HEAD_ROWS = 50
 
 
-def parquet_table(source: Source) -> Table:
-    """The table of a Parquet file; the index that pandas stored has the ids."""
-    with _needs_pyarrow(source, "Parquet"):
-        import pyarrow.parquet as pq
-    with unreadable(source, "a Parquet file"):
-        metadata = pq.read_metadata(source.file)
-        check_size(source, "its table", 8 * metadata.num_rows * max(1, metadata.num_columns))
-        return _table(source, _frame(lambda: pq.read_table(source.file)), "Parquet")
-
-
-def feather_table(source: Source) -> Table:
-    """The table of a Feather (Arrow IPC) file, as that of a Parquet file."""
-    with _needs_pyarrow(source, "Feather"):
+def arrow_tables(source: Source, _selection: Selection, _stack: ExitStack) -> list[Table]:
+    """The table of a Parquet or Feather (Arrow IPC) file; the index that pandas stored has the ids."""
+    form = "Parquet" if source.suffix in (".parquet", ".pq") else "Feather"
+    try:
+        import pyarrow as pa
         import pyarrow.dataset as ds
-        from pyarrow import feather
-    with unreadable(source, "a Feather file"):
-        stored = ds.dataset(source.file, format="ipc")
-        n_values = stored.count_rows() * max(1, len(stored.schema))
-        check_size(source, "its table", 8 * n_values)
-        return _table(source, _frame(lambda: feather.read_table(source.file)), "Feather")
-
-
-def _frame(read_table: Callable[[], Any]) -> pd.DataFrame:
-    """Frame of a table whose buffers are checked first: Arrow follows wrong offsets out of its memory."""
-    from pyarrow import ArrowException
-
-    try:
-        table = read_table()
-        table.validate(full=True)
-        frame: pd.DataFrame = table.to_pandas()
-    except ArrowException as error:
-        raise ValueError(f"its columns are damaged ({type(error).__name__})") from error
-    return frame
-
-
-@contextmanager
-def _needs_pyarrow(source: Source, name: str) -> Iterator[None]:
-    try:
-        yield
     except ImportError as error:
         raise DataError(
-            f"{source.path} is a {name} file, which needs pyarrow. Install it (pip install "
+            f"{source.path} is a {form} file, which needs pyarrow. Install it (pip install "
             "'mscam-dask[parquet]'), or save the file as CSV."
         ) from error
+    with unreadable(source, f"a {form} file"):
+        stored = ds.dataset(source.file, format="parquet" if form == "Parquet" else "ipc")
+        n_values = stored.count_rows() * max(1, len(stored.schema))
+        check_size(source, "its table", 8 * n_values)
+        try:
+            table = stored.to_table()
+            table.validate(full=True)  # Arrow follows wrong offsets out of its memory
+            frame = table.to_pandas()
+        except pa.ArrowException as error:
+            raise ValueError(f"its columns are damaged ({type(error).__name__})") from error
+        return [_table(source, frame, form)]
 
 
 def _table(source: Source, frame: pd.DataFrame, form: str) -> Table:
     import pandas as pd
 
-    has_index = not isinstance(frame.index, pd.RangeIndex)
+    is_range = isinstance(frame.index, pd.RangeIndex)
+    has_index = not (is_range and frame.index.start == 0 and frame.index.step == 1)
     if has_index:
         index = [
             ", ".join(map(as_text, key)) if isinstance(key, tuple) else key for key in frame.index
@@ -132,7 +110,7 @@ def _cell(value: object) -> str:
 _ENGINES = {".xls": "xlrd", ".ods": "odfpy"}
 
 
-def excel_tables(source: Source, selection: Selection) -> list[Table]:
+def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> list[Table]:
     """The tables of a workbook, one for each sheet that is wanted and has cells.
 
     The view of the only sheet has the name of the file, those of several have the names of the sheets.

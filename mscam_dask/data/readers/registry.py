@@ -29,7 +29,7 @@ from mscam_dask.data.readers.base import (
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.named_arrays import read_npy, read_npz
 from mscam_dask.data.readers.omics_files import read_omics
-from mscam_dask.data.readers.parquet import excel_tables, feather_table, parquet_table
+from mscam_dask.data.readers.parquet import arrow_tables, excel_tables
 from mscam_dask.data.readers.tables import Table, read_tables
 from mscam_dask.data.readers.text import text_table
 from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
@@ -41,17 +41,7 @@ from mscam_dask.errors import DataError
 
 @dataclass(frozen=True)
 class Format:
-    """A file format.
-
-    Attributes
-    ----------
-    name
-        Name for messages, with the suffixes.
-    matches
-        Whether a path is in this format, by its suffix or its files.
-    read
-        Reader of a source: (source, selection, stack) to its contents, or to its tables.
-    """
+    """A file format: its name for messages, whether a path is in it, and its reader."""
 
     name: str
     matches: Callable[[Path], bool]
@@ -111,21 +101,9 @@ FORMATS: tuple[Format, ...] = (
     Format("NumPy archive (.npz)", _ends_with(".npz"), read_npz),
     Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
     Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
-    Format(
-        "Parquet (.parquet)",
-        _ends_with(".parquet", ".pq"),
-        lambda source, _selection, _stack: [parquet_table(source)],
-    ),
-    Format(
-        "Feather (.feather, .arrow)",
-        _ends_with(".feather", ".arrow"),
-        lambda source, _selection, _stack: [feather_table(source)],
-    ),
-    Format(
-        "Excel (.xlsx, .xls, .ods)",
-        _ends_with(".xlsx", ".xlsm", ".xls", ".ods"),
-        lambda source, selection, _stack: excel_tables(source, selection),
-    ),
+    Format("Parquet (.parquet)", _ends_with(".parquet", ".pq"), arrow_tables),
+    Format("Feather (.feather, .arrow)", _ends_with(".feather", ".arrow"), arrow_tables),
+    Format("Excel (.xlsx, .xls, .ods)", _ends_with(".xlsx", ".xlsm", ".xls", ".ods"), excel_tables),
     Format("AnnData (.h5ad)", _ends_with(".h5ad"), read_omics),
     Format("MuData (.h5mu)", _ends_with(".h5mu"), read_omics),
     Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
@@ -135,7 +113,7 @@ FORMATS: tuple[Format, ...] = (
     Format(
         "text (.csv, .tsv, .txt, GCT; also .csv.gz, .zst, .bz2, .xz)",
         _is_text,
-        lambda source, _selection, _stack: [text_table(source)],
+        lambda source, *_: [text_table(source)],
     ),
 )
 
@@ -145,17 +123,7 @@ def read_sources(
 ) -> list[SourceContents]:
     """Read sources, each with the first format that matches it; roles of columns are decided for all together.
 
-    Parameters
-    ----------
-    sources, selection
-        What to read and what of it.
-    stack
-        Keeps files open for views that are read later; closed by the caller.
-
-    Raises
-    ------
-    DataError
-        When a path does not exist, no format matches it, or its contents are not usable or may not be read.
+    `stack` keeps files open for views that are read later.
     """
     found = [item for source in sources for item in _opened(source, selection, stack)]
     tables = [item for item in found if isinstance(item, Table)]

@@ -23,7 +23,7 @@ _CERTAIN_NAME = re.compile(
     r"mrn|eid|seqn|iid|rid|pid|nhsno|nhsnumber|rownames?"
 )
 _MAYBE_NAME = re.compile(
-    rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})|x"
+    rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})"
 )
 # patient_id, PatientID, user.id; not acid, GRID
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
@@ -184,7 +184,7 @@ def _id_column(table: Candidates, unique: Mapping[int, Sequence[str]]) -> IdColu
         place
         for place, texts in unique.items()
         if table.strength(place) == _CERTAIN
-        or (table.strength(place) and (place in names or are_whole(texts)))
+        or (table.strength(place) and (place in names or (are_whole(texts) and len(texts) >= _FEW)))
     ]
     if named:
         return IdColumn(min(named, key=lambda p: (-table.strength(p), p)), "by its name")

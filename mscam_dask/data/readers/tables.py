@@ -294,8 +294,7 @@ def _on_rows(
         if place in left_out or place in labels or (ids is not None and ids.position == place):
             continue
         strength = table.strength(place)
-        is_key = are_unique(texts) and (are_names(texts) or (strength and are_whole(texts)))
-        if ids is not None and (strength > 1 or is_key):
+        if ids is not None and (strength > 1 or (are_unique(texts) and are_names(texts))):
             left_out[place] = "ids too"
         elif strength:
             notes.append(

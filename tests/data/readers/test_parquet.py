@@ -30,7 +30,7 @@ FRAME = pd.DataFrame(
 def test_without_pyarrow_the_extra_is_named(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     path = tmp_path / "a.parquet"
     path.write_bytes(b"PAR1")
     with pytest.raises(DataError, match=quotes(path, "mscam-dask[parquet]")):
