@@ -377,7 +377,7 @@ def _unpacked(source: Source) -> Any:
         ".xz": lzma.open,
     }
     if source.compression != ".zst":
-        return openers.get(source.compression or "", lambda path: path.open("rb"))(source.file)
+        return openers.get(source.compression or "", _plain)(source.file)
     try:
         import pyarrow as pa
     except ImportError as error:

@@ -82,7 +82,7 @@ def gather(
     if join is not None and len(loaded) > 1:
         loaded = _with_chosen_views(loaded, views, labels)
     joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
-    if joined is not None and len(loaded) > 1:
+    if joined is not None:
         first = next(item.where for item in loaded if item.sample_ids is not None)
         loaded = [_joined(item, joined, first) for item in loaded]
     if may_lack_views and views is not None:
@@ -251,15 +251,20 @@ _SHOWN = 3
 def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:
     """Return a source with the joined samples: views lack, and labels of −1 are, those that are not in it."""
     own = item.sample_ids
-    if own is None or own == joined.ids:
+    if own is None:
         return item
     places = joined.places[item.where]
-    for view in item.views:
-        if n_samples_of(view) != len(own):
-            raise DataError(
-                f"{item.where}: view {view.name!r} has {n_samples_of(view)} rows for {len(own)} sample ids; "
-                "there must be one row for each. Correct the file."
-            )
+    other = next((view for view in item.views if n_samples_of(view) != len(own)), None)
+    if other is not None:
+        if own == joined.ids:  # `check_sample_counts` says more
+            return item
+        raise DataError(
+            f"{item.where}: view {other.name!r} has {n_samples_of(other)} rows for {len(own)} sample ids; "
+            "there must be one row for each. Correct the file."
+        )
+    views = tuple(lifted(view, places, own, joined.ids) for view in item.views)
+    if own == joined.ids:
+        return replace(item, views=views)
     labels, names = item.labels, item.label_names
     if labels is not None and np.size(labels) == len(own):
         codes, found = encode_labels(labels)
@@ -272,7 +277,7 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
         rows += f"; {len(own) - n_held} others left out"
     return replace(
         item,
-        views=tuple(lifted(view, places, own, joined.ids) for view in item.views),
+        views=views,
         labels=labels,
         label_names=names,
         sample_ids=joined.ids,

@@ -50,7 +50,7 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
         place for place in places if names is not None and names[place].lower() in LABEL_COLUMNS
     ]
     may_be_ids = {place: columns[place] for place in places if place not in usual}
-    (ids,) = id_columns([Candidates(str(file), names, may_be_ids, others_are_whole=True)])
+    (ids,) = id_columns([Candidates(str(file), names, may_be_ids, others_are_like=True)])
     free = [place for place in places if ids is None or place != ids.position]
     labels = free if len(free) == 1 else usual
     if ids is None or len(labels) != 1:

@@ -28,11 +28,10 @@ _MAYBE_NAME = re.compile(
 # patient_id, PatientID, user.id; not acid, GRID
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 
-_WHOLE = re.compile(r"\d+(\.0*)?", re.ASCII)
+_WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
 _NUMERAL = re.compile(r"[-+\d.,_ eEjJ%]+", re.ASCII)
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _FEW = 5  # rows in which numbers may ascend, or differ, by chance
-_MANY = 10
 
 
 def id_strength(name: str) -> int:
@@ -51,11 +50,12 @@ def are_whole(texts: Sequence[str]) -> bool:
 
 
 def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
-    """Return whether all are names, such as P-001 and 12-34 but not 1,5 or ?; maybe whole numbers among them."""
+    """Return whether all are names, such as P-001, 12-34 and 0012 but not 1,5 or ?; maybe whole numbers too."""
+    if are_whole(texts):
+        return any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
     return all(
-        _NAME.fullmatch(text) and not (_NUMERAL.fullmatch(text) and not with_numbers)
-        for text in texts
-    ) and not are_whole(texts)
+        _NAME.fullmatch(text) and (with_numbers or not _NUMERAL.fullmatch(text)) for text in texts
+    )
 
 
 def are_unique(texts: Sequence[str]) -> bool:
@@ -85,8 +85,8 @@ class Candidates:
         Names of all columns, none without a header.
     texts
         Possible columns by position, as text.
-    others_are_whole
-        Whether most other columns with numbers have whole numbers.
+    others_are_like
+        Whether at least half of the other columns with numbers have whole numbers that differ too.
     told
         Position that the user, or the format, tells.
     """
@@ -94,7 +94,7 @@ class Candidates:
     where: str
     names: Sequence[str] | None
     texts: Mapping[int, Sequence[str]]
-    others_are_whole: bool
+    others_are_like: bool
     told: IdColumn | None = None
 
     def name(self, position: int) -> str:
@@ -116,14 +116,27 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
     DataError
         A first column of unique whole numbers may as well be a feature.
     """
-    unique = [
-        {position: texts for position, texts in table.texts.items() if are_unique(texts)}
-        for table in tables
-    ]
+    unique = [_unique(table) for table in tables]
     shared = _shared(tables, unique)
     return [
         table.told or shared.get(index) or _id_column(table, unique[index])
         for index, table in enumerate(tables)
+    ]
+
+
+def _unique(table: Candidates) -> dict[int, Sequence[str]]:
+    """Columns of unique texts; row numbers at the front only if no other column has ids."""
+    found = {position: texts for position, texts in table.texts.items() if are_unique(texts)}
+    others = [p for p, texts in found.items() if p > 0 and (table.strength(p) or are_names(texts))]
+    if 0 in found and others and _are_counted(found[0]):
+        del found[0]
+    return found
+
+
+def _are_counted(texts: Sequence[str]) -> bool:
+    """Return whether texts are the numbers of rows, from 0 or 1."""
+    return texts[0] in ("0", "1") and list(texts) == [
+        str(number) for number in range(int(texts[0]), int(texts[0]) + len(texts))
     ]
 
 
@@ -136,7 +149,7 @@ def _shared(
         if table.told is not None:
             continue
         for position, texts in columns.items():
-            stands_out = not (are_whole(texts) and table.others_are_whole)
+            stands_out = not (are_whole(texts) and table.others_are_like)
             if table.names is not None and (stands_out or table.strength(position)):
                 holders[True, table.names[position].strip().lower()].append((index, position))
             if position == min(table.texts) and stands_out:
@@ -148,22 +161,17 @@ def _shared(
 
     found: dict[int, IdColumn] = {}
     for key in sorted(holders, key=rank, reverse=True):
-        columns = [(index, place) for index, place in holders[key] if index not in found]
-        values = {
-            index: {_plain(text) for text in unique[index][place]} for index, place in columns
-        }
-        alike = [
-            (index, place)
-            for index, place in columns
-            if any(
-                2 * len(values[index] & others) >= min(len(values[index]), len(others))
+        free = [(index, place) for index, place in holders[key] if index not in found]
+        values = {index: {_plain(text) for text in unique[index][place]} for index, place in free}
+        for index, place in free:
+            alike = [
+                other
                 for other, others in values.items()
                 if other != index
-            )
-        ]
-        for index, place in alike:
-            others = [tables[other].where for other, _ in alike if other != index]
-            found[index] = IdColumn(place, f"as in {others[0]}")
+                and 2 * len(values[index] & others) >= min(len(values[index]), len(others))
+            ]
+            if alike:
+                found[index] = IdColumn(place, f"as in {tables[alike[0]].where}")
     return found
 
 
@@ -203,15 +211,12 @@ def _id_column(table: Candidates, unique: Mapping[int, Sequence[str]]) -> IdColu
 
 def _id_numbers(table: Candidates, first: int, numbers: Sequence[int]) -> IdColumn | None:
     """The first column, of unique whole numbers under a name that tells nothing, where it has ids."""
-    is_counting = list(numbers) == list(range(numbers[0], numbers[0] + len(numbers)))
-    if is_counting and numbers[0] <= 1 and len(numbers) >= _FEW:
+    if _are_counted([str(number) for number in numbers]) and len(numbers) >= _FEW:
         return IdColumn(first, "consecutive whole numbers")
-    if table.others_are_whole or len(numbers) < _FEW:
+    if table.others_are_like or len(numbers) < _FEW:
         return None
     if table.names is not None and list(numbers) == sorted(numbers):
         return IdColumn(first, "ascending whole numbers")
-    if len(numbers) < _MANY:
-        return None
     name = table.name(first)
     by, option = (str(first),) * 2 if table.names is None else (repr(name), shlex.quote(name))
     raise DataError(

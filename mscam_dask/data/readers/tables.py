@@ -110,8 +110,8 @@ class TableRows:
                 continue
             numbers.append(np.nan)
             if text.lower() not in MISSING:
-                n_bad, *first = self.bad.get(place, (0, row, text))
-                self.bad[place] = (n_bad + 1, *first)
+                n_bad, first_row, first_text = self.bad.get(place, (0, row, text))
+                self.bad[place] = (n_bad + 1, first_row, first_text)
         return numbers
 
 
@@ -182,9 +182,9 @@ class Table:
         texts = self.head_of(position)
         return bool(texts) and are_whole(texts) and are_unique(texts)
 
-    def is_mostly_whole(self, positions: Sequence[int]) -> bool:
-        """Return whether at least half of the columns, the first aside, have whole numbers."""
-        are_so = [self.is_whole(place) for place in positions if place > 0]
+    def are_mostly_keys(self, positions: Sequence[int]) -> bool:
+        """Return whether at least half of the columns, the first aside, have whole numbers that differ."""
+        are_so = [self.is_key(place) for place in positions if place > 0]
         return 2 * sum(are_so) >= len(are_so) > 0
 
 
@@ -262,7 +262,7 @@ def _candidates(table: Table, rows: TableRows) -> Candidates:
         where=table.where,
         names=table.columns if table.has_header else None,
         texts={} if table.source.id_column is False else may_be,
-        others_are_whole=table.is_mostly_whole(rows.numbers),
+        others_are_like=table.are_mostly_keys(rows.numbers),
         told=_told(table),
     )
 
@@ -291,6 +291,11 @@ def _on_rows(
     left_out = {**table.left_out, **{place: "labels too" for place in labels if place != truth}}
     notes = []
     for place, texts in rows.texts.items():
+        if table.left_out.get(place) == "empty" and any(texts):
+            raise DataError(
+                f"{table.where}: the last column has no name and no first values, but later ones such as "
+                f"{next(filter(None, texts))!r}. Correct the header, or the row with one field too many."
+            )
         if place in left_out or place in labels or (ids is not None and ids.position == place):
             continue
         strength = table.strength(place)
@@ -403,7 +408,7 @@ class _Roles:
         by_header = table.samples_in == "columns" and table.has_header
         ids = "by row" if self.ids is None else f"{self.ids[0]!r}, {self.ids[1]}"
         return {
-            "source": table.where,
+            "source": table.where.replace(str(table.source.path), table.source.file.name),
             "read as": table.form,
             "sample ids": "header"
             if by_header

@@ -14,6 +14,7 @@ from typing import IO, Any
 import numpy as np
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, open_text, unreadable
+from mscam_dask.data.readers.roles import id_strength
 from mscam_dask.data.readers.tables import MISSING, THOUSANDS, Table, TableRows, is_number
 from mscam_dask.errors import ConfigurationError, DataError
 
@@ -21,10 +22,12 @@ _DELIMITERS = ("\t", ";", "|", ",")
 _NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma", None: "blanks"}
 _HEAD_LINES = 50
 _HEAD_CHARS = 2**20
-_CHUNK_VALUES = 2**21  # numbers that pandas holds at a time
+_CHUNK_VALUES, _LARGE_CHUNK_VALUES, _CHUNK_ROWS = 2**19, 2**24, 500  # what pandas holds at a time
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN = 5
+_MOST = 0.5
 _FIELD = re.compile(r'"((?:[^"]|"")*)"(?=\s|$)|(\S+)')
+_COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
 # Other spellings, such as nAn, take the way of what is not plain.
@@ -66,7 +69,7 @@ def _first_lines(source: Source, opened: Callable[[], IO[str]]) -> tuple[list[st
     """Lines above the table, and its first lines."""
     above: list[str] = []
     lines: list[str] = []
-    marks = ("#", "!") if source.comment is None else source.comment
+    mark = _COMMENT if source.comment is None else re.compile(re.escape(source.comment))
     with opened() as stream:
         for line in stream:
             if "\0" in line:
@@ -75,7 +78,7 @@ def _first_lines(source: Source, opened: Callable[[], IO[str]]) -> tuple[list[st
                 not lines
                 and (
                     not line.strip()
-                    or line.startswith(marks)
+                    or mark.match(line) is not None
                     or _SEPARATOR_LINE.match(line) is not None
                     or (len(above) == 1 and _is_gct(above))
                 )
@@ -131,8 +134,10 @@ def _table(
     else:
         if has_header is None:
             second = rows[1] if len(rows) > 1 else []
-            has_header = short or _has_header(where, first, second, decimal)
-            notes = _notes_of_header(source, where, first, second, decimal, has_header)
+            has_header = short or _has_header(
+                where, first, second, decimal, of_samples=source.samples_in == "columns"
+            )
+            notes = _notes_of_header(source, where, first, second, decimal, has_header=has_header)
         body = rows[1:] if has_header else rows
         n_above += _n_lines(lines, delimiter) if has_header else 0
         short &= has_header
@@ -243,6 +248,9 @@ def _delimiter(
     )
     if best is not None and not (several and by_blanks[0] > best[1]):
         return best[2], source.decimal or best[3]
+    widths = {len(row) for row in _fields(lines, None) if row}
+    if best is None and len(widths) == 1 and widths != {1} and by_blanks[0] > _MOST:
+        return None, source.decimal or by_blanks[1]
     own = {".csv": ",", ".tsv": "\t"}.get(source.suffix)
     in_all = [
         mark
@@ -273,15 +281,24 @@ def _share(lines: list[str], mark: str | None, where: str) -> tuple[float, str]:
     return commas / len(fields), ","
 
 
-def _has_header(where: str, first: list[str], second: list[str], decimal: str) -> bool:
+def _has_header(
+    where: str, first: list[str], second: list[str], decimal: str, *, of_samples: bool
+) -> bool:
     def is_text(field: str) -> bool:
         return field != "" and not _is_value(field, decimal)
 
     if any(map(is_text, first[1:])):
         return True
-    if is_text(first[0]) or (first[0] == "" and len(first) > 1):
-        is_named = first[0].lower() in (*_FIRST_NAMES, *LABEL_COLUMNS)
+    if first[0] == "" and len(first) > 1 and all(field.isdecimal() for field in first[1:]):
+        numbers = [int(field) for field in first[1:]]
+        is_range = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
+        below = second or [""]
+        return is_range or is_text(below[0]) or not all(map(str.isdecimal, below[1:]))
+    if is_text(first[0]):
+        is_named = id_strength(first[0]) > 2 or first[0].lower() in (*_FIRST_NAMES, *LABEL_COLUMNS)
         if is_named or (second and _is_value(second[0], decimal) and second[0]):
+            return True
+        if of_samples and _are_odd(first[1:], second[1:]) and len(first) > _NUMBERED:
             return True
     return _is_numbering(where, first, second, has_ids=is_text(first[0]))
 
@@ -313,7 +330,13 @@ def _is_numbering(where: str, first: list[str], second: list[str], *, has_ids: b
 
 
 def _notes_of_header(
-    source: Source, where: str, first: list[str], second: list[str], decimal: str, has_header: bool
+    source: Source,
+    where: str,
+    first: list[str],
+    second: list[str],
+    decimal: str,
+    *,
+    has_header: bool,
 ) -> tuple[str, ...]:
     """Return a note if a first line of numbers may be a header or a sample."""
     has_ids = not _is_value(first[0], decimal)
@@ -325,16 +348,17 @@ def _notes_of_header(
         taken = f"the names of columns (--no-header if it is a {what})"
         is_sure = first[0].lower() in _FIRST_NAMES
         return () if is_sure else (f"{where}: first line {_shown(first)} taken as {taken}.",)
-    # whole numbers that differ, above others: years, sizes, positions
-    is_odd = (
-        len(set(numbers)) == len(numbers) > 1
-        and all(field.isdecimal() for field in numbers)
-        and any(not field.isdecimal() for field in second[-len(numbers) :])
-    )
+    is_odd = len(numbers) > 1 and _are_odd(numbers, second[-len(numbers) :])
     if is_odd or has_ids:
         taken = f"the first {what} (--header if it names the columns)"
         return (f"{where}: first line {_shown(first)} taken as {taken}.",)
     return ()
+
+
+def _are_odd(numbers: list[str], below: list[str]) -> bool:
+    """Return whether fields are whole numbers that differ, above others: years, sizes, positions."""
+    are_whole = all(map(str.isdecimal, numbers)) and not all(map(str.isdecimal, below))
+    return are_whole and len(set(numbers)) == len(numbers)
 
 
 def _shown(fields: list[str]) -> str:
@@ -358,10 +382,7 @@ class _Rows:
         self.n_delimiters = 0
 
     def read(self, size: int = -1) -> str:
-        if self._filtered is None:
-            part = self._stream.read(size)
-        else:
-            part = next(self._filtered, "")
+        part = self._stream.read(size) if self._filtered is None else next(self._filtered, "")
         if "\0" in part:
             raise _nul(self._source)
         self.n_delimiters += part.count(self._dialect.delimiter or "\n")
@@ -428,6 +449,10 @@ def _frames(lines: _Rows, dialect: Dialect, rows: TableRows, *, is_plain: bool) 
         options["na_values"] = dict.fromkeys(plain, _SPELLINGS)
     else:
         options |= {"dtype": str, "na_filter": False}
+    n_rows = min(_CHUNK_ROWS, _LARGE_CHUNK_VALUES // dialect.n_columns)
+    n_rows = max(
+        1, n_rows, _CHUNK_VALUES // dialect.n_columns
+    )  # columns take time, each of a chunk
     blanks = "\t" if dialect.n_columns == 1 else r"\s+"  # which skips fields of "" in one column
     delimiter = blanks if dialect.delimiter is None else dialect.delimiter
     with warnings.catch_warnings():
@@ -445,7 +470,7 @@ def _frames(lines: _Rows, dialect: Dialect, rows: TableRows, *, is_plain: bool) 
                 skip_blank_lines=dialect.n_columns > 1,
                 keep_default_na=False,
                 engine="c",
-                chunksize=max(1, _CHUNK_VALUES // dialect.n_columns),
+                chunksize=n_rows,
                 low_memory=False,
                 **options,
             )
