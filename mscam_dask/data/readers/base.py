@@ -371,13 +371,10 @@ def open_text(source: Source) -> IO[str]:
 
 
 def _unpacked(source: Source) -> Any:
-    openers: dict[str, Callable[[Path], Any]] = {
-        ".gz": gzip.open,
-        ".bz2": bz2.open,
-        ".xz": lzma.open,
-    }
-    if source.compression != ".zst":
-        return openers.get(source.compression or "", _plain)(source.file)
+    openers: dict[str | None, Callable[..., Any]]
+    openers = {None: open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
+    if source.compression in openers:
+        return openers[source.compression](source.file, "rb")
     try:
         import pyarrow as pa
     except ImportError as error:
