@@ -16,7 +16,6 @@ from tests.benchmarks import (
     roofline,
     scale_out,
     soak,
-    text_tables,
     two_workers,
     unequal,
     unseen,
@@ -161,9 +160,3 @@ def test_unseen_draws_samples_of_every_class(capsys: pytest.CaptureFixture[str])
     table = capsys.readouterr().out
     assert "| iris | 36 | 2 | 3 |" in table
     assert "breast cancer" not in table, "two classes"
-
-
-def test_text_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    seconds = text_tables.main(["--samples", "3000", "--features", "20", "--repetitions", "1"])
-    assert set(seconds) == {"careful", "fast", "pandas"}
-    assert "MB: careful" in capsys.readouterr().out
