@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Literal, NoReturn
+from typing import IO, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,7 +25,6 @@ __all__ = [
     "Selection",
     "Source",
     "SourceContents",
-    "check_hdf5",
     "check_lazy_size",
     "check_row_size",
     "check_size",
@@ -363,122 +362,3 @@ def _unpacked(source: Source) -> Any:
             "'mscam-dask[parquet]'), or unpack the file."
         ) from error
     return io.BufferedReader(pa.input_stream(str(source.file), compression="zstd"))
-
-
-def check_hdf5(node: Any, source: Source) -> None:
-    """Refuse a file, group or dataset that reads other files, or whose declared sizes are too large.
-
-    Parameters
-    ----------
-    node
-        h5py file, group or dataset. What a reference leads to need not be linked from the root: it is
-        checked when it is reached.
-    source
-        The file, for messages and its limit.
-
-    Raises
-    ------
-    DataError
-        With the name of the dataset or link.
-    """
-    import h5py
-
-    seen: set[int] = set()
-    waiting = [node]
-    while waiting:
-        current = waiting.pop()
-        address = int(h5py.h5o.get_info(current.id).addr)
-        if address in seen:
-            continue
-        seen.add(address)
-        if isinstance(current, h5py.Dataset):
-            _check_dataset(current, source)
-        elif isinstance(current, h5py.Group):
-            waiting.extend(_members(current, source))
-
-
-def _members(group: Any, source: Source) -> list[Any]:
-    """The objects of a group; soft links lead to these or to nothing."""
-    members = []
-    for name in list(group):
-        kind = group.id.links.get_info(name.encode("utf-8", "surrogateescape")).type
-        if kind == _link_type("TYPE_HARD"):
-            members.append(group[name])
-        elif kind != _link_type("TYPE_SOFT"):
-            _refuse(source, f"{group.name.rstrip('/')}/{name}", "is a link to another file")
-    return members
-
-
-def _link_type(name: str) -> int:
-    import h5py
-
-    return int(getattr(h5py.h5l, name))
-
-
-def _check_dataset(dataset: Any, source: Source) -> None:
-    import h5py
-
-    name = dataset.name or "a dataset without a name"
-    plan = dataset.id.get_create_plist()
-    if plan.get_external_count():
-        files = sorted(plan.get_external(i)[0].decode() for i in range(plan.get_external_count()))
-        _refuse(source, name, f"has its values in another file ({', '.join(files[:3])})")
-    if plan.get_layout() == h5py.h5d.VIRTUAL:
-        _refuse(source, name, "is a virtual dataset, whose values are in other datasets or files")
-    _check_scales(dataset, source)
-    if dataset.shape is None:
-        return
-    chunks = dataset.chunks
-    check_lazy_size(
-        source,
-        repr(name),
-        shape=dataset.shape,
-        item_bytes=dataset.dtype.itemsize,
-        chunks=chunks,
-        stored_bytes=dataset.id.get_storage_size(),
-    )
-    if chunks is None and dataset.id.get_storage_size() > source.file.stat().st_size:
-        raise DataError(
-            f"{source.path}: {name!r} declares {math.prod(dataset.shape)} values, more than the file "
-            "holds. Restore it from a copy."
-        )
-
-
-def _check_scales(dataset: Any, source: Source) -> None:
-    """Refuse attributes of dimension scales of another type, which HDF5 would write past its buffers."""
-    from h5py import h5a, h5t
-
-    def is_list_of_scales(kind: Any) -> bool:
-        return isinstance(kind, h5t.TypeVlenID) and isinstance(
-            kind.get_super(), h5t.TypeReferenceID
-        )
-
-    def is_list_of_users(kind: Any) -> bool:
-        return (
-            isinstance(kind, h5t.TypeCompoundID)
-            and kind.get_nmembers() == 2
-            and isinstance(kind.get_member_type(0), h5t.TypeReferenceID)
-            and isinstance(kind.get_member_type(1), h5t.TypeIntegerID)
-        )
-
-    shape = dataset.shape or ()
-    for name, is_right, n_axes in (
-        (b"DIMENSION_LIST", is_list_of_scales, len(shape)),
-        (b"REFERENCE_LIST", is_list_of_users, None),
-    ):
-        if not h5a.exists(dataset.id, name):
-            continue
-        attribute = h5a.open(dataset.id, name)
-        size = attribute.shape
-        if not is_right(attribute.get_type()) or len(size) != 1 or n_axes not in (None, size[0]):
-            raise DataError(
-                f"{source.path}: attribute {name.decode()} of {dataset.name!r} is no list of dimension scales. "
-                "Restore the file from a copy."
-            )
-
-
-def _refuse(source: Source, name: str, fault: str) -> NoReturn:
-    raise DataError(
-        f"{source.path}: {name!r} {fault}; files that refer to other files are refused. Copy its values "
-        "into the file (in Python: new[name] = old[name][()])."
-    )

@@ -24,12 +24,12 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
-    check_hdf5,
     check_row_size,
     check_size,
     oriented,
     unreadable,
 )
+from mscam_dask.data.readers.hdf5 import check_hdf5
 from mscam_dask.data.readers.named_arrays import MatlabCellArray, NoMatrix, describe, find_labels
 from mscam_dask.data.sparse import checked_sparse, is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import rows_of

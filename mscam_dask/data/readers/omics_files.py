@@ -17,11 +17,11 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
-    check_hdf5,
     check_row_size,
     check_size,
     unreadable,
 )
+from mscam_dask.data.readers.hdf5 import check_hdf5
 from mscam_dask.data.readers.text_layout import LABEL_COLUMNS
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import arrays_of

@@ -14,13 +14,13 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
-    check_hdf5,
     check_lazy_size,
     check_size,
     oriented,
     unreadable,
     view_type_named,
 )
+from mscam_dask.data.readers.hdf5 import check_hdf5
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.conversion import dataset_views, rows_of, sample_dimension
 from mscam_dask.errors import DataError
