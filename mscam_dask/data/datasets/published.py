@@ -34,9 +34,9 @@ import re
 import warnings
 import zipfile
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -327,23 +327,21 @@ def load_flowers17(path: str | Path) -> MultiViewData:
 
 
 def _matrices(file: Path) -> list[ArrayRows]:
-    from scipy.io import loadmat
-
     from mscam_dask.data.readers.base import Source, unreadable
-    from mscam_dask.data.readers.matlab import check_elements
+    from mscam_dask.data.readers.matlab import variables_of
 
     source = Source(file)
-    with unreadable(source, "a MATLAB file"):
-        check_elements(source)
-        content: dict[str, Any] = loadmat(file)
+    with unreadable(source, "a MATLAB file"), ExitStack() as stack:
+        content = variables_of(source, stack)
     found = [
         ArrayRows(np.asarray(values), name.removeprefix("D_"), "distance")
         for name, values in content.items()
         if name.startswith("D_")
     ]
     if not found:
-        names = [name for name in content if not name.startswith("__")]
-        raise DataError(f"{file} has {names} and no matrix D_*, as the published files have.")
+        raise DataError(
+            f"{file} has {list(content)} and no matrix D_*, as the published files have."
+        )
     return found
 
 

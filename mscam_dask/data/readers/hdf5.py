@@ -11,14 +11,14 @@ from mscam_dask.data.views.sources import BLOCK_BYTES
 from mscam_dask.errors import DataError
 
 
-def open_hdf5(source: Source, stack: ExitStack, *, extra: str) -> Any:
-    """Open a file that `check_hdf5` passes; `extra` of this package installs h5py."""
+def open_hdf5(source: Source, stack: ExitStack, *, extra: str, instead: str = "") -> Any:
+    """Open a file that `check_hdf5` passes; without h5py the error names an extra, or what to do instead."""
     try:
         import h5py
     except ImportError as error:
         raise DataError(
-            f"{source.path} is an HDF5 file, which needs h5py. Install it: pip install "
-            f"'mscam-dask[{extra}]'."
+            f"{source.path} is an HDF5 file, which needs h5py. Install it (pip install "
+            f"'mscam-dask[{extra}]'){instead and f', or {instead}'}."
         ) from error
     file = stack.enter_context(h5py.File(source.file, "r"))
     check_hdf5(file, source)
