@@ -154,15 +154,15 @@ def test_nus_wide_with_a_list_of_classes(tmp_path: Path) -> None:
     [
         (
             lambda root: (root / "low level features" / "Test_CH.dat").unlink(),
-            ["CH", ["train"], ["test", "train"]],
+            ["CH", {"train": 5}, "test"],
         ),
         (
             lambda root: (root / "low level features" / "Test_WT.dat").write_text("1 2 3 4 5 6\n"),
-            ["CH", 3, "WT", 1],
+            ["CH", 3, "WT", (1, 6)],
         ),
         (
             lambda root: (root / "low level features" / "Test_WT.dat").write_text("1 2\n" * 3),
-            ["WT", {"train": 6, "test": 2}],
+            ["WT", (5, 6), (3, 2)],
         ),
         (
             lambda root: (root / "low level features" / "Train_WT.dat").write_text("a b\n"),
