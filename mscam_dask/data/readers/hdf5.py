@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from contextlib import ExitStack
+from importlib.util import find_spec
 from typing import Any
 
 from mscam_dask.data.readers.base import Source, check_lazy_size, check_size
@@ -11,15 +13,23 @@ from mscam_dask.data.views.sources import BLOCK_BYTES
 from mscam_dask.errors import DataError
 
 
-def open_hdf5(source: Source, stack: ExitStack, *, extra: str, instead: str = "") -> Any:
-    """Open a file that `check_hdf5` passes; without h5py the error names an extra, or what to do instead."""
-    try:
-        import h5py
-    except ImportError as error:
-        raise DataError(
-            f"{source.path} is an HDF5 file, which needs h5py. Install it (pip install "
-            f"'mscam-dask[{extra}]'){instead and f', or {instead}'}."
-        ) from error
+def open_hdf5(
+    source: Source,
+    stack: ExitStack,
+    *,
+    extra: str,
+    needs: Sequence[str] = ("h5py",),
+    instead: str = "",
+) -> Any:
+    """Open a file that `check_hdf5` passes; else say which `extra` installs what it needs, or what to do `instead`."""
+    for module in needs:
+        if find_spec(module) is None:
+            raise DataError(
+                f"{source.path} is an HDF5 file, which needs {module}. Install it (pip install "
+                f"'mscam-dask[{extra}]'){instead and f', or {instead}'}."
+            )
+    import h5py
+
     file = stack.enter_context(h5py.File(source.file, "r"))
     check_hdf5(file, source)
     return file

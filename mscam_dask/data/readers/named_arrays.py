@@ -56,7 +56,9 @@ class Variables:
         parts: dict[str, Any] = {}
         if isinstance(value, dict):
             parts = {f"{name}.{part}": item for part, item in value.items()}
-        elif isinstance(value, list) or (is_numeric(value) and value.ndim == 3):
+        elif isinstance(value, list) or (
+            is_numeric(value) and value.ndim == 3 and value.dtype.kind != "c"
+        ):
             items, view_type = (value, None) if isinstance(value, list) else _square_views(value)
             parts = {f"{name}_{index}": item for index, item in enumerate(items)}
             if view_type is not None:
@@ -174,7 +176,8 @@ def _square_views(value: Any) -> tuple[list[Any], ViewType]:
         if n_samples < 2 or n_samples != n_columns:
             continue
         rows, columns = _in_memory(stack[:, :_HEAD]), _in_memory(stack[:, :, :_HEAD])
-        if not np.allclose(rows, columns.transpose(0, 2, 1), rtol=1e-6, equal_nan=True):
+        allowed = 1e-6 * np.nanmax(np.abs(rows), initial=0)
+        if not np.allclose(rows, columns.transpose(0, 2, 1), 0, allowed, equal_nan=True):
             continue
         gaps = rows[:, :, : rows.shape[1]].astype(np.float64)
         are_distances = not gaps.diagonal(axis1=1, axis2=2).any() and all(
@@ -251,37 +254,38 @@ def _is_vector(value: Any) -> bool:
 def _labels_in(value: Any) -> _Labels | None:
     """An array or cell array as labels, None where it is none."""
     if isinstance(value, list):
-        vectors = [_in_memory(item).ravel() for item in value if _is_vector(item)]
-        if len(vectors) < len(value):
-            return None
-        if len(vectors) > 1 and all(vector.size == 1 for vector in vectors):
-            return np.concatenate(vectors), "one in each cell"
-        are_same = all(np.array_equal(vectors[0], vector) for vector in vectors)
-        how = f"its {len(vectors)} cells are the same" if len(vectors) > 1 else ""
-        return (vectors[0], how) if are_same else None
+        return _labels_in_cells(value)
     if _is_vector(value):
         return _in_memory(value).ravel(), ""
-    if not is_matrix(value) or value.dtype.kind == "c" or min(value.shape) < 2:
-        return None
-    for lines, table in (("columns", value), ("rows", value.T)):
-        found = _labels_in_sparse(table) if is_sparse(table) else _labels_in_rows(table, lines)
-        if found is not None and 1 < np.unique(found[0]).size < found[0].size:
-            return found
+    if is_matrix(value) and value.dtype.kind != "c" and min(value.shape) > 1:
+        for lines, table in (("columns", value), ("rows", value.T)):
+            found = _labels_in_sparse(table) if is_sparse(table) else _labels_in_rows(table, lines)
+            if found is not None and 1 < np.unique(found[0]).size < found[0].size:
+                return found
     return None
+
+
+def _labels_in_cells(cells: list[Any]) -> _Labels | None:
+    """The vector that all cells hold, or the vector of one number per cell."""
+    if not all(map(_is_vector, cells)):
+        return None
+    first, *others = vectors = [_in_memory(item).ravel() for item in cells]
+    if others and all(vector.size == 1 for vector in vectors):
+        return np.concatenate(vectors), "one in each cell"
+    are_same = all(np.array_equal(first, vector) for vector in others)
+    return (first, f"its {len(cells)} cells are the same" if others else "") if are_same else None
 
 
 def _labels_in_rows(table: Any, lines: str) -> _Labels | None:
     """The whole number that each row repeats, or the position of the 1 in each row."""
-    for rows in (table[:_HEAD], table):
-        rows = _in_memory(rows)
-        is_repeated = (rows == rows[:, :1]).all() and (np.floor(rows) == rows).all()
-        if not is_repeated and not (
-            ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all()
-        ):
-            return None
-    if is_repeated:
+    if len(table) > _HEAD and _labels_in_rows(table[:_HEAD], lines) is None:
+        return None
+    rows = _in_memory(table)
+    if (rows == rows[:, :1]).all() and (np.floor(rows) == rows).all():
         return rows[:, 0], f"its {rows.shape[1]} {lines} are the same"
-    return rows.argmax(axis=1), "an indicator matrix, classes counted from 0"
+    if ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all():
+        return rows.argmax(axis=1), "an indicator matrix, classes counted from 0"
+    return None
 
 
 def _labels_in_sparse(table: Any) -> _Labels | None:
@@ -326,7 +330,8 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
         ids = None if "sample_ids" in wanted else _sample_ids(archive, source)
         if any(map(_NUMBERED.fullmatch, keys)):
             return _read_numbered(archive, source, selection, ids)
-        read, left = [], []
+        read: list[str] = []
+        left: list[str] = []
         for key in keys:
             may_be_labels = key == selection.labels or _CONVENTIONAL.fullmatch(key)
             is_read = may_be_labels or not wanted or any(name.startswith(key) for name in wanted)
