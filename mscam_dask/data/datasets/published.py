@@ -42,18 +42,6 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError
 
-__all__ = [
-    "FLOWERS17_FILES",
-    "MFEAT_FILES",
-    "NUS_WIDE_FEATURES",
-    "fetch_mfeat",
-    "flowers17_files",
-    "is_nus_wide",
-    "load_flowers17",
-    "load_mfeat",
-    "load_nus_wide",
-    "mfeat_file",
-]
 
 _SOURCE = "https://archive.ics.uci.edu/dataset/72/multiple+features"
 
