@@ -42,7 +42,6 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError
 
-
 _SOURCE = "https://archive.ics.uci.edu/dataset/72/multiple+features"
 
 Table = NDArray[np.float64]
