@@ -29,7 +29,7 @@ from mscam_dask.benchmark.results import (
     TrialEntry,
 )
 from mscam_dask.benchmark.trial import Limits, Trial, TrialFit, trial_entry
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit

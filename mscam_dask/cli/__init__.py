@@ -96,11 +96,21 @@ def main() -> None:
     show_default=True,
     help="Orientation of matrices.",
 )
+@click.option("--header/--no-header", default=None, help="First row of tables holds column names.")
 @click.option(
-    "--header/--no-header", default=None, help="First row of text files holds column names."
+    "--id-column", metavar="NAME|N|none", help="Column of tables with the sample ids, or none."
 )
-@click.option("--id-column", metavar="NAME|N", help="Column of text files with the sample ids.")
 @click.option("--delimiter", metavar="CHAR", help="Delimiter of text files.")
+@click.option("--decimal", type=click.Choice([".", ","]), help="Decimal mark of text files.")
+@click.option(
+    "--comment", metavar="TEXT", help="Leave out lines of text files that begin with this."
+)
+@click.option(
+    "--skip",
+    type=click.IntRange(min=0),
+    default=0,
+    help="Lines or rows of tables above the header.",
+)
 @click.option(
     "--join",
     type=click.Choice(["inner", "outer"]),
@@ -121,8 +131,8 @@ def main() -> None:
 def ingest() -> None:
     """Write the files of several views into one store.
 
-    SRC is a .npz, .npy, .mat, .csv, .tsv, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or Zarr
-    file, or a directory with the UCI mfeat files. Row i is the same sample in every view.
+    SRC is a .npz, .npy, .mat, .csv, .tsv, .xlsx, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or
+    Zarr file, or a directory with the UCI mfeat files. Row i is the same sample in every view.
     """
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -23,6 +23,7 @@ from mscam_dask.types.result import Structure
 __all__ = [
     "fit_pairs",
     "key_values",
+    "origin_tables",
     "progress_console",
     "relative",
     "results_console",
@@ -59,6 +60,13 @@ def show(console: Console, *parts: RenderableType) -> None:
 def progress_console() -> Console:
     """Return the console for progress: standard error, so that results can be piped."""
     return Console(stderr=True, markup=False, highlight=False)
+
+
+def origin_tables(origin: Sequence[Mapping[str, str]]) -> list[Table]:
+    """Return the table of what the readers decided about the files of a store, none if there are no tables."""
+    titles = tuple(dict.fromkeys(title for row in origin for title in row))
+    rows = [[row.get(title, "") for title in titles] for row in origin[:_MAX_VIEWS]]
+    return [table(titles, rows)] if rows else []
 
 
 def table(

@@ -12,6 +12,7 @@ from rich.console import Console, RenderableType
 from mscam_dask.cli.console import (
     fit_pairs,
     key_values,
+    origin_tables,
     relative,
     results_console,
     score_text,
@@ -22,7 +23,7 @@ from mscam_dask.cli.console import (
 from mscam_dask.cli.options import extension_of_directory
 from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location, size_of
-from mscam_dask.data.store.read import is_store, verify_store
+from mscam_dask.data.store.read import is_store, read_origin, verify_store
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import recorded_digest
@@ -103,7 +104,7 @@ def _describe_store(console: Console, path: Location) -> None:
         ("Digest", f"{data.digest()} (verified for every view)"),
         *(("Warning", warning) for warning in warnings or ["none"]),
     ]
-    show(console, views, key_values(rest))
+    show(console, views, *origin_tables(read_origin(path)), key_values(rest))
 
 
 def _data_warnings(data: MultiViewData) -> list[str]:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from functools import partial
 from typing import Literal
 
-from mscam_dask.cli.console import key_values, relative, results_console, show, table
+from mscam_dask.cli.console import (
+    key_values,
+    origin_tables,
+    relative,
+    results_console,
+    show,
+    table,
+)
 from mscam_dask.data.ingest import IngestReport, Source, append, ingest
 from mscam_dask.data.readers.base import MAX_BYTES
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.read_config import parse_memory
-
-__all__ = ["ingest_files"]
 
 
 def ingest_files(
@@ -25,6 +30,9 @@ def ingest_files(
     header: bool | None,
     id_column: str | None,
     delimiter: str | None,
+    decimal: Literal[".", ","] | None,
+    comment: str | None,
+    skip: int,
     chunk_size: int | None,
     max_bytes: str | None,
     overwrite: bool,
@@ -46,7 +54,10 @@ def ingest_files(
                 samples_in="columns" if samples_in == "columns" else "rows",
                 header=header,
                 id_column=_position(id_column),
-                delimiter=_delimiter(delimiter),
+                delimiter="\t" if delimiter == r"\t" else delimiter,
+                decimal=decimal,
+                comment=comment,
+                skip=skip,
                 max_bytes=limit,
             )
             for path in sources
@@ -64,11 +75,10 @@ def ingest_files(
 
 
 def _position(text: str | None) -> str | int | None:
+    """Name or position of the column of the ids; False for "none"."""
+    if text == "none":
+        return False
     return int(text) if text is not None and text.isdecimal() else text
-
-
-def _delimiter(text: str | None) -> str | None:
-    return "\t" if text == r"\t" else text
 
 
 def _view_type(texts: tuple[str, ...]) -> str | dict[str, str] | None:
@@ -106,4 +116,4 @@ def _show(report: IngestReport) -> None:
         *(("Note", note) for note in report.notes),
         ("Store", f"{relative(report.output)} ({report.stored_bytes / 2**20:.1f} MiB)"),
     ]
-    show(results_console(), views, key_values(rest))
+    show(results_console(), views, *origin_tables(report.origin), key_values(rest))

@@ -15,7 +15,7 @@ from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.combine import Sources, gather
 from mscam_dask.data.store.atomic_replace import resolve_current
 from mscam_dask.data.store.object_store import Location, size_of
-from mscam_dask.data.store.read import open_store
+from mscam_dask.data.store.read import open_store, read_origin
 from mscam_dask.data.store.write import check_output, joined_samples, write_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import labeled_samples
@@ -26,9 +26,9 @@ from mscam_dask.data.views.missing_cells import (
     naming_missing_cells,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import Join
+from mscam_dask.data.views.sample_ids import Join
 from mscam_dask.data.views.sources import ViewType
-from mscam_dask.data.views.validation import check_not_empty, validate_view
+from mscam_dask.data.views.validation import check_linked, check_not_empty, validate_view
 from mscam_dask.types.parameters import ImputeMethod
 
 __all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
@@ -60,6 +60,9 @@ class IngestReport:
         Whether samples have ids.
     notes
         How variables and columns were interpreted, and which were skipped, one sentence each.
+    origin
+        What was decided about each table, by title: source, read as, sample ids, labels, left out, missing
+        cells, rows.
     stored_bytes
         Size of the store where it lies.
     digest
@@ -72,6 +75,7 @@ class IngestReport:
     n_classes: int | None
     has_sample_ids: bool
     notes: tuple[str, ...]
+    origin: tuple[Mapping[str, str], ...]
     stored_bytes: int
     digest: str
 
@@ -136,17 +140,23 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
     """
     check_output(output, overwrite=overwrite)
     with ExitStack() as stack:
-        data, notes = gather(sources, views, labels, stack, join)
+        data, notes, origin = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
         methods = impute_methods(impute, data.view_names)
         data, imputed = _imputed(data, methods)
+        check_linked(data)
         with naming_missing_cells(data):
             for view in data.views:
                 if view.view_type != "features":
                     check_not_empty(view)
                     validate_view(view)
             root = write_store(
-                data, output, chunk_size=chunk_size, overwrite=overwrite, impute=methods
+                data,
+                output,
+                chunk_size=chunk_size,
+                overwrite=overwrite,
+                impute=methods,
+                origin=origin,
             )
     return _report(root, (*notes, *_absences(data), *imputed))
 
@@ -192,7 +202,7 @@ def append(  # noqa: PLR0913 - as `ingest`
     """
     old = open_store(output)
     with ExitStack() as stack:
-        data, notes = gather(sources, views, labels, stack, join)
+        data, notes, origin = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
         methods = impute_methods(impute, data.view_names)
         data, imputed = _imputed(data, methods)
@@ -204,6 +214,7 @@ def append(  # noqa: PLR0913 - as `ingest`
                 chunk_size=chunk_size,
                 overwrite=True,
                 impute={**methods, **impute_methods_of(old)},
+                origin=(*read_origin(output), *origin),
             )
     added = f"{data.n_samples} samples added to {old.n_samples}"
     return _report(root, (added, *notes, *_absences(joined), *imputed))
@@ -249,6 +260,7 @@ def _report(root: Location, notes: tuple[str, ...]) -> IngestReport:
         else len(np.unique(stored.labels[labeled_samples(stored.labels)])),
         has_sample_ids=stored.sample_ids is not None,
         notes=notes,
+        origin=read_origin(root),
         stored_bytes=size_of(resolve_current(root)),
         digest=stored.digest(),
     )

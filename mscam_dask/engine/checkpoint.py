@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.iteration_steps import BestPartition

@@ -11,10 +11,10 @@ import dataclasses
 import warnings
 from collections.abc import Mapping
 
-from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sampling import cache_chunks_bytes
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.data.views.validation import validate_bytes
 from mscam_dask.engine.candidate_neighbors import candidates_bytes
 from mscam_dask.engine.executors._process import BASE_BYTES, n_bytes

@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import Executor, Handle

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows, present_samples
 from mscam_dask.data.views.sampling import SampledRows, sampled_view
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
 from mscam_dask.errors import DataError
 from mscam_dask.solvers.preprocessing import (

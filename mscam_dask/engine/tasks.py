@@ -17,9 +17,9 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import cache_chunks
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.incomplete import PresentSamples

@@ -13,15 +13,16 @@ from sklearn.base import BaseEstimator, ClusterMixin
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import count_dataset, history_dataset
-from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
 from mscam_dask.data.views.missing_cells import (
     LazyImputer,
     impute_methods,
     impute_methods_of,
     impute_views,
 )
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.data.views.validation import DataIssue, validate
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.fit import Observer, run_fit, run_reference
@@ -133,7 +134,7 @@ class BaseMultiViewClustering(
             The clusters may depend on chance: eigenvectors did not converge, or there are fewer
             distinct samples than clusters.
         DataWarning
-            Views were excluded; neighbors in one view are neighbors in the others no more often than
+            Views were excluded or share few samples; neighbors in one view are neighbors in the others no more often than
             by chance, or the spectral cut for the selected number of clusters is as unstable as noise;
             equal samples are in different clusters.
         UnstableClustersWarning
@@ -159,6 +160,7 @@ class BaseMultiViewClustering(
             digest=bool(self.solver == "reduced"),
             over=lambda look, views: map_views(look, views, executor, stage="validate"),
         )
+        warn_few_shared_samples(report.issues, stacklevel=3)
         init_labels = self._validated_init_labels(data, candidates)
         if self.solver == "reference":
             solution = self._solve_reference(data, candidates, executor)
@@ -358,6 +360,13 @@ def warn_excluded_views(solution: Solution, *, stacklevel: int) -> None:
             DataWarning,
             stacklevel=stacklevel + 1,
         )
+
+
+def warn_few_shared_samples(issues: Iterable[DataIssue], *, stacklevel: int) -> None:
+    """Warn when few samples link the views."""
+    for issue in issues:
+        if issue.kind == "few shared samples":
+            warnings.warn(issue.message, DataWarning, stacklevel=stacklevel + 1)
 
 
 def warn_duplicate_samples(

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import sampled_view
-from mscam_dask.data.views.sources import ViewDigest, feature_names_of, recorded_digest
+from mscam_dask.data.views.sources import RowSource, ViewDigest, feature_names_of, recorded_digest
 from mscam_dask.engine.tasks import (
     partition_scores,
     reference_graphs_of_view,

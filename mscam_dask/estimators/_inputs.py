@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
-from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource, as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.conversion import is_instance_of
 from mscam_dask.data.views.missing_cells import fill_view
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import (
     PresentRows,
     n_samples_of,
@@ -24,6 +25,7 @@ from mscam_dask.data.views.presence import (
     restrict_to_present,
 )
 from mscam_dask.data.views.sources import (
+    RowSource,
     feature_names_of,
     first_difference,
     is_numbering,

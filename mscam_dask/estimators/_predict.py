@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import ViewDigest, recorded_digest
 from mscam_dask.engine.executors.base import Executor

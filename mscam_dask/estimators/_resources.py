@@ -7,8 +7,9 @@ from numbers import Integral
 from pickle import PicklingError, dumps
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from mscam_dask.data.views.as_multi_view import MultiViewData, RowSource
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import is_in_memory
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor, usable_cores
 from mscam_dask.engine.fit import Observer

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from sklearn.utils import check_random_state
 
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.precompute import exact_limit
 from mscam_dask.errors import ConfigurationError

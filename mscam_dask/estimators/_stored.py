@@ -24,9 +24,10 @@ from numpy.typing import NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import StoredModel, StoredResult
-from mscam_dask.data.views.conversion import as_text, check_unique_ids, is_omics
+from mscam_dask.data.views.conversion import as_text, is_omics
 from mscam_dask.data.views.missing_cells import impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import feature_names_of
 from mscam_dask.errors import DataError, DataTypeError
 from mscam_dask.linalg.scaling import RowTransform
@@ -267,7 +268,7 @@ def _rows(ids: tuple[str, ...] | None, n_samples: int, data: Any) -> NDArray[np.
                 "the samples of the fit. Fit frames or AnnData with ids to write to some of the samples."
             )
         return np.arange(n_samples)
-    check_unique_ids(own, where="obs_names")
+    check_sample_ids(own, where="obs_names")
     places = {name: row for row, name in enumerate(ids)}
     others = [name for name in own if name not in places]
     if others:

@@ -12,8 +12,6 @@ import pytest
 
 from mscam_dask.data.ingest import IngestReport, Source, ingest
 from mscam_dask.data.store.read import open_store
-from mscam_dask.data.views.presence import LiftedRows
-from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
 from tests.messages import quotes
@@ -185,15 +183,6 @@ def test_a_matrix_of_all_pairs_is_matched_by_id_both_ways(tmp_path: Path, said: 
     )
     assert report.views[2].view_type == "distance"
     np.testing.assert_array_equal(stored(report)["gaps"], gaps)
-
-
-def test_rows_are_matched_block_by_block() -> None:
-    order = np.random.default_rng(1).permutation(N)
-    two_rows = 2 * 8 * 3
-    view = LiftedRows(ArrayRows(COLOUR, "c"), order, "c", block_bytes=two_rows)
-    for start in range(N + 1):
-        for stop in range(start, N + 1):
-            np.testing.assert_array_equal(view.read(start, stop), COLOUR[order[start:stop]])
 
 
 def test_ids_of_several_files_must_agree(tmp_path: Path) -> None:

@@ -11,7 +11,8 @@ import pytest
 
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.views import multi_view as multiview
-from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, view_digest
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor

@@ -16,7 +16,8 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor

@@ -20,8 +20,9 @@ from scipy.spatial.distance import pdist, squareform
 from mscam_dask import MSCAM
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.as_multi_view import MultiViewData, ViewType, as_multi_view
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import ArrayRows, ViewType
 from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.candidate_neighbors import own_graph, row_ranges
 from mscam_dask.engine.executors.base import Handle, SerialExecutor

@@ -12,7 +12,8 @@ from numpy.testing import assert_array_equal
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.fit import run_reference
 from mscam_dask.engine.tasks import reference_graphs_of_view, view_shape
 from mscam_dask.errors import ConfigurationError, MemoryPlanError

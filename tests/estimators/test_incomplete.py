@@ -17,7 +17,7 @@ from mscam_dask.engine import memory, precompute
 from mscam_dask.engine.candidate_neighbors import candidates, joined_candidates
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.engine.tasks import ridge_view_of, svd_view
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ConfigurationError, DataError, DataWarning
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.parameters import Parameters
@@ -112,14 +112,20 @@ def test_samples_may_be_in_one_view_only() -> None:
     assert adjusted_rand_score(labels, model.labels_) > 0.9
 
 
-def test_samples_without_a_connection_are_clusters_of_their_own() -> None:
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("n_shared", [0, 1, 4])
+def test_views_that_share_too_few_samples_say_so(n_shared: int) -> None:
+    """No view has samples of both halves, so only shared samples say which clusters belong together."""
     views, labels = gaussian_views(2, n_clusters=2, spread=3.0, dims=(4, 5))
-    first = np.arange(len(labels)) < 80
-    absent = np.stack([~first, first], axis=1)
-    model = quick(2).fit(absent_where(views, absent))
-    # no view has samples of both halves, so nothing says which clusters belong together
-    assert model.labels_.max() == 1
-    assert_partition_and_graph_agree(model.solution_, n_clusters=2)
+    row = np.arange(len(labels))
+    incomplete = absent_where(views, np.stack([row >= 80 + n_shared, row < 80], axis=1))
+    if n_shared < 2:
+        with pytest.raises(DataError, match=rf"share at most {n_shared} of"):
+            quick(2).fit(incomplete)
+    else:
+        with pytest.warns(DataWarning, match=rf"shares only {n_shared} of"):
+            model = quick(2).fit(incomplete)
+        assert "few shared samples" in [issue.kind for issue in model.data_warnings_]
 
 
 def test_distance_and_kernel_views_may_lack_samples() -> None:

@@ -14,8 +14,9 @@ from distributed import Client
 from mscam_dask import MSCAM
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.as_multi_view import RowSource, as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import DataError

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.types.parameters import Model, Parameters, Scale

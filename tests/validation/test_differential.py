@@ -19,7 +19,8 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine import candidate_neighbors as candidate_blocks
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit, run_reference

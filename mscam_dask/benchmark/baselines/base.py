@@ -15,12 +15,9 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 
 from mscam_dask.data.sparse import is_sparse
-from mscam_dask.data.views.as_multi_view import (
-    MultiViewData,
-    RowSource,
-    as_multi_view,
-    row_ranges,
-)
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import RowSource, row_ranges
 from mscam_dask.data.views.validation import check_sizes, validate
 from mscam_dask.engine.executors.base import available_memory_bytes
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, MemoryPlanError

@@ -18,7 +18,7 @@ from mscam_dask.benchmark.baselines.base import (
     require_number,
 )
 from mscam_dask.benchmark.baselines.spectral import neighbor_affinity, spectral_labels
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.eigensolver import apply_sparse
 from mscam_dask.linalg.laplacian import laplacian

@@ -20,7 +20,7 @@ from mscam_dask.benchmark.baselines.base import (
     require_number,
 )
 from mscam_dask.benchmark.baselines.spectral import kmeans_labels, leading_left_singular, unit_rows
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.distances import squared_distances, squared_distances_on_edges
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs

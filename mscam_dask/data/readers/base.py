@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import bz2
+import codecs
 import gzip
 import io
+import lzma
 import math
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Literal
@@ -18,32 +21,19 @@ from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.sources import READ_ERRORS, VIEW_TYPES, RowSource, ViewType
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
-__all__ = [
-    "COMPRESSIONS",
-    "LABEL_NAMES",
-    "MAX_BYTES",
-    "Selection",
-    "Source",
-    "SourceContents",
-    "check_lazy_size",
-    "check_row_size",
-    "check_size",
-    "is_label_vector",
-    "not_allowed",
-    "open_bytes",
-    "open_text",
-    "oriented",
-    "unreadable",
-    "view_type_named",
-]
-
 LABEL_NAMES = (
     *("labels", "label", "y", "gt", "gnd", "truth", "target", "class"),
     *("truelabel", "truelabels", "true_label", "true_labels", "groundtruth", "ground_truth"),
 )
 """Names, in any case, under which a vector of whole numbers or text is taken as labels."""
 
-COMPRESSIONS = (".gz", ".zst")
+LABEL_COLUMNS = (
+    *(name for name in LABEL_NAMES if name != "y"),  # a coordinate
+    *("classes", "targets", "cluster", "clusters", "cluster_id", "cluster_label", "clustering"),
+)
+"""Names, in any case, of columns of a table that are taken as labels, the surest first."""
+
+COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 """Suffixes of compressed text files."""
 
 MAX_BYTES = 8 * 2**30
@@ -70,14 +60,23 @@ class Source:
         "columns" for (features, samples) matrices, which are then transposed; of a text file the
         header has the sample ids then, and the column of ids the names of features.
     header
-        Whether the first line of a text file names the columns; None: it does when it is not
+        Whether the first line of a table names the columns; None: it does when it is not
         all numbers, or these number the columns (0, 1, 2, ... above measured values).
     id_column
-        Name or position (0, 1, ...) of the column of a text file with sample ids; None: the
-        first column, when it is not numeric or is called id, sample or the like, or ends in id
-        (patient_id, PatientID) and has whole numbers that differ.
+        Name or position (0, 1, ...) of the column of a table with sample ids; False where none has.
+        None: the column that several tables share, one that is called id, sample, patient or the like, the
+        first one of text, or a first column of ascending whole numbers; values differ in every row. It is an
+        error where a first column of whole numbers may as well be a feature.
     delimiter
-        Of a text file; None: comma for .csv, tab for .tsv, any white space otherwise.
+        Of a text file; None: that under which most fields are numbers, of tab, semicolon, bar and comma, else
+        runs of blanks.
+    decimal
+        Decimal mark of a text file, "." or ","; None: as the numbers say.
+    comment
+        Lines of a text file that begin with this text are left out; None: those that begin with # above the
+        header, and where it begins with !, all of these.
+    skip
+        Number of lines above the header of a text file, or rows of a sheet.
     max_bytes
         Largest size that the file may declare for what is held in memory at once: the arrays of a
         .npz or MATLAB file before v7.3, a chunk of the others.
@@ -89,12 +88,24 @@ class Source:
     header: bool | None = None
     id_column: str | int | None = None
     delimiter: str | None = None
+    decimal: Literal[".", ","] | None = None
+    comment: str | None = None
+    skip: int = 0
     max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
         if self.max_bytes < 1:
             raise ConfigurationError(
                 f"max_bytes={self.max_bytes!r} for {self.path}; allowed is at least 1."
+            )
+        if self.decimal not in (None, ".", ","):
+            raise ConfigurationError(
+                f"decimal={self.decimal!r} for {self.path}; allowed are '.' and ','."
+            )
+        if self.comment == "" or self.skip < 0:
+            raise ConfigurationError(
+                f"comment={self.comment!r}, skip={self.skip!r} for {self.path}; allowed are a text of at "
+                "least one character and a number of at least 0."
             )
         if self.samples_in not in ("rows", "columns"):
             raise ConfigurationError(
@@ -119,7 +130,7 @@ class Source:
 
     @property
     def compression(self) -> str | None:
-        """Suffix of the compression, ".gz" or ".zst"; None without."""
+        """Suffix of the compression, such as ".gz"; None without."""
         suffix = self.file.suffix.lower()
         return suffix if suffix in COMPRESSIONS else None
 
@@ -166,6 +177,8 @@ class SourceContents:
         Whether the labels were requested by name rather than found by convention.
     notes
         How variables and columns were interpreted, and which were skipped.
+    origin
+        The same in few words, by title.
     """
 
     where: str
@@ -177,6 +190,7 @@ class SourceContents:
     notes: tuple[str, ...] = ()
     skipped: tuple[str, ...] = ()
     cell_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    origin: Mapping[str, str] = field(default_factory=dict)
 
 
 def is_label_vector(values: NDArray[Any]) -> bool:
@@ -314,46 +328,56 @@ def unreadable(source: Source, what: str, *, is_text: bool = False) -> Iterator[
         ) from error
 
 
-# Bytes that one byte of gzip can stand for, and those that are unpacked at a time.
-_MAX_DEFLATE = 1032
-_READ_BYTES = 2**20
+class _Limited(io.RawIOBase):
+    """Unpacked bytes of a file, of which no more are read than `Source.max_bytes`."""
+
+    def __init__(self, stream: IO[bytes], source: Source) -> None:
+        self._stream, self._source, self._n_bytes = stream, source, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        part = self._stream.read(len(buffer))
+        self._n_bytes += len(part)
+        check_size(self._source, "its text", self._n_bytes)
+        buffer[: len(part)] = part
+        return len(part)
+
+    def close(self) -> None:
+        self._stream.close()
+        super().close()
 
 
-def open_bytes(source: Source) -> IO[bytes]:
-    """Open a text file as bytes, unpacked where its name ends in .gz or .zst.
-
-    Raises
-    ------
-    DataError
-        When the text of a compressed file has more than `Source.max_bytes`, or what reads .zst is missing.
-    """
-    if source.compression is None:
-        return source.file.open("rb")
-    may_be_large = _MAX_DEFLATE * source.file.stat().st_size > source.max_bytes
-    if source.compression == ".zst" or may_be_large:
-        with closing(_unpacked(source)) as content:
-            n_bytes = 0
-            while n_bytes <= source.max_bytes and (part := content.read(_READ_BYTES)):
-                n_bytes += len(part)
-        check_size(source, "its text", n_bytes)
-    unpacked: IO[bytes] = _unpacked(source)
-    return unpacked
+_READ_BYTES = 2**18
 
 
 def open_text(source: Source) -> IO[str]:
-    """Open a text file as UTF-8, without a byte order mark.
+    """Open a text file, unpacked where its name says so, as UTF-8 or, by its byte order mark, UTF-16.
 
     Raises
     ------
     DataError
-        As `open_bytes`.
+        While it is read: the text of a compressed file has more than `Source.max_bytes`. Or what reads .zst is
+        missing.
     """
-    return io.TextIOWrapper(open_bytes(source), encoding="utf-8-sig", newline="")
+    stream: Any = _unpacked(source)
+    if source.compression is not None:
+        stream = io.BufferedReader(_Limited(stream, source), _READ_BYTES)
+    is_utf_16 = stream.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+    text = io.TextIOWrapper(stream, encoding="utf-16" if is_utf_16 else "utf-8-sig")
+    text._CHUNK_SIZE = _READ_BYTES  # type: ignore[attr-defined]
+    return text
 
 
 def _unpacked(source: Source) -> Any:
-    if source.compression == ".gz":
-        return gzip.open(source.file)
+    openers: dict[str, Callable[[Path], Any]] = {
+        ".gz": gzip.open,
+        ".bz2": bz2.open,
+        ".xz": lzma.open,
+    }
+    if source.compression != ".zst":
+        return openers.get(source.compression or "", lambda path: path.open("rb"))(source.file)
     try:
         import pyarrow as pa
     except ImportError as error:
@@ -361,4 +385,4 @@ def _unpacked(source: Source) -> Any:
             f"{source.path} is compressed with Zstandard, which needs pyarrow. Install it (pip install "
             "'mscam-dask[parquet]'), or unpack the file."
         ) from error
-    return io.BufferedReader(pa.input_stream(str(source.file), compression="zstd"))
+    return pa.input_stream(str(source.file), compression="zstd")

@@ -13,29 +13,22 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.registry import read_source
-from mscam_dask.data.readers.text import read_labels
+from mscam_dask.data.readers.labels import read_labels
+from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.conversion import check_unique_ids, common_sample_ids, encode_labels
+from mscam_dask.data.views.conversion import UNLABELED, encode_labels
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import (
+from mscam_dask.data.views.presence import lifted, n_samples_of, replaced_view
+from mscam_dask.data.views.sample_ids import (
     Join,
-    LiftedRows,
-    PresentRows,
+    JoinedSamples,
     check_join,
-    join_sources,
-    n_samples_of,
-    presence_table,
-    replaced_view,
-    restrict_to_present,
+    check_sample_ids,
+    join_samples,
 )
-from mscam_dask.data.views.sources import (
-    RowSource,
-)
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
-
-__all__ = ["Sources", "gather"]
 
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
 
@@ -48,7 +41,7 @@ def gather(
     join: Join | None = None,
     *,
     may_lack_views: bool = False,
-) -> tuple[MultiViewData, tuple[str, ...]]:
+) -> tuple[MultiViewData, tuple[str, ...], tuple[Mapping[str, str], ...]]:
     """Read sources as one data set: views chosen and renamed, labels encoded, ids compared.
 
     Parameters
@@ -68,6 +61,8 @@ def gather(
         Views are read lazily.
     notes
         How variables and columns were interpreted, and which were skipped.
+    origin
+        The same of each table in few words, by title.
 
     Raises
     ------
@@ -82,11 +77,14 @@ def gather(
     else:
         files = [item if isinstance(item, Source) else Source(item) for item in _listed(sources)]
         selection = Selection(views=wanted, labels=label_key)
-        loaded = [read_source(file, selection, stack) for file in files]
+        loaded = read_sources(files, selection, stack)
     check_join(join)
     if join is not None and len(loaded) > 1:
-        loaded = join_sources(_with_chosen_views(loaded, views, labels), join)
-    loaded = in_one_order(loaded)
+        loaded = _with_chosen_views(loaded, views, labels)
+    joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
+    if joined is not None and len(loaded) > 1:
+        first = next(item.where for item in loaded if item.sample_ids is not None)
+        loaded = [_joined(item, joined, first) for item in loaded]
     if may_lack_views and views is not None:
         there = {
             name for item in loaded for name in (*(v.name for v in item.views), *item.cell_arrays)
@@ -95,9 +93,7 @@ def gather(
         if found:
             views = {name: views[name] for name in found} if isinstance(views, Mapping) else found
     chosen, held_in = _choose(loaded, views)
-    ids = common_sample_ids(
-        {f"{item.where}": item.sample_ids for item in loaded if item.sample_ids is not None}
-    )
+    ids = None if joined is None else joined.ids
     codes, names, more = _labels(loaded, labels, ids, joined=join is not None)
     orientations = {file.samples_in for file in files}
     if chosen and len(orientations) == 1:
@@ -105,7 +101,8 @@ def gather(
         check_sample_counts(chosen, n_labels, orientations.pop(), held_in)
     data = as_multi_view(list(chosen))
     data = replace(data, sample_ids=ids, labels=codes, label_names=names)
-    return data, (*(note for item in loaded for note in item.notes), *more)
+    notes = (*(note for item in loaded for note in item.notes), *more)
+    return data, notes, tuple(item.origin for item in loaded if item.origin)
 
 
 def _with_chosen_views(
@@ -251,74 +248,43 @@ def _labels(
 _SHOWN = 3
 
 
-def in_one_order(loaded: Sequence[SourceContents]) -> list[SourceContents]:
-    """Put sources that hold the same sample ids in the order of the first that has ids.
-
-    Parameters
-    ----------
-    loaded
-        Those without ids stay as they are, and so do those with other or repeated ids: what does
-        not fit is refused by `mscam_dask.data.views.conversion.common_sample_ids`.
-
-    Returns
-    -------
-    list of SourceContents
-        Sources that were reordered have a note.
-    """
-    known = [item for item in loaded if item.sample_ids is not None]
-    return [_ordered(item, known[0]) if item in known else item for item in loaded]
-
-
-def _ordered(item: SourceContents, first: SourceContents) -> SourceContents:
-    ids, wanted = item.sample_ids, first.sample_ids
-    assert ids is not None
-    assert wanted is not None
-    rows = {name: row for row, name in enumerate(ids)}
-    if ids == wanted or not len(rows) == len(ids) == len(wanted) or rows.keys() != set(wanted):
+def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceContents:
+    """Return a source with the joined samples: views lack, and labels of −1 are, those that are not in it."""
+    own = item.sample_ids
+    if own is None or own == joined.ids:
         return item
-    order = np.array([rows[name] for name in wanted], dtype=np.int64)
-    labels = None if item.labels is None else np.asarray(item.labels).ravel()
-    n_moved = int(np.count_nonzero(order != np.arange(len(order))))
-    note = (
-        f"{item.where}: rows matched by sample id with {first.where} ({n_moved} of {len(order)} "
-        "stood elsewhere)"
-    )
+    places = joined.places[item.where]
+    for view in item.views:
+        if n_samples_of(view) != len(own):
+            raise DataError(
+                f"{item.where}: view {view.name!r} has {n_samples_of(view)} rows for {len(own)} sample ids; "
+                "there must be one row for each. Correct the file."
+            )
+    labels, names = item.labels, item.label_names
+    if labels is not None and np.size(labels) == len(own):
+        codes, found = encode_labels(labels)
+        names = names if found is None else found
+        labels = np.where(places < 0, UNLABELED, codes[places])
+    n_held = int(np.count_nonzero(places >= 0))
+    n_moved = int(np.count_nonzero(places != np.arange(len(places))))
+    rows = f"rows matched by sample id with {first} ({n_moved} of {len(places)} samples stood elsewhere)"
+    if len(own) > n_held:
+        rows += f"; {len(own) - n_held} others left out"
     return replace(
         item,
-        sample_ids=wanted,
-        views=tuple(_view(view, order) for view in item.views),
-        labels=labels if labels is None or len(labels) != len(order) else labels[order],
-        notes=(*item.notes, note),
+        views=tuple(lifted(view, places, own, joined.ids) for view in item.views),
+        labels=labels,
+        label_names=names,
+        sample_ids=joined.ids,
+        notes=(*item.notes, f"{item.where}: {rows}."),
+        origin={**item.origin, "rows": rows} if item.origin else {},
     )
-
-
-def _view(view: RowSource, order: NDArray[np.int64]) -> RowSource:
-    """Return a view in order; one with another number of rows is returned as it is."""
-    if n_samples_of(view) != len(order):
-        return view
-    if isinstance(view, PresentRows):
-        absent = np.flatnonzero(~presence_table([view])[order, 0])
-        return restrict_to_present(_view(view.source, order), absent)
-    return LiftedRows(view, order, view.name, view.view_type)
 
 
 def labels_of_file(
     file: Path, sample_ids: tuple[str, ...] | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Return the labels of a separate file, by id if it has ids, else row by row, and notes.
-
-    Parameters
-    ----------
-    file
-        As for `read_labels`.
-    sample_ids
-        Ids of the samples, in the order of the data; None where they have none.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read, an id occurs twice in it, or it has none for a sample.
-    """
+    """Labels of a separate file, by id if it has ids, else row by row, and notes."""
     labels, ids = read_labels(file)
     if ids is None:
         if sample_ids is None:
@@ -329,10 +295,11 @@ def labels_of_file(
             f"{file} has labels by sample id, but the data have no ids. Give one label per line, in the "
             "order of the rows, or name the column of ids in the data (--id-column)."
         )
-    check_unique_ids(ids, where=str(file))
+    check_sample_ids(ids, where=str(file))
     rows = {name: row for row, name in enumerate(ids)}
     missing = [name for name in sample_ids if name not in rows]
     if missing:
+        join_samples({"the data": sample_ids, str(file): ids}, "inner")  # says how spellings differ
         raise DataError(
             f"{file} has no label for {len(missing)} of {len(sample_ids)} samples, the first "
             f"{missing[:_SHOWN]}; its ids begin with {list(ids[:_SHOWN])}. Add these labels (-1 for unlabeled "
@@ -352,22 +319,8 @@ def check_sample_counts(
 ) -> None:
     """Refuse views with samples on columns, and views of which some have other numbers of rows.
 
-    Parameters
-    ----------
-    views
-        At least one, as read: samples should be on rows.
-    n_labels
-        Number of labels, None without labels.
-    samples_in
-        Where the files were said to have their samples.
-    held_in
-        The file of each view.
-
-    Raises
-    ------
-    DataError
-        With the options to read the files with. Views in one file of which only some have to be transposed, and labels
-        that are too many or too few, are left to `mscam_dask.data.views.multi_view.MultiViewData`.
+    Views in one file of which only some have to be turned, and other numbers of labels, are left to
+    `MultiViewData`.
     """
     counts = {n_samples_of(view) for view in views}
     if len(counts) == 1 and n_labels in (None, *counts):

@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import (
-    LABEL_NAMES,
+    LABEL_COLUMNS,
     Selection,
     Source,
     SourceContents,
@@ -57,7 +57,7 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
                 "NAME for each)."
             )
         views = tuple(arrays[name].make(name) for name in wanted)
-        usual = (name for name in file["obs"] if name.lower() in LABEL_NAMES and name != "y")
+        usual = (name for name in file["obs"] if name.lower() in LABEL_COLUMNS)
         label = selection.labels if selection.labels is not None else next(usual, None)
         label = label if label is not None and label in file["obs"] else None
         labels = None if label is None else _column(file["obs"][label], source)

@@ -1,67 +1,60 @@
-"""Parquet and Feather files, through pandas and pyarrow."""
+"""Excel, Parquet and Feather files as tables, through pandas and pyarrow."""
 
 from __future__ import annotations
 
+import csv
+import io
+import zipfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
+from mscam_dask.data.readers.base import Selection, Source, check_size, unreadable
+from mscam_dask.data.readers.tables import Table, TableRows
+from mscam_dask.data.readers.text import text_table
+from mscam_dask.data.views.conversion import as_text, is_missing, rows_of
+from mscam_dask.errors import DataError
 
-from mscam_dask.data.readers.base import (
-    Selection,
-    Source,
-    SourceContents,
-    check_size,
-    unreadable,
-)
-from mscam_dask.data.readers.text_layout import ID_NAMES, LABEL_COLUMNS
-from mscam_dask.data.views.conversion import as_text, rows_of, sample_ids_of
-from mscam_dask.data.views.sources import ArrayRows
-from mscam_dask.errors import ConfigurationError, DataError
+if TYPE_CHECKING:
+    import pandas as pd
 
-__all__ = ["read_feather", "read_parquet"]
+_HEAD_ROWS = 50
 
 
-def read_parquet(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
-    """Read one table, one sample per row; the view is named by the file.
-
-    Sample ids are the column `Source.id_column`, else the index that pandas stored, else a first
-    column of text or with a usual name. A column with a usual name of labels, or that of the
-    selection, is the ground truth. With samples on columns, the ids are the names of the columns.
-    """
+def parquet_table(source: Source) -> Table:
+    """The table of a Parquet file; the index that pandas stored has the ids."""
     with _needs_pyarrow(source, "Parquet"):
-        import pandas as pd  # noqa: F401 - pyarrow makes frames with it
         import pyarrow.parquet as pq
     with unreadable(source, "a Parquet file"):
         metadata = pq.read_metadata(source.file)
         check_size(source, "its table", 8 * metadata.num_rows * max(1, metadata.num_columns))
-        return _contents(_frame(lambda: pq.read_table(source.file)), source, selection)
+        return _table(source, _frame(lambda: pq.read_table(source.file)), "Parquet")
 
 
-def read_feather(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
-    """Read one table of a Feather (Arrow IPC) file as `read_parquet` reads a Parquet file."""
+def feather_table(source: Source) -> Table:
+    """The table of a Feather (Arrow IPC) file, as that of a Parquet file."""
     with _needs_pyarrow(source, "Feather"):
-        import pandas as pd  # noqa: F401 - pyarrow makes frames with it
         import pyarrow.dataset as ds
         from pyarrow import feather
     with unreadable(source, "a Feather file"):
         stored = ds.dataset(source.file, format="ipc")
         n_values = stored.count_rows() * max(1, len(stored.schema))
         check_size(source, "its table", 8 * n_values)
-        return _contents(_frame(lambda: feather.read_table(source.file)), source, selection)
+        return _table(source, _frame(lambda: feather.read_table(source.file)), "Feather")
 
 
-def _frame(read_table: Callable[[], Any]) -> Any:
+def _frame(read_table: Callable[[], Any]) -> pd.DataFrame:
     """Frame of a table whose buffers are checked first: Arrow follows wrong offsets out of its memory."""
     from pyarrow import ArrowException
 
     try:
         table = read_table()
         table.validate(full=True)
-        return table.to_pandas()
+        frame: pd.DataFrame = table.to_pandas()
     except ArrowException as error:
         raise ValueError(f"its columns are damaged ({type(error).__name__})") from error
+    return frame
 
 
 @contextmanager
@@ -70,63 +63,118 @@ def _needs_pyarrow(source: Source, name: str) -> Iterator[None]:
         yield
     except ImportError as error:
         raise DataError(
-            f"{source.path} is a {name} file, which needs pyarrow and pandas. Install them (pip install "
+            f"{source.path} is a {name} file, which needs pyarrow. Install it (pip install "
             "'mscam-dask[parquet]'), or save the file as CSV."
         ) from error
 
 
-def _contents(frame: Any, source: Source, selection: Selection) -> SourceContents:
-    frame.columns = [as_text(column) for column in frame.columns]
-    notes = []
-    ids = sample_ids_of(frame)
-    column = _id_column(frame, source, has_ids=ids is not None)
-    if column is not None:
-        ids = tuple(map(as_text, frame.pop(column)))
-        notes.append(f"{source.path}: column {column!r} taken as sample ids.")
-    if source.samples_in == "columns":
-        values = rows_of(frame, name=source.view_name)
-        turned = ArrayRows(values.read(0, values.shape[0]).T, source.view_name, feature_names=ids)
-        return SourceContents(
-            where=str(source.path),
-            views=(turned,),
-            sample_ids=tuple(frame.columns),
-            notes=tuple(notes),
-        )
-    label = _label_column(frame, selection)
-    labels = None if label is None else np.asarray(frame.pop(label))
-    if label is not None:
-        notes.append(f"{source.path}: column {label!r} taken as labels.")
-    return SourceContents(
+def _table(source: Source, frame: pd.DataFrame, form: str) -> Table:
+    import pandas as pd
+
+    has_index = not isinstance(frame.index, pd.RangeIndex)
+    if has_index:
+        index = [
+            ", ".join(map(as_text, key)) if isinstance(key, tuple) else key for key in frame.index
+        ]
+        name = ", ".join(as_text(part) for part in frame.index.names if part is not None)
+        frame = frame.reset_index(drop=True)
+        frame.insert(0, name, index, allow_duplicates=True)
+    columns = tuple(map(as_text, frame.columns))
+    frame.columns = range(len(columns))
+    for place, name in enumerate(columns):
+        if frame.dtypes[place].kind == "O":
+            kind = pd.api.types.infer_dtype(frame[place], skipna=True)
+            if kind not in ("string", "bytes", "empty", "boolean", "date", "decimal"):
+                raise DataError(
+                    f"{source.path}: column {name!r} has values of type {kind}; allowed are numbers and "
+                    "text. Drop it, or spread it over columns of numbers."
+                )
+
+    def fill(wanted: TableRows) -> TableRows:
+        rows = wanted.empty()
+        if rows.key is None and all(frame.dtypes[place].kind in "biuf" for place in rows.numbers):
+            rows.texts = {place: _texts(frame[place]) for place in rows.texts}
+            view: Any = rows_of(frame[rows.numbers], name=source.view_name)
+            rows.values = view.array
+            rows.n_missing = frame[rows.numbers].isna().sum().to_numpy()
+        else:
+            rows.add(pd.DataFrame({place: _texts(frame[place]) for place in frame.columns}))
+        return rows
+
+    head = frame.head(_HEAD_ROWS)
+    texts = [_texts(head[place]) for place in frame.columns]
+    return Table(
+        source=source,
         where=str(source.path),
-        views=(rows_of(frame, name=source.view_name),),
-        labels=labels,
-        sample_ids=ids,
-        labels_explicit=label is not None and selection.labels is not None,
-        notes=tuple(notes),
+        view=source.view_name,
+        columns=columns,
+        head=[list(row) for row in zip(*texts, strict=True)],
+        fill=fill,
+        samples_in=source.samples_in,
+        id_position=0 if has_index else None,
+        form=form,
     )
 
 
-def _id_column(frame: Any, source: Source, *, has_ids: bool) -> str | None:
-    """Name of the column with the sample ids; None where there is none."""
-    columns = list(frame.columns)
-    wanted = source.id_column
-    if isinstance(wanted, int) and 0 <= wanted < len(columns):
-        return str(columns[wanted])
-    if wanted is not None:
-        if wanted not in columns:
-            raise ConfigurationError(
-                f"id_column={wanted!r} is not in {source.path}, whose columns are {columns[:10]}"
-                f"{' ...' if len(columns) > 10 else ''}."
+def _texts(column: pd.Series[Any]) -> list[str]:
+    return [_cell(value) for value in column.tolist()]
+
+
+def _cell(value: object) -> str:
+    """A cell as text, empty where missing; whole numbers without a point, truth as 1 and 0."""
+    if is_missing(value):
+        return ""
+    if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
+        return str(int(value))
+    return as_text(value)
+
+
+_ENGINES = {".xls": "xlrd", ".ods": "odfpy"}
+
+
+def excel_tables(source: Source, selection: Selection) -> list[Table]:
+    """The tables of a workbook, one for each sheet that is wanted and has cells.
+
+    The view of the only sheet has the name of the file, those of several have the names of the sheets.
+    """
+    import pandas as pd
+
+    with unreadable(source, "an Excel workbook"):
+        if zipfile.is_zipfile(source.file):
+            with zipfile.ZipFile(source.file) as archive:
+                n_bytes = sum(part.file_size for part in archive.infolist())
+            check_size(source, "its sheets", n_bytes)
+        try:
+            sheets = pd.read_excel(
+                source.file, sheet_name=None, header=None, dtype=object, na_filter=False
             )
-        return str(wanted)
-    if has_ids or len(columns) < 2:
-        return None
-    first = columns[0]
-    is_text = frame[first].dtype.kind not in "biuf"
-    return first if is_text or first.lower() in ID_NAMES else None
+        except ImportError as error:
+            needed = _ENGINES.get(source.suffix, "'mscam-dask[excel]'")
+            raise DataError(
+                f"{source.path} is a workbook, which needs another package. Install it (pip install "
+                f"{needed}), or save the sheets as CSV."
+            ) from error
+        cells = {name: sheet.iloc[source.skip :].map(_cell) for name, sheet in sheets.items()}
+    filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
+    if len(filled) < 2:
+        return [
+            _sheet_table(source, sheet, str(source.path), source.view_name)
+            for sheet in filled.values()
+        ]
+    return [
+        _sheet_table(source, sheet, f"{source.path}, sheet {name!r}", str(name))
+        for name, sheet in filled.items()
+        if selection.wants(str(name))
+    ]
 
 
-def _label_column(frame: Any, selection: Selection) -> str | None:
-    if selection.labels is not None:
-        return selection.labels if selection.labels in frame.columns else None
-    return next((name for name in frame.columns if name.lower() in LABEL_COLUMNS), None)
+def _sheet_table(source: Source, sheet: pd.DataFrame, where: str, view: str) -> Table:
+    """The table of a sheet, by way of text, without empty rows and columns."""
+    is_filled = sheet != ""
+    stream = io.StringIO()
+    rows = sheet.loc[is_filled.any(axis=1), is_filled.any(axis=0)]
+    csv.writer(stream).writerows(rows.itertuples(index=False))
+    text = stream.getvalue()
+    told = replace(source, skip=0, delimiter=",", decimal=".")
+    found = text_table(told, lambda: io.StringIO(text), where=where)
+    return replace(found, view=view, form=found.form.replace("comma", "sheet"))

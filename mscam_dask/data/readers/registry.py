@@ -6,7 +6,7 @@ suffix, remove it there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,15 +29,14 @@ from mscam_dask.data.readers.base import (
 from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.named_arrays import read_npy, read_npz
 from mscam_dask.data.readers.omics_files import read_omics
-from mscam_dask.data.readers.parquet import read_feather, read_parquet
-from mscam_dask.data.readers.text import read_text
+from mscam_dask.data.readers.parquet import excel_tables, feather_table, parquet_table
+from mscam_dask.data.readers.tables import Table, read_tables
+from mscam_dask.data.readers.text import text_table
 from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
 from mscam_dask.data.store.atomic_replace import recover
 from mscam_dask.data.store.object_store import ObjectPath, as_location
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError
-
-__all__ = ["FORMATS", "Format", "read_source"]
 
 
 @dataclass(frozen=True)
@@ -51,12 +50,12 @@ class Format:
     matches
         Whether a path is in this format, by its suffix or its files.
     read
-        Reader of a source: (source, selection, stack) to its contents.
+        Reader of a source: (source, selection, stack) to its contents, or to its tables.
     """
 
     name: str
     matches: Callable[[Path], bool]
-    read: Callable[[Source, Selection, ExitStack], SourceContents]
+    read: Callable[[Source, Selection, ExitStack], SourceContents | list[Table]]
 
 
 def _ends_with(*suffixes: str) -> Callable[[Path], bool]:
@@ -69,7 +68,7 @@ def _is_zarr(path: Path) -> bool:
 
 def _is_text(path: Path) -> bool:
     first, last = ("", "", *(suffix.lower() for suffix in path.suffixes))[-2:]
-    is_packed = last in COMPRESSIONS and first in (".csv", ".tsv", ".txt")
+    is_packed = last in COMPRESSIONS and first in (".csv", ".tsv", ".txt", ".tab", ".gct")
     return (is_packed or last not in _NOT_TEXT) and path.is_file()
 
 
@@ -101,7 +100,7 @@ def _published(
 
 # Suffixes of files that are never read as tables of text.
 _NOT_TEXT = (
-    *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".xlsx", ".xls", ".ods"),
+    *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".xlsx", ".xls", ".ods"),
     *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".h5mu", ".loom", ".mtx", ".arff"),
     *(".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"),
 )
@@ -112,8 +111,21 @@ FORMATS: tuple[Format, ...] = (
     Format("NumPy archive (.npz)", _ends_with(".npz"), read_npz),
     Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
     Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),
-    Format("Parquet (.parquet)", _ends_with(".parquet", ".pq"), read_parquet),
-    Format("Feather (.feather, .arrow)", _ends_with(".feather", ".arrow"), read_feather),
+    Format(
+        "Parquet (.parquet)",
+        _ends_with(".parquet", ".pq"),
+        lambda source, _selection, _stack: [parquet_table(source)],
+    ),
+    Format(
+        "Feather (.feather, .arrow)",
+        _ends_with(".feather", ".arrow"),
+        lambda source, _selection, _stack: [feather_table(source)],
+    ),
+    Format(
+        "Excel (.xlsx, .xls, .ods)",
+        _ends_with(".xlsx", ".xlsm", ".xls", ".ods"),
+        lambda source, selection, _stack: excel_tables(source, selection),
+    ),
     Format("AnnData (.h5ad)", _ends_with(".h5ad"), read_omics),
     Format("MuData (.h5mu)", _ends_with(".h5mu"), read_omics),
     Format("NetCDF (.nc)", _ends_with(".nc", ".nc4", ".cdf", ".netcdf"), read_netcdf),
@@ -121,19 +133,21 @@ FORMATS: tuple[Format, ...] = (
     Format("directory of the UCI mfeat files", _is_mfeat, _published(load_mfeat)),
     Format("directory of the NUS-WIDE features", is_nus_wide, _published(load_nus_wide)),
     Format(
-        "text (.csv, .tsv, white space; also .csv.gz, .csv.zst and the like)",
+        "text (.csv, .tsv, .txt, GCT; also .csv.gz, .zst, .bz2, .xz)",
         _is_text,
-        read_text,
+        lambda source, _selection, _stack: [text_table(source)],
     ),
 )
 
 
-def read_source(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read one source with the first format that matches it.
+def read_sources(
+    sources: Sequence[Source], selection: Selection, stack: ExitStack
+) -> list[SourceContents]:
+    """Read sources, each with the first format that matches it; roles of columns are decided for all together.
 
     Parameters
     ----------
-    source, selection
+    sources, selection
         What to read and what of it.
     stack
         Keeps files open for views that are read later; closed by the caller.
@@ -141,10 +155,37 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Sourc
     Raises
     ------
     DataError
-        When the path does not exist, no format matches it, or its contents are not usable or may not be read.
+        When a path does not exist, no format matches it, or its contents are not usable or may not be read.
     """
+    found = [item for source in sources for item in _opened(source, selection, stack)]
+    tables = [item for item in found if isinstance(item, Table)]
+    contents = iter(read_tables(tables, selection))
+    return [next(contents) if isinstance(item, Table) else item for item in found]
+
+
+def read_source(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
+    """Read one source that has one table or no table, as `read_sources`."""
+    (contents,) = read_sources([source], selection, stack)
+    return contents
+
+
+def table_of(file: Path) -> Table:
+    """Open a file that is one table."""
+    with ExitStack() as stack:
+        match _opened(Source(file), Selection(), stack):
+            case [Table() as table]:
+                return table
+    raise DataError(
+        f"{file} is not one table: allowed are text (.csv, .tsv, .txt, also compressed), .parquet, .feather "
+        "and Excel files of one sheet. Convert it."
+    )
+
+
+def _opened(
+    source: Source, selection: Selection, stack: ExitStack
+) -> Sequence[SourceContents | Table]:
     if isinstance(as_location(source.path), ObjectPath):
-        return read_store(source, selection)
+        return [read_store(source, selection)]
     path = source.file
     try:
         recover(path)
@@ -152,9 +193,15 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Sourc
             raise DataError(f"There is no {path}. Check the path (relative to {Path.cwd()}).")
         for candidate in FORMATS:
             if candidate.matches(path):
-                return candidate.read(source, selection, stack)
+                found = candidate.read(source, selection, stack)
+                return found if isinstance(found, list) else [found]
     except PermissionError as error:
         raise not_allowed(source, error) from error
+    if path.suffix.lower() in (".rds", ".rdata", ".rda"):
+        raise DataError(
+            f"{path} is a file of R, which only R reads. In R write its table as text, with row names as ids: "
+            f'write.csv(readRDS({path.name!r}), "{path.stem}.csv"), or arrow::write_parquet(...).'
+        )
     of_run = path / "data.zarr"
     hint = f" The data of this run are {of_run}." if of_run.is_dir() else ""
     raise DataError(

@@ -1,578 +1,470 @@
-"""Text tables, separated by comma, tab or white space, with or without header and id column."""
+"""Text tables: the first lines tell the dialect, pandas reads the rows."""
 
 from __future__ import annotations
 
+import csv
 import inspect
-import itertools
 import re
 import warnings
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import islice, repeat
-from pathlib import Path
+from itertools import repeat
 from typing import IO, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import (
-    Selection,
-    Source,
-    SourceContents,
-    open_bytes,
-    open_text,
-    unreadable,
-)
-from mscam_dask.data.readers.text_layout import (
-    LABEL_COLUMNS,
-    MISSING,
-    Layout,
-    is_number,
-    layout_of,
-    lines_of,
-)
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, open_text, unreadable
+from mscam_dask.data.readers.tables import MISSING, THOUSANDS, Table, TableRows, is_number
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = [
-    "PlainTable",
-    "read_labels",
-    "read_plain_table",
-    "read_sample_columns",
-    "read_text",
-]
+_DELIMITERS = ("\t", ";", "|", ",")
+_NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma", None: "blanks"}
+_HEAD_LINES = 50
+_HEAD_CHARS = 2**20
+_CHUNK_VALUES = 2**21  # numbers that pandas holds at a time
+_NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
+_SHOWN = 5
+_FIELD = re.compile(r'"((?:[^"]|"")*)"(?=\s|$)|(\S+)')
+_SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
+_SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
+# Other spellings, such as nAn, take the way of what is not plain.
+_SPELLINGS = sorted({form for word in MISSING for form in (word, word.upper(), word.title())})
+_SPELLINGS += ["NaN", "-NaN"]
 
-# Of smaller files the import of pandas would take longer than the careful path.
-_LARGE_BYTES = 2**18
 
-# pandas takes a quarter of a millisecond for each column, which only long ones repay.
-_MANY_COLUMNS = 1000
-_LONG_COLUMN_BYTES = 2000
+@dataclass(frozen=True)
+class Dialect:
+    """How the rows of a text table are written.
 
-
-def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
-    """Read labels from a .npy file, a text file with one label per line, or one of ids and labels.
-
-    A first line that is no number above lines that all are is a heading.
-
-    Returns
-    -------
-    labels
-        One for each line.
-    ids
-        Ids of the samples, where the file has a column of ids (`layout_of`) beside that of labels.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read or holds variables (.mat, .npz), a line has other fields or is
-        blank above others.
+    `delimiter` None stands for runs of blanks; lines that begin with `comment` are no rows; `n_above` lines
+    stand above the first row, the header among them; `n_columns` counts the fields of a row.
     """
-    source = Source(file)
-    if file.suffix.lower() in (".mat", ".npz"):
-        raise DataError(
-            f"{file} cannot be read as labels; allowed are text with one label per line, and .npy. Pass it "
-            "as a source beside the files of the views, and name the variable of the labels in it: "
-            "labels=NAME (--labels NAME)."
-        )
-    if file.suffix == ".npy":
-        with unreadable(source, "a NumPy array (.npy) of labels"):
-            return np.asarray(np.load(file, allow_pickle=False)), None
-    with unreadable(source, "labels, one per line", is_text=True):
-        with open_text(source) as stream:
-            text = stream.read().strip()
-        lines = [line.strip().strip('"') for line in text.splitlines()]
-        several = [index for index, line in enumerate(lines) if "," in line or "\t" in line]
-        if several:
-            return _labels_by_id(source, several[0])
-    if len(lines) > 1 and not is_number(lines[0]) and all(map(is_number, lines[1:])):
-        lines = lines[1:]
-    return parsed_labels(lines, str(file)), None
+
+    delimiter: str | None
+    decimal: str
+    comment: str | None
+    n_above: int
+    n_columns: int
 
 
-def _labels_by_id(source: Source, line: int) -> tuple[NDArray[Any], tuple[str, ...]]:
-    """Labels and ids of a table of these two columns."""
-    layout = layout_of(source, Selection())
-    if layout.id_position is None or len(layout.columns) != 2:
-        raise DataError(
-            f"{source.path} has more than one field in line {line + 1}; a label file has one label "
-            "per line, or sample ids and labels in two columns (.csv, .tsv) that a first line names, "
-            "such as id,label. To take a column of a data file, give its name as labels."
-        )
-    rows = [row for row in lines_of(source, layout.delimiter) if row][layout.has_header :]
-    uneven = [index for index, row in enumerate(rows) if len(row) != 2]
-    if uneven:
-        raise DataError(
-            f"{source.path}: row {uneven[0]} has {len(rows[uneven[0]])} fields where the first line has "
-            "2, ids and labels (rows counted from 0 below the header)."
-        )
-    ids = tuple(row[layout.id_position] for row in rows)
-    return parsed_labels([row[1 - layout.id_position] for row in rows], str(source.path)), ids
-
-
-def parsed_labels(texts: list[str], where: str) -> NDArray[Any]:
-    """Return numbers where all are numbers, text otherwise.
-
-    Raises
-    ------
-    DataError
-        When a label is missing (empty, NA, null and the like): it would be a class of its own.
-    """
-    stripped = [text.strip() for text in texts]
-    missing = [row for row, text in enumerate(stripped) if text.lower() in MISSING]
-    if missing:
-        raise DataError(
-            f"{len(missing)} label(s) of {where} are missing, the first {stripped[missing[0]]!r} in "
-            f"row {missing[0]} (counted from 0 below a header). Mark unlabeled samples with a number "
-            "such as -1 (a word, if labels are text), and rename a class that is called "
-            f"{', '.join(MISSING[1:-1])} or {MISSING[-1]}."
-        )
-    if all(map(is_number, stripped)):
-        return np.array([float(text) for text in stripped])
-    return np.array(stripped, dtype=np.str_)
-
-
-def read_text(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
-    """Read one table, one sample per line or column; the view is named by the file.
-
-    A column called labels, class, target or the like (`LABEL_COLUMNS`, or what the selection names)
-    is ground truth, never a feature; a label that is missing is refused. Empty fields, NA, null
-    and the like become NaN, and so does a blank line between others where there is one column.
-    With samples on columns the header has their ids, the column of ids the names of features, and
-    ground truth is a row.
-    """
+def text_table(
+    source: Source, open_lines: Callable[[], IO[str]] | None = None, *, where: str = ""
+) -> Table:
+    """Find dialect, header and names of columns of a text table; `open_lines` replaces its file."""
     if source.delimiter is not None and len(source.delimiter) != 1:
         raise ConfigurationError(
             f"delimiter={source.delimiter!r} of {source.path}; allowed is one character, or None."
         )
+    opened = open_lines or (lambda: open_text(source))
+    where = where or str(source.path)
     with unreadable(source, "text", is_text=True):
-        layout = layout_of(source, selection)
-        plain = _plain(source, layout)
-        ids = _texts(source, layout, layout.id_position, plain)
-        if source.samples_in == "columns":
-            return _samples_on_columns(source, selection, layout, ids, plain)
-        values = _numbers(source, layout) if plain is None else plain.values
-        labels = _texts(source, layout, layout.label_position, plain)
-        truth = None if labels is None else parsed_labels(labels, str(source.path))
-    return SourceContents(
-        where=str(source.path),
-        views=(ArrayRows(values, source.view_name, feature_names=layout.feature_names),),
-        labels=truth,
-        sample_ids=None if ids is None else tuple(ids),
-        labels_explicit=labels is not None and selection.labels is not None,
-        notes=layout.notes,
-    )
+        above, lines = _first_lines(source, opened)
+        return _table(source, opened, where, above, lines)
 
 
-def _samples_on_columns(
-    source: Source,
-    selection: Selection,
-    layout: Layout,
-    features: list[str] | None,
-    plain: PlainTable | None,
-) -> SourceContents:
-    """The table turned: `features` are the names of its rows, one of which may be ground truth."""
-    truth = None
-    notes = layout.notes
-    if layout.has_header:
-        notes = (*notes, f"{source.path}: first line taken as sample ids.")
-    row = _label_row(features, selection)
-    if row is not None:
-        assert features is not None
-        fields = next(islice(_rows(source, layout), row, None))
-        truth = parsed_labels(
-            [fields[position] for position in layout.feature_positions], str(source.path)
-        )
-        notes = (*notes, f"{source.path}: row {features[row]!r} taken as labels.")
-        features = features[:row] + features[row + 1 :]
-    values = _numbers(source, layout, but=row) if row is not None or plain is None else plain.values
-    return SourceContents(
-        where=str(source.path),
-        views=(
-            ArrayRows(
-                values.T,
-                source.view_name,
-                feature_names=None if features is None else tuple(features),
-            ),
-        ),
-        labels=truth,
-        sample_ids=layout.feature_names,
-        labels_explicit=truth is not None and selection.labels is not None,
-        notes=notes,
-    )
-
-
-def _label_row(features: list[str] | None, selection: Selection) -> int | None:
-    for row, name in enumerate(features or ()):
-        if name == selection.labels if selection.labels else name.lower() in LABEL_COLUMNS:
-            return row
-    return None
-
-
-def _rows(source: Source, layout: Layout) -> Iterator[list[str]]:
-    """Yield the fields of each sample.
-
-    A blank line between others is a missing value where there is one column, else nothing.
-    """
-    is_header = layout.has_header
-    n_blank = 0
-    for row in lines_of(source, layout.delimiter):
-        if not row:
-            n_blank += 1
-            continue
-        if not is_header:
-            if len(layout.columns) == 1:
-                yield from repeat([""], n_blank)
-            yield row
-        is_header = False
-        n_blank = 0
-
-
-def _plain(source: Source, layout: Layout) -> PlainTable | None:
-    """The table read by the fast path, None where it does not apply."""
-    mark = layout.delimiter
-    if mark is None or not layout.feature_positions or any(mark in name for name in layout.columns):
-        return None
-    n_bytes, n_columns = source.file.stat().st_size, len(layout.columns)
-    if n_bytes < _LARGE_BYTES:
-        return None
-    if n_columns > _MANY_COLUMNS and n_bytes < _LONG_COLUMN_BYTES * n_columns:
-        return None
-    return read_plain_table(
-        source,
-        delimiter=mark,
-        n_columns=n_columns,
-        has_header=layout.has_header,
-        text_positions=[
-            position
-            for position in (layout.id_position, layout.label_position)
-            if position is not None
-        ],
-    )
-
-
-def _texts(
-    source: Source, layout: Layout, position: int | None, plain: PlainTable | None
-) -> list[str] | None:
-    if position is None:
-        return None
-    if plain is not None:
-        return plain.texts[position]
-    return [row[position] for row in _rows(source, layout)]
-
-
-def _numbers(source: Source, layout: Layout, *, but: int | None = None) -> NDArray[np.float64]:
-    """Columns that are neither ids nor labels, (lines, columns), without the line `but`."""
-    positions = layout.feature_positions
-    if not positions:
-        raise DataError(
-            f"{source.path} has no column beside ids and labels; a view has at least one."
-        )
-    if layout.id_position is layout.label_position is None:
-        # NumPy's parser, ten times as fast, where all is plain numbers; all lines are checked.
-        with (
-            suppress(ValueError, UserWarning),
-            warnings.catch_warnings(),
-            open_text(source) as stream,
-        ):
-            warnings.simplefilter("error")
-            while layout.has_header and not stream.readline().strip():
-                pass
-            lines = _unbroken(stream) if len(layout.columns) == 1 else stream
-            values = np.loadtxt(lines, delimiter=layout.delimiter, comments=None, ndmin=2)
-            if values.shape[1] == len(layout.columns):
-                return values
-    return _careful_numbers(source, layout, positions, but)
-
-
-def _unbroken(stream: Iterable[str]) -> Iterator[str]:
-    """Pass lines on until one that is not blank follows one that is: ValueError."""
-    is_broken = False
-    for line in stream:
-        if not line.strip():
-            is_broken = True
-        elif is_broken:
-            raise ValueError("blank line")
-        else:
-            yield line
-
-
-def _careful_numbers(
-    source: Source, layout: Layout, positions: list[int], but: int | None
-) -> NDArray[np.float64]:
-    """Parse line by line: ids, labels and missing values allowed, errors with their place."""
-    found: list[NDArray[np.float64]] = []
-    bad: Counter[int] = Counter()
-    first_bad = (0, 0, "")
-    for index, row in enumerate(_rows(source, layout)):
-        if len(row) != len(layout.columns):
-            raise DataError(
-                f"{source.path}: row {index} has {len(row)} fields where the first line has "
-                f"{len(layout.columns)} (rows counted from 0 below the header). Check the "
-                "delimiter, and commas inside fields, which need quotes."
+def _first_lines(source: Source, opened: Callable[[], IO[str]]) -> tuple[list[str], list[str]]:
+    """Lines above the table, and its first lines."""
+    above: list[str] = []
+    lines: list[str] = []
+    marks = ("#", "!") if source.comment is None else source.comment
+    with opened() as stream:
+        for line in stream:
+            if "\0" in line:
+                raise _nul(source)
+            is_above = len(above) < source.skip or (
+                not lines
+                and (
+                    not line.strip()
+                    or line.startswith(marks)
+                    or _SEPARATOR_LINE.match(line) is not None
+                    or (len(above) == 1 and _is_gct(above))
+                )
             )
-        if index == but:
-            continue
-        fields = [row[position] for position in positions]
-        if "_" not in "".join(fields):  # Python's own notation, 1_000
-            with suppress(ValueError):
-                found.append(np.array(fields, dtype=np.float64))
-                continue
-        numbers = np.full(len(fields), np.nan)
-        for place, field in enumerate(fields):
-            if is_number(field):
-                numbers[place] = float(field)
-            elif field.lower() not in MISSING:
-                first_bad = first_bad if bad else (index, positions[place], field)
-                bad[positions[place]] += 1
-        found.append(numbers)
-    if bad:
-        row_index, position, field = first_bad
-        raise DataError(
-            f"{source.path}: column {layout.columns[position]!r} has {bad[position]} value(s) that "
-            f"are not numbers, the first {field!r} in row {row_index} (counted from 0 below the "
-            f"header); {len(bad)} column(s) have such values. {_remedy(field, layout)}"
-        )
-    if not found:
-        raise DataError(f"{source.path} has a header and no line below; it needs one per sample.")
-    return np.stack(found)
+            (above if is_above else lines).append(line)
+            n_chars = sum(map(len, lines)) if len(lines) > 2 else 0
+            if len(lines) >= _HEAD_LINES or n_chars > _HEAD_CHARS:
+                break
+    if not lines and source.comment is None:  # all lines may begin with #
+        above, lines = above[: source.skip], above[source.skip :]
+    return above, lines
 
 
-def _remedy(field: str, layout: Layout) -> str:
-    """Return the remedy for a field that is not a number."""
-    between = next((mark for mark in ";\t|" if mark in field), None)
-    if between is None and len(layout.columns) == 1 and "," in field:
-        between = ","
-    if between is not None:
-        return f"If {between!r} separates columns, pass delimiter={between!r} (--delimiter)."
-    if re.fullmatch(r"[+-]?\d*(,\d+)+([.eE].*)?", field):
-        return "Write numbers with a decimal point, and without separators of thousands: 1000.5."
-    return (
-        "Remove or encode them; name an id column with id_column (--id-column), a label column with "
-        "labels (--labels)."
+def _is_gct(above: list[str]) -> bool:
+    return bool(above) and above[0].strip() in ("#1.2", "#1.3")
+
+
+def _nul(source: Source) -> DataError:
+    return DataError(
+        f"{source.path} has NUL bytes, so it is no UTF-8 text. Convert UTF-16 (iconv -f utf-16 -t utf-8 "
+        "FILE), and binary files to a format that can be read."
     )
 
 
-_SPELLINGS = [
-    "".join(letters)
-    for word in MISSING
-    for letters in itertools.product(*({letter, letter.upper()} for letter in word))
-]
+def _table(
+    source: Source, opened: Callable[[], IO[str]], where: str, above: list[str], lines: list[str]
+) -> Table:
+    told = [match[1] for line in above if (match := _SEPARATOR_LINE.match(line))]
+    comment = source.comment or ("!" if any(line.startswith("!") for line in above) else None)
+    if comment is not None:
+        lines = [line for line in lines if not line.startswith(comment)]
+    delimiter, decimal = _delimiter(
+        source, lines, source.delimiter or (told[0] if told else None), where
+    )
+    rows = [row for row in _fields(lines, delimiter) if row]
+    if not rows:
+        raise DataError(f"{where} is empty; it needs one line per sample.")
+    n_above, has_header = len(above), source.header
+    numbered = above[-1].lstrip("#").strip() if above and above[-1].startswith("#") else ""
+    heading = next(_fields([numbered], delimiter), []) if source.comment is None else []
+    first = rows[0]
+    short = len(rows) > 1 and len(rows[1]) - len(first) == 1
+    short &= bool(has_header) or not all(_is_value(field, decimal) for field in first)
+    notes: tuple[str, ...] = ()
+    if (
+        has_header is not False
+        and len(heading) == len(first)
+        and not _is_gct(above)
+        and not all(is_number(name, decimal) for name in heading)
+        and all(_is_value(field, decimal) for field in first[1:])
+    ):  # NumPy writes # before the header
+        first, body, has_header, short = heading, rows, True, False
+    else:
+        if has_header is None:
+            second = rows[1] if len(rows) > 1 else []
+            has_header = short or _has_header(where, first, second, decimal)
+            notes = _notes_of_header(source, where, first, second, decimal, has_header)
+        body = rows[1:] if has_header else rows
+        n_above += _n_lines(lines, delimiter) if has_header else 0
+        short &= has_header
+    if len(first) == 1 and not has_header:  # blank lines are missing values
+        n_above = len("".join(above).rstrip().splitlines())
+    columns = list(first) if has_header else [f"column {index}" for index in range(len(first))]
+    if has_header:
+        columns[0] = columns[0].removeprefix("#").lstrip() if len(columns[0]) > 1 else columns[0]
+    left_out: dict[int, str] = {}
+    if short and body and all(row[-1:] == [""] and len(row) > len(first) for row in body):
+        if any(row[0] and not _is_value(row[0], decimal) for row in body):
+            raise DataError(
+                f"{where}: each row has one field more than the header, and the last one is empty: either the "
+                "rows end in a delimiter, or the header lacks a name of the first column. Correct the header."
+            )
+        short = False
+        left_out[len(columns)] = "empty"
+        columns.append("")
+    elif short:  # R's write.table
+        columns.insert(0, "")
+    elif has_header and len(columns) > 1 and not columns[-1] and not any(r[-1] for r in body):
+        left_out[len(columns) - 1] = "empty"
+    samples_in, is_gct = source.samples_in, _is_gct(above)
+    if is_gct or (comment == "!" and columns[0] == "ID_REF"):
+        samples_in = "columns"
+        n_rows, n_notes = _gct_annotations(above) if is_gct else (0, 0)
+        left_out |= dict.fromkeys(range(1, 1 + n_notes), "describes the features")
+        n_above, body = n_above + n_rows, body[n_rows:]
+    dialect = Dialect(delimiter, decimal, comment, n_above, len(columns))
+    said = [
+        f"{_NAMES.get(delimiter, repr(delimiter))}",
+        "header" if has_header else "no header",
+        *(["row names"] if short else []),
+        *(["decimal comma"] if decimal == "," else []),
+        *([f"{len(above)} lines above"] if above else []),
+    ]
+    return Table(
+        source=source,
+        where=where,
+        view=source.view_name,
+        columns=tuple(columns),
+        head=body,
+        fill=lambda wanted: _fill(source, opened, dialect, where, wanted),
+        has_header=has_header,
+        samples_in=samples_in,
+        id_position=0 if short or is_gct else None,
+        left_out=left_out,
+        form=", ".join(said),
+        notes=notes,
+        decimal=decimal,
+    )
 
 
-@dataclass(frozen=True, eq=False)
-class PlainTable:
-    """Columns of a text table.
+def _gct_annotations(above: list[str]) -> tuple[int, int]:
+    """Rows and columns of a GCT file that describe samples and features."""
+    sizes = [int(size) for size in above[1].split()]
+    return (sizes[3], sizes[2]) if len(sizes) > 3 else (0, 1)
 
-    Attributes
-    ----------
-    values
-        (n, d) numbers.
-    texts
-        Columns of text by position.
+
+def _n_lines(lines: list[str], delimiter: str | None) -> int:
+    """Lines that the first row takes, blank ones above it included."""
+    if delimiter is None:
+        return 1
+    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
+    next(row for row in reader if row)
+    return reader.line_num
+
+
+def _fields(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
+    """Yield the stripped fields of each row, none for a blank line."""
+    if delimiter is None:
+        for line in lines:
+            yield [quoted.replace('""', '"') or bare for quoted, bare in _FIELD.findall(line)]
+        return
+    for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True):
+        fields = [field.strip() for field in row]
+        yield [] if len(row) == 1 and not fields[0] else fields
+
+
+def _is_value(field: str, decimal: str) -> bool:
+    """Return whether a field is a number, or says that one is missing."""
+    return is_number(field, decimal) or field.lower() in MISSING
+
+
+def _delimiter(
+    source: Source, lines: list[str], told: str | None, where: str
+) -> tuple[str | None, str]:
+    """The delimiter and the decimal mark under which most fields are numbers.
+
+    Runs of blanks count where no other delimiter gives rows of one length.
+    """
+    if told is not None:
+        return told, source.decimal or _share(lines, told, where)[1]
+    found: list[tuple[bool, float, str, str]] = []
+    for mark in _DELIMITERS:
+        rows = [row for row in _fields(lines, mark) if row]
+        widths = {len(row) for row in rows[1:]} or {len(row) for row in rows[:1]}
+        if len(widths) != 1 or (width := widths.pop()) < 2:
+            continue
+        if abs(len(rows[0]) - width) > 1 or (mark == "," and len(rows[0]) == 1):
+            continue
+        share, decimal = _share(lines, mark, where)
+        found.append((len(rows[0]) == width, share, mark, decimal))
+    best = max(found, key=lambda one: one[:2], default=None)  # the first of equals
+    by_blanks = _share(lines, None, where)
+    several = best is not None and any(
+        _SEVERAL_NUMBERS.match(field) for row in _fields(lines, best[2]) for field in row
+    )
+    if best is not None and not (several and by_blanks[0] > best[1]):
+        return best[2], source.decimal or best[3]
+    own = {".csv": ",", ".tsv": "\t"}.get(source.suffix)
+    in_all = [
+        mark
+        for mark in (own, *_DELIMITERS)
+        if mark is not None and lines and all(mark in line for line in lines if line.strip())
+    ]
+    if best is None and in_all:  # rows of several lengths: reading says which
+        return in_all[0], source.decimal or "."
+    return None, source.decimal or by_blanks[1]
+
+
+def _share(lines: list[str], mark: str | None, where: str) -> tuple[float, str]:
+    """Share of fields that are numbers, and their decimal mark."""
+    rows = [row for row in _fields(lines, mark) if row]
+    fields = [field for row in (rows[1:] or rows) for field in row]
+    dots = sum(is_number(field) for field in fields)
+    if mark == "," or not fields:
+        return dots / max(1, len(fields)), "."
+    commas = sum(is_number(field, ",") for field in fields)
+    if commas <= dots:
+        return dots / len(fields), "."
+    with_comma = [field for field in fields if "," in field and is_number(field, ",")]
+    if all(THOUSANDS.fullmatch(field) for field in with_comma):
+        raise DataError(
+            f"{where}: the comma in {with_comma[0]!r} may mark decimals or thousands. Set decimal=',' "
+            "(--decimal), or write numbers without separators of thousands."
+        )
+    return commas / len(fields), ","
+
+
+def _has_header(where: str, first: list[str], second: list[str], decimal: str) -> bool:
+    def is_text(field: str) -> bool:
+        return field != "" and not _is_value(field, decimal)
+
+    if any(map(is_text, first[1:])):
+        return True
+    if is_text(first[0]) or (first[0] == "" and len(first) > 1):
+        is_named = first[0].lower() in (*_FIRST_NAMES, *LABEL_COLUMNS)
+        if is_named or (second and _is_value(second[0], decimal) and second[0]):
+            return True
+    return _is_numbering(where, first, second, has_ids=is_text(first[0]))
+
+
+_FIRST_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
+
+
+def _is_numbering(where: str, first: list[str], second: list[str], *, has_ids: bool) -> bool:
+    """Return whether a first line of numbers, maybe behind an id, numbers or dates the columns.
+
+    Certain are three or more consecutive whole numbers above others, from 0 (what a frame writes
+    for columns without names) or behind the heading of text ids.
+    """
+    numbers, below = (first[1:], second[1:]) if has_ids else (first, second)
+    if len(numbers) < _NUMBERED or not all(field.isdecimal() for field in numbers):
+        return False
+    start = int(numbers[0])
+    if [int(field) for field in numbers] != list(range(start, start + len(numbers))):
+        return False
+    below_are_others = any(not field.isdecimal() for field in below)
+    if below_are_others and (start == 0 or has_ids):
+        return True
+    if below_are_others or start == 0:
+        raise DataError(
+            f"{where}: the first line, {_shown(first)}, may be column numbers or the first "
+            "sample. Set header=True or header=False (--header, --no-header)."
+        )
+    return False
+
+
+def _notes_of_header(
+    source: Source, where: str, first: list[str], second: list[str], decimal: str, has_header: bool
+) -> tuple[str, ...]:
+    """Return a note if a first line of numbers may be a header or a sample."""
+    has_ids = not _is_value(first[0], decimal)
+    numbers = first[1:] if has_ids or not first[0] else first
+    if not numbers or not all(field and _is_value(field, decimal) for field in numbers):
+        return ()
+    what = "sample" if source.samples_in == "rows" else "feature"
+    if has_header:
+        taken = f"the names of columns (--no-header if it is a {what})"
+        is_sure = first[0].lower() in _FIRST_NAMES
+        return () if is_sure else (f"{where}: first line {_shown(first)} taken as {taken}.",)
+    # whole numbers that differ, above others: years, sizes, positions
+    is_odd = (
+        len(set(numbers)) == len(numbers) > 1
+        and all(field.isdecimal() for field in numbers)
+        and any(not field.isdecimal() for field in second[-len(numbers) :])
+    )
+    if is_odd or has_ids:
+        taken = f"the first {what} (--header if it names the columns)"
+        return (f"{where}: first line {_shown(first)} taken as {taken}.",)
+    return ()
+
+
+def _shown(fields: list[str]) -> str:
+    return ",".join(fields[:_SHOWN]) + (",..." if len(fields) > _SHOWN else "")
+
+
+class _Rows:
+    """Rows of a text stream for pandas: no comments; delimiters are counted.
+
+    A blank line among rows of one field is a missing value.
     """
 
-    values: NDArray[np.float64]
-    texts: dict[int, list[str]]
+    def __init__(self, stream: IO[str], dialect: Dialect, source: Source) -> None:
+        for _ in range(dialect.n_above):
+            stream.readline()
+        self._stream = stream
+        self._dialect = dialect
+        self._source = source
+        is_filtered = dialect.comment is not None or dialect.n_columns == 1
+        self._filtered = self._without_comments() if is_filtered else None
+        self.n_delimiters = 0
+
+    def read(self, size: int = -1) -> str:
+        if self._filtered is None:
+            part = self._stream.read(size)
+        else:
+            part = next(self._filtered, "")
+        if "\0" in part:
+            raise _nul(self._source)
+        self.n_delimiters += part.count(self._dialect.delimiter or "\n")
+        return part
+
+    def _without_comments(self) -> Iterator[str]:
+        comment, n_blank = self._dialect.comment, 0
+        for line in self._stream:
+            if comment is not None and line.startswith(comment):
+                continue
+            if self._dialect.n_columns > 1:
+                yield line
+            elif line.strip():
+                yield from repeat('""\n', n_blank)
+                yield line
+                n_blank = 0
+            else:
+                n_blank += 1
+
+    def __iter__(self) -> Iterator[str]:  # by which pandas knows a file
+        return iter(self._stream if self._filtered is None else self._filtered)
 
 
-def read_plain_table(
-    source: Source,
-    *,
-    delimiter: str,
-    n_columns: int,
-    has_header: bool,
-    text_positions: Sequence[int],
-) -> PlainTable | None:
-    """Read a table whose columns are numbers and missing values, but for those of text.
+def _fill(
+    source: Source, opened: Callable[[], IO[str]], dialect: Dialect, where: str, wanted: TableRows
+) -> TableRows:
+    """Read rows; quickly where columns of numbers have nothing but plain numbers."""
+    rows, ends_missing, n_rows = wanted.empty(), False, 0
+    with unreadable(source, "text", is_text=True):
+        try:
+            with opened() as stream:
+                lines = _Rows(stream, dialect, source)
+                for frame in _frames(lines, dialect, rows, is_plain=True):
+                    n_rows += len(frame)
+                    last = frame[dialect.n_columns - 1]
+                    ends_missing |= bool((last.isna() | (last == "")).any())
+                    rows.add(frame, dialect.decimal)
+        except (ValueError, Warning):  # ParserError and UnicodeDecodeError are ValueErrors
+            _check_lengths(source, opened, dialect, where)
+            rows = wanted.empty()
+            with opened() as stream:
+                lines = _Rows(stream, dialect, source)
+                for frame in _frames(lines, dialect, rows, is_plain=False):
+                    rows.add(frame, dialect.decimal)
+            return rows
+        # pandas fills rows that are too short
+        n_expected = n_rows * (dialect.n_columns - 1)
+        if ends_missing and (dialect.delimiter is None or lines.n_delimiters != n_expected):
+            _check_lengths(source, opened, dialect, where)
+    return rows
 
-    Parameters
-    ----------
-    source
-        Read once.
-    delimiter
-        One character.
-    n_columns
-        In every row, at least 2.
-    has_header
-        Whether the first line that is not blank is no row; it has no delimiter inside quotes.
-    text_positions
-        Positions of the columns of text, which are stripped.
 
-    Returns
-    -------
-    PlainTable or None
-        None where anything is out of the ordinary: rows of other lengths, delimiters inside quotes, text in a
-        column of numbers, bytes that are not UTF-8, no row at all. Numbers are the closest to what is
-        written.
-
-    Notes
-    -----
-    pandas fills rows that are too short, so delimiters are counted: no row is longer, and all have
-    as many as rows of `n_columns` fields.
-    """
+def _frames(lines: _Rows, dialect: Dialect, rows: TableRows, *, is_plain: bool) -> Iterator[Any]:
+    """Chunks of a table, columns by position; all are texts unless all numbers are plain."""
     import pandas as pd
 
-    mark = delimiter.encode()
-    if n_columns < 2 or len(mark) != 1 or delimiter in '"\r\n':
-        return None
     # pandas 3.1 deprecates the argument: its numbers are always the closest
     is_exact = "float_precision" not in inspect.signature(pd.read_csv).parameters
     options: dict[str, Any] = {} if is_exact else {"float_precision": "round_trip"}
-    with warnings.catch_warnings(), open_bytes(source) as stream:
+    if is_plain:
+        plain = [place for place in rows.numbers if place not in rows.texts]
+        options["dtype"] = {**dict.fromkeys(range(dialect.n_columns), str)}
+        options["dtype"] |= dict.fromkeys(plain, np.float64)
+        options["na_values"] = dict.fromkeys(plain, _SPELLINGS)
+    else:
+        options |= {"dtype": str, "na_filter": False}
+    blanks = "\t" if dialect.n_columns == 1 else r"\s+"  # which skips fields of "" in one column
+    delimiter = blanks if dialect.delimiter is None else dialect.delimiter
+    with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "The 'float_precision' argument")
-        content = _Counted(stream, mark)
         try:
-            frame = pd.read_csv(
-                content,
+            reader = pd.read_csv(
+                lines,
                 sep=delimiter,
-                header=0 if has_header else None,
-                names=range(n_columns),
+                header=None,
+                names=range(dialect.n_columns),
                 index_col=False,
-                dtype=dict.fromkeys(text_positions, str),
-                na_values=_SPELLINGS,
+                decimal=dialect.decimal,
+                skipinitialspace=True,
+                skip_blank_lines=dialect.n_columns > 1,
                 keep_default_na=False,
-                encoding="utf-8",
                 engine="c",
+                chunksize=max(1, _CHUNK_VALUES // dialect.n_columns),
+                low_memory=False,
                 **options,
             )
-        except (ValueError, Warning):  # ParserError and UnicodeDecodeError are ValueErrors
-            return None
-    numbers = frame.drop(columns=list(text_positions))
-    if (
-        frame.empty
-        or content.has_nul
-        or content.count != (len(frame) + has_header) * (n_columns - 1)
-        or not all(dtype.kind in "iuf" for dtype in numbers.dtypes)
-        or frame[list(text_positions)].isna().any(axis=None)  # an id may be called NA
-    ):
-        return None
-    texts = {name: [item.strip() for item in frame[name].tolist()] for name in text_positions}
-    if any(delimiter in item for column in texts.values() for item in column):
-        return None
-    return PlainTable(np.ascontiguousarray(numbers.to_numpy(dtype=np.float64)), texts)
+        except pd.errors.EmptyDataError:
+            return
+        yield from reader
 
 
-class _Counted:
-    """Stream of bytes that counts delimiters, and looks for NUL, which pandas takes for an end."""
-
-    def __init__(self, stream: IO[bytes], mark: bytes) -> None:
-        self._stream = stream
-        self._mark = mark
-        self.count = 0
-        self.has_nul = False
-
-    def read(self, size: int = -1) -> bytes:
-        part = self._stream.read(size)
-        self.count += part.count(self._mark)
-        self.has_nul |= b"\0" in part
-        return part
-
-    def __iter__(self) -> Iterator[bytes]:  # by which pandas knows a file
-        return iter(self._stream)
-
-
-_DELIMITERS = {".csv": ",", ".tsv": "\t"}
-
-
-def read_sample_columns(
-    file: Path, sample_ids: Sequence[str] | None, n_samples: int
-) -> dict[str, NDArray[Any]]:
-    """Read the columns of a table of samples, put in the order of the samples.
-
-    Parameters
-    ----------
-    file
-        .csv or .tsv, also compressed (.gz, .zst), with names of columns in the first line; or .parquet.
-        The first column has sample ids.
-    sample_ids
-        None for samples that are known by their row 0, 1, ...
-    n_samples
-
-    Returns
-    -------
-    dict of str to (n,) object array
-        Numbers or text, None where missing, of every column but the first.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, an id occurs twice, or no sample is in it.
-    """
-    source = Source(file)
-    if source.suffix == ".parquet":
-        header, rows = _parquet(source)
-    elif source.suffix in _DELIMITERS:
-        header, rows = _text(source)
-    else:
-        raise DataError(
-            f"{file} is not a table of samples by its name: allowed are .csv, .tsv (also .gz and .zst) "
-            "and .parquet. Rename or convert it."
-        )
-    if len(set(header)) < len(header) or len(header) < 2:
-        raise DataError(
-            f"{file} has columns {header[:6]}; allowed are a column of sample ids and one or more of "
-            "properties, with different names in the first line. Correct the names."
-        )
-    ids = list(map(str, range(n_samples))) if sample_ids is None else list(sample_ids)
-    position = {name: row for row, name in enumerate(ids)}
-    places = [position.get(str(row[0]), -1) for row in rows]
-    known = [place for place in places if place >= 0]
-    if not known:
-        shown = [str(row[0]) for row in rows[:3]]
-        raise DataError(
-            f"{file} has none of the {n_samples} samples: its column {header[0]!r} has {shown}, the "
-            f"samples are {ids[:3]}. Put their ids in the first column."
-        )
-    if len(set(known)) < len(known):
-        twice = next(ids[place] for place in known if known.count(place) > 1)
-        raise DataError(f"{file} has sample {twice!r} twice. Keep one row for each sample.")
-    columns = {}
-    for index, name in enumerate(header[1:], start=1):
-        column = np.full(n_samples, None, dtype=object)
-        column[known] = [row[index] for row, place in zip(rows, places, strict=True) if place >= 0]
-        columns[name] = column
-    return columns
-
-
-def _text(source: Source) -> tuple[list[str], list[list[Any]]]:
-    with unreadable(source, "a table of samples", is_text=True):
-        lines = [line for line in lines_of(source, _DELIMITERS[source.suffix]) if line]
-    header, *rows = lines or [[]]
-    uneven = next((index for index, row in enumerate(rows) if len(row) != len(header)), None)
-    if uneven is not None:
-        raise DataError(
-            f"{source.path}: row {uneven} has {len(rows[uneven])} fields where the first line has "
-            f"{len(header)} (rows counted from 0 below it). Correct the row."
-        )
-    columns = [list(column) for column in zip(*rows, strict=True)]
-    parsed = [columns[0], *map(_parsed, columns[1:])] if columns else []
-    return header, [list(row) for row in zip(*parsed, strict=True)]
-
-
-def _parsed(texts: list[str]) -> list[Any]:
-    """Return whole numbers, numbers or text, None where missing."""
-    known = [text for text in texts if text.lower() not in MISSING]
-    if not all(map(is_number, known)):
-        return [None if text.lower() in MISSING else text for text in texts]
-    numbers = [None if text.lower() in MISSING else float(text) for text in texts]
-    if all(number is None or number.is_integer() for number in numbers):
-        return [None if number is None else int(number) for number in numbers]
-    return numbers
-
-
-def _parquet(source: Source) -> tuple[list[str], list[list[Any]]]:
-    try:
-        import pyarrow.parquet as pq
-    except ImportError as error:
-        raise DataError(
-            f"{source.path} needs pyarrow. Install it (pip install 'mscam-dask[parquet]'), or write a "
-            ".csv file."
-        ) from error
-    with unreadable(source, "a Parquet file"):
-        table = pq.read_table(source.file)
-    columns = [column.to_pylist() for column in table.columns]
-    return list(table.column_names), [list(row) for row in zip(*columns, strict=True)]
+def _check_lengths(
+    source: Source, opened: Callable[[], IO[str]], dialect: Dialect, where: str
+) -> None:
+    """Refuse a row of another number of fields."""
+    with opened() as stream:
+        rows = (row for row in _fields(_Rows(stream, dialect, source), dialect.delimiter) if row)
+        for index, row in enumerate(rows):
+            if len(row) != dialect.n_columns:
+                raise DataError(
+                    f"{where}: row {index} has {len(row)} fields where the first line has "
+                    f"{dialect.n_columns} (rows counted from 0 below the header). Check the delimiter, and "
+                    "delimiters inside fields, which need quotes; comment, skip and delimiter of Source "
+                    "(--comment, --skip, --delimiter) tell other forms."
+                )

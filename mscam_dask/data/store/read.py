@@ -48,6 +48,7 @@ __all__ = [
     "open_array",
     "open_store",
     "read_chunk",
+    "read_origin",
     "verify_store",
 ]
 
@@ -308,6 +309,29 @@ def open_store(path: str | Location) -> MultiViewData:
         labels=read_vector(root, schema.LABELS, n_samples).astype(np.int64) if has_labels else None,
         label_names=label_names,
     )
+
+
+def read_origin(path: str | Location) -> tuple[dict[str, str], ...]:
+    """Return what the readers decided about the files of a store, as `write_store` was given it.
+
+    Parameters
+    ----------
+    path
+        As for `open_store`.
+
+    Returns
+    -------
+    tuple of dict
+        Empty for a store that was written without it.
+
+    Raises
+    ------
+    DataError, StoreCorruptError, ConfigurationError, TemporaryFailure
+        As `open_store`.
+    """
+    root = resolve_current(as_location(path).absolute())
+    rows = root_attributes(root).get(schema.ORIGIN, ())
+    return tuple({str(name): str(value) for name, value in row.items()} for row in rows)
 
 
 def verify_store(path: str | Location) -> MultiViewData:

@@ -3,7 +3,8 @@
 A store is one Zarr v3 group in a local or shared directory. Its layout, version 3::
 
     data.zarr/                          attributes: format, format_version, n_samples, n_views,
-        |                               has_labels, has_sample_ids, label_names, nodes, checksum
+        |                               has_labels, has_sample_ids, label_names, origin, nodes,
+        |                               checksum
         views/0                         attributes: feature_names and impute, optional
         views/0/values                  (sample, feature)   one array per view, by position
         views/1/values                  attributes: name, view_type, source_dtype, digest
@@ -45,6 +46,7 @@ __all__ = [
     "LABELS",
     "METADATA_ERRORS",
     "N_PRESENT",
+    "ORIGIN",
     "PRESENCE",
     "SAMPLE_ID_BYTES",
     "SAMPLE_ID_OFFSETS",
@@ -68,6 +70,9 @@ FEATURE_NAMES = "feature_names"
 
 IMPUTE = "impute"
 """Attribute of a view's group: the method by which its missing cells were filled, if one was asked for."""
+
+ORIGIN = "origin"
+"""Root attribute: rows of text, what the readers decided about the files; stores may lack it."""
 
 N_PRESENT = "n_present"
 """Attribute of the values of a view that does not have all samples: the number of those it has."""

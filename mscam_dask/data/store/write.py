@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -39,7 +39,7 @@ from mscam_dask.data.store.object_store import (
 )
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.schema import root_attributes, write_checksums
-from mscam_dask.data.views.conversion import UNLABELED, check_unique_ids
+from mscam_dask.data.views.conversion import UNLABELED
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import (
     LiftedRows,
@@ -88,6 +88,7 @@ def write_store(
     chunk_size: int | None = None,
     overwrite: bool = False,
     impute: Mapping[str, ImputeMethod] = ...,
+    origin: Sequence[Mapping[str, str]] = ...,
 ) -> Path: ...
 
 
@@ -99,6 +100,7 @@ def write_store(
     chunk_size: int | None = None,
     overwrite: bool = False,
     impute: Mapping[str, ImputeMethod] = ...,
+    origin: Sequence[Mapping[str, str]] = ...,
 ) -> Location: ...
 
 
@@ -109,6 +111,7 @@ def write_store(
     chunk_size: int | None = None,
     overwrite: bool = False,
     impute: Mapping[str, ImputeMethod] = MappingProxyType({}),
+    origin: Sequence[Mapping[str, str]] = (),
 ) -> Location:
     """Write views, ids and labels as one store (layout: `mscam_dask.data.store.schema`).
 
@@ -129,6 +132,9 @@ def write_store(
     impute
         Method by which missing cells of a view were filled, by view, which fits of the store use for new
         samples; kept for feature views.
+    origin
+        What the readers decided about the files that the data come from, a table of text by rows;
+        `mscam_dask.data.store.read.read_origin` returns it.
 
     Returns
     -------
@@ -150,16 +156,14 @@ def write_store(
     root = check_output(output, overwrite=overwrite)
     for view in data.views:
         check_not_empty(view)
-    if data.sample_ids is not None:
-        check_unique_ids(data.sample_ids, where="the data")
     if isinstance(root, ObjectPath):
-        return _write_objects(data, root, chunk_size, impute)
+        return _write_objects(data, root, chunk_size, impute, origin)
     root.parent.mkdir(parents=True, exist_ok=True)
     with full_disk_is_temporary(root), exclusive_writer(root):
         _refuse_taken(root, overwrite=overwrite)  # by a writer that ended meanwhile
         partial = new_partial(root)
         try:
-            _write(data, partial, chunk_size, impute)
+            _write(data, partial, chunk_size, impute, origin)
             verify_store(partial)
             sync_tree(LOCAL, partial)
             replace_directory(LOCAL, partial, root)
@@ -173,11 +177,12 @@ def _write_objects(
     root: ObjectPath,
     chunk_size: int | None,
     impute: Mapping[str, ImputeMethod],
+    origin: Sequence[Mapping[str, str]],
 ) -> ObjectPath:
     place = new_version(root)
     try:
         with translate_errors(place):
-            _write(data, place, chunk_size, impute)
+            _write(data, place, chunk_size, impute, origin)
         verify_store(place)
     except BaseException:
         with suppress(MscamError):  # what stopped the writing may stop this too
@@ -236,6 +241,7 @@ def _write(
     directory: Location,
     chunk_size: int | None,
     impute: Mapping[str, ImputeMethod],
+    origin: Sequence[Mapping[str, str]],
 ) -> None:
     import zarr
 
@@ -251,6 +257,7 @@ def _write(
             "has_labels": data.labels is not None,
             "has_sample_ids": data.sample_ids is not None,
             "label_names": None if data.label_names is None else list(data.label_names),
+            schema.ORIGIN: [dict(row) for row in origin],
         },
     )
     for index, view in enumerate(data.views):
@@ -475,7 +482,7 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
 def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> RowSource:
     """Return the rows of the old and the new samples, absent samples left out."""
     if new is None:
-        new = LiftedRows(old, np.full(n_new, -1, dtype=np.int64), old.name, old.view_type)
+        new = LiftedRows(old, np.full(n_new, -1, dtype=np.int64))
     both = _joined_rows(_of_all(old), _of_all(new), where)
     samples = [_samples_of(old), _samples_of(new) + n_samples_of(old)]
     return restrict_to_present(

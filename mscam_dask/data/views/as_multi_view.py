@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -12,12 +12,10 @@ from typing import Any
 import numpy as np
 
 from mscam_dask.data.sparse import is_sparse
-from mscam_dask.data.store.read import ZarrRows, open_store
+from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.conversion import (
     SAMPLE_DIMENSIONS,
     as_text,
-    check_unique_ids,
-    common_sample_ids,
     dataset_views,
     encode_labels,
     is_frame,
@@ -28,47 +26,13 @@ from mscam_dask.data.views.conversion import (
     split_columns,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import (
-    aligned_tables,
-    lifted,
-    refuse_unmatched_columns,
-    replaced_view,
-    restrict_to_present,
-)
-from mscam_dask.data.views.sources import (
-    VIEW_TYPES,
-    ArrayRows,
-    DaskRows,
-    RowSource,
-    ViewType,
-    row_ranges,
-    view_digest,
-)
+from mscam_dask.data.views.presence import lifted, replaced_view, restrict_to_present
+from mscam_dask.data.views.sample_ids import check_sample_ids, join_samples, places_of
+from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows, DaskRows, RowSource
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError
-
-__all__ = [
-    "VIEW_TYPES",
-    "ArrayRows",
-    "DaskRows",
-    "MultiViewData",
-    "OmicsArray",
-    "RowSource",
-    "ViewType",
-    "ViewTypeSpec",
-    "ZarrRows",
-    "arrays_of",
-    "as_multi_view",
-    "row_ranges",
-    "view_digest",
-    "views_of",
-    "with_view_types",
-]
 
 ViewTypeSpec = str | Mapping[str, str] | Sequence[str]
 """One view type for all views, or one per view by name or by position."""
-
-
-_Matched = tuple[MultiViewData, tuple[int, ...]]
 
 
 def as_multi_view(
@@ -83,23 +47,23 @@ def as_multi_view(
     Parameters
     ----------
     views
-        One of: a list, tuple or dict of (n, d_v) tables (NumPy of any real dtype and layout,
-        SciPy sparse, Dask arrays, pandas and polars frames, Arrow tables, xarray.DataArray, AnnData,
-        row sources); an xarray.Dataset whose variables share the sample dimension; a MuData with
-        shared observations, of which each modality is a view; the path of a store written by
-        `mscam_dask.data.ingest`; a `MultiViewData`; or one (n, d) table, which is one view
-        unless `n_features_per_view` cuts it. Tables with the same sample ids (pandas index, sample
-        coordinate, obs_names) in another order are put in the order of the first that has ids.
+        A list, tuple or dict of (n, d_v) tables (NumPy of any real dtype and layout, SciPy sparse, Dask
+        arrays, pandas and polars frames, Arrow tables, xarray.DataArray, AnnData, row sources); an
+        xarray.Dataset whose variables share the sample dimension; a MuData with shared observations, of
+        which each modality is a view; the path of a store written by `mscam_dask.data.ingest`; a
+        `MultiViewData`; or one (n, d) table, which is one view unless `n_features_per_view` cuts it. Tables
+        with the same sample ids (pandas index, sample coordinate, obs_names) in another order are put in
+        the order of the first that has ids.
     n_features_per_view
         Numbers of columns of the views inside one (n, sum) table; only with one table.
     view_type
-        "features", "distance" or "kernel": one for all, a mapping from view name (views left
-        out are features) or one per view in order. Views of a store or a `MultiViewData` keep
-        their recorded view type unless the argument names another: there, the default
-        "features" changes nothing. A Dataset records them as attribute `view_type` of a variable.
+        "features", "distance" or "kernel": one for all, a mapping from view name (views left out are
+        features) or one per view in order. Views of a store, a Dataset (attribute `view_type` of a variable)
+        or a `MultiViewData` keep their recorded type unless the argument names another: there, the default
+        "features" changes nothing. Columns of a pairwise table that are named by its ids, in whichever
+        order, are matched by id; others are in the order of its rows.
     view_names
-        Names of the views in order; by default a dict's keys, a Dataset's variables, a
-        store's names, or "view_0", "view_1", ...
+        Names of the views in order; by default those of the dict, Dataset or store, or "view_0", ...
 
     Returns
     -------
@@ -110,11 +74,10 @@ def as_multi_view(
     Raises
     ------
     DataError
-        When there is no view, a view is not a two-dimensional table of real numbers, the
-        numbers of samples differ, ids differ between views, or their order differs beside a view
-        without ids.
+        There is no view, a view is not a two-dimensional table of real numbers, the numbers of samples
+        differ, ids differ between views, or their order differs beside a view without ids.
     ConfigurationError
-        When `n_features_per_view`, `view_type` or `view_names` do not fit the views.
+        `n_features_per_view`, `view_type` or `view_names` do not fit the views.
 
     Examples
     --------
@@ -129,41 +92,52 @@ def as_multi_view(
         views = _cut(views, n_features_per_view)
     elif _is_table(views):
         views = [views]
-    unmatched: tuple[int, ...] = ()
     if isinstance(views, str | Path):
         data = open_store(views)
     elif isinstance(views, MultiViewData):
         data = views
     elif is_instance_of(views, "xarray", "Dataset"):
-        data = _from_dataset(views)
+        tables, ids, labels = dataset_views(views)
+        found = tuple(
+            rows_of(table, name=name, view_type=table.attrs.get("view_type", "features"))
+            for name, table in tables.items()
+        )
+        codes, label_names = (None, None) if labels is None else encode_labels(labels)
+        data = MultiViewData(found, ids, codes, label_names)
     elif is_omics(views):
         data = views_of(views)
-    elif isinstance(views, Mapping):
-        data, unmatched = _from_tables([(str(name), table) for name, table in views.items()])
-    elif isinstance(views, list | tuple):
-        data, unmatched = _from_sequence(views, view_names)
+    elif isinstance(views, Mapping | list | tuple):
+        data = _from_tables(views, view_names)
     else:
+        shape = getattr(views, "shape", None)
+        hint = "Convert it to one of these."
+        if shape is not None:
+            hint = (
+                f"An array of shape {tuple(shape)} is not a collection of views: pass list(array)."
+            )
         raise DataError(
             f"Got views of type {type(views).__module__}.{type(views).__qualname__}; allowed are a "
             "list or dict of (n_samples, n_features) tables, an xarray.Dataset, a store path, or "
-            "one table with n_features_per_view=(...). " + _shape_hint(views)
+            f"one table with n_features_per_view=(...). {hint}"
         )
     if view_names is not None:
-        data = _renamed(data, view_names)
+        names = [str(name) for name in view_names]
+        if isinstance(view_names, str) or len(names) != len(data.views):
+            raise ConfigurationError(
+                f"view_names={view_names!r} has not one name for each of the {len(data.views)} views "
+                f"{list(data.view_names)}."
+            )
+        renamed = map(_renamed_view, data.views, names)
+        data = replace(data, views=tuple(renamed))
     data = with_view_types(data, view_type)
-    refuse_unmatched_columns([data.views[position] for position in unmatched])
-    _check_dimensions(views, data)
+    if isinstance(views, list | tuple) or type(views) is dict:
+        _check_dimensions(views.values() if isinstance(views, dict) else views, data)
     return data
 
 
-def _check_dimensions(tables: Any, data: MultiViewData) -> None:
+def _check_dimensions(tables: Iterable[Any], data: MultiViewData) -> None:
     """Refuse DataArrays of features whose dimensions say that the samples are on columns."""
-    given = tables.values() if isinstance(tables, Mapping) else tables
-    if not isinstance(tables, Mapping | list | tuple) or is_instance_of(
-        tables, "xarray", "Dataset"
-    ):
-        return
-    for table, view in zip(given, data.views, strict=True):
+    for table, view in zip(tables, data.views, strict=True):
         if view.view_type == "features" and is_instance_of(table, "xarray", "DataArray"):
             first, second = table.dims
             if second in SAMPLE_DIMENSIONS and first not in SAMPLE_DIMENSIONS:
@@ -174,14 +148,9 @@ def _check_dimensions(tables: Any, data: MultiViewData) -> None:
 
 
 def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewData:
-    """Return the same views with their view types set as `view_type` says (see `as_multi_view`).
+    """Return the same views, of the samples that they have, with view types as `as_multi_view` takes them.
 
-    Views are restricted to the samples that they have.
-
-    Raises
-    ------
-    ConfigurationError
-        When a view type or a view name is unknown, or the count is wrong.
+    Unknown types and names, or another number of them, are refused with a `ConfigurationError`.
     """
     recorded = [view.view_type for view in data.views]
     if isinstance(view_type, str):
@@ -217,37 +186,17 @@ def _renamed_view(view: RowSource, name: str) -> RowSource:
     return view if view.name == name else replaced_view(view, name=name)
 
 
-def _renamed(data: MultiViewData, view_names: Sequence[str]) -> MultiViewData:
-    names = [str(name) for name in view_names]
-    if isinstance(view_names, str) or len(names) != len(data.views):
-        raise ConfigurationError(
-            f"view_names={view_names!r} has not one name for each of the {len(data.views)} views "
-            f"{list(data.view_names)}."
-        )
-    views = tuple(_renamed_view(view, name) for view, name in zip(data.views, names, strict=True))
-    return replace(data, views=views)
-
-
 def _is_table(value: Any) -> bool:
     """Return whether a value is one two-dimensional table rather than a collection of them."""
+    if isinstance(value, np.ndarray) or is_instance_of(value, "dask", "Array"):
+        return bool(value.ndim == 2)
+    kinds = (("xarray", "DataArray"), ("dask", "DataFrame"))
     return (
         isinstance(value, RowSource)
         or is_sparse(value)
         or is_frame(value)
-        or is_instance_of(value, "xarray", "DataArray")
-        or is_instance_of(value, "dask", "DataFrame")
-        or (
-            (isinstance(value, np.ndarray) or is_instance_of(value, "dask", "Array"))
-            and value.ndim == 2
-        )
+        or any(is_instance_of(value, *kind) for kind in kinds)
     )
-
-
-def _shape_hint(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    if shape is None:
-        return "Convert it to one of these."
-    return f"An array of shape {tuple(shape)} is not a collection of views: pass list(array)."
 
 
 def _cut(views: Any, n_features_per_view: Sequence[int]) -> list[Any]:
@@ -274,39 +223,42 @@ def _cut(views: Any, n_features_per_view: Sequence[int]) -> list[Any]:
     return split_columns(views, sizes)
 
 
-def _from_sequence(tables: Sequence[Any], view_names: Sequence[str] | None) -> _Matched:
-    names = [
-        table.name if isinstance(table, RowSource) else f"view_{index}"
-        for index, table in enumerate(tables)
-    ]
-    if view_names is not None and len(view_names) == len(tables):
+def _from_tables(
+    tables: Mapping[Any, Any] | Sequence[Any], view_names: Sequence[str] | None
+) -> MultiViewData:
+    """Views in the order of the samples of the first table that has ids."""
+    if isinstance(tables, Mapping):
+        names = [str(name) for name in tables]
+        tables = list(tables.values())
+    elif view_names is not None and len(view_names) == len(tables):
         names = [str(name) for name in view_names]  # so that errors use the caller's names
-    return _from_tables(list(zip(names, tables, strict=True)))
-
-
-def _from_tables(tables: Sequence[tuple[str, Any]]) -> _Matched:
-    """The views, and the positions that `aligned_tables` reports."""
-    tables, unmatched = aligned_tables(tables)
-    views = tuple(
-        _renamed_view(table, name) if isinstance(table, RowSource) else rows_of(table, name=name)
-        for name, table in tables
-    )
+    else:
+        names = [
+            table.name if isinstance(table, RowSource) else f"view_{index}"
+            for index, table in enumerate(tables)
+        ]
+    data = MultiViewData(
+        tuple(
+            _renamed_view(table, name)
+            if isinstance(table, RowSource)
+            else rows_of(table, name=name)
+            for name, table in zip(names, tables, strict=True)
+        )
+    )  # counts and names are compared before ids
     # A default index is no id, unless it stands beside a frame that has ids.
-    ids = {name: sample_ids_of(table) for name, table in tables}
-    if any(item is not None for item in ids.values()):
-        ids = {name: sample_ids_of(table, default_index=True) for name, table in tables}
-    data = MultiViewData(views=views)  # counts are compared before ids
-    return replace(data, sample_ids=common_sample_ids(ids)), unmatched
-
-
-def _from_dataset(dataset: Any) -> MultiViewData:
-    tables, ids, labels = dataset_views(dataset)
-    views = tuple(
-        rows_of(table, name=name, view_type=table.attrs.get("view_type", "features"))
-        for name, table in tables.items()
-    )
-    codes, label_names = (None, None) if labels is None else encode_labels(labels)
-    return MultiViewData(views=views, sample_ids=ids, labels=codes, label_names=label_names)
+    default = any(sample_ids_of(table) is not None for table in tables)
+    ids = {
+        view.name: sample_ids_of(table, default_index=default)
+        for view, table in zip(data.views, tables, strict=True)
+    }
+    joined = join_samples(ids, None)
+    if joined is None:
+        return data
+    views = [
+        lifted(view, joined.places[view.name], own, joined.ids) if own is not None else view
+        for view, own in zip(data.views, ids.values(), strict=True)
+    ]
+    return MultiViewData(tuple(views), joined.ids)
 
 
 def views_of(
@@ -357,23 +309,19 @@ def views_of(
         raise DataError(f"No array is called {unknown}; allowed are {list(arrays)}.")
     new_names = views if isinstance(views, Mapping) else {name: name for name in views}
     found = tuple(arrays[old].make(new) for old, new in new_names.items())
-    codes, label_names = _labels(data, labels)
-    return MultiViewData(
-        views=found, sample_ids=sample_ids_of(data), labels=codes, label_names=label_names
-    )
+    codes, label_names = None, None
+    if labels is not None:
+        if labels not in data.obs:
+            raise DataError(
+                f"labels={labels!r} is not a column of obs, which has {list(map(str, data.obs.columns))}."
+            )
+        codes, label_names = encode_labels(data.obs[labels].to_numpy())
+    return MultiViewData(found, sample_ids_of(data), codes, label_names)
 
 
 @dataclass(frozen=True)
 class OmicsArray:
-    """One array of an AnnData or MuData.
-
-    Attributes
-    ----------
-    make
-        Makes the view by its name.
-    is_main
-        Whether it is X.
-    """
+    """One array of an AnnData or MuData: `make` makes the view by its name, `is_main` says whether it is X."""
 
     make: Callable[[str], RowSource]
     is_main: bool = False
@@ -382,20 +330,10 @@ class OmicsArray:
 def arrays_of(data: Any, *, main: str = "X") -> dict[str, OmicsArray]:
     """Arrays of an AnnData or MuData, or of an object with the same attributes, by name.
 
-    Parameters
-    ----------
-    data
-        Has `obs_names` and `obsm`, and either `mod` and `axis`, or `X`, `var_names` and `layers`.
-    main
-        Name of X in an AnnData.
-
-    Raises
-    ------
-    DataError
-        Observations are not shared, or ids repeat.
+    `data` has `obs_names` and `obsm`, and either `mod` and `axis`, or `X`, `var_names` and `layers`; `main` is
+    the name of X in an AnnData. Observations that are not shared and repeated ids are refused with a `DataError`.
     """
     wanted = tuple(map(as_text, data.obs_names))
-    check_unique_ids(wanted, where="obs_names")
     if not hasattr(data, "mod"):
         return _of_modality(data, main, "" if main == "X" else f"{main}/")
     if data.axis not in (0, -1):
@@ -406,15 +344,16 @@ def arrays_of(data: Any, *, main: str = "X") -> dict[str, OmicsArray]:
     arrays: dict[str, OmicsArray] = {}
     for modality, one in data.mod.items():
         own = tuple(map(as_text, one.obs_names))
-        check_unique_ids(own, where=f"obs_names of modality {modality!r}")
+        check_sample_ids(own, where=f"obs_names of modality {modality!r}")
         stray = set(own).difference(wanted)
         if stray:
             raise DataError(
                 f"Modality {modality!r} has {len(stray)} sample(s) that are not in obs_names of the "
                 f"MuData, the first {min(stray)!r}. Call its update() first."
             )
+        order = (places_of(own, wanted), own, wanted)
         for name, array in _of_modality(one, modality, f"{modality}/").items():
-            arrays[name] = replace(array, make=partial(_lifted, array.make, own, wanted))
+            arrays[name] = replace(array, make=partial(_lifted, array.make, order))
     for key in data.obsm:
         if key not in data.mod:  # which masks of the samples of each modality are
             arrays[f"obsm/{key}"] = OmicsArray(partial(_view, data, "obsm", key))
@@ -446,17 +385,5 @@ def _view(data: Any, kind: str, key: str | None, name: str) -> RowSource:
     return replace(view, feature_names=tuple(map(as_text, data.var_names)))
 
 
-def _lifted(
-    make: Callable[[str], RowSource], own: tuple[str, ...], wanted: tuple[str, ...], name: str
-) -> RowSource:
-    return lifted(make(name), own, wanted)
-
-
-def _labels(data: Any, column: str | None) -> Any:
-    if column is None:
-        return None, None
-    if column not in data.obs:
-        raise DataError(
-            f"labels={column!r} is not a column of obs, which has {list(map(str, data.obs.columns))}."
-        )
-    return encode_labels(data.obs[column].to_numpy())
+def _lifted(make: Callable[[str], RowSource], order: tuple[Any, ...], name: str) -> RowSource:
+    return lifted(make(name), *order)

@@ -18,144 +18,109 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.incomplete import Imputer, fit_imputer
 from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
 
-__all__ = [
-    "ImputedData",
-    "LazyImputer",
-    "MissingCells",
-    "fill_view",
-    "impute_methods",
-    "impute_methods_of",
-    "impute_views",
-    "missing_cells",
-    "missing_cells_message",
-    "naming_missing_cells",
-]
-
 _SHOWN = 5
 
 # A view with a larger share of missing cells would consist of imputed values mainly.
 _LARGEST_SHARE = 0.5
 
 
+# Sums and differences of numbers up to this are numbers.
+LARGEST = 1e304
+
+
 @dataclass(frozen=True)
 class MissingCells:
-    """Missing cells of one view.
+    """Cells of a view that are NaN, infinite or beyond `LARGEST`.
 
-    Attributes
-    ----------
-    view
-        Name of the view.
-    shape
-        Samples that the view has, and columns.
-    n_missing, n_infinite
-        Cells that are NaN and infinite.
-    rows
-        Positions, among all samples, of the rows with such cells.
-    columns
-        Positions or names of the columns with such cells.
+    `rows` are positions, among all samples, of rows with such cells, `columns` their positions or names.
     """
 
     view: str
     shape: tuple[int, int]
     n_missing: int
-    n_infinite: int
-    rows: tuple[int, ...]
-    columns: tuple[Any, ...]
-
-    @property
-    def share(self) -> float:
-        """Share of the cells that are missing."""
-        return self.n_missing / (self.shape[0] * self.shape[1])
+    n_too_large: int
+    largest: float
+    rows: list[int]
+    columns: list[Any]
 
 
 def missing_cells(view: RowSource) -> MissingCells | None:
-    """Read a view once and return its missing and infinite cells, None if all are finite."""
-    n_missing = n_infinite = 0
+    """Read a view once and return its cells that are no usable numbers, None if there are none."""
+    n_missing = n_too_large = 0
+    largest = 0.0
     bad_rows: list[int] = []
     bad_columns = np.zeros(view.shape[1], dtype=np.bool_)
     for start, stop in row_ranges(view):
-        rows = view.read(start, stop)
-        bad = ~np.isfinite(rows)
+        magnitudes = np.abs(view.read(start, stop))
+        bad = ~(magnitudes <= LARGEST)  # NaN is not either
         if bad.any():
-            block_missing = int(np.isnan(rows).sum())
-            n_missing += block_missing
-            n_infinite += int(bad.sum()) - block_missing
+            gone = np.isnan(magnitudes)
+            n_missing += int(gone.sum())
+            n_too_large += int((bad & ~gone).sum())
+            largest = max(largest, float(np.max(magnitudes, where=~gone, initial=0.0)))
             bad_rows.extend((np.flatnonzero(bad.any(axis=1)) + start).tolist())
             bad_columns |= bad.any(axis=0)
     if not bad_rows:
         return None
     present, names = present_samples(view), feature_names_of(view)
-    positions = np.array(bad_rows) if present is None else present.samples[bad_rows]
+    rows = bad_rows if present is None else present.samples[bad_rows].tolist()
     columns = np.flatnonzero(bad_columns).tolist()
-    return MissingCells(
-        view.name,
-        view.shape,
-        n_missing,
-        n_infinite,
-        tuple(positions.tolist()),
-        tuple(columns if names is None else [names[column] for column in columns]),
-    )
+    named = columns if names is None else [names[column] for column in columns]
+    return MissingCells(view.name, view.shape, n_missing, n_too_large, largest, rows, named)
 
 
-def missing_cells_message(
-    found: Sequence[MissingCells], sample_ids: Sequence[str] | None = None
-) -> str:
-    """Message of the refusal of missing cells, of all views at once."""
-    parts = []
+def refuse_missing_cells(
+    found: Iterable[MissingCells | None], sample_ids: Sequence[str] | None = None
+) -> None:
+    """Refuse the missing cells of views, with one `DataError` for all of them."""
+    parts, n_missing = [], 0
     for one in found:
+        if one is None:
+            continue
+        n_missing += one.n_missing
+        n_cells = one.shape[0] * one.shape[1]
         shown = [row if sample_ids is None else sample_ids[row] for row in one.rows[:_SHOWN]]
-        kind = "rows" if sample_ids is None else "ids"
+        held = [f"{one.n_missing} NaN ({one.n_missing / n_cells:.2%} of its cells)"]
+        if one.n_too_large:
+            held.append(
+                f"{one.n_too_large} infinite or above {LARGEST:g} (up to {one.largest:.3g})"
+            )
         parts.append(
-            f"View {one.view!r} has {one.n_missing} NaN ({one.share:.2%} of its cells) and "
-            f"{one.n_infinite} infinite value(s), in {len(one.rows)} of {one.shape[0]} rows (first {kind}: "
-            f"{shown}) and {len(one.columns)} of {one.shape[1]} columns (first: "
-            f"{list(one.columns[:_SHOWN])})"
+            f"View {one.view!r} has {' and '.join(held)}, in {len(one.rows)} of {one.shape[0]} rows (first "
+            f"{'rows' if sample_ids is None else 'ids'}: {shown}) and {len(one.columns)} of {one.shape[1]} "
+            f"columns (first: {one.columns[:_SHOWN]})"
         )
+    if not parts:
+        return
     remedy = "Drop these samples or columns, or correct the values."
-    if any(one.n_missing for one in found):
+    if n_missing:
         remedy = "Set impute='mean', 'median' or 'knn' for feature views, or drop these samples or columns."
-    return (
+    raise DataError(
         f"{'; '.join(parts)}. Allowed are finite numbers, and rows that are all NaN for samples that a "
         f"view does not have. {remedy}"
     )
 
 
 @contextmanager
-def naming_missing_cells(
-    data: MultiViewData, over: Callable[..., Iterable[MissingCells | None]] = map
-) -> Iterator[None]:
-    """Replace a data error by one that names the missing cells of all views, if there are any.
-
-    Parameters
-    ----------
-    data
-        Views that are read once more after an error.
-    over
-        Applies a function to each view.
-    """
+def naming_missing_cells(data: MultiViewData) -> Iterator[None]:
+    """Replace a data error by one that names the missing cells of all views, if there are any."""
     try:
         yield
     except DataError as error:
-        found = [one for one in over(missing_cells, data.views) if one is not None]
+        found = [one for one in map(missing_cells, data.views) if one is not None]
         if not any(one.n_missing for one in found):
             raise
-        raise DataError(missing_cells_message(found, data.sample_ids)) from error
+        try:
+            refuse_missing_cells(found, data.sample_ids)
+        except DataError as named:
+            raise named from error
 
 
 def impute_methods(impute: Any, names: Sequence[str]) -> dict[str, ImputeMethod]:
     """Return the method of each view whose missing cells are imputed.
 
-    Parameters
-    ----------
-    impute
-        None, a method for all views, or a mapping from view names to methods or None.
-    names
-        Names of the views.
-
-    Raises
-    ------
-    ConfigurationError
-        A method or a name is unknown.
+    `impute` is None, a method for all views, or a mapping from view names to methods or None; others are refused
+    with a `ConfigurationError`.
     """
     by_view = impute if isinstance(impute, Mapping) else dict.fromkeys(names, impute)
     unknown = sorted(set(map(str, by_view)) - set(names))
@@ -183,10 +148,7 @@ def impute_methods_of(data: MultiViewData) -> dict[str, ImputeMethod]:
 class LazyImputer:
     """Imputer from the samples of a fit, which are read when a cell is missing.
 
-    Notes
-    -----
-    Of samples with imputed cells, means and medians are those of the others: imputed cells do not change
-    them. Imputed cells of the nearest samples count as values.
+    Means and medians are those of the cells that were not imputed; of the nearest samples, imputed cells count.
     """
 
     view: RowSource
@@ -203,17 +165,10 @@ class LazyImputer:
 
 @dataclass(frozen=True)
 class ImputedData:
-    """Views without missing cells.
+    """Views without missing cells, those that had some in memory.
 
-    Attributes
-    ----------
-    data
-        Views with missing cells are in memory, with values in their place.
-    imputers
-        Imputer of each view for which one was asked, by name.
-    shares
-        Share of the cells of each sample that were imputed (n,), by the names of views with missing
-        cells; 0 for samples that the view does not have.
+    `imputers` are those of the views that were asked for, and `shares` (n,) the share of the cells of each sample
+    that were imputed, 0 for absent samples, of the views with missing cells, by name.
     """
 
     data: MultiViewData
@@ -224,11 +179,7 @@ class ImputedData:
 def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> ImputedData:
     """Impute the missing cells of some feature views, which are read into memory.
 
-    Raises
-    ------
-    DataError
-        A view is of distances or kernel values and has missing cells, more than half of its cells
-        are missing, or all cells of a column.
+    More missing cells than half of a view, or all of a column, are refused with a `DataError`.
     """
     views, imputers, shares = [], {}, {}
     for view in data.views:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.conversion import check_printable
 from mscam_dask.data.views.presence import (
     PresentRows,
     check_presence,
@@ -18,10 +17,9 @@ from mscam_dask.data.views.presence import (
     presence_table,
     recorded_presence,
 )
+from mscam_dask.data.views.sample_ids import check_printable, check_sample_ids
 from mscam_dask.data.views.sources import RowSource, recorded_digest, view_digest
 from mscam_dask.errors import DataError
-
-__all__ = ["MultiViewData"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,8 +42,8 @@ class MultiViewData:
     Raises
     ------
     DataError
-        When there is no view, names repeat, the numbers of samples differ, a sample is in no view,
-        or a name, id or label has control characters, which would reach terminals and CSV files.
+        When there is no view, names or ids repeat, an id is missing, the numbers of samples differ, a sample
+        is in no view, or a name, id or label has control or invisible characters.
     """
 
     views: tuple[RowSource, ...]
@@ -67,46 +65,38 @@ class MultiViewData:
             )
         self._check_counts()
         check_printable(self.view_names, "view name")
-        check_printable(self.sample_ids or (), "sample id")
         check_printable(self.label_names or (), "label")
-
-    def _check_counts(self) -> None:
-        counts = {view.name: n_samples_of(view) for view in self.views}
-        if len(set(counts.values())) > 1:
-            listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
-            turned = self._turned(counts.values())
-            remedy = "Keep the samples all views share, in the same order."
-            if turned:
-                remedy = f"View(s) {turned} look like (features, samples): transpose them. Else: {remedy}"
-            raise DataError(
-                f"The views have different numbers of samples ({listing}); every view must have "
-                f"one row per sample. {remedy}"
-            )
-        self._check_lengths()
-        if self.is_incomplete:
-            check_presence(self.views, self.sample_ids)
-
-    def _check_lengths(self) -> None:
         for what, values in (("sample ids", self.sample_ids), ("labels", self.labels)):
             if values is not None and len(values) != self.n_samples:
                 raise DataError(
                     f"Got {len(values)} {what} for {self.n_samples} samples (rows of the views "
                     f"{list(self.view_names)}); there must be one per sample, or none at all."
                 )
-        if self.labels is not None and (
-            self.labels.dtype != np.dtype(np.int64) or self.labels.ndim != 1
-        ):
+        if self.sample_ids is not None:
+            check_sample_ids(self.sample_ids, where="the data")
+        if self.labels is not None and (self.labels.dtype != np.int64 or self.labels.ndim != 1):
             raise DataError(
                 f"Labels have dtype {self.labels.dtype} and shape {self.labels.shape}; allowed is "
                 "one int64 per sample. Encode classes with numpy.unique(y, return_inverse=True)."
             )
+        if self.is_incomplete:
+            check_presence(self.views, self.sample_ids)
 
-    def _turned(self, counts: Iterable[int]) -> list[str]:
-        """Return views to transpose so that all have the same number of samples; else none."""
-        for count in counts:
+    def _check_counts(self) -> None:
+        counts = {view.name: n_samples_of(view) for view in self.views}
+        if len(set(counts.values())) == 1:
+            return
+        remedy = "Keep the samples all views share, in the same order."
+        for count in counts.values():
             if all(count in view.shape for view in self.views):
-                return [view.name for view in self.views if view.shape[0] != count]
-        return []
+                turned = [view.name for view in self.views if view.shape[0] != count]
+                remedy = f"View(s) {turned} look like (features, samples): transpose them. Else: {remedy}"
+                break
+        listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
+        raise DataError(
+            f"The views have different numbers of samples ({listing}); every view must have "
+            f"one row per sample. {remedy}"
+        )
 
     @property
     def n_samples(self) -> int:

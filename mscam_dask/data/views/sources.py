@@ -1,10 +1,4 @@
-"""Row sources: one view each, read by blocks of rows.
-
-A `RowSource` returns blocks of rows as C-ordered float64, whether the view is in memory, in a Dask
-graph or in a store.
-Sources are small values: they can be compared by field, replaced with
-`dataclasses.replace`, and pickled to a worker.
-"""
+"""Row sources: one view each, read by blocks of rows as C-ordered float64, wherever the view is held."""
 
 from __future__ import annotations
 
@@ -15,8 +9,8 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
@@ -29,34 +23,8 @@ from mscam_dask.errors import DataError, StoreCorruptError
 if TYPE_CHECKING:
     import dask.array as da
 
-__all__ = [
-    "BLOCK_BYTES",
-    "DIGEST_ROWS",
-    "READ_ERRORS",
-    "VIEW_TYPES",
-    "ArrayRows",
-    "DaskRows",
-    "RowSource",
-    "RowsOf",
-    "ViewDigest",
-    "ViewType",
-    "as_rows",
-    "check_row_range",
-    "check_view",
-    "feature_names_of",
-    "first_difference",
-    "is_numbering",
-    "listed",
-    "recorded_digest",
-    "row_ranges",
-    "rows_of_chunk",
-    "unmasked",
-    "view_digest",
-]
-
 ViewType = Literal["features", "distance", "kernel"]
-"""Meaning of the numbers of a view: coordinates of the samples (n, d), pairwise distances
-(n, n, not squared) or a kernel (n, n)."""
+"""Coordinates of the samples (n, d), pairwise distances (n, n, not squared) or a kernel (n, n)."""
 
 VIEW_TYPES: tuple[ViewType, ...] = get_args(ViewType)
 
@@ -65,17 +33,8 @@ BLOCK_BYTES = 64 * 2**20
 
 READ_ERRORS: tuple[type[Exception], ...] = (
     *(ArithmeticError, AssertionError, AttributeError, BufferError, EOFError, LookupError),
-    *(
-        MemoryError,
-        NameError,
-        OSError,
-        RuntimeError,
-        SyntaxError,
-        SystemError,
-        TypeError,
-        ValueError,
-    ),
-    *(csv.Error, lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
+    *(MemoryError, NameError, OSError, RuntimeError, SyntaxError, SystemError, TypeError),
+    *(ValueError, csv.Error, lzma.LZMAError, tokenize.TokenError, zipfile.BadZipFile, zlib.error),
 )
 """Errors that libraries raise for files that are damaged or made to harm."""
 
@@ -88,19 +47,7 @@ _DIGESTED_BYTES = 2**20
 
 @runtime_checkable
 class RowSource(Protocol):
-    """One view, readable by row blocks.
-
-    Attributes
-    ----------
-    name
-        Name of the view; any text, never used as a path.
-    view_type
-        "features" (n, d), "distance" (n, n) or "kernel" (n, n).
-    shape
-        (n samples, d columns).
-    dtype
-        Type of the values where they are held; `read` always returns float64.
-    """
+    """One view (n, d), readable by row blocks; `dtype` is that of the values where they are held."""
 
     @property
     def name(self) -> str: ...
@@ -117,7 +64,7 @@ class RowSource(Protocol):
 
 
 class RowsOf:
-    """Base of views that are read from another one: `source` has their name, type and dtype."""
+    """Base of views that are read from another one: `source` has their name, type, dtype and columns."""
 
     source: RowSource
 
@@ -133,28 +80,16 @@ class RowsOf:
     def dtype(self) -> np.dtype[Any]:
         return self.source.dtype
 
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return feature_names_of(self.source)
+
 
 @dataclass(frozen=True, eq=False)
-class ArrayRows:
-    """A view held in memory, dense or compressed sparse row.
+class _Array:
+    """A view (n, d) of any real dtype that an array holds; nothing is copied."""
 
-    Parameters
-    ----------
-    array
-        (n, d) real values: any dtype, memory order or byte order; a view of the caller's
-        memory is enough, nothing is copied here.
-    name, view_type
-        See `RowSource`.
-    feature_names
-        Names of the d columns; None if they have none.
-
-    Raises
-    ------
-    DataError
-        When the array is not two-dimensional or its dtype is not a real number's.
-    """
-
-    array: NDArray[Any] | sparse.csr_array[Any]
+    array: Any
     name: str
     view_type: ViewType = "features"
     feature_names: tuple[str, ...] | None = None
@@ -171,14 +106,15 @@ class ArrayRows:
     def dtype(self) -> np.dtype[Any]:
         return np.dtype(self.array.dtype)
 
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64; no copy when they already are.
 
-        Raises
-        ------
-        DataError
-            When the array is sparse and indices of these rows are out of range.
-        """
+@dataclass(frozen=True, eq=False)
+class ArrayRows(_Array):
+    """A view held in memory, dense or compressed sparse row."""
+
+    array: NDArray[Any] | sparse.csr_array[Any]
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        """Return rows start..stop-1 as read-only float64; no copy when they already are."""
         check_row_range(self, start, stop)
         if isinstance(self.array, sparse.csr_array):
             return as_rows(dense_rows(self.array, start, stop, f"View {self.name!r}"))
@@ -186,32 +122,14 @@ class ArrayRows:
 
 
 @dataclass(frozen=True, eq=False)
-class DaskRows:
-    """A view that is a Dask array; blocks are computed in the thread that reads them.
+class DaskRows(_Array):
+    """A view that is a Dask array with a graph of its own; blocks are computed where they are read.
 
-    Parameters
-    ----------
-    array
-        (n, d) Dask array with known chunk sizes, holding a graph of its own (not futures
-        of a cluster: a worker that reads a block must be able to compute it alone).
-    name, view_type, feature_names
-        See `ArrayRows`.
-    file
-        File that the blocks are read from, for messages; empty for a graph of the user's own.
-
-    Raises
-    ------
-    DataError
-        When the shape is unknown, not two-dimensional, the dtype is not a real number's, or
-        the array is persisted on a cluster, or holds a sparse array whose indices are out of range.
+    `file` is the file that the blocks are read from, for messages; empty for a graph of the user's.
     """
 
     array: da.Array
-    name: str
-    view_type: ViewType = "features"
-    feature_names: tuple[str, ...] | None = None
     file: str = ""
-    _checks_blocks: bool = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         if any(np.isnan(size) for size in self.array.shape):
@@ -220,33 +138,30 @@ class DaskRows:
                 "number of samples must be known before work starts. Call "
                 ".compute_chunk_sizes() on it (or .to_dask_array(lengths=True) on a frame)."
             )
-        check_view(self.name, self.array.shape, self.array.dtype)
-        if any(
-            type(task).__module__.startswith("distributed")
-            for task in dict(self.array.dask).values()
-        ):
+        super().__post_init__()
+        tasks = list(dict(self.array.dask).values())
+        if any(type(task).__module__.startswith("distributed") for task in tasks):
             raise DataError(
                 f"View {self.name!r} is a Dask array persisted on a cluster: its blocks are futures "
                 "that a worker cannot compute by itself. Pass the array as it was before "
                 ".persist(), or write it with mscam_dask.data.ingest and pass the store's path."
             )
-        for value in _sparse_values_of(self.array):
-            checked_sparse(value, self._where_in_blocks)
-        object.__setattr__(self, "_checks_blocks", _may_make_sparse_blocks(self.array))
+        nodes = (node for task in tasks for node in (task, *getattr(task, "args", ())))
+        values = {
+            id(value): value for node in nodes if is_sparse(value := getattr(node, "value", node))
+        }
+        for value in values.values():
+            checked_sparse(value, f"A block of view {self.name!r}")
 
-    @property
-    def _where_in_blocks(self) -> str:
-        return f"A block of view {self.name!r}"
+    @cached_property
+    def _may_be_sparse(self) -> bool:
+        """Whether blocks are, or may be, sparse; those that are read from a file are not."""
+        from dask.array.core import getter, getter_inline, getter_nofancy
+        from dask.array.utils import meta_from_array
 
-    @property
-    def shape(self) -> tuple[int, int]:
-        n_samples, n_columns = self.array.shape
-        return int(n_samples), int(n_columns)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        dtype: np.dtype[Any] = self.array.dtype
-        return dtype
+        functions = {getattr(task, "func", None) for task in dict(self.array.dask).values()}
+        reads = not functions.isdisjoint((getter, getter_inline, getter_nofancy))
+        return is_sparse(meta_from_array(self.array)) or not reads
 
     @property
     def chunk_size(self) -> int:
@@ -254,26 +169,24 @@ class DaskRows:
         return max(1, *(int(rows) for rows in self.array.chunks[0]))
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64, computed here and now.
-
-        Raises
-        ------
-        StoreCorruptError
-            When the rows cannot be read from `file`.
-        DataError
-            When the rows have masked values, or are not of the shape or dtype that the array says,
-            or a sparse block has indices out of range.
-        """
+        """Return rows start..stop-1 as read-only float64, computed here and now."""
         import dask.array as da
         from dask.array.utils import meta_from_array
 
         check_row_range(self, start, stop)
-        array, where = self.array, self._where_in_blocks
-        if self._checks_blocks:  # before rows are taken out of them
+        array, where = self.array, f"A block of view {self.name!r}"
+        if self._may_be_sparse:  # before rows are taken out of the blocks
             meta = meta_from_array(array)
             array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
-        with _readable(self, start, stop):
+        try:
             block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)
+        except READ_ERRORS as error:
+            if not self.file or isinstance(error, DataError):
+                raise
+            raise StoreCorruptError(
+                f"{self.file} is damaged: rows {start}:{stop} of view {self.name!r} cannot be read "
+                f"({str(error) or type(error).__name__}). Restore it from a copy."
+            ) from error
         if hasattr(block, "toarray"):
             block = block.toarray()
         if block.shape != (stop - start, self.shape[1]):
@@ -286,56 +199,15 @@ class DaskRows:
         return as_rows(unmasked(block, self.name, rows=(start, stop)))
 
 
-@contextmanager
-def _readable(source: DaskRows, start: int, stop: int) -> Iterator[None]:
-    """Turn errors of a file that is read by blocks into one that names it."""
-    try:
-        yield
-    except DataError:
-        raise
-    except READ_ERRORS as error:
-        if not source.file:
-            raise
-        raise StoreCorruptError(
-            f"{source.file} is damaged: rows {start}:{stop} of view {source.name!r} cannot be read "
-            f"({str(error) or type(error).__name__}). Restore it from a copy."
-        ) from error
-
-
 def _checked_block(block: Any, where: str) -> Any:
     """The block of a Dask array, checked where it is sparse."""
     return checked_sparse(block, where) if is_sparse(block) else block
 
 
-def _sparse_values_of(array: da.Array) -> Iterator[Any]:
-    """Sparse arrays in the graph of a Dask array, each once."""
-    seen: set[int] = set()
-    for task in dict(array.dask).values():
-        for node in (task, *getattr(task, "args", ())):
-            value = getattr(node, "value", node)
-            if is_sparse(value) and id(value) not in seen:
-                seen.add(id(value))
-                yield value
-
-
-def _may_make_sparse_blocks(array: da.Array) -> bool:
-    """Return whether blocks of a Dask array are, or may be, sparse.
-
-    Those that are read from a file are not: only the rows asked for are read of them.
-    """
-    from dask.array.core import getter, getter_inline, getter_nofancy
-    from dask.array.utils import meta_from_array
-
-    functions = {getattr(task, "func", None) for task in dict(array.dask).values()}
-    reads = not functions.isdisjoint((getter, getter_inline, getter_nofancy))
-    return is_sparse(meta_from_array(array)) or not reads
-
-
 def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:
     """Return a block as C-contiguous, native, read-only float64; a view where it already is.
 
-    Extended-precision values beyond the range of float64 become infinite (and are refused
-    by validation, like any infinite value).
+    Values beyond the range of float64 become infinite, which validation refuses.
     """
     with np.errstate(over="ignore"):
         rows = np.ascontiguousarray(block, dtype=np.float64).view()
@@ -353,10 +225,9 @@ def check_row_range(source: RowSource, start: int, stop: int) -> None:
 
 
 def row_ranges(source: RowSource, *, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, int]]:
-    """Cut a view into consecutive (start, stop) row ranges of at most `block_bytes` float64 bytes.
+    """Cut a view into (start, stop) ranges of one row at least and `block_bytes` as float64 at most.
 
-    Ranges follow the source's own chunks where it has some, so that no chunk is decoded
-    twice; a range has at least one row.
+    They follow the source's own chunks where it has some, so that no chunk is decoded twice.
     """
     n_samples, n_columns = source.shape
     rows = max(1, block_bytes // max(1, 8 * n_columns))
@@ -425,41 +296,23 @@ def view_digest(source: RowSource) -> str:
     return digest.hexdigest()
 
 
-_UNUSABLE_KINDS = {
-    "O": "Python objects",
-    "c": "complex numbers",
-    "M": "dates",
-    "m": "time differences",
-    "S": "byte strings",
-    "U": "text",
-    "T": "text",
-    "V": "structured or raw records",
-}
-
-_REMEDIES = {
-    "O": "convert it to numbers first, for example with numpy.asarray(view, dtype=float)",
-    "c": "give the real and imaginary parts (or modulus and phase) as columns",
-    "M": "give a number instead, for example days since a reference date",
-    "m": "divide by a unit, for example view / numpy.timedelta64(1, 's')",
-    "S": "encode it as numbers first, for example one column per category",
-    "U": "encode it as numbers first, for example one column per category",
-    "T": "encode it as numbers first, for example one column per category",
-    "V": "pick the numeric fields and stack them as columns",
+_TEXT = ("text", "encode it as numbers first, for example one column per category")
+_UNUSABLE = {
+    "O": ("Python objects", "convert it, for example with numpy.asarray(view, dtype=float)"),
+    "c": ("complex numbers", "give real and imaginary parts (or modulus and phase) as columns"),
+    "M": ("dates", "give a number instead, for example days since a reference date"),
+    "m": ("time differences", "divide by a unit, for example view / numpy.timedelta64(1, 's')"),
+    **dict.fromkeys("SUT", _TEXT),
+    "V": ("structured or raw records", "pick the numeric fields and stack them as columns"),
 }
 
 
 def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
-    """Refuse a view that is not a two-dimensional table of real numbers.
-
-    Raises
-    ------
-    DataError
-        Naming the view, what it holds and how to convert it.
-    """
+    """Refuse a view that is not a two-dimensional table of real numbers, with a `DataError`."""
     resolved = np.dtype(dtype)
     if resolved.kind not in "biuf":
-        held = _UNUSABLE_KINDS.get(resolved.kind, "values that are not numbers")
-        remedy = _REMEDIES.get(resolved.kind, "convert it to numbers first")
+        other = ("values that are not numbers", "convert it to numbers first")
+        held, remedy = _UNUSABLE.get(resolved.kind, other)
         raise DataError(
             f"View {name!r} holds {held} (dtype {resolved}); allowed are real numbers "
             f"(bool, integer, floating point). To use it, {remedy}."
@@ -475,22 +328,7 @@ def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
 def unmasked(
     values: NDArray[Any], name: str, *, rows: tuple[int, int] | None = None
 ) -> NDArray[Any]:
-    """Return the plain array of a masked one; any other array as it is.
-
-    Parameters
-    ----------
-    values
-        The view, or a block of its rows.
-    name
-        Name of the view.
-    rows
-        (start, stop) of the block, for the message.
-
-    Raises
-    ------
-    DataError
-        With the number of masked values, which are missing.
-    """
+    """Return the plain array of a masked one, or of rows (start, stop) of it; masked values are refused."""
     if not isinstance(values, np.ma.MaskedArray):
         return values
     n_masked = int(np.count_nonzero(np.ma.getmaskarray(values)))
@@ -504,13 +342,31 @@ def unmasked(
     return plain
 
 
-_SHOWN = 5
-
-
 def feature_names_of(view: RowSource) -> tuple[str, ...] | None:
     """Return the names of the d columns of a view, None if it has none."""
-    names: tuple[str, ...] | None = getattr(view, "feature_names", None)
-    return names
+    return getattr(view, "feature_names", None)
+
+
+def rows_at(
+    source: RowSource,
+    places: NDArray[np.int64],
+    columns: NDArray[np.int64] | None = None,
+    *,
+    dtype: DTypeLike = np.float64,
+) -> NDArray[Any]:
+    """Read rows of a view in any order, and some of their columns; NaN where a place is −1."""
+    n_columns = source.shape[1] if columns is None else len(columns)
+    rows = np.full((len(places), n_columns), np.nan, dtype)
+    for first, last in row_ranges(source):
+        here = np.flatnonzero((places >= first) & (places < last))
+        if here.size:
+            held = places[here]
+            low = int(held.min())
+            block = source.read(low, int(held.max()) + 1)[held - low]
+            rows[here] = block if columns is None else block[:, columns]
+    if columns is not None:
+        rows[:, columns < 0] = np.nan
+    return rows
 
 
 def is_numbering(names: Sequence[str]) -> bool:
@@ -526,4 +382,4 @@ def first_difference(names: Sequence[str], others: Sequence[str]) -> int:
 
 def listed(names: Sequence[str]) -> str:
     """The first names, quoted, for messages."""
-    return ", ".join(map(repr, names[:_SHOWN])) + (", ..." if len(names) > _SHOWN else "")
+    return ", ".join(map(repr, names[:5])) + (", ..." if len(names) > 5 else "")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from numbers import Integral
@@ -13,10 +13,10 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.conversion import check_unique_ids
-from mscam_dask.data.views.missing_cells import naming_missing_cells
+from mscam_dask.data.views.missing_cells import LARGEST, missing_cells, refuse_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sample_ids import linked_groups
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import (
     BLOCK_BYTES,
@@ -28,27 +28,17 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = [
-    "DataIssue",
-    "DistinctRows",
-    "ValidationReport",
-    "check_finite",
-    "check_not_empty",
-    "check_not_negative",
-    "check_sizes",
-    "duplicate_samples",
-    "validate",
-    "validate_bytes",
-    "validate_view",
-]
-
 _SHOWN = 5
 
 # Samples of an incomplete view: fewer have no neighbors.
 _MIN_PRESENT = 3
 
-# Sums and differences of numbers below this are numbers.
-_MAX = 1e304
+# Samples of each cluster that tell which clusters of two views are the same; with fewer, clusters follow the views.
+_LINKS_PER_CLUSTER = 5
+
+_TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
+
+_COMPARED_BYTES = 2**20  # of rows that are compared at a time
 
 
 @dataclass(frozen=True)
@@ -60,59 +50,58 @@ class DataIssue:
     view
         Name of the view, "" for all of them together.
     kind
-        "zero rows", "constant columns", or "repeated samples" where fewer samples differ than there
-        are clusters asked for.
+        "zero rows", "constant columns", "repeated samples" where fewer samples differ than there
+        are clusters asked for, or "few shared samples" where they hardly tell which clusters of two
+        views are the same.
     count
         Number of rows, columns or samples.
     first
         The first few, by position.
     total
         Number of rows (columns) the view has.
+    others
+        Names of the views with which the view shares few samples.
     """
 
     view: str
-    kind: Literal["zero rows", "constant columns", "repeated samples"]
+    kind: Literal["zero rows", "constant columns", "repeated samples", "few shared samples"]
     count: int
     first: tuple[int, ...]
     total: int
+    others: tuple[str, ...] = ()
 
     @property
     def message(self) -> str:
         """Message of the warning: the finding, and the remedy."""
         more = ", ..." if self.count > len(self.first) else ""
         listing = ", ".join(map(str, self.first)) + more
-        if self.kind == "zero rows":
-            return (
-                f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows "
-                f"{listing}). This view does not distinguish them, so their clusters depend on the other "
-                "views. If zero stands for 'not measured', drop these samples or this view."
-            )
-        if self.kind == "repeated samples":
-            n_distinct = self.total - self.count
-            return (
-                f"Only {n_distinct} of {self.total} samples are distinct: the others (rows {listing}) "
-                f"equal an earlier sample in every view. Set n_clusters to at most {n_distinct}, because "
-                "more clusters split equal samples at random, or check how the views were made."
-            )
-        return (
-            f"View {self.view!r}: {self.count} of {self.total} columns are constant (columns "
-            f"{listing}). They are zero after scaling and have no effect; they can be dropped."
-        )
+        n_others = self.total - self.count
+        return {
+            "zero rows": (
+                f"View {self.view!r}: {self.count} of {self.total} samples are all zero (rows {listing}). This "
+                "view does not distinguish them, so their clusters depend on the other views. If zero stands "
+                "for 'not measured', drop these samples or this view."
+            ),
+            "constant columns": (
+                f"View {self.view!r}: {self.count} of {self.total} columns are constant (columns {listing}). "
+                "They are zero after scaling and have no effect; they can be dropped."
+            ),
+            "repeated samples": (
+                f"Only {n_others} of {self.total} samples are distinct: the others (rows {listing}) equal an "
+                f"earlier sample in every view. Set n_clusters to at most {n_others}, because more clusters "
+                "split equal samples at random, or check how the views were made."
+            ),
+            "few shared samples": (
+                f"View {self.view!r} shares only {self.count} of {self.total} samples with view(s) "
+                f"{list(self.others)}, fewer than {_LINKS_PER_CLUSTER} for each cluster, so they hardly tell "
+                "which clusters of these views are the same. Add samples that both have, or lower n_clusters."
+            ),
+        }[self.kind]
 
 
 @dataclass(frozen=True)
 class ValidationReport:
-    """Report of `validate`.
-
-    Attributes
-    ----------
-    n_samples
-    view_names
-    issues
-        Of all views, in their order.
-    digests
-        `view_digest` of each view by name, recorded or as it was read; empty unless asked for.
-    """
+    """Report of `validate`: its warnings, and the digest of each view by name where it was asked for."""
 
     n_samples: int
     view_names: tuple[str, ...]
@@ -120,7 +109,6 @@ class ValidationReport:
     digests: dict[str, str] = field(default_factory=dict)
 
 
-_Findings = tuple[DataIssue, ...]
 _Over = Callable[[Callable[[RowSource], Any], Sequence[RowSource]], Iterable[Any]]
 
 
@@ -137,66 +125,49 @@ def validate(
     Parameters
     ----------
     data
-        The views; their numbers of samples agree by construction.
-    n_clusters
-        c, at least 1 and at most n.
-    n_neighbors
-        k, at least 1 and at most n - 1.
+    n_clusters, n_neighbors
+        c, from 1 to n, and k, from 1 to n - 1.
     digest
         Whether views are digested too, by the same read.
     over
         Applies a function to each view, or to blocks of rows of views, in their order; by default one
         after another, here.
 
-    Returns
-    -------
-    ValidationReport
-        All-zero samples and constant columns: accepted, since real data have them; and repeated
-        samples, where fewer than c differ from each other.
-
     Raises
     ------
     ConfigurationError
         When c or k does not fit the number of samples.
     DataError
-        When ids repeat; a view is empty, not of real numbers, has NaN or infinite values or
-        is constant; a distance view is not square, symmetric and nonnegative with a zero
-        diagonal; or a kernel view is not square and symmetric with a nonnegative diagonal.
+        When a view is empty, not of real numbers, has NaN or infinite values or is constant; a distance view
+        is not square, symmetric and nonnegative with a zero diagonal; a kernel view is not square and
+        symmetric with a nonnegative diagonal; or too few samples link incomplete views.
 
     Notes
     -----
-    Memory: a few row blocks of 64 MiB. A view is read once; a distance or kernel view of B
-    blocks twice, and once for each pair of blocks, B (B + 1) / 2 block reads, to compare it with
-    its transpose. Differences up to 1e-6 of the largest magnitude pass.
+    Memory: a few row blocks of 64 MiB. A view is read once, a distance or kernel view of B blocks
+    B (B + 1) / 2 times more, to compare it with its transpose; differences up to 1e-6 of the largest magnitude
+    pass.
     """
     for view in data.views:
-        if present_samples(view) is None:
-            check_not_empty(view)
+        _check_kind(view)
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
-    if data.sample_ids is not None:
-        check_unique_ids(data.sample_ids, where="the data")
+    issues = _few_shared(data, n_clusters)
     recorded = [recorded_digest(view) for view in data.views]
-    with naming_missing_cells(data, over):
-        for view in data.views:
-            _check_kind(view)
-        is_digested = digest and not all(recorded)
-        scans = _scanned(data.views, n_clusters, digest=is_digested, over=over)
-        found = [_issues(view, scan, over) for view, scan in zip(data.views, scans, strict=True)]
-        list(over(check_pairwise, [view for view in data.views if view.view_type != "features"]))
-    numbers = [scan.distinct.numbers() for scan in scans]
-    presents = map(present_samples, data.views)
-    spread = [
-        rows if present is None or rows is None else present.spread(rows, n_clusters)
-        for present, rows in zip(presents, numbers, strict=True)
-    ]  # absent samples are alike in a view, and unlike the others
-    repeated = duplicate_samples(spread, n_clusters)
-    issues = list(itertools.chain.from_iterable(found))
-    if repeated is not None:
-        first = tuple(repeated[:_SHOWN].tolist())
-        issues.append(DataIssue("", "repeated samples", repeated.size, first, data.n_samples))
+    is_digested = digest and not all(recorded)
+    scans = _scanned(data.views, n_clusters, digest=is_digested, over=over)
+    pairs = list(zip(data.views, scans, strict=True))
+    bad = [view for view, scan in pairs if not scan.is_finite]
+    refuse_missing_cells(over(missing_cells, bad), data.sample_ids)
+    for view, scan in pairs:
+        issues += _issues(view, scan)
+    pairwise = [view for view in data.views if view.view_type != "features"]
+    allowed = {view.name: scan.rounding for view, scan in pairs}
+    list(over(functools.partial(_check_pairwise, allowed=allowed), pairwise))
+    if all(len(scan.distinct) < n_clusters for scan in scans):
+        issues += _repeated_samples(data, n_clusters, over)
     digests = {
         view.name: known or scan.digest_of(view.shape)
-        for view, known, scan in zip(data.views, recorded, scans, strict=True)
+        for (view, scan), known in zip(pairs, recorded, strict=True)
         if digest
     }
     return ValidationReport(data.n_samples, data.view_names, tuple(issues), digests)
@@ -218,14 +189,11 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
                 f"{name}={value!r} is a {type(value).__name__}; allowed are integers from 1 to "
                 f"{largest}. Set {name} to one."
             )
-        if value < 1 or value > largest:
-            if largest < 1:
-                remedy = "Give at least 2 samples."
-            else:
-                remedy = f"Set {name} to {'at least 1' if value < 1 else f'at most {largest}'}."
+        if not 1 <= value <= largest:
+            remedy = f"Set {name} to {'at least 1' if value < 1 else f'at most {largest}'}."
             raise ConfigurationError(
                 f"{name}={value} with {n_samples} sample(s); allowed are 1 to {largest} ({reason}). "
-                f"{remedy}"
+                f"{remedy if largest else 'Give at least 2 samples.'}"
             )
 
 
@@ -239,50 +207,20 @@ def check_not_empty(view: RowSource) -> None:
 
 
 def check_finite(view: RowSource) -> None:
-    """Refuse a view with NaN, infinite or nearly infinite values; reads it once.
-
-    Raises
-    ------
-    DataError
-        With the number of each, the number of rows they are in and the first of those; or the
-        largest magnitude when it is above 1e304.
-    """
-    n_nan = n_infinite = n_rows = 0
-    largest = 0.0
-    first: list[int] = []
-    for start, stop in row_ranges(view):
-        rows = view.read(start, stop)
-        bad = ~np.isfinite(rows)
-        hit = np.flatnonzero(bad.any(axis=1))
-        if hit.size:
-            block_nan = int(np.isnan(rows).sum())
-            n_nan += block_nan
-            n_infinite += int(bad.sum()) - block_nan
-            n_rows += hit.size
-            first.extend(_sample_rows(view, hit[: _SHOWN - len(first)] + start))
-        elif rows.size:
-            largest = max(largest, float(rows.max()), -float(rows.min()))
-    if n_rows:
-        raise DataError(
-            f"View {view.name!r} has {n_nan} NaN and {n_infinite} infinite value(s), in {n_rows} of "
-            f"{view.shape[0]} rows (first rows: {first}); allowed are finite numbers. Impute them, "
-            "or drop these samples from every view, or drop the view."
-        )
-    if largest > _MAX:
-        raise DataError(
-            f"View {view.name!r} has values of magnitude {largest:.3g}; allowed are magnitudes up to "
-            f"{_MAX:g}, because sums of larger ones overflow. If they stand for 'missing', impute them; "
-            "otherwise divide the view by a constant."
-        )
+    """Refuse a view with NaN or infinite values, or beyond 1e304, with a `DataError`; reads it once."""
+    refuse_missing_cells([missing_cells(view)])
 
 
-def validate_view(view: RowSource) -> _Findings:
+def validate_view(view: RowSource) -> tuple[DataIssue, ...]:
     """Return the data warnings of one view that is not empty; raise `DataError` as `validate` does."""
     _check_kind(view)
-    found = _issues(view, _scan(view, 1, digest=False))
+    scan = _scan(view, 1, digest=False)
+    if not scan.is_finite:
+        check_finite(view)
+    issues = _issues(view, scan)
     if view.view_type != "features":
-        check_pairwise(view)
-    return found
+        _check_pairwise(view, allowed={view.name: scan.rounding})
+    return tuple(issues)
 
 
 def _check_kind(view: RowSource) -> None:
@@ -294,52 +232,85 @@ def _check_kind(view: RowSource) -> None:
             f"View {view.name!r} has {len(present)} of {present.n_samples} samples (rows that are all "
             f"NaN are absent samples); allowed is at least {_MIN_PRESENT}. Drop the view."
         )
-    if view.view_type != "features":
-        check_square(view)
+    check_not_empty(view)
+    if view.view_type != "features" and view.shape[0] != view.shape[1]:
+        raise DataError(
+            f"View {view.name!r} has view_type={view.view_type!r} and shape {view.shape}; a {view.view_type} "
+            "view is square, one row and one column per sample. Declare it view_type='features', or "
+            "give the full matrix (scipy.spatial.distance.squareform expands a condensed one)."
+        )
 
 
-def _issues(view: RowSource, scan: _Scan, over: _Over = map) -> _Findings:
-    """Data warnings of a view that was scanned; it is read again if some values are not finite."""
-    if not (scan.lowest.min() >= -_MAX and scan.highest.max() <= _MAX):  # which NaN is not either
-        list(over(check_finite, [view]))
+def _few_shared(data: MultiViewData, n_clusters: int) -> list[DataIssue]:
+    """Data warning of views that too few samples link; views that are not linked are refused."""
+    check_linked(data, n_clusters)
+    groups, n_shared = linked_groups(data.presence, _LINKS_PER_CLUSTER * n_clusters)
+    names = [tuple(data.view_names[view] for view in group) for group in groups]
+    return [
+        DataIssue(group[0], "few shared samples", n_shared, (), data.n_samples, names[0])
+        for group in names[1:]
+    ]
+
+
+def check_linked(data: MultiViewData, n_clusters: int = 1) -> None:
+    """Refuse views that no chain of shared samples links, one for each cluster at least, with a `DataError`."""
+    groups, n_shared = linked_groups(data.presence, n_clusters)
+    if len(groups) > 1:
+        first, *others = [[data.view_names[view] for view in group] for group in groups]
+        raise DataError(
+            f"View(s) {first} share at most {n_shared} of {data.n_samples} samples with view(s) "
+            f"{' and '.join(map(str, others))}; allowed is one for each of {n_clusters} cluster(s), because "
+            "only shared samples tell which clusters of one view are those of another. Add samples that both "
+            "have, or cluster these views apart."
+        )
+
+
+def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
+    """Data warnings of a view of finite values that was scanned; constant and negative ones are refused."""
     is_constant = scan.lowest == scan.highest
     if is_constant.all():
-        _refuse_constant(view)
+        raise DataError(
+            f"View {view.name!r} is constant: all {view.shape[0]} rows are equal in all "
+            f"{view.shape[1]} columns, so it cannot tell samples apart. Drop the view."
+        )
+    if view.view_type == "distance":
+        _refuse_negative(view, float(scan.lowest.min()), scan.rounding)
     issues = []
     if scan.zero_rows:
-        first = tuple(_sample_rows(view, np.array(scan.zero_rows[:_SHOWN])))
+        zeros = np.array(scan.zero_rows[:_SHOWN])
+        present = present_samples(view)
+        first = tuple((zeros if present is None else present.samples[zeros]).tolist())
         issues.append(DataIssue(view.name, "zero rows", len(scan.zero_rows), first, view.shape[0]))
     if view.view_type == "features" and is_constant.any():
         columns = np.flatnonzero(is_constant).tolist()
         first = tuple(columns[:_SHOWN])
         issues.append(DataIssue(view.name, "constant columns", len(columns), first, view.shape[1]))
-    return tuple(issues)
+    return issues
 
 
 @dataclass(frozen=True)
 class _Scan:
     """Facts about consecutive rows of a view.
 
-    Attributes
-    ----------
-    n_rows
-        Number of the rows.
-    lowest, highest
-        Smallest and largest value of each column, (d,), NaN where there is one.
-    zero_rows
-        Rows that are all zero.
-    distinct
-        The distinct rows.
-    blocks
-        Digests of blocks of rows; empty unless asked for.
+    `lowest` and `highest` (d,) are the values of each column, NaN where there is one; `distinct` are digests of the
+    distinct rows, up to the number of clusters; `blocks` those of blocks of rows, empty unless asked for.
     """
 
     n_rows: int
     lowest: NDArray[np.float64]
     highest: NDArray[np.float64]
     zero_rows: list[int]
-    distinct: DistinctRows
+    distinct: set[bytes]
     blocks: list[bytes]
+
+    @property
+    def is_finite(self) -> bool:
+        return bool(self.lowest.min() >= -LARGEST and self.highest.max() <= LARGEST)
+
+    @property
+    def rounding(self) -> float:
+        """Difference that rounding explains."""
+        return _TOLERANCE * max(abs(float(self.lowest.min())), abs(float(self.highest.max())))
 
     def joined(self, later: _Scan) -> _Scan:
         """Return the facts about these rows and those that follow."""
@@ -348,7 +319,7 @@ class _Scan:
             np.minimum(self.lowest, later.lowest),
             np.maximum(self.highest, later.highest),
             [*self.zero_rows, *(self.n_rows + row for row in later.zero_rows)],
-            self.distinct.joined(later.distinct),
+            self.distinct | later.distinct,
             [*self.blocks, *later.blocks],
         )
 
@@ -370,94 +341,64 @@ def _scanned(
 
 
 def _scan(view: RowSource, limit: int, *, digest: bool) -> _Scan:
-    """Facts about some rows from one read; distinct rows are counted up to `limit`."""
+    """Facts about some rows from one read; distinct rows are collected up to `limit`."""
     n_columns = view.shape[1]
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []
-    distinct, read = DistinctRows(limit), ViewDigest(view.shape)
+    distinct: set[bytes] = set()
+    read = ViewDigest(view.shape)
     for start, stop in row_ranges(view):
         rows = view.read(start, stop)
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
-        distinct.update(rows)
+        for found, _ in _compared(rows):
+            if len(distinct) >= limit:
+                break
+            distinct.update(found[:limit])
         if digest:
             read.update(rows)
     return _Scan(view.shape[0], lowest, highest, zero_rows, distinct, read.blocks())
 
 
-def _sample_rows(view: RowSource, rows: NDArray[np.int64]) -> list[int]:
-    """Positions of rows of a view among all samples."""
-    present = present_samples(view)
-    own = rows if present is None else present.samples[rows]
-    return [int(row) for row in own]
+def _compared(rows: NDArray[np.float64]) -> Iterator[tuple[list[bytes], NDArray[np.int64]]]:
+    """Digests of the distinct rows of each part of a block, and which of them each row is."""
+    step = max(1, _COMPARED_BYTES // (8 * rows.shape[1]))
+    for start in range(0, len(rows), step):
+        part = rows[start : start + step] + 0.0  # one zero for both signs
+        as_bytes = part.view(np.dtype((np.void, part.strides[0]))).ravel()
+        found, which = np.unique(as_bytes, return_inverse=True)
+        yield [blake2b(row.tobytes(), digest_size=16).digest() for row in found], which
 
 
-def _refuse_constant(view: RowSource) -> None:
-    raise DataError(
-        f"View {view.name!r} is constant: all {view.shape[0]} rows are equal in all "
-        f"{view.shape[1]} columns, so it cannot tell samples apart. Drop the view."
-    )
+def _row_numbers(view: RowSource) -> NDArray[np.int64]:
+    """Number of each row among the distinct ones, which are few."""
+    number_of: dict[bytes, int] = {}
+    numbers = []
+    for start, stop in row_ranges(view):
+        for found, which in _compared(view.read(start, stop)):
+            number = [number_of.setdefault(row, len(number_of)) for row in found]
+            numbers.append(np.array(number)[which])
+    return np.concatenate(numbers)
 
 
-_TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
-
-
-def check_square(view: RowSource) -> None:
-    """Refuse a distance or kernel view without one row and one column per sample."""
-    if view.shape[0] != view.shape[1]:
-        raise DataError(
-            f"View {view.name!r} has view_type={view.view_type!r} and shape {view.shape}; a {view.view_type} "
-            "view is square, one row and one column per sample. Declare it view_type='features', or "
-            "give the full matrix (scipy.spatial.distance.squareform expands a condensed one)."
-        )
-
-
-@dataclass
-class _Extremes:
-    """Running extremes of one matrix."""
-
-    lowest: float = np.inf
-    highest: float = -np.inf
-    largest_diagonal: float = 0.0  # in magnitude, with its sign
-    largest_diagonal_row: int = 0
-    lowest_diagonal: float = 0.0
-
-
-def check_pairwise(view: RowSource) -> None:
-    """Refuse a square view of finite values that is no distance or no kernel matrix.
-
-    Distances are nonnegative with a zero diagonal; the diagonal of a kernel is nonnegative;
-    both are symmetric. Differences up to 1e-6 of the largest magnitude pass. Whether a kernel
-    is positive semidefinite is left to those who take its eigenvalues.
-    """
-    extremes = _extremes_of(view)
-    allowed = _TOLERANCE * max(abs(extremes.lowest), abs(extremes.highest))
-    if view.view_type == "distance":
-        _refuse_negative(view, extremes.lowest, allowed)
-        if abs(extremes.largest_diagonal) > allowed:
-            raise DataError(
-                f"Distance view {view.name!r} has {extremes.largest_diagonal:.6g} on the diagonal, "
-                f"in row {extremes.largest_diagonal_row}; the distance of a sample to itself is 0. "
-                "If it holds similarities, declare it view_type='kernel'; else set the diagonal to 0."
-            )
-    elif extremes.lowest_diagonal < -allowed:
-        raise DataError(
-            f"Kernel view {view.name!r} has {extremes.lowest_diagonal:.6g} on the diagonal; a "
-            "kernel's diagonal (squared lengths) is nonnegative. If it holds distances, declare "
-            "it view_type='distance'."
-        )
-    _check_symmetric(view, allowed)
+def _repeated_samples(data: MultiViewData, limit: int, over: _Over) -> list[DataIssue]:
+    """Data warning of samples that equal an earlier one in all views, if fewer than `limit` are distinct."""
+    kinds = np.zeros(data.n_samples, dtype=np.int64)
+    for view, numbers in zip(data.views, over(_row_numbers, data.views), strict=True):
+        present = present_samples(view)  # absent samples are alike in a view, and unlike the others
+        own = numbers if present is None else present.spread(numbers, limit)
+        _, kinds = np.unique(kinds * (limit + 1) + own, return_inverse=True)
+    _, first = np.unique(kinds, return_index=True)
+    if len(first) >= limit:
+        return []
+    repeated = np.setdiff1d(np.arange(data.n_samples), first)
+    shown = tuple(repeated[:_SHOWN].tolist())
+    return [DataIssue("", "repeated samples", repeated.size, shown, data.n_samples)]
 
 
 def check_not_negative(view: RowSource) -> None:
-    """Refuse negative distances, in a block to other samples too; reads the view once.
-
-    Raises
-    ------
-    DataError
-        Naming the view and the lowest value, when it is below −1e-6 of the largest magnitude.
-    """
+    """Refuse negative distances, in a block to other samples too, with a `DataError`; reads the view once."""
     lowest = highest = 0.0
     for start, stop in row_ranges(view):
         rows = view.read(start, stop)
@@ -474,126 +415,51 @@ def _refuse_negative(view: RowSource, lowest: float, allowed: float) -> None:
         )
 
 
-def _extremes_of(view: RowSource) -> _Extremes:
-    extremes = _Extremes()
-    for start, stop in row_ranges(view):
-        rows = view.read(start, stop)
-        extremes.lowest = min(extremes.lowest, float(rows.min()))
-        extremes.highest = max(extremes.highest, float(rows.max()))
-        diagonal = rows.diagonal(offset=start)
-        row = int(np.abs(diagonal).argmax())
-        if abs(diagonal[row]) > abs(extremes.largest_diagonal):
-            extremes.largest_diagonal = float(diagonal[row])
-            extremes.largest_diagonal_row = start + row
-        extremes.lowest_diagonal = min(extremes.lowest_diagonal, float(diagonal.min()))
-    return extremes
+def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
+    """Refuse a square view of finite values that is no distance or no kernel matrix.
 
-
-def _check_symmetric(view: RowSource, allowed: float) -> None:
-    """Compare every pair of tiles (I, J), (J, I), so that memory stays two row blocks."""
+    Distances have a zero diagonal; that of a kernel is nonnegative; both are symmetric, up to the rounding that is
+    `allowed`. Every pair of tiles (I, J), (J, I) is compared, so that memory stays two row blocks.
+    """
+    rounding = allowed[view.name]
+    diagonal = np.empty(view.shape[0])
     n_different, largest, where = 0, 0.0, (0, 0)
     ranges = list(row_ranges(view))
     for index, (start, stop) in enumerate(ranges):
         rows = view.read(start, stop)
+        diagonal[start:stop] = rows.diagonal(offset=start)
         for other_start, other_stop in ranges[: index + 1]:
             others = rows if other_start == start else view.read(other_start, other_stop)
             with np.errstate(over="ignore"):
                 gap = np.abs(rows[:, other_start:other_stop] - others[:, start:stop].T)
-            different = int(np.count_nonzero(gap > allowed))
+            different = int(np.count_nonzero(gap > rounding))
             # The diagonal tile holds each pair twice.
             n_different += different // 2 if other_start == start else different
             if different and gap.max() > largest:
                 row, column = np.unravel_index(int(gap.argmax()), gap.shape)
                 largest = float(gap.max())
                 where = (int(row) + start, int(column) + other_start)
+    far = int(np.abs(diagonal).argmax())
+    in_order = (
+        "If its rows are in another order than its columns, name both by the sample ids (index and columns of a "
+        "frame) or give them in one order"
+    )
+    if view.view_type == "distance" and abs(diagonal[far]) > rounding:
+        raise DataError(
+            f"Distance view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row {far}; the distance "
+            f"of a sample to itself is 0. {in_order}; if it holds similarities, declare it view_type='kernel'; "
+            "else set the diagonal to 0."
+        )
+    if view.view_type == "kernel" and diagonal.min() < -rounding:
+        raise DataError(
+            f"Kernel view {view.name!r} has {diagonal.min():.6g} on the diagonal; a kernel's diagonal "
+            f"(squared lengths) is nonnegative. {in_order}; if it holds distances, declare it "
+            "view_type='distance'."
+        )
     if n_different:
         raise DataError(
             f"{view.view_type.capitalize()} view {view.name!r} is not symmetric: {n_different} pair(s) of "
-            f"samples differ from their transpose by more than {allowed:.3g}, the most at "
-            f"{where} by {largest:.6g}. If both directions are estimates of one value, pass "
+            f"samples differ from their transpose by more than {rounding:.3g}, the most at {where} by "
+            f"{largest:.6g}. {in_order}; if both directions are estimates of one value, pass "
             "(matrix + matrix.T) / 2; if rows are coordinates, declare view_type='features'."
         )
-
-
-# Of rows that are compared at a time.
-_COMPARED_BYTES = 2**20
-
-
-@dataclass
-class DistinctRows:
-    """Distinct rows of one view, as long as there are fewer than `limit`.
-
-    Most views have more within their first rows, and the others are skipped then.
-
-    Parameters
-    ----------
-    limit
-        Number of clusters.
-    """
-
-    limit: int
-    _number_of: dict[bytes, int] = field(default_factory=dict)
-    _numbers: list[NDArray[np.int64]] | None = field(default_factory=list)
-
-    def update(self, rows: NDArray[np.float64]) -> None:
-        """Add the next rows, (m, d)."""
-        step = max(1, _COMPARED_BYTES // (8 * rows.shape[1]))
-        for start in range(0, len(rows), step):
-            if self._numbers is None:
-                return
-            part = rows[start : start + step] + 0.0  # one zero for both signs
-            as_bytes = part.view(np.dtype((np.void, part.strides[0]))).ravel()
-            found, which = np.unique(as_bytes, return_inverse=True)
-            number = [
-                self._number_of.setdefault(
-                    blake2b(row.tobytes(), digest_size=16).digest(), len(self._number_of)
-                )
-                for row in found[: self.limit]
-            ]
-            if len(self._number_of) >= self.limit:
-                self._numbers, self._number_of = None, {}
-            else:
-                self._numbers.append(np.array(number)[which])
-
-    def joined(self, later: DistinctRows) -> DistinctRows:
-        """Return the distinct rows of these rows and those that follow."""
-        if self._numbers is None or later._numbers is None:
-            return DistinctRows(self.limit, {}, None)
-        number_of = dict(self._number_of)
-        names = [number_of.setdefault(row, len(number_of)) for row in later._number_of]
-        if len(number_of) >= self.limit:
-            return DistinctRows(self.limit, {}, None)
-        renamed = [np.array(names)[part] for part in later._numbers]
-        return DistinctRows(self.limit, number_of, [*self._numbers, *renamed])
-
-    def numbers(self) -> NDArray[np.int64] | None:
-        """Number of each sample's row among the distinct ones, (n,); None where there are `limit`."""
-        return None if self._numbers is None else np.concatenate(self._numbers)
-
-
-def duplicate_samples(
-    numbers: Sequence[NDArray[np.int64] | None], limit: int
-) -> NDArray[np.int64] | None:
-    """Return samples that equal an earlier one in all views, if fewer than `limit` are distinct.
-
-    Parameters
-    ----------
-    numbers
-        `DistinctRows.numbers` of each view.
-    limit
-        Number of clusters.
-
-    Returns
-    -------
-    (m,) int64 or None
-        In ascending order; None where at least `limit` samples differ from each other.
-    """
-    kinds = np.zeros(1, dtype=np.int64)
-    for view in numbers:
-        if view is None:
-            return None
-        _, kinds = np.unique(kinds * (limit + 1) + view, return_inverse=True)
-    _, first = np.unique(kinds, return_index=True)
-    if len(first) >= limit:
-        return None
-    return np.setdiff1d(np.arange(len(kinds)), first)

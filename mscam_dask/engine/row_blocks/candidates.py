@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.as_multi_view import RowSource
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import Executor, Handle, HandleGroup, submit_tree
 from mscam_dask.engine.row_blocks import tasks

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.data.result_arrays import write_rows
-from mscam_dask.data.views.as_multi_view import RowSource
 from mscam_dask.data.views.sampling import cache_chunks
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.tasks import (
     GraphSpectrum,
     ViewResult,

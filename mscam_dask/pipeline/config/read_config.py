@@ -117,6 +117,9 @@ def data_problems(document: Document, data: DataTable) -> Iterable[str]:
         "join": ("files",),
         "impute": ("files",),
         "delimiter": ("files",),
+        "decimal": ("files",),
+        "comment": ("files",),
+        "skip": ("files",),
         "max_bytes": ("files",),
     }
     for key, allowed in owners.items():

@@ -113,12 +113,12 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     id_column: Annotated[
-        int | str | None,
+        bool | int | str | None,
         Meta(
-            title="a name, or a position from 0",
-            description="Column of text files with sample ids; by default the first column, if it "
-            "is not numeric, is called id or the like, or ends in id (`PatientID`) above distinct "
-            "whole numbers.",
+            title="a name, a position from 0, or `false` if there are no ids",
+            description="Column of tables with sample ids; by default one that the tables share, one that is "
+            "called id, patient or the like, the first of text, or a first one of ascending whole numbers; its "
+            "values differ in every row.",
         ),
     ] = None
     join: Annotated[
@@ -140,9 +140,24 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     delimiter: Annotated[
         Text | None,
         Meta(
-            description="Separates the columns of text files; by default comma for `.csv`, tab for "
-            "`.tsv`, otherwise white space."
+            description="Separates the columns of text files; by default tab, semicolon, bar, comma or runs of "
+            "blanks, as the first lines say."
         ),
+    ] = None
+    decimal: Annotated[
+        Literal[".", ","] | None,
+        Meta(description="Decimal mark of text files; by default as the numbers say."),
+    ] = None
+    comment: Annotated[
+        Text | None,
+        Meta(
+            description="Lines of text files that begin with this text are left out; by default those with `#` "
+            "above the header."
+        ),
+    ] = None
+    skip: Annotated[
+        Annotated[int, Meta(ge=0)] | None,
+        Meta(description="Lines of text files, or rows of sheets, above the header."),
     ] = None
     max_bytes: Annotated[
         Memory | None,

@@ -208,6 +208,9 @@ def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
             header=table.header,
             id_column=table.id_column,
             delimiter=table.delimiter,
+            decimal=table.decimal,
+            comment=table.comment,
+            skip=table.skip or 0,
             max_bytes=limit,
         )
         for path in paths

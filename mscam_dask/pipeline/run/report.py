@@ -21,7 +21,7 @@ from urllib.parse import quote
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.text import read_sample_columns
+from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store

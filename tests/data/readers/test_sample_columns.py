@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from mscam_dask.data.readers.text import read_sample_columns
+from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.errors import DataError
 from tests.messages import quotes
 
@@ -51,10 +51,10 @@ def test_samples_without_ids_are_known_by_their_rows(tmp_path: Path) -> None:
     [
         ("id,site\nq1,x\n", (4, "'id'", ["q1"], IDS[:3])),
         ("id,site\ns1,x\ns2,y\ns1,z\n", ("'s1'", "twice")),
-        ("id,site\ns1,x,9\n", (0, 3, 2)),
+        ("id,site\ns1,x\ns2,x,9\n", (1, 3, 2)),
         ("id\ns1\n", (["id"],)),
         ("id,a,a\ns1,1,2\n", (["id", "a", "a"],)),
-        ("", ([],)),
+        ("", ()),
         ("id,site\n", (4, "'id'")),
     ],
 )
@@ -66,11 +66,11 @@ def test_other_tables_are_refused(tmp_path: Path, text: str, told: tuple[object,
 
 
 def test_files_that_are_no_tables_are_refused(tmp_path: Path) -> None:
-    (tmp_path / "a.xlsx").write_bytes(b"PK")
+    (tmp_path / "a.pkl").write_bytes(b"PK")
     (tmp_path / "a.csv").write_bytes(b"id,site\ns1,\xff\n")
     (tmp_path / "a.parquet").write_bytes(b"PAR1")
     for name, told in (
-        ("a.xlsx", ".parquet"),
+        ("a.pkl", ".parquet"),
         ("a.csv", "UTF-8"),
         ("a.parquet", "a.parquet"),
         ("absent.csv", "absent.csv"),

@@ -16,10 +16,10 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from mscam_dask.data.store import schema
-from mscam_dask.data.store.read import is_store, open_store, verify_store
+from mscam_dask.data.store.read import is_store, open_store, read_origin, verify_store
 from mscam_dask.data.store.schema import write_checksums
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, ViewType
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from tests.data.conftest import finite_tables
@@ -101,6 +101,14 @@ def test_metrics_labels_and_label_names_come_back(tmp_path: Path) -> None:
     stored = open_store(write_store(data, tmp_path / "s.zarr"))
     assert tuple(view.view_type for view in stored.views) == metrics
     assert stored.label_names == ("off", "on")
+
+
+def test_the_origin_of_a_store_comes_back(tmp_path: Path) -> None:
+    origin = [{"file": "a.csv", "delimiter": "';'"}, {"file": "é.mat"}]
+    store = write_store(example_data(), tmp_path / "data.zarr", origin=origin)
+    assert read_origin(store) == tuple(origin)
+    verify_store(store)
+    assert read_origin(write_store(example_data(), tmp_path / "other.zarr")) == ()
 
 
 def test_a_store_from_before_names_of_columns_is_read(tmp_path: Path) -> None:

@@ -20,14 +20,17 @@ from scipy import sparse
 
 from mscam_dask import views_of
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.data.views import sources
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import LiftedRows, PresentRows
 from mscam_dask.data.views.sources import ArrayRows, feature_names_of
+from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError
 from tests.data.conftest import dask_array, finite_tables
 from tests.messages import quotes
 from tests.omics import IDS, KINDS, PROTEIN, RNA, anndata_of, mudata_of
-from tests.synthetic import values_of
+from tests.synthetic import distances_between, values_of
 
 ROOT = Path(__file__).parents[3]
 COLOUR = np.array([[0.0, 1, 2], [3, 0, 5], [6, 7, 0], [0, 0, 1]])
@@ -393,17 +396,44 @@ def test_columns_of_a_pairwise_frame_are_matched_with_its_rows() -> None:
     views = {"a": frame(COLOUR, index), "gaps": moved}
     types = {"gaps": "distance"}
     assert_holds(as_multi_view(views, view_type=types), a=COLOUR, gaps=gaps)
-    nameless = pd.DataFrame(moved.to_numpy(), index=moved.index)
-    with pytest.raises(DataError, match=quotes("'gaps'", "distance")):
-        as_multi_view({"a": frame(COLOUR, index), "gaps": nameless}, view_type=types)
+    nameless = pd.DataFrame(moved.to_numpy(), index=moved.index)  # in the order of its rows
+    assert_holds(as_multi_view(views | {"gaps": nameless}, view_type=types), a=COLOUR, gaps=gaps)
     square = {"a": frame(COLOUR, index), "b": frame(gaps[order], index[order])}
     assert_holds(as_multi_view(square), a=COLOUR, b=gaps)
 
 
-def test_shuffled_default_index_is_refused_beside_a_default_index() -> None:
+@pytest.mark.parametrize("kind", ["distance", "kernel"])
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("columns", ["ids", "others", "none"])
+def test_one_rule_for_pairwise_frames_with_rows_and_columns_in_two_orders(
+    kind: str, is_first: bool, columns: str
+) -> None:
+    """Columns with the ids of the rows are matched by id; others are refused."""
+    rng = np.random.default_rng(0)
+    index = np.array([f"s{i}" for i in range(8)])
+    points = rng.standard_normal((8, 3))
+    pairs = points @ points.T if kind == "kernel" else distances_between(points)
+    names = {"ids": index, "others": [f"t{i}" for i in range(8)], "none": range(8)}[columns]
+    rows, order = rng.permutation(8), rng.permutation(8) if columns == "ids" else np.arange(8)
+    table = pd.DataFrame(pairs, index, columns=names).iloc[rows, order]
+    views = {"pairs": table, "a": frame(points, index)}
+    data = as_multi_view(
+        views if is_first else dict(reversed(views.items())), view_type={"pairs": kind}
+    )
+    if columns != "ids":
+        with pytest.raises(DataError, match=quotes("'pairs'", "another order than its columns")):
+            validate(data, n_clusters=2, n_neighbors=3)
+        return
+    validate(data, n_clusters=2, n_neighbors=3)
+    wanted = rows if is_first else np.arange(8)
+    assert data.sample_ids == tuple(index[wanted])
+    np.testing.assert_array_equal(values_of(data)["pairs"], pairs[np.ix_(wanted, wanted)])
+    np.testing.assert_array_equal(values_of(data)["a"], points[wanted])
+
+
+def test_a_shuffled_default_index_is_put_in_the_order_of_a_default_index() -> None:
     views = {"a": pd.DataFrame(COLOUR), "b": pd.DataFrame(SHAPE).iloc[[2, 0, 1, 3]]}
-    with pytest.raises(DataError, match=quotes("'a'", "'b'", 3, 0, "'0'", "'2'")):
-        as_multi_view(views)
+    assert_holds(as_multi_view(views), a=COLOUR, b=SHAPE)
 
 
 def test_different_ids_are_refused_with_what_is_missing() -> None:
@@ -527,9 +557,11 @@ def test_samples_that_a_modality_lacks_are_rows_of_nan() -> None:
     assert feature_names_of(data.views[1]) == tuple(some.var_names)
 
 
-def test_blocks_of_lifted_rows() -> None:
+def test_blocks_of_lifted_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    ranges = sources.row_ranges
+    monkeypatch.setattr(sources, "row_ranges", lambda view: ranges(view, block_bytes=2 * 6 * 8))
     places = np.array([3, -1, 0, 1, -1, 2])
-    view = LiftedRows(ArrayRows(RNA[:4], "a"), places, "a", block_bytes=2 * 6 * 8)
+    view = LiftedRows(ArrayRows(RNA[:4], "a"), places)
     expected = np.where(places[:, None] < 0, np.nan, RNA[places])
     for start in range(6):
         for stop in range(start, 7):

@@ -140,10 +140,8 @@ def test_constant_views_are_refused(rng: np.random.Generator, row: list[float]) 
 
 
 def test_repeated_ids_are_refused() -> None:
-    data = as_multi_view([np.eye(4)])
-    object.__setattr__(data, "sample_ids", ("a", "b", "a", "c"))
     with pytest.raises(DataError, match=quotes(1, "'a'", [0, 2])):
-        validate(data, n_clusters=2, n_neighbors=2)
+        MultiViewData((ArrayRows(np.eye(4), "v"),), ("a", "b", "a", "c"))
 
 
 # ----------------------------------------------------------------------------- findings

@@ -1,0 +1,131 @@
+"""Tables that come beside the views: labels, and properties of the samples."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, unreadable
+from mscam_dask.data.readers.registry import table_of
+from mscam_dask.data.readers.roles import Candidates, id_columns
+from mscam_dask.data.readers.tables import MISSING, TableRows, is_number, parsed_labels
+from mscam_dask.errors import DataError
+
+
+def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
+    """Read labels from a .npy file, or a table with a column of labels, maybe beside one of ids.
+
+    Labels are the only column beside the ids, or the one that is called labels, class or the like.
+
+    Returns
+    -------
+    labels
+        One for each row.
+    ids
+        Ids of the samples, where the table has them.
+
+    Raises
+    ------
+    DataError
+        When the file cannot be read or holds variables (.mat, .npz), has other columns, or a label is missing.
+    """
+    if file.suffix.lower() in (".mat", ".npz"):
+        raise DataError(
+            f"{file} cannot be read as labels; allowed are text with one label per line, and .npy. Pass it "
+            "as a source beside the files of the views, and name the variable of the labels in it: "
+            "labels=NAME (--labels NAME)."
+        )
+    if file.suffix == ".npy":
+        with unreadable(Source(file), "a NumPy array (.npy) of labels"):
+            return np.asarray(np.load(file, allow_pickle=False)), None
+    names, columns = _texts(file)
+    places = range(len(columns))
+    if len(columns) == 1:
+        return parsed_labels(columns[0], str(file)), None
+    usual = [
+        place for place in places if names is not None and names[place].lower() in LABEL_COLUMNS
+    ]
+    may_be_ids = {place: columns[place] for place in places if place not in usual}
+    (ids,) = id_columns([Candidates(str(file), names, may_be_ids, others_are_whole=True)])
+    free = [place for place in places if ids is None or place != ids.position]
+    labels = free if len(free) == 1 else usual
+    if ids is None or len(labels) != 1:
+        raise DataError(
+            f"{file} has {len(columns)} columns, {list(names or ())[:6]}; a label file has one label "
+            "per line, or sample ids and labels in two columns (.csv, .tsv) that a first line names, "
+            "such as id,label. To take a column of a data file, give its name as labels."
+        )
+    return parsed_labels(columns[labels[0]], str(file)), tuple(columns[ids.position])
+
+
+def _texts(file: Path) -> tuple[tuple[str, ...] | None, list[list[str]]]:
+    """Names of columns, None without a header, and columns of a table as text."""
+    table = table_of(file)
+    rows = table.fill(TableRows({place: [] for place in range(len(table.columns))}, []))
+    return table.columns if table.has_header else None, list(rows.texts.values())
+
+
+def read_sample_columns(
+    file: Path, sample_ids: Sequence[str] | None, n_samples: int
+) -> dict[str, NDArray[Any]]:
+    """Read the columns of a table of samples, put in the order of the samples.
+
+    Parameters
+    ----------
+    file
+        A table with names of columns in the first line: text, Parquet, Feather or Excel.
+        The first column has sample ids.
+    sample_ids
+        None for samples that are known by their row 0, 1, ...
+    n_samples
+
+    Returns
+    -------
+    dict of str to (n,) object array
+        Numbers or text, None where missing, of every column but the first.
+
+    Raises
+    ------
+    DataError
+        The file cannot be read, an id occurs twice, or no sample is in it.
+    """
+    names, (own, *others) = _texts(file)
+    if names is None or len(set(names)) < len(names) or len(names) < 2:
+        raise DataError(
+            f"{file} has columns {list(names or ())[:6]}; allowed are a column of sample ids and one or more of "
+            "properties, with different names in the first line. Correct the names."
+        )
+    ids = list(map(str, range(n_samples))) if sample_ids is None else list(sample_ids)
+    position = {name: row for row, name in enumerate(ids)}
+    places = np.array([position.get(name, -1) for name in own], dtype=np.int64)
+    known = places[places >= 0]
+    if not len(known):
+        raise DataError(
+            f"{file} has none of the {n_samples} samples: its column {names[0]!r} has {own[:3]}, the "
+            f"samples are {ids[:3]}. Put their ids in the first column."
+        )
+    found, counts = np.unique(known, return_counts=True)
+    if (counts > 1).any():
+        twice = ids[found[counts > 1][0]]
+        raise DataError(f"{file} has sample {twice!r} twice. Keep one row for each sample.")
+    columns = {}
+    for name, texts in zip(names[1:], others, strict=True):
+        column = np.full(n_samples, None, dtype=object)
+        column[known] = np.array(_parsed(texts), dtype=object)[places >= 0]
+        columns[name] = column
+    return columns
+
+
+def _parsed(texts: Sequence[str]) -> list[Any]:
+    """Return whole numbers, numbers or text, None where missing."""
+    known = [None if text.lower() in MISSING else text for text in texts]
+    if not all(text is None or is_number(text) for text in known):
+        return known
+    numbers = [None if text is None else float(text) for text in known]
+    if all(number is None or number.is_integer() for number in numbers):
+        return [None if number is None else int(number) for number in numbers]
+    return numbers

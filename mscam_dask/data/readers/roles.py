@@ -1,0 +1,221 @@
+"""Roles of the columns of tables: which one has the sample ids, decided once for all tables together."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mscam_dask.errors import DataError
+
+# An id by its name: certainly; of a family; maybe.
+_CERTAIN, _FAMILY, _MAYBE = 3, 2, 1
+
+_PEOPLE = "sample|patient|subject|participant|individual|person|donor|specimen|respondent"
+_THINGS = (
+    "case|record|cell|spot|animal|mouse|aliquot|row|obs|observation|item|object|unit|customer|user|client|"
+    "member|employee|student|product|order|account|image|run|entry|entity|gene|probe|feature|bcrpatient"
+)
+_CERTAIN_NAME = re.compile(
+    rf"(unnamed0)?|({_PEOPLE})s?|(({_PEOPLE}|{_THINGS})s?)?(id|ids|uid|uuid|guid|identifier|barcode|accession)|"
+    r"mrn|eid|seqn|iid|rid|pid|nhsno|nhsnumber|rownames?"
+)
+_MAYBE_NAME = re.compile(
+    rf"({_PEOPLE}|{_THINGS})?s?(name|no|nr|num|number|code|key|index|label)|({_THINGS})|x"
+)
+# patient_id, PatientID, user.id; not acid, GRID
+_ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
+
+_WHOLE = re.compile(r"\d+(\.0*)?", re.ASCII)
+_NUMERAL = re.compile(r"[-+\d.,_ eEjJ%]+", re.ASCII)
+_NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
+_FEW = 5  # rows in which numbers may ascend, or differ, by chance
+_MANY = 10
+
+
+def id_strength(name: str) -> int:
+    """How surely a column of this name has ids: 0 to 3."""
+    plain = re.sub(r"[\W_]+", "", name).lower()
+    if _CERTAIN_NAME.fullmatch(plain):
+        return _CERTAIN
+    if plain == "fid":
+        return _FAMILY
+    return _MAYBE if _MAYBE_NAME.fullmatch(plain) or _ENDS_IN_ID.search(name) else 0
+
+
+def are_whole(texts: Sequence[str]) -> bool:
+    """Return whether all are whole numbers, also written as 1000.0."""
+    return all(map(_WHOLE.fullmatch, texts))
+
+
+def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
+    """Return whether all are names, such as P-001 and 12-34 but not 1,5 or ?; maybe whole numbers among them."""
+    return all(
+        _NAME.fullmatch(text) and not (_NUMERAL.fullmatch(text) and not with_numbers)
+        for text in texts
+    ) and not are_whole(texts)
+
+
+def are_unique(texts: Sequence[str]) -> bool:
+    """Return whether no text is missing or repeated."""
+    from mscam_dask.data.readers.tables import MISSING
+
+    return len(set(texts)) == len(texts) and not any(text.lower() in MISSING for text in set(texts))
+
+
+@dataclass(frozen=True)
+class IdColumn:
+    """Position of the column with the sample ids, and why it is."""
+
+    position: int
+    reason: str
+
+
+@dataclass(frozen=True, eq=False)
+class Candidates:
+    """Columns of a table that may have its sample ids.
+
+    Attributes
+    ----------
+    where
+        The table, for messages.
+    names
+        Names of all columns, none without a header.
+    texts
+        Possible columns by position, as text.
+    others_are_whole
+        Whether most other columns with numbers have whole numbers.
+    told
+        Position that the user, or the format, tells.
+    """
+
+    where: str
+    names: Sequence[str] | None
+    texts: Mapping[int, Sequence[str]]
+    others_are_whole: bool
+    told: IdColumn | None = None
+
+    def name(self, position: int) -> str:
+        return f"column {position}" if self.names is None else self.names[position]
+
+    def strength(self, position: int) -> int:
+        return 0 if self.names is None else id_strength(self.names[position])
+
+
+def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
+    """Return the column of the sample ids of each table, None for one without ids.
+
+    In this order: what is told; a column of unique text or whole numbers whose name, or place at the
+    front, several tables share beside half of the values; one that is called as ids are; the first one of
+    unique text; a first column of whole numbers that ascend.
+
+    Raises
+    ------
+    DataError
+        A first column of unique whole numbers may as well be a feature.
+    """
+    unique = [
+        {position: texts for position, texts in table.texts.items() if are_unique(texts)}
+        for table in tables
+    ]
+    shared = _shared(tables, unique)
+    return [
+        table.told or shared.get(index) or _id_column(table, unique[index])
+        for index, table in enumerate(tables)
+    ]
+
+
+def _shared(
+    tables: Sequence[Candidates], unique: Sequence[Mapping[int, Sequence[str]]]
+) -> dict[int, IdColumn]:
+    """Columns that several tables share by name and values, or by place and values."""
+    holders: dict[tuple[bool, str], list[tuple[int, int]]] = defaultdict(list)
+    for index, (table, columns) in enumerate(zip(tables, unique, strict=True)):
+        if table.told is not None:
+            continue
+        for position, texts in columns.items():
+            stands_out = not (are_whole(texts) and table.others_are_whole)
+            if table.names is not None and (stands_out or table.strength(position)):
+                holders[True, table.names[position].strip().lower()].append((index, position))
+            if position == min(table.texts) and stands_out:
+                holders[False, "the first column"].append((index, position))
+
+    def rank(key: tuple[bool, str]) -> tuple[int, bool, int, int]:
+        strength = min(tables[index].strength(position) for index, position in holders[key])
+        return len(holders[key]), key[0], strength, -min(place for _, place in holders[key])
+
+    found: dict[int, IdColumn] = {}
+    for key in sorted(holders, key=rank, reverse=True):
+        columns = [(index, place) for index, place in holders[key] if index not in found]
+        values = {
+            index: {_plain(text) for text in unique[index][place]} for index, place in columns
+        }
+        alike = [
+            (index, place)
+            for index, place in columns
+            if any(
+                2 * len(values[index] & others) >= min(len(values[index]), len(others))
+                for other, others in values.items()
+                if other != index
+            )
+        ]
+        for index, place in alike:
+            others = [tables[other].where for other, _ in alike if other != index]
+            found[index] = IdColumn(place, f"as in {others[0]}")
+    return found
+
+
+def _plain(text: str) -> str:
+    return str(int(float(text))) if _WHOLE.fullmatch(text) else text.casefold()
+
+
+def _id_column(table: Candidates, unique: Mapping[int, Sequence[str]]) -> IdColumn | None:
+    """The column of the sample ids of one table."""
+    if not table.texts:
+        return None
+    names = [
+        place
+        for place, texts in unique.items()
+        if are_names(texts, with_numbers=place == min(table.texts)) and len(texts) > 1
+    ]
+    named = [
+        place
+        for place, texts in unique.items()
+        if table.strength(place) == _CERTAIN
+        or (table.strength(place) and (place in names or are_whole(texts)))
+    ]
+    if named:
+        return IdColumn(min(named, key=lambda p: (-table.strength(p), p)), "by its name")
+    if names:
+        return IdColumn(min(names), "text that differs in every row")
+    for place, texts in table.texts.items():  # repeated or missing ids, which are refused
+        is_text = place == 0 and are_names([text for text in texts if text], with_numbers=True)
+        mostly_differ = 2 * len(set(texts)) > len(texts)
+        if (is_text and mostly_differ) or table.strength(place) == _CERTAIN:
+            return IdColumn(place, "by its name" if table.strength(place) else "text")
+    first = min(table.texts)
+    if first not in unique or first > 0:
+        return None
+    return _id_numbers(table, first, [int(float(text)) for text in unique[first]])
+
+
+def _id_numbers(table: Candidates, first: int, numbers: Sequence[int]) -> IdColumn | None:
+    """The first column, of unique whole numbers under a name that tells nothing, where it has ids."""
+    is_counting = list(numbers) == list(range(numbers[0], numbers[0] + len(numbers)))
+    if is_counting and numbers[0] <= 1 and len(numbers) >= _FEW:
+        return IdColumn(first, "consecutive whole numbers")
+    if table.others_are_whole or len(numbers) < _FEW:
+        return None
+    if table.names is not None and list(numbers) == sorted(numbers):
+        return IdColumn(first, "ascending whole numbers")
+    if len(numbers) < _MANY:
+        return None
+    name = table.name(first)
+    by, option = (str(first),) * 2 if table.names is None else (repr(name), shlex.quote(name))
+    raise DataError(
+        f"{table.where}: the first column, {name!r}, has whole numbers that differ in every row, which may be "
+        f"sample ids or a feature. Set id_column={by} (--id-column {option}) or "
+        "id_column=False (--id-column none)."
+    )

@@ -1,0 +1,309 @@
+"""Samples of several files, frames or modalities matched by id.
+
+A holder is anything whose rows are samples: a file, a frame, a modality.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.errors import ConfigurationError, DataError
+
+Join = Literal["inner", "outer"]
+"""Samples that every holder has, or that any holder has."""
+
+JOINS: tuple[Join, ...] = get_args(Join)
+
+_SHOWN = 3
+
+# Ids of a side that are compared in other spellings, at most.
+_COMPARED = 200_000
+
+_MISSING = frozenset(
+    ("", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "NaT", "None", "NULL", "null")
+)
+
+# Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8; characters
+# without width and those that turn the direction of text make different ids look the same.
+_UNPRINTABLE = re.compile(
+    "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]"
+)
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedSamples:
+    """Samples matched by id.
+
+    `ids` are in the order in which the holders name them first. `places` are the row of each sample in each holder
+    that has ids, (n,) int64, −1 where it is absent.
+    """
+
+    ids: tuple[str, ...]
+    places: dict[str, NDArray[np.int64]]
+
+
+def join_samples(
+    ids: Mapping[str, Sequence[str] | None], join: Join | None
+) -> JoinedSamples | None:
+    """Match the samples of several holders by id; None when no holder has ids.
+
+    Parameters
+    ----------
+    ids
+        Ids of the rows of each holder, by its name; None where rows have no ids.
+    join
+        Samples to keep. None: the holders have the same samples, in any order, and a holder without ids
+        has them in the one order of all others.
+
+    Raises
+    ------
+    DataError
+        Ids are missing, repeat, cannot be printed, differ although `join` is None, or are written in
+        another way in each holder; a holder without ids cannot be matched; no sample is in all holders
+        ("inner"), or holders share no samples with the others ("outer").
+    """
+    check_join(join)
+    known = {name: tuple(own) for name, own in ids.items() if own is not None}
+    nameless = [name for name, own in ids.items() if own is None]
+    if join is not None and nameless:
+        raise DataError(
+            f"join={join!r} matches samples by id, but {nameless[0]} has no ids. Name the column of ids "
+            "(--id-column, [data] id_column), or remove join if row i is the same sample everywhere."
+        )
+    if not known:
+        return None
+    for name, own in known.items():
+        check_sample_ids(own, where=repr(name))
+    wanted = next(iter(known.values()))
+    places = {name: np.arange(len(wanted)) for name in known}
+    if any(own != wanted for own in known.values()):
+        wanted = _wanted(known, join)
+        places = {name: places_of(own, wanted) for name, own in known.items()}
+        if nameless:
+            raise DataError(
+                f"{', '.join(map(repr, known))} hold the same sample ids in different orders, and "
+                f"{nameless[0]!r} has no ids: its rows may be in any of these. Give its ids too (frames: "
+                "as index), or put all in one order (frames: b.loc[a.index])."
+            )
+    return JoinedSamples(wanted, places)
+
+
+def check_join(join: object) -> None:
+    """Refuse a value that is not a kind of join with a `ConfigurationError`."""
+    if join is not None and join not in JOINS:
+        raise ConfigurationError(
+            f"join={join!r} is not usable: allowed are 'inner' (samples that every source has), 'outer' "
+            "(samples that any source has) and None (all sources have the same samples)."
+        )
+
+
+def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
+    """Refuse ids that are missing, repeat, or cannot be printed in one line, with a `DataError`."""
+    check_printable(ids, f"sample id of {where}")
+    gone = [row for row, name in enumerate(ids) if name in _MISSING or name.isspace()]
+    if gone:
+        raise DataError(
+            f"{len(gone)} of {len(ids)} sample ids in {where} are missing: the first is {ids[gone[0]]!r}, in "
+            f"row {gone[0]}. Give every sample an id, or drop these rows."
+        )
+    hashes = np.sort(
+        np.fromiter(map(hash, ids), np.int64, len(ids))
+    )  # a set takes ten times as much
+    if not (hashes[1:] == hashes[:-1]).any():
+        return
+    repeated = [name for name, count in Counter(ids).items() if count > 1]
+    if repeated:
+        rows = [row for row, name in enumerate(ids) if name == repeated[0]][:5]
+        raise DataError(
+            f"{len(repeated)} sample id(s) occur more than once in {where}; the first is {repeated[0]!r}, "
+            f"in rows {rows}. Ids must be unique: drop or rename the repeated samples; frames whose index "
+            "is no id, as after pandas.concat, go by row after frame.reset_index(drop=True)."
+        )
+
+
+def check_printable(texts: Iterable[str], what: str) -> None:
+    """Refuse texts with control characters, line separators or invisible characters."""
+    texts = tuple(texts)
+    if not _UNPRINTABLE.search("".join(texts)):
+        return
+    at = next(index for index, text in enumerate(texts) if _UNPRINTABLE.search(text))
+    raise DataError(
+        f"The {what} {texts[at]!a} at position {at} has control characters or invisible characters; allowed "
+        "are texts that can be printed in one line. Remove them."
+    )
+
+
+def linked_groups(presence: NDArray[np.bool_], n_needed: int) -> tuple[list[list[int]], int]:
+    """Groups of views, or holders, that samples link, and the most samples that two of several groups share.
+
+    `presence` (n, V) says whether each view has each sample. Two views or linked groups are linked by `n_needed`
+    samples that both have, or half of the samples of one of them.
+    """
+    groups = [[view] for view in range(presence.shape[1])]
+    while True:
+        has = [presence[:, group].any(axis=1) for group in groups]
+        most = 0
+        for one, other in itertools.combinations(range(len(groups)), 2):
+            n_shared = int(np.count_nonzero(has[one] & has[other]))
+            half = -(-min(int(np.count_nonzero(has[at])) for at in (one, other)) // 2)
+            if n_shared >= max(1, min(n_needed, half)):
+                groups[one] += groups.pop(other)
+                break
+            most = max(most, n_shared)
+        else:
+            return groups, most
+
+
+def places_of(own: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
+    """Return the position of each wanted id among `own`, −1 where it is absent."""
+    rows = {name: row for row, name in enumerate(own)}
+    return np.fromiter((rows.get(name, -1) for name in wanted), np.int64, len(wanted))
+
+
+def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[str, ...]:
+    """Ids of the joined samples, in the order in which holders name them first."""
+    sets = {name: frozenset(own) for name, own in known.items()}
+    for (name, own), (other, others) in itertools.combinations(sets.items(), 2):
+        if own != others:
+            _check_spelling(known, name, other)
+            if join is None:
+                missing, added = sorted(own - others), sorted(others - own)
+                raise DataError(
+                    f"{name!r} and {other!r} hold different samples: {len(missing)} id(s) of {name!r} are "
+                    f"missing from {other!r} (first: {missing[:_SHOWN]}) and {len(added)} are only in {other!r} "
+                    f"(first: {added[:_SHOWN]}). Files: set join='inner' or join='outer' (--join, [data] join); "
+                    "frames: give each view all samples, with rows of NaN for those that it does not have "
+                    "(frame.reindex(ids))."
+                )
+    union = tuple(dict.fromkeys(name for own in known.values() for name in own))
+    if join == "inner":
+        everywhere = frozenset.intersection(*sets.values())
+        if not everywhere:
+            raise DataError(
+                f"join='inner': no sample id is in all of {_examples(known)}. Check that these are ids of the "
+                "same samples, or set join='outer' if each two of them share some."
+            )
+        return tuple(name for name in union if name in everywhere)
+    has = np.stack([places_of(own, union) >= 0 for own in known.values()], axis=1)
+    groups, _ = linked_groups(has, 1)
+    if len(groups) > 1:
+        names = list(known)
+        parts = " and ".join(_examples({names[i]: known[names[i]] for i in g}) for g in groups[:2])
+        raise DataError(
+            f"join={join!r}: {parts} share 0 samples, and views without a sample in common cannot be "
+            "clustered together. Check that these are ids of the same samples, or leave one group out."
+        )
+    return union
+
+
+def _examples(known: Mapping[str, Sequence[str]]) -> str:
+    return ", ".join(f"{name!r} (first ids: {list(own[:_SHOWN])})" for name, own in known.items())
+
+
+_SEPARATOR = re.compile(r"[\W_]+")
+
+# Differences of spelling, as patterns and what takes their place.
+_PATTERNS = {
+    "surrounding blanks": (r"^\s+|\s+$", ""),
+    "quotes": (r"^[\"']+|[\"']+$", ""),
+    "zero padding": (r"(?<!\d)0+(?=\d)", ""),
+    "decimals": (r"\.0+$", ""),
+    "punctuation": (_SEPARATOR.pattern, "-"),
+    "the X that R puts before digits": (r"^X(?=[\d.])", ""),
+}
+
+
+def _in_one_spelling(text: str) -> str:
+    text = unicodedata.normalize("NFKC", text)
+    for pattern, instead in _PATTERNS.values():
+        text = re.sub(pattern, instead, text)
+    return text.casefold().strip("-")
+
+
+def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str) -> None:
+    """Refuse ids of two holders if half of those that differ would be equal if they were written alike.
+
+    Prefixes and suffixes are compared only where less than half of the ids are equal: else they may tell
+    samples apart.
+    """
+    own, others = set(known[name]), set(known[other])
+    left = [text for text in known[name] if text not in others][:_COMPARED]
+    right = [text for text in known[other] if text not in own][:_COMPARED]
+    if not left or not right:
+        return
+    shared, smaller = len(own & others), min(len(own), len(others))
+    found = _spellings(left, right)
+    if 2 * shared < smaller:
+        found += _affixes(left, right)
+    n_matched, what, remedy = max(found, key=lambda one: one[0])  # the first of equals
+    if 2 * n_matched >= min(len(left), len(right)):
+        raise DataError(
+            f"The sample ids of {name!r} ({left[:_SHOWN]}) and {other!r} ({right[:_SHOWN]}) are written in two "
+            f"ways: {shared} are equal, and {n_matched} more would be but for {what}. Write them in one way "
+            f"in both, such as {remedy} in pandas."
+        )
+
+
+def _spellings(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Number of ids that match in each spelling, its difference and a remedy."""
+    changes: list[tuple[str, Callable[[str], str], str]] = [
+        (
+            what,
+            functools.partial(re.sub, pattern, instead),
+            f"replace({pattern!r}, {instead!r}, regex=True)",
+        )
+        for what, (pattern, instead) in _PATTERNS.items()
+    ]
+    changes += [
+        ("upper and lower case", str.casefold, "lower()"),
+        ("Unicode form", functools.partial(unicodedata.normalize, "NFKC"), "normalize('NFKC')"),
+        ("several of blanks, case, zeros and punctuation", _in_one_spelling, "strip().str.lower()"),
+    ]
+    return [
+        (len(set(map(change, left)) & set(map(change, right))), what, f"ids.str.{remedy}")
+        for what, change, remedy in changes
+    ]
+
+
+def _affixes(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, str]]:
+    """Number of ids that match without what only one side has before or after them."""
+    found = []
+    for more, change in (("", str), (" and their spelling", _in_one_spelling)):
+        for short, long in ((left, right), (right, left)):
+            texts = set(map(change, long))
+            cuts = [(text, cut) for text in texts for cut in _SEPARATOR.finditer(text)]
+            shortened = {
+                "a suffix": {text[: cut.start()] for text, cut in cuts},
+                "a prefix": {text[cut.end() :] for text, cut in cuts},
+                "a prefix or suffix that all have": set(map(change, _without_common(long))),
+            }
+            wanted = set(map(change, short))
+            remedy = "ids.str.replace(r'^PREFIX|SUFFIX$', '', regex=True)"
+            for what, ids in shortened.items():
+                found.append((len(wanted & ids), f"{what}{more}", remedy))
+    return found
+
+
+def _without_common(side: Sequence[str]) -> set[str]:
+    """Ids without the letters and separators that begin, or end, all of them."""
+    n_head = len(_common_start(side).rstrip("0123456789"))
+    tail = _common_start([text[n_head:][::-1] for text in side])[::-1]
+    start = _SEPARATOR.search(tail)  # digits before it may be of the id
+    tail = tail[start.start() :] if start else ""
+    return {text[n_head:].removesuffix(tail) for text in side} - {""}
+
+
+def _common_start(texts: Sequence[str]) -> str:
+    first, last = min(texts), max(texts)
+    same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
+    return "".join(one for one, _ in same)

@@ -1,0 +1,157 @@
+"""Samples matched by id: joins against a dictionary, spellings, and linked views."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_array_equal
+
+from mscam_dask.data.views.sample_ids import (
+    check_printable,
+    check_sample_ids,
+    join_samples,
+    linked_groups,
+)
+from mscam_dask.errors import ConfigurationError, DataError
+
+NUMBERS = range(1, 41)
+PADDED = [f"{number:04d}" for number in NUMBERS]
+
+
+@st.composite
+def holders(draw):
+    """Ids of two to four holders: subsets of a few samples in any order."""
+    samples = [f"s{i}x{i * i}" for i in range(draw(st.integers(1, 12)))]
+    subset = st.lists(st.sampled_from(samples), min_size=1, unique=True)
+    return {f"h{i}": draw(subset) for i in range(draw(st.integers(2, 4)))}
+
+
+def _is_linked(ids):
+    reached, left = set(ids[0]), [set(one) for one in ids[1:]]
+    while any(reached & one for one in left):
+        reached |= set.union(*(one for one in left if reached & one))
+        left = [one for one in left if not reached >= one or not reached & one]
+    return not left
+
+
+@given(ids=holders(), join=st.sampled_from([None, "inner", "outer"]))
+def test_the_rows_of_a_join_are_those_of_its_ids(ids, join):
+    """Against the definition with sets and list.index."""
+    sets = [set(own) for own in ids.values()]
+    runs = {
+        None: all(one == sets[0] for one in sets),
+        "inner": bool(set.intersection(*sets)),
+        "outer": _is_linked(list(ids.values())),
+    }[join]
+    if not runs:
+        with pytest.raises(DataError):
+            join_samples(ids, join)
+        return
+    joined = join_samples(ids, join)
+    wanted = set.intersection(*sets) if join == "inner" else set.union(*sets)
+    in_order = [name for own in ids.values() for name in own if name in wanted]
+    assert joined.ids == tuple(dict.fromkeys(in_order))
+    for name, own in ids.items():
+        expected = [own.index(one) if one in own else -1 for one in joined.ids]
+        assert_array_equal(joined.places[name], expected)
+
+
+def test_holders_without_ids():
+    assert join_samples({"a": None, "b": None}, None) is None
+    joined = join_samples({"a": None, "b": ["x", "y"], "c": ["x", "y"]}, None)
+    assert (joined.ids, list(joined.places)) == (("x", "y"), ["b", "c"])
+    with pytest.raises(DataError, match=r"different orders.*'a' has no ids"):
+        join_samples({"a": None, "b": ["x", "y"], "c": ["y", "x"]}, None)
+    with pytest.raises(DataError, match="a has no ids"):
+        join_samples({"a": None, "b": ["x", "y"]}, "outer")
+    with pytest.raises(ConfigurationError, match="join='left'"):
+        join_samples({"a": ["x"]}, "left")
+
+
+SPELLINGS = {
+    "zero padding": [str(number) for number in NUMBERS],
+    "surrounding blanks": [f"{name} " for name in PADDED],
+    "quotes": [f'"{name}"' for name in PADDED],
+    "the X that R": [f"X{name}" for name in PADDED],
+    "a suffix": [f"{name}-01A" for name in PADDED],
+    "a prefix": [f"ov_{name}" for name in PADDED],
+    "prefix or suffix that all": [f"patient{name}.CEL" for name in PADDED],
+    "several of": [f" {number}.0 " for number in NUMBERS],
+}
+PAIRS = [(PADDED, ids, what) for what, ids in SPELLINGS.items()] + [
+    ([f"{n}.0" for n in NUMBERS], [f"{n}" for n in NUMBERS], "decimals"),
+    ([f"A{n}" for n in NUMBERS], [f"a{n}" for n in NUMBERS], "upper and lower case"),
+    ([f"TCGA.06.{n}" for n in PADDED], [f"TCGA-06-{n}" for n in PADDED], "punctuation"),
+    ([f"caf\u00e9{n}" for n in NUMBERS], [f"cafe\u0301{n}" for n in NUMBERS], "Unicode form"),
+    ([f"p{n}" for n in PADDED], [f"{n}" for n in NUMBERS], "prefix or suffix.*spelling"),
+]
+
+
+@pytest.mark.parametrize("join", [None, "inner", "outer"])
+@pytest.mark.parametrize(("own", "others", "what"), PAIRS)
+def test_ids_written_in_two_ways_are_refused(own, others, what, join):
+    for first, second in ((own, others), (others, own)):
+        with pytest.raises(DataError, match=f"written in two ways.*but for .*{what}") as error:
+            join_samples({"a.csv": first, "b.csv": second[::-1]}, join)
+        assert repr(first[0]) in str(error.value)
+
+
+@pytest.mark.parametrize("join", ["inner", "outer"])
+def test_few_equal_ids_do_not_hide_another_spelling(join):
+    with pytest.raises(DataError, match=r"3 are equal, and 37 more would be but for zero padding"):
+        join_samples({"a": [*PADDED[:3], *map(str, NUMBERS[3:])], "b": PADDED}, join)
+
+
+def test_other_samples_are_no_other_spelling():
+    """Repeats such as "s1-2" beside "s1", and few shared samples."""
+    once = [f"s{number}" for number in NUMBERS]
+    joined = join_samples({"a": once, "b": [*once[:30], "s31-2", "t1", "t2"]}, "outer")
+    assert len(joined.ids) == 43
+    assert len(join_samples({"a": once[:25], "b": once[20:]}, "outer").ids) == 40
+    assert len(join_samples({"a": once[:25], "b": once[20:]}, "inner").ids) == 5
+
+
+@pytest.mark.parametrize("join", ["inner", "outer"])
+def test_a_join_without_a_shared_sample_does_not_run(join):
+    ids = {"a": ["u1", "u2"], "b": ["u2", "u3"], "c": ["red", "green"]}
+    with pytest.raises(DataError, match=r"'a' \(first ids: \['u1', 'u2'\]\).*'c'"):
+        join_samples(ids, join)
+
+
+@pytest.mark.parametrize("bad", ["", " ", "NA", "nan", "NaN", "None", "<NA>", "null"])
+def test_missing_ids_are_refused(bad):
+    with pytest.raises(DataError, match=r"1 of 3 sample ids in .a\.csv. are missing.*row 1"):
+        join_samples({"a.csv": ["x", bad, "y"], "b.csv": ["x", "y", "z"]}, "outer")
+
+
+def test_repeated_ids_are_refused():
+    with pytest.raises(DataError, match=r"1 sample id.*in a\.csv.*'x', in rows \[0, 2\]"):
+        check_sample_ids(["x", "y", "x"], where="a.csv")
+
+
+@pytest.mark.parametrize("code", [0x0, 0x1B, 0x85, 0x200B, 0x202E, 0x2028, 0x2066, 0x2069, 0xFEFF])
+def test_texts_that_look_like_others_or_act_on_a_terminal_are_refused(code):
+    with pytest.raises(DataError, match="at position 1"):
+        check_printable(["ok", f"a{chr(code)}"], "view name")
+
+
+def test_texts_of_any_language_are_printable():
+    check_printable(["Größe", "試料 1", "\u0645\u06cc\u200c\u062e", "a\u0301"], "view name")
+
+
+def test_views_are_linked_by_chains_and_by_groups():
+    def groups(*views, n=1):
+        has = np.zeros((12, len(views)), dtype=bool)
+        for column, rows in enumerate(views):
+            has[list(rows), column] = True
+        found, n_shared = linked_groups(has, n)
+        return sorted(map(sorted, found)), n_shared
+
+    assert groups(range(6), range(6, 12)) == ([[0], [1]], 0)
+    assert groups(range(5), range(8, 12), range(4, 9)) == ([[0, 1, 2]], 0)
+    assert groups(range(6), range(4, 12), n=2) == ([[0, 1]], 0)
+    assert groups(range(6), range(4, 12), n=3) == ([[0], [1]], 2)
+    # two samples link each of two linked views: together they share four with the third
+    assert groups(range(6), range(2, 8), (0, 1, 6, 7, 9), n=4) == ([[0, 1, 2]], 0)
