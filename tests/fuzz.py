@@ -421,7 +421,7 @@ def read(name: str, path: Path) -> None:
             if name == "toml":
                 read_config(path)
                 return
-            data, _ = gather(str(path), None, None, stack)
+            data, *_ = gather(str(path), None, None, stack)
             for view in data.views:
                 check_not_empty(view)
                 validate_view(view)
