@@ -126,16 +126,17 @@ def _variables(stream: IO[bytes], order: str) -> Iterator[tuple[IO[bytes], int]]
         yield content, nbytes
 
 
-def _tag(content: IO[bytes], order: str) -> tuple[int, int]:
-    kind, nbytes = struct.unpack(f"{order}2I", _taken(content, 8))
-    return kind, nbytes
-
-
 def _taken(content: IO[bytes], nbytes: int) -> bytes:
     taken = content.read(nbytes)
     if len(taken) < nbytes:
         raise EOFError("a matrix ends within an element")
     return taken
+
+
+def _tag(content: IO[bytes], order: str) -> tuple[int, int]:
+    """Type and bytes of an element."""
+    kind, nbytes = struct.unpack(f"{order}2I", _taken(content, 8))
+    return kind, nbytes
 
 
 class _Inflated(io.RawIOBase):

@@ -22,6 +22,7 @@ from mscam_dask.data.readers.base import (
 from mscam_dask.data.readers.hdf5 import open_hdf5
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.conversion import dataset_views, rows_of, sample_dimension
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
 
 _CODECS = ("codecs", "compressor", "filters")
@@ -95,12 +96,9 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
         node = zarr.open(source.file, mode="r")
         _check_arrays(node, source)
         if isinstance(node, zarr.Array):
-            values = da.from_zarr(node)
+            table, file = oriented(da.from_zarr(node), source), str(source.path)
             return SourceContents(
-                where=str(source.path),
-                views=(
-                    rows_of(oriented(values, source), name=source.view_name, file=str(source.path)),
-                ),
+                where=file, views=(rows_of(table, name=source.view_name, file=file),)
             )
         dataset = stack.enter_context(xr.open_zarr(source.file, chunks={}, consolidated=False))
         return _from_dataset(dataset, source, selection)
@@ -121,31 +119,24 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
         if name != label_name and not selection.wants(str(name))
     ]
     kept = dataset.drop_vars(skipped)
-    if skipped and set(kept.data_vars) <= {label_name}:
-        labels = kept.get(label_name)
-        return SourceContents(
-            where=str(source.path),
-            views=(),
-            labels=None if labels is None else np.asarray(labels),
-            labels_explicit=are_chosen,
-            notes=notes,
-            skipped=tuple(skipped),
+    views: tuple[RowSource, ...] = ()
+    ids, labels = None, kept.get(label_name)
+    if not skipped or set(kept.data_vars) - {label_name}:
+        tables, ids, labels = dataset_views(kept, label_name=label_name)
+        _check_samples_on(kept, source)
+        views = tuple(
+            rows_of(
+                table,
+                name=name,
+                view_type=view_type_named(table.attrs.get("view_type", "features"), name, source),
+                file=str(source.path),
+            )
+            for name, table in tables.items()
         )
-    tables, ids, labels = dataset_views(kept, label_name=label_name)
-    _check_samples_on(kept, source)
-    views = tuple(
-        rows_of(
-            table,
-            name=name,
-            view_type=view_type_named(table.attrs.get("view_type", "features"), name, source),
-            file=str(source.path),
-        )
-        for name, table in tables.items()
-    )
     return SourceContents(
         where=str(source.path),
         views=views,
-        labels=labels,
+        labels=None if labels is None else np.asarray(labels),
         sample_ids=ids,
         labels_explicit=are_chosen,
         notes=notes,
