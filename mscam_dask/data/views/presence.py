@@ -167,12 +167,14 @@ def restrict_to_present(
     *,
     columns: NDArray[np.int64] | None = None,
 ) -> RowSource:
-    """Return a view with a row for every sample without its absent samples; the view itself if it has all.
+    """Return a view without its absent samples; the view itself if it has all or is without them.
 
     `absent` are their positions, by default the rows of an array that are all NaN, and samples whose ids the view
     does not have; other views that are not in memory have all samples then. `columns` of a pairwise view are
     kept, and rows may be all NaN in them.
     """
+    if isinstance(view, PresentRows):
+        return view
     if absent is None:
         absent = np.zeros(0, dtype=np.int64)
         if isinstance(view, LiftedRows):
