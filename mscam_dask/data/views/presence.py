@@ -98,7 +98,7 @@ def lifted(
     if isinstance(view, PresentRows):
         has = presence_table([view])[places, 0] & (places >= 0)
         places = np.where(has, places, -1)
-        columns = places if columns is None else np.where(has, columns, -1)
+        columns = None if columns is None else np.where(has, columns, -1)
         view = view.source
     return LiftedRows(view, places, columns)
 
