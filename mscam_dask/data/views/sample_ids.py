@@ -142,11 +142,13 @@ def check_printable(texts: Iterable[str], what: str) -> None:
     )
 
 
-def linked_groups(presence: NDArray[np.bool_], n_needed: int) -> tuple[list[list[int]], int]:
+def linked_groups(
+    presence: NDArray[np.bool_], n_needed: int, *, share: float = 0.5
+) -> tuple[list[list[int]], int]:
     """Groups of views, or holders, that samples link, and the most samples that two of several groups share.
 
     `presence` (n, V) says whether each view has each sample. Two views or linked groups are linked by `n_needed`
-    samples that both have, or half of the samples of one of them.
+    samples that both have, or by more than this `share` of the samples of one of them.
     """
     groups = [[view] for view in range(presence.shape[1])]
     while True:
@@ -154,8 +156,8 @@ def linked_groups(presence: NDArray[np.bool_], n_needed: int) -> tuple[list[list
         most = 0
         for one, other in itertools.combinations(range(len(groups)), 2):
             n_shared = int(np.count_nonzero(has[one] & has[other]))
-            half = -(-min(int(np.count_nonzero(has[at])) for at in (one, other)) // 2)
-            if n_shared >= max(1, min(n_needed, half)):
+            smaller = min(int(np.count_nonzero(has[at])) for at in (one, other))
+            if n_shared >= min(n_needed, int(share * smaller) + 1):
                 groups[one] += groups.pop(other)
                 break
             most = max(most, n_shared)

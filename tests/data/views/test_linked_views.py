@@ -17,7 +17,7 @@ from mscam_dask.errors import DataError
 from tests.messages import quotes
 from tests.omics import anndata_of, mudata_of
 
-N = 40
+N = 120
 IDS = [f"s{i}x" for i in range(N)]
 
 
@@ -78,7 +78,7 @@ def test_few_shared_samples_are_reported(n_shared: int, *, is_few: bool) -> None
     assert [issue.kind for issue in found] == ["few shared samples"] * is_few
     for issue in found:
         assert (issue.view, issue.others, issue.count) == ("prot", ("rna",), n_shared)
-        assert all(text in issue.message for text in ("'prot'", "'rna'", f"only {n_shared} of 40"))
+        assert all(text in issue.message for text in ("'prot'", "'rna'", f"only {n_shared} of {N}"))
 
 
 def test_samples_of_a_view_that_are_all_in_another_are_not_few() -> None:
