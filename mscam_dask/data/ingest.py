@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.combine import Sources, gather
+from mscam_dask.data.store.append import joined_samples
 from mscam_dask.data.store.atomic_replace import resolve_current
-from mscam_dask.data.store.object_store import Location, size_of
+from mscam_dask.data.store.object_store import Location, as_location, size_of
 from mscam_dask.data.store.read import open_store
-from mscam_dask.data.store.write import check_output, joined_samples, write_store
+from mscam_dask.data.store.write import check_output, write_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.missing_cells import (
@@ -134,7 +135,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
     ConfigurationError
         When an option names something that does not exist.
     """
-    check_output(output, overwrite=overwrite)
+    place = check_output(output, overwrite=overwrite)
     with ExitStack() as stack:
         data, notes = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
@@ -146,7 +147,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
                     check_not_empty(view)
                     validate_view(view)
             root = write_store(
-                data, output, chunk_size=chunk_size, overwrite=overwrite, impute=methods
+                data, place, chunk_size=chunk_size, overwrite=overwrite, impute=methods
             )
     return _report(root, (*notes, *_absences(data), *imputed))
 
@@ -200,7 +201,7 @@ def append(  # noqa: PLR0913 - as `ingest`
         with naming_missing_cells(data):
             root = write_store(
                 joined,
-                output,
+                as_location(output),
                 chunk_size=chunk_size,
                 overwrite=True,
                 impute={**methods, **impute_methods_of(old)},

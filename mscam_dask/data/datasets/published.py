@@ -41,7 +41,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.store.filesystem import LOCAL, rename_durably, unlink_quietly
+from mscam_dask.data.store.filesystem import LOCAL, remove_quietly, rename_durably
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, view_digest
 from mscam_dask.errors import DataError, StoreCorruptError
@@ -249,9 +249,9 @@ def _write_cache(file: Path, tables: dict[str, NDArray[np.float64]]) -> None:
             **arrays,
         )
         LOCAL.sync(partial)
-        rename_durably(LOCAL, partial, file)
+        rename_durably(partial, file)
     finally:
-        unlink_quietly(LOCAL, partial)
+        remove_quietly(partial)
 
 
 def _read_cache(file: Path) -> dict[str, NDArray[np.float64]]:
