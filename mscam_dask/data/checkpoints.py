@@ -251,7 +251,9 @@ class ObjectCheckpointStore:
                 (self.prefix / name).unlink(missing_ok=True)
         else:
             there = self.prefix.sizes()
-            self.prefix.remove([self.prefix / name for name in names if self.prefix / name in there])
+            self.prefix.remove(
+                [self.prefix / name for name in names if self.prefix / name in there]
+            )
 
 
 class FileCheckpointStore(ObjectCheckpointStore):

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.store.arrays import create_array, get_array, verify_array
-from mscam_dask.data.store.schema import METADATA
+from mscam_dask.data.store.schema import METADATA, corrupt_store
+from mscam_dask.errors import DataError
 from mscam_dask.types.result import ArraysInMemory, ResultArrays
 
 if TYPE_CHECKING:
@@ -106,9 +107,11 @@ class StoredArrays:
 
     def _graph(self, key: str) -> csr_array[np.float64]:
         parts = {part: get_array(self.root, f"{key}/{part}") for part in _GRAPH_PARTS}
-        graph: csr_array[np.float64] = sparse_from_parts(
-            "csr", parts, (self.n_samples, self.n_samples), str(self.root / key)
-        )
+        shape = (self.n_samples, self.n_samples)
+        try:
+            graph: csr_array[np.float64] = sparse_from_parts("csr", parts, shape, "the graph")
+        except DataError as error:
+            raise corrupt_store(self.root / key, str(error).partition(". ")[0]) from error
         return graph
 
     def _of_views(self, kind: str, names: Sequence[str]) -> dict[str, NDArray[Any]]:

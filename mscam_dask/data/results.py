@@ -36,7 +36,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.result_arrays import StoredArrays, put_arrays
-from mscam_dask.data.store.arrays import get_array, get_json, new_group, open_array, put_array, put_json
+from mscam_dask.data.store.arrays import (
+    get_array,
+    get_json,
+    new_group,
+    open_array,
+    put_array,
+    put_json,
+)
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import (
     full_disk_is_temporary,

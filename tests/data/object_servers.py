@@ -254,7 +254,7 @@ def object_server(kind: str, root: Path) -> Iterator[ObjectServer]:
         os.environ.update(before)
 
 
-class MemoryFiles(AbstractFileSystem):
+class MemoryFiles(AbstractFileSystem):  # type: ignore[misc]
     """File system of `ObjectPath` and of its Zarr stores, on a dictionary by URL."""
 
     cachable = False

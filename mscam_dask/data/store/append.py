@@ -33,13 +33,7 @@ _SHOWN = 5
 
 @dataclass(frozen=True, eq=False)
 class JoinedRows:
-    """View with the rows of one view followed by those of another.
-
-    Parameters
-    ----------
-    first, second
-        Views with the same columns and name, and view type "features".
-    """
+    """View with the rows of one view of features followed by those of another with the same columns."""
 
     first: RowSource
     second: RowSource
@@ -62,11 +56,9 @@ class JoinedRows:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns of the first, which equal those of the second."""
         return feature_names_of(self.first)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64."""
         check_row_range(self, start, stop)
         border = self.first.shape[0]
         parts = []
@@ -78,29 +70,7 @@ class JoinedRows:
 
 
 def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> MultiViewData:
-    """Return the samples of a store followed by new ones.
-
-    Parameters
-    ----------
-    old
-        Data of the store; its order of views counts.
-    new
-        The same views of other samples, or some of them.
-    where
-        Name of the store, for messages.
-
-    Returns
-    -------
-    MultiViewData
-        Views are read lazily.
-
-    Raises
-    ------
-    DataError
-        When views, columns, their names or metrics differ, a view is a distance or kernel matrix, samples with
-        and without ids would be mixed, labels are new in the store, an id is there already, or a label
-        is neither the position of a name nor -1 (unlabeled).
-    """
+    """Return the samples of a store followed by new ones, with all or some of its views, read lazily."""
     by_name = {view.name: view for view in new.views}
     if not set(by_name) <= set(old.view_names):
         raise DataError(

@@ -101,9 +101,7 @@ def usable_attributes(root: Location) -> Iterator[None]:
     except MscamError:
         raise
     except METADATA_ERRORS as error:
-        raise corrupt_store(
-            root / METADATA, f"attribute missing or unusable: {error!r}"
-        ) from error
+        raise corrupt_store(root / METADATA, f"attribute missing or unusable: {error!r}") from error
 
 
 def write_checksums(group: Any, root: Location) -> None:

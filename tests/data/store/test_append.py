@@ -11,8 +11,8 @@ import pytest
 from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import append, ingest
-from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.data.store.append import JoinedRows, joined_samples
+from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData

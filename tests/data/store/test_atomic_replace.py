@@ -32,6 +32,7 @@ from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from tests.messages import quotes
 
+
 def counting(start: int, stop: int) -> MultiViewData:
     return MultiViewData((ArrayRows(np.arange(float(start), stop)[:, None], "v"),))
 
