@@ -7,6 +7,7 @@ large data are read when they are used.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,10 +32,11 @@ _EMBEDDINGS: dict[str, tuple[str, np.dtype[Any]]] = {
 }
 
 
+@dataclass(eq=False)
 class StoredArrays:
     """`mscam_dask.types.result.ResultArrays` in a store, each read when it is first used.
 
-    Parameters
+    Attributes
     ----------
     root
         The store, or the directory in which it is being written.
@@ -48,21 +50,12 @@ class StoredArrays:
         its name.
     """
 
-    def __init__(
-        self,
-        root: Path,
-        n_samples: int,
-        *,
-        has_learned_graph: bool,
-        embedded_views: Sequence[str],
-        projected_views: Sequence[str],
-        is_partial: bool = False,
-    ) -> None:
-        self.root = root
-        self.is_partial = is_partial
-        self.n_samples = n_samples
-        self.has_learned_graph = has_learned_graph
-        self.embedded_views, self.projected_views = tuple(embedded_views), tuple(projected_views)
+    root: Path
+    n_samples: int
+    has_learned_graph: bool
+    embedded_views: tuple[str, ...]
+    projected_views: tuple[str, ...]
+    is_partial: bool = False
 
     @cached_property
     def consensus_graph(self) -> csr_array[np.float64]:
@@ -91,13 +84,7 @@ class StoredArrays:
         )
 
     def verify(self) -> None:
-        """Read every chunk, one at a time.
-
-        Raises
-        ------
-        StoreCorruptError
-            When a file is missing or damaged; the message names it.
-        """
+        """Read every chunk, one at a time; a missing or damaged one is a `StoreCorruptError`."""
         graphs = ("consensus_graph", "learned_graph")[: 1 + self.has_learned_graph]
         keys = [f"{graph}/{part}" for graph in graphs for part in _GRAPH_PARTS]
         keys += [f"view_embeddings/{index}" for index in range(len(self.embedded_views))]
@@ -122,16 +109,14 @@ def create_graph(group: Any, key: str, n_samples: int, n_entries: int) -> dict[s
     """Create the arrays of a graph: a CSR group as anndata writes it."""
     sparse = group.create_group(key)
     sparse.attrs.update(_CSR, shape=[n_samples, n_samples])
-    sizes = {
-        "data": ("<f8", n_entries),
-        "indices": ("<i8", n_entries),
-        "indptr": ("<i8", n_samples + 1),
+    parts = {
+        "data": ("<f8", n_entries, "entry"),
+        "indices": ("<i8", n_entries, "entry"),
+        "indptr": ("<i8", n_samples + 1, "edge"),
     }
     return {
-        part: create_array(
-            sparse, part, (size,), np.dtype(dtype), ("edge" if part == "indptr" else "entry",)
-        )
-        for part, (dtype, size) in sizes.items()
+        part: create_array(sparse, part, (size,), np.dtype(dtype), (dim,))
+        for part, (dtype, size, dim) in parts.items()
     }
 
 

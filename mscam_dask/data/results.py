@@ -258,8 +258,8 @@ def read_result(path: str | Path) -> StoredResult:
             root,
             attributes["n_samples"],
             has_learned_graph=attributes["has_learned_graph"],
-            embedded_views=attributes["view_embeddings"],
-            projected_views=attributes["view_coordinates"],
+            embedded_views=tuple(attributes["view_embeddings"]),
+            projected_views=tuple(attributes["view_coordinates"]),
         )
         is_large = stored.n_samples > SIZES.exact_samples
         if is_large:
@@ -362,7 +362,7 @@ def count_dataset(selection: NClustersSelected) -> xarray.Dataset:
     import xarray
 
     curves = {
-        name: ("n_clusters", _numbers(list(getattr(selection, name))), _long_name(prose))
+        name: ("n_clusters", _numbers(list(getattr(selection, name))), {"long_name": prose})
         for name, prose in _PER_COUNT.items()
     }
     return xarray.Dataset(
@@ -391,7 +391,11 @@ def history_dataset(
     import xarray
 
     per_iteration = {
-        name: ("outer_iteration", _numbers([getattr(r, name) for r in history]), _long_name(prose))
+        name: (
+            "outer_iteration",
+            _numbers([getattr(r, name) for r in history]),
+            {"long_name": prose},
+        )
         for name, prose in _PER_ITERATION.items()
     }
     shape = (len(history), len(view_names))
@@ -401,14 +405,14 @@ def history_dataset(
         name: (
             ("outer_iteration", "view"),
             _by_view([[getattr(v, name) for v in r.views] for r in history], where, shape),
-            _long_name(prose),
+            {"long_name": prose},
         )
         for name, prose in _PER_VIEW.items()
     }
     per_view["view_score"] = (
         ("outer_iteration", "view"),
         _by_view([r.view_scores for r in history], where, shape),
-        _long_name("information (nats) on that cut from the view's own reference graphs"),
+        {"long_name": "information (nats) on that cut from the view's own reference graphs"},
     )
     return xarray.Dataset(
         {**per_iteration, **per_view},
@@ -434,7 +438,3 @@ def _by_view(
         if numbers:
             row[list(columns)] = numbers
     return table
-
-
-def _long_name(prose: str) -> dict[str, str]:
-    return {"long_name": prose}

@@ -7,7 +7,7 @@ arrays without values and writes to the arrays it checks, so it is not used here
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from typing import Any, NoReturn
 
@@ -41,10 +41,9 @@ def sparse_from_parts(form: str, parts: _Parts, shape: Any, where: str) -> Any:
     `parts` has "data", with "indices" and "indptr", "coords" or "offsets", as the format needs. Values
     beyond the last index pointer, which belong to no row or column, are refused too.
     """
-    make = _CONSTRUCTORS.get(form)
-    if make is None:
+    if form not in _IN_FILES:
         raise DataError(
-            f"{where} is a sparse array of format {form!r}; allowed are {', '.join(_CONSTRUCTORS)}. Save "
+            f"{where} is a sparse array of format {form!r}; allowed are {', '.join(_IN_FILES)}. Save "
             "it in one of these formats."
         )
     sizes = np.asarray(shape)
@@ -59,7 +58,8 @@ def sparse_from_parts(form: str, parts: _Parts, shape: Any, where: str) -> Any:
         end = int(parts["indptr"][-1])
         if np.any(data[end:]):
             check.refuse(f"indptr ends at {end}, but there are values up to {len(data)}")
-    return make(parts, check.shape)
+    make = getattr(sparse, f"{form}_array")
+    return make(tuple(parts[name] for name in _IN_FILES[form]), shape=check.shape)
 
 
 def dense_rows(array: sparse.csr_array[Any], start: int, stop: int, where: str) -> NDArray[Any]:
@@ -82,17 +82,14 @@ def dense_rows(array: sparse.csr_array[Any], start: int, stop: int, where: str) 
     return dense
 
 
-_CONSTRUCTORS: dict[str, Callable[[_Parts, Any], Any]] = {
-    "csr": lambda parts, shape: sparse.csr_array(_compressed(parts), shape=shape),
-    "csc": lambda parts, shape: sparse.csc_array(_compressed(parts), shape=shape),
-    "bsr": lambda parts, shape: sparse.bsr_array(_compressed(parts), shape=shape),
-    "coo": lambda parts, shape: sparse.coo_array((parts["data"], parts["coords"]), shape=shape),
-    "dia": lambda parts, shape: sparse.dia_array((parts["data"], parts["offsets"]), shape=shape),
+# Formats that files hold, and the arguments of their constructors.
+_IN_FILES = {
+    "csr": ("data", "indices", "indptr"),
+    "csc": ("data", "indices", "indptr"),
+    "bsr": ("data", "indices", "indptr"),
+    "coo": ("data", "coords"),
+    "dia": ("data", "offsets"),
 }
-
-
-def _compressed(parts: _Parts) -> tuple[Any, Any, Any]:
-    return parts["data"], parts["indices"], parts["indptr"]
 
 
 def _parts_of(value: Any) -> dict[str, Any]:
