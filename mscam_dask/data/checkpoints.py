@@ -125,7 +125,7 @@ class ObjectCheckpointStore:
             self._own = {before, pointer}  # the answer to the next request may be lost
             pointer.write(self.prefix)
             self._own = {pointer}
-            with suppress(TemporaryFailure, OSError):  # what stays is removed with the next one
+            with suppress(TemporaryFailure):  # of objects: what stays is removed with the next one
                 self._remove(kept - {last})
 
     def load(self) -> Checkpoint | None:

@@ -15,7 +15,7 @@ from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.combine import Sources, gather
 from mscam_dask.data.store.append import joined_samples
 from mscam_dask.data.store.atomic_replace import resolve_current
-from mscam_dask.data.store.object_store import Location, as_location, size_of
+from mscam_dask.data.store.object_store import Location, size_of
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import check_output, write_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
@@ -135,7 +135,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
     ConfigurationError
         When an option names something that does not exist.
     """
-    place = check_output(output, overwrite=overwrite)
+    check_output(output, overwrite=overwrite)
     with ExitStack() as stack:
         data, notes = gather(sources, views, labels, stack, join)
         data = with_view_types(data, "features" if view_type is None else view_type)
@@ -147,7 +147,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
                     check_not_empty(view)
                     validate_view(view)
             root = write_store(
-                data, place, chunk_size=chunk_size, overwrite=overwrite, impute=methods
+                data, output, chunk_size=chunk_size, overwrite=overwrite, impute=methods
             )
     return _report(root, (*notes, *_absences(data), *imputed))
 
@@ -201,7 +201,7 @@ def append(  # noqa: PLR0913 - as `ingest`
         with naming_missing_cells(data):
             root = write_store(
                 joined,
-                as_location(output),
+                output,
                 chunk_size=chunk_size,
                 overwrite=True,
                 impute={**methods, **impute_methods_of(old)},

@@ -152,15 +152,11 @@ def _recover(root: Path) -> None:
     """Restore the newest store that was moved aside, and remove the other leftovers; the lock is held."""
     left = _left_over(root)
     if not os.path.lexists(root):
-        aside = [path for path in left if path.suffix == ".old"]
-        whole = [path for path in aside if _is_whole_old(path)]
+        whole = [path for path in left if _is_whole_old(path)]
         if whole:
-            newest = max(whole, key=lambda path: path.stat().st_ctime_ns)
-            rename_durably(newest, root)
-        else:
-            left = [
-                path for path in left if path not in aside
-            ]  # kept: it may be all that is left of the store
+            rename_durably(max(whole, key=lambda path: path.stat().st_ctime_ns), root)
+        else:  # what was moved aside may be all that is left of the store
+            left = [path for path in left if path.suffix != ".old"]
     for path in left:
         remove_quietly(path)
 
@@ -222,15 +218,7 @@ class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def resolve_current(root: Location) -> Location:
-    """Return the current location of a store; a directory that a killed writer moved aside is moved back.
-
-    Raises
-    ------
-    StoreCorruptError
-        When current.json or what it names is damaged.
-    DataError
-        When a killed writer left a directory without its name, and it cannot be put back.
-    """
+    """Return the current location of a store; a directory that a killed writer moved aside is moved back."""
     if isinstance(root, Path):
         recover(root)
         return root

@@ -68,25 +68,13 @@ class ZarrRows:
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
-        """Names of the columns, None where they have none; read at their first use.
-
-        Raises
-        ------
-        StoreCorruptError
-            When the store's metadata are not usable.
-        """
+        """Names of the columns, None where they have none; read when asked for."""
         names = self._group_attribute(schema.FEATURE_NAMES)
         return None if names is None else tuple(names)
 
     @property
     def impute(self) -> ImputeMethod | None:
-        """Method by which missing cells were filled, None where none was asked for; read when asked for.
-
-        Raises
-        ------
-        StoreCorruptError
-            As `feature_names`.
-        """
+        """Method by which missing cells were filled, None where none was; read when asked for."""
         method: ImputeMethod | None = self._group_attribute(schema.IMPUTE)
         return method
 

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import Any, overload
 
 import numpy as np
 
@@ -40,18 +40,40 @@ from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.types.parameters import ImputeMethod
 
-_Place = TypeVar("_Place", bound=Location)
+
+@overload
+def write_store(
+    data: MultiViewData,
+    output: Path,
+    *,
+    chunk_size: int | None = None,
+    overwrite: bool = False,
+    impute: Mapping[str, ImputeMethod] = ...,
+    origin: Sequence[Mapping[str, str]] = (),
+) -> Path: ...
+
+
+@overload
+def write_store(
+    data: MultiViewData,
+    output: str | Location,
+    *,
+    chunk_size: int | None = None,
+    overwrite: bool = False,
+    impute: Mapping[str, ImputeMethod] = ...,
+    origin: Sequence[Mapping[str, str]] = (),
+) -> Location: ...
 
 
 def write_store(
     data: MultiViewData,
-    output: _Place,
+    output: str | Location,
     *,
     chunk_size: int | None = None,
     overwrite: bool = False,
     impute: Mapping[str, ImputeMethod] = MappingProxyType({}),
     origin: Sequence[Mapping[str, str]] = (),
-) -> _Place:
+) -> Location:
     """Write views, ids and labels as one store (layout: `mscam_dask.data.store.schema`).
 
     Parameters
@@ -61,8 +83,7 @@ def write_store(
     output
         Directory to make. It appears complete or not at all: a sibling directory is written,
         read back against its digests, synced to disk and given the name, in exchange for the
-        store that had it (see `mscam_dask.data.store.atomic_replace`). Or an object store's prefix,
-        from `mscam_dask.data.store.object_store.as_location`.
+        store that had it (see `mscam_dask.data.store.atomic_replace`). Or a URL (s3://, gs://, az://, file://).
     chunk_size
         Samples per chunk; by default as many as make 8 MiB in each view. A fit decodes larger
         chunks, of more than 16 MiB as float64, again and again.
@@ -112,7 +133,7 @@ def write_store(
                 version.remove(list(version.sizes()))
             raise
         set_current(root, version)
-        return cast(_Place, root)
+        return root
     root.parent.mkdir(parents=True, exist_ok=True)
     with full_disk_is_temporary(root), exclusive_writer(root):
         _refuse_taken(root, overwrite=overwrite)  # by a writer that ended meanwhile
@@ -122,17 +143,11 @@ def write_store(
             replace_directory(partial, root)
         finally:
             remove_quietly(partial)
-    return cast(_Place, root)
+    return root
 
 
 def check_output(output: str | Location, *, overwrite: bool) -> Location:
-    """Return the absolute path to write to, refusing one that must not be replaced.
-
-    Raises
-    ------
-    DataError
-        When something is there and `overwrite` is off, or it is not a store.
-    """
+    """Return the absolute path to write to, refusing one that is taken; a store may be overwritten."""
     root = as_location(output).absolute()
     if isinstance(root, Path):
         recover(root)
@@ -141,9 +156,17 @@ def check_output(output: str | Location, *, overwrite: bool) -> Location:
 
 
 def _refuse_taken(root: Location, *, overwrite: bool) -> None:
-    if not _is_in_use(root):
+    if isinstance(root, ObjectPath):
+        is_taken = is_name_taken(root)
+    else:
+        is_taken = root.exists() and not (root.is_dir() and not any(root.iterdir()))
+    if not is_taken:
         return
-    if not _is_whole_store(root):
+    try:
+        is_ours = root_attributes(resolve_current(root)).get("format") == schema.FORMAT
+    except DataError:
+        is_ours = False  # a damaged store may not be ours
+    if not is_ours:
         raise DataError(
             f"{root} exists and is not a store of this package; it is never replaced. Choose "
             "another output, or move it away."
@@ -153,20 +176,6 @@ def _refuse_taken(root: Location, *, overwrite: bool) -> None:
             f"{root} exists; choose another output, or pass overwrite=True (--overwrite) to "
             "replace it."
         )
-
-
-def _is_in_use(root: Location) -> bool:
-    if isinstance(root, ObjectPath):
-        return is_name_taken(root)
-    return root.exists() and not (root.is_dir() and not any(root.iterdir()))
-
-
-def _is_whole_store(root: Location) -> bool:
-    """Return whether a location is an undamaged store of this package; a damaged one may not be."""
-    try:
-        return bool(root_attributes(resolve_current(root)).get("format") == schema.FORMAT)
-    except DataError:
-        return False
 
 
 def _write(
