@@ -37,6 +37,7 @@ from mscam_dask.data.store.arrays import (
 )
 from mscam_dask.data.store.atomic_replace import POINTER, Pointer
 from mscam_dask.data.store.filesystem import (
+    LOCAL,
     failures_are_typed,
     make_directory,
     sync_tree,
@@ -231,12 +232,15 @@ class ObjectCheckpointStore:
             put_json(group, _RECORD, snapshot.record)
             for name, values in snapshot.arrays.items():
                 put_array(group, f"arrays/{name}", values)
+            if isinstance(place, Path):
+                sync_tree(place)  # before the checksum, which says that the rest is there
             write_checksums(group, place)
         _attributes(place)
         for key in (_RECORD, *(f"arrays/{name}" for name in snapshot.arrays)):
             verify_array(place, key)
         if isinstance(place, Path):
-            sync_tree(place)
+            LOCAL.sync(place / METADATA)
+            LOCAL.sync(place)
 
     def _remove(self, names: Iterable[str]) -> None:
         if isinstance(self.prefix, Path):
