@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.checkpoint_format import ArrayPieces
 from mscam_dask.data.checkpoints import Checkpoint
+from mscam_dask.data.store.arrays import ArrayPieces
 
 __all__ = ["Memory"]
 

@@ -27,7 +27,6 @@ numbers only, names in attributes.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -36,29 +35,23 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.result_arrays import (
-    StoredArrays,
+from mscam_dask.data.result_arrays import StoredArrays, put_arrays
+from mscam_dask.data.store.arrays import (
     get_array,
-    new_arrays,
-    open_arrays,
+    get_json,
+    new_group,
+    open_array,
     put_array,
-    put_arrays,
+    put_json,
 )
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import (
-    LOCAL,
     full_disk_is_temporary,
+    remove_quietly,
     rename_durably,
     sync_tree,
-    unlink_quietly,
 )
-from mscam_dask.data.store.schema import (
-    METADATA_ERRORS,
-    corrupt_store,
-    require_checksums,
-    root_attributes,
-    write_checksums,
-)
+from mscam_dask.data.store.schema import checked_attributes, usable_attributes, write_checksums
 from mscam_dask.errors import DataError
 from mscam_dask.types.events import IterationFinished, NClustersSelected
 from mscam_dask.types.result import Assessment, ResultArrays, Solution, WithResultArrays
@@ -66,18 +59,6 @@ from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
     import xarray
-
-__all__ = [
-    "FORMAT",
-    "FORMAT_VERSION",
-    "StoredModel",
-    "StoredResult",
-    "count_dataset",
-    "history_dataset",
-    "read_model",
-    "read_result",
-    "write_result",
-]
 
 FORMAT = "mscam_dask.result"
 FORMAT_VERSION = 4
@@ -179,10 +160,10 @@ def write_result(
             _write(solution, partial, model, has_arrays=begun is not None)
             read_result(partial)
             read_model(partial)
-            sync_tree(LOCAL, partial)
-            rename_durably(LOCAL, partial, root)
+            sync_tree(partial)
+            rename_durably(partial, root)
     finally:
-        unlink_quietly(LOCAL, partial)
+        remove_quietly(partial)
     if begun is not None:
         begun.root, begun.is_partial = root, False
     return root
@@ -199,9 +180,11 @@ def _begun_by_workers(solution: Solution, root: Path) -> StoredArrays | None:
 def _write(
     solution: Solution, directory: Path, model: StoredModel | None, *, has_arrays: bool
 ) -> None:
+    import zarr
+
     names = tuple(solution.view_contributions)
     history = history_dataset(solution.history, names).drop_vars("view").variables
-    group = open_arrays(directory) if has_arrays else new_arrays(directory)
+    group = zarr.open_group(directory, mode="r+") if has_arrays else new_group(directory)
     group.attrs.put(
         {
             "format": FORMAT,
@@ -233,10 +216,9 @@ def _write(
         array = put_array(group, f"history/{variable_name}", numbers, dims)
         array.attrs.update({key: str(prose) for key, prose in variable.attrs.items()})
     if model is not None:
-        text = np.frombuffer(json.dumps(model.records).encode(), dtype=np.uint8)
-        put_array(group, _RECORDS, text, ("byte",))
+        put_json(group, _RECORDS, model.records)
         for key, values in model.arrays.items():
-            put_array(group, f"model/{key}", values, tuple(f"dim_{i}" for i in range(values.ndim)))
+            put_array(group, f"model/{key}", values)
     write_checksums(group, directory)
 
 
@@ -269,63 +251,40 @@ def read_result(path: str | Path) -> StoredResult:
     """
     root = Path(path).absolute()
     attributes = _attributes(root)
-    try:
-        n_samples = int(attributes["n_samples"])
-        names = tuple(str(name) for name in attributes["view_names"])
-        shares = tuple(float(share) for share in attributes["view_contributions"])
-        n_components = int(attributes["n_connected_components"])
-        contributions = dict(zip(names, shares, strict=True))
-        status, score = str(attributes["status"]), float(attributes["score"])
-        n_neighbors = int(attributes["n_neighbors"])
-        embedded = [str(name) for name in attributes["view_embeddings"]]
-        projected = [str(name) for name in attributes["view_coordinates"]]
-        recorded = [str(name) for name in attributes["history"]]
-        has_learned_graph = bool(attributes["has_learned_graph"])
+    with usable_attributes(root):
+        names = attributes["view_names"]
         texts = attributes["assessment"]
-    except METADATA_ERRORS as error:
-        raise corrupt_store(
-            root / "zarr.json", f"attribute missing or unusable: {error!r}"
-        ) from error
-    labels = get_array(root, "labels")[0]
-    if len(labels) != n_samples:
-        raise corrupt_store(root / "labels", f"not one entry for each of {n_samples} samples")
-    stored = StoredArrays(
-        root,
-        n_samples,
-        has_learned_graph=has_learned_graph,
-        embedded_views=embedded,
-        projected_views=projected,
-    )
-    if n_samples > SIZES.exact_samples:
-        stored.verify()
-    return StoredResult(
-        labels=labels,
-        arrays=stored if n_samples > SIZES.exact_samples else stored.loaded(),
-        n_connected_components=n_components,
-        status=status,
-        score=score,
-        n_neighbors=n_neighbors,
-        view_contributions=contributions,
-        history=_history(root, names, recorded),
-        assessment=None if texts is None else _assessment(root, texts),
-    )
+        stored = StoredArrays(
+            root,
+            attributes["n_samples"],
+            has_learned_graph=attributes["has_learned_graph"],
+            embedded_views=tuple(attributes["view_embeddings"]),
+            projected_views=tuple(attributes["view_coordinates"]),
+        )
+        is_large = stored.n_samples > SIZES.exact_samples
+        if is_large:
+            stored.verify()
+        return StoredResult(
+            labels=get_array(root, "labels"),
+            arrays=stored if is_large else stored.loaded(),
+            n_connected_components=attributes["n_connected_components"],
+            status=attributes["status"],
+            score=attributes["score"],
+            n_neighbors=attributes["n_neighbors"],
+            view_contributions=dict(zip(names, attributes["view_contributions"], strict=True)),
+            history=_history(root, names, attributes["history"]),
+            assessment=None if texts is None else _assessment(root, texts),
+        )
 
 
 def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
-    arrays = {name: get_array(root, f"assessment/{name}")[0] for name in _ASSESSED}
-    try:
-        half = texts["split_half_ari"]
-        return Assessment(
-            **arrays,
-            view_names=tuple(str(name) for name in texts["view_names"]),
-            neighbor_overlap={
-                str(name): float(overlap) for name, overlap in texts["neighbor_overlap"].items()
-            },
-            split_half_ari=None if half is None else float(half),
-            cluster_names=tuple(int(name) for name in texts["cluster_names"]),
-        )
-    except METADATA_ERRORS as error:
-        raise corrupt_store(root / "zarr.json", f"assessment unusable: {error!r}") from error
+    return Assessment(
+        **{name: get_array(root, f"assessment/{name}") for name in _ASSESSED},
+        view_names=tuple(texts["view_names"]),
+        neighbor_overlap=texts["neighbor_overlap"],
+        split_half_ari=texts["split_half_ari"],
+        cluster_names=tuple(texts["cluster_names"]),
+    )
 
 
 def read_model(path: str | Path) -> StoredModel | None:
@@ -337,47 +296,33 @@ def read_model(path: str | Path) -> StoredModel | None:
         As `read_result`.
     """
     root = Path(path).absolute()
-    attributes = _attributes(root)
-    try:
-        keys = attributes["model"]
-        if keys is None:
-            return None
-        records = json.loads(get_array(root, _RECORDS)[0].tobytes())
-        arrays = {str(key): get_array(root, f"model/{key}")[0] for key in keys}
-    except METADATA_ERRORS as error:
-        if isinstance(error, DataError):
-            raise
-        raise corrupt_store(root / "model", f"its records are unusable: {error!r}") from error
-    return StoredModel(records, arrays)
+    keys = _attributes(root)["model"]
+    if keys is None:
+        return None
+    arrays = {key: get_array(root, f"model/{key}") for key in keys}
+    return StoredModel(get_json(root, _RECORDS), arrays)
 
 
 def _attributes(root: Path) -> Mapping[str, Any]:
     """Return the attributes of a result, after comparing metadata with their checksums."""
-    attributes = root_attributes(root)
-    if attributes.get("format") != FORMAT:
-        raise DataError(
-            f"{root} is a Zarr group, but no result of this package (format="
-            f"{attributes.get('format')!r}). Give the result.zarr of a run directory."
-        )
-    if attributes.get("format_version") != FORMAT_VERSION:
-        raise DataError(
-            f"{root} has format version {attributes.get('format_version')!r}; this version reads "
-            f"{FORMAT_VERSION}. Upgrade mscam_dask, or run the pipeline again."
-        )
-    require_checksums(root, attributes)
-    return attributes
+    return checked_attributes(
+        root,
+        FORMAT,
+        FORMAT_VERSION,
+        other="Give the result.zarr of a run directory.",
+        again="run the pipeline again",
+    )
 
 
-def _history(root: Path, view_names: tuple[str, ...], recorded: list[str]) -> xarray.Dataset:
+def _history(root: Path, view_names: list[str], recorded: list[str]) -> xarray.Dataset:
     import xarray
 
     variables = {}
     for name in recorded:
-        if not name.isidentifier():
-            raise corrupt_store(root / "zarr.json", f"{name!r} is not a history variable")
-        values, array = get_array(root, f"history/{name}")
+        array = open_array(root, f"history/{name}")
+        values = get_array(root, f"history/{name}")
         variables[name] = (array.metadata.dimension_names, values, dict(array.attrs))
-    return xarray.Dataset(variables, coords={"view": list(view_names)})
+    return xarray.Dataset(variables, coords={"view": view_names})
 
 
 _PER_ITERATION = {
@@ -417,7 +362,7 @@ def count_dataset(selection: NClustersSelected) -> xarray.Dataset:
     import xarray
 
     curves = {
-        name: ("n_clusters", _numbers(list(getattr(selection, name))), _long_name(prose))
+        name: ("n_clusters", _numbers(list(getattr(selection, name))), {"long_name": prose})
         for name, prose in _PER_COUNT.items()
     }
     return xarray.Dataset(
@@ -446,7 +391,11 @@ def history_dataset(
     import xarray
 
     per_iteration = {
-        name: ("outer_iteration", _numbers([getattr(r, name) for r in history]), _long_name(prose))
+        name: (
+            "outer_iteration",
+            _numbers([getattr(r, name) for r in history]),
+            {"long_name": prose},
+        )
         for name, prose in _PER_ITERATION.items()
     }
     shape = (len(history), len(view_names))
@@ -456,14 +405,14 @@ def history_dataset(
         name: (
             ("outer_iteration", "view"),
             _by_view([[getattr(v, name) for v in r.views] for r in history], where, shape),
-            _long_name(prose),
+            {"long_name": prose},
         )
         for name, prose in _PER_VIEW.items()
     }
     per_view["view_score"] = (
         ("outer_iteration", "view"),
         _by_view([r.view_scores for r in history], where, shape),
-        _long_name("information (nats) on that cut from the view's own reference graphs"),
+        {"long_name": "information (nats) on that cut from the view's own reference graphs"},
     )
     return xarray.Dataset(
         {**per_iteration, **per_view},
@@ -489,7 +438,3 @@ def _by_view(
         if numbers:
             row[list(columns)] = numbers
     return table
-
-
-def _long_name(prose: str) -> dict[str, str]:
-    return {"long_name": prose}

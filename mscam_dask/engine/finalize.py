@@ -22,8 +22,8 @@ from mscam_dask.data.result_arrays import (
     StoredArrays,
     create_embedding,
     create_graph,
-    new_arrays,
 )
+from mscam_dask.data.store.arrays import new_group
 from mscam_dask.engine import candidate_neighbors
 from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.assess import assessment_of, submit_assessment
@@ -348,7 +348,7 @@ def write_arrays(
     StoredArrays or None
         None if a worker could not write there; nothing is left behind.
     """
-    store = _Store(directory, new_arrays(directory), order, executor)
+    store = _Store(directory, new_group(directory), order, executor)
     for key, graph in graphs.items():
         store.write_graph(key, graph)
     for rows in views:

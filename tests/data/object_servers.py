@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from fsspec import AbstractFileSystem
 
 __all__ = ["SERVERS", "MemoryFiles", "ObjectServer", "object_server"]
 
@@ -253,33 +254,41 @@ def object_server(kind: str, root: Path) -> Iterator[ObjectServer]:
         os.environ.update(before)
 
 
-class MemoryFiles:
-    """What `ObjectPath` asks of a file system, on a dictionary."""
+class MemoryFiles(AbstractFileSystem):  # type: ignore[misc]
+    """File system of `ObjectPath` and of its Zarr stores, on a dictionary by URL."""
+
+    cachable = False
 
     def __init__(self) -> None:
+        super().__init__()
         self.content: dict[str, bytes] = {}
         self.before_read: Callable[[str], None] = lambda _url: None
 
-    def cat_file(self, url: str) -> bytes:
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **_: Any) -> bytes:
+        url = _url(path)
         self.before_read(url)
         if url not in self.content:
             raise FileNotFoundError(url)
-        return self.content[url]
+        return self.content[url][start:end]
 
-    def pipe_file(self, url: str, content: bytes) -> None:
-        self.content[url] = content
+    def pipe_file(self, path: str, value: bytes, **_: Any) -> None:
+        self.content[_url(path)] = bytes(value)
 
-    def find(self, url: str, *, detail: bool) -> dict[str, Any]:
-        assert detail
+    def find(self, path: str, **_: Any) -> dict[str, Any]:
+        url = _url(path)
         return {
             name.removeprefix("s3://"): {"size": len(content)}
             for name, content in self.content.items()
             if name == url or name.startswith(f"{url}/")
         }
 
-    def info(self, url: str) -> dict[str, str]:
-        return {"name": url, "type": "file" if url in self.content else "directory"}
+    def info(self, path: str, **_: Any) -> dict[str, str]:
+        return {"name": path, "type": "file" if _url(path) in self.content else "directory"}
 
-    def rm(self, urls: list[str]) -> None:
-        for url in urls:
-            del self.content[url]
+    def rm(self, path: list[str], **_: Any) -> None:
+        for url in path:
+            del self.content[_url(url)]
+
+
+def _url(path: str) -> str:
+    return path if "://" in path else f"s3://{path}"

@@ -46,7 +46,7 @@ def test_what_is_saved_is_loaded_and_cleared(bucket: Any) -> None:
     assert found.record == {"iteration": 2}
     np.testing.assert_array_equal(found.arrays["best_labels"], np.arange(9) + 2)
     names = {key.split("/")[2] for key in keys(bucket)}
-    assert {name[:8] for name in names} == {"CURRENT", "00000001", "00000002"}
+    assert {name[:8] for name in names} == {"current.", "00000001", "00000002"}
     bucket.put_object(Bucket="bucket", Key="checkpoints/other/mine.txt", Body=b"mine")
     store.clear()
     assert keys(bucket) == ["checkpoints/other/mine.txt"]
@@ -91,7 +91,7 @@ def test_a_run_goes_on_in_another_directory(
     assert keys(bucket) == []
     with pytest.raises(PreEmpted):
         run_or_resume(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
-    assert any(key.endswith("/CURRENT") for key in keys(bucket))
+    assert any(key.endswith("/current.json") for key in keys(bucket))
     outcome = run_or_resume(settings, tmp_path / "node 2")
     assert outcome_of(tmp_path / "node 2") == outcome_of(tmp_path / "undisturbed")
     (entry,) = outcome.record.resumed

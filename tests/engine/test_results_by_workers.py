@@ -12,10 +12,11 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
-from mscam_dask.data import result_arrays, results
-from mscam_dask.data.checkpoint_format import Checkpoint, put_all
+from mscam_dask.data import results
+from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.result_arrays import StoredArrays
 from mscam_dask.data.results import read_result, write_result
+from mscam_dask.data.store import arrays
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import precompute
@@ -42,7 +43,7 @@ def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(results, "SIZES", dataclasses.replace(SIZES, exact_samples=400))
     monkeypatch.setattr(candidates, "_BLOCK_ROWS", 100)
     monkeypatch.setattr(candidates, "CELL_POINTS", 50)
-    monkeypatch.setattr(result_arrays, "_CHUNK_ENTRIES", 700)
+    monkeypatch.setattr(arrays, "CHUNK_BYTES", 5600)
 
 
 def fit(executor: Executor, directory: Path | None, **settings: Any) -> Solution:
@@ -195,21 +196,8 @@ def test_results_on_the_disks_of_workers_have_the_same_bits(tmp_path: Path) -> N
     assert all(total["disk-read", "count"] > 100 for total in totals.values())
 
 
-class FileSizes:
-    """A checkpoint store that encodes checkpoints and keeps the sizes of the files."""
-
-    def __init__(self) -> None:
-        self.sizes: list[int] = []
-
-    def load(self) -> None:
-        return None
-
-    def save(self, snapshot: Checkpoint) -> None:
-        put_all(snapshot, lambda _, content: self.sizes.append(len(content)))
-
-
 def test_the_driver_saves_checkpoints_by_blocks(tmp_path: Path) -> None:
-    executor, store = Counting(), FileSizes()
+    executor, store = Counting(), FileCheckpointStore(tmp_path / "checkpoints")
     parameters = Parameters(n_clusters=4, exact_samples=400, max_iter=1)
     solution = run_fit(
         as_multi_view(VIEWS),
@@ -219,5 +207,7 @@ def test_the_driver_saves_checkpoints_by_blocks(tmp_path: Path) -> None:
         results_directory=tmp_path / "result",
     )
     saved_bytes = solution.learned_graph.data.nbytes
-    assert sum(store.sizes) > 2 * saved_bytes
+    saved = store.load()
+    assert saved is not None
+    assert sum(values.nbytes for values in saved.arrays.values()) > saved_bytes
     assert max(executor.n_bytes) < saved_bytes / 2

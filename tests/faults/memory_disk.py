@@ -1,4 +1,4 @@
-"""A disk in memory that can fail at its n-th operation, and forget what was not synced."""
+"""A disk in memory that forgets what was not synced."""
 
 from __future__ import annotations
 
@@ -10,13 +10,9 @@ from typing import Literal
 
 import numpy as np
 
-__all__ = ["FailingFiles", "Loss", "MemoryDisk", "PowerCut"]
+__all__ = ["Loss", "MemoryDisk"]
 
 Loss = Literal["nothing", "contents", "everything", "some"]
-
-
-class PowerCut(BaseException):
-    """The process is gone: nothing that it would still do happens."""
 
 
 @dataclasses.dataclass(eq=False)
@@ -37,7 +33,7 @@ class _Directory:
 
 
 class MemoryDisk:
-    """`mscam_dask.data.store.filesystem.Files` in memory, which knows what is on the disk and what is not.
+    """Files in memory, which know what is on the disk and what is not.
 
     A file's content is on the disk after the file was synced, a name after its directory was.
 
@@ -193,80 +189,3 @@ class MemoryDisk:
 
 def _error(number: int, path: Path) -> OSError:
     return OSError(number, os.strerror(number), str(path))
-
-
-class FailingFiles:
-    """Files whose n-th change fails; n counts from 1, reads are not counted.
-
-    Parameters
-    ----------
-    disk
-        Where the others go.
-    nth
-        Which one fails; 0 for none.
-    failure
-        An errno, once; or "power cut", after which nothing happens any more.
-
-    Attributes
-    ----------
-    changes : list of str
-        Operations so far.
-    """
-
-    def __init__(self, disk: MemoryDisk, nth: int, failure: int | Literal["power cut"]) -> None:
-        self.changes: list[str] = []
-        self._disk = disk
-        self._nth = nth
-        self._failure = failure
-
-    def _change(self, kind: str, path: Path) -> None:
-        self.changes.append(kind)
-        if self._failure == "power cut":
-            if 0 < self._nth <= len(self.changes):
-                raise PowerCut
-        elif len(self.changes) == self._nth:
-            raise OSError(self._failure, os.strerror(self._failure), str(path))
-
-    def mkdir(self, path: Path) -> None:
-        self._change("mkdir", path)
-        self._disk.mkdir(path)
-
-    def write(self, path: Path, content: bytes) -> None:
-        try:
-            self._change("write", path)
-        except (OSError, PowerCut):
-            self._disk.write(path, content[: len(content) // 2])  # cut short, as on a full disk
-            raise
-        self._disk.write(path, content)
-
-    def sync(self, path: Path) -> None:
-        self._change("sync", path)
-        self._disk.sync(path)
-
-    def rename(self, source: Path, target: Path) -> None:
-        self._change("rename", source)
-        self._disk.rename(source, target)
-
-    def exchange(self, first: Path, second: Path) -> bool:
-        try:
-            self._change("exchange", first)
-        except OSError:
-            return False
-        return self._disk.exchange(first, second)
-
-    def unlink(self, path: Path) -> None:
-        self._change("unlink", path)
-        self._disk.unlink(path)
-
-    def rmdir(self, path: Path) -> None:
-        self._change("rmdir", path)
-        self._disk.rmdir(path)
-
-    def read(self, path: Path) -> bytes:
-        return self._disk.read(path)
-
-    def names(self, path: Path) -> list[str]:
-        return self._disk.names(path)
-
-    def is_directory(self, path: Path) -> bool:
-        return self._disk.is_directory(path)

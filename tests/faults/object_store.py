@@ -1,40 +1,19 @@
-"""An object store in memory whose n-th operation fails: undone, half done, or done and not answered."""
+"""Objects in memory whose n-th operation fails: undone, half done, or done and not answered."""
 
 from __future__ import annotations
 
 import errno
-from typing import Literal
+from typing import Any, Literal
 
-__all__ = ["RESET", "FailingObjects", "How", "MemoryObjects"]
+from tests.data.object_servers import MemoryFiles
+
+__all__ = ["RESET", "FailingFiles", "How"]
 
 RESET = "the connection was reset"
 How = Literal["undone", "half done", "done", "killed"]
 
 
-class MemoryObjects:
-    """Objects by name; see `mscam_dask.data.checkpoints.Objects`."""
-
-    def __init__(self, content: dict[str, bytes] | None = None) -> None:
-        self.content = dict(content or {})
-
-    def put(self, name: str, content: bytes) -> None:
-        self.content[name] = content
-
-    def get(self, name: str) -> bytes:
-        try:
-            return self.content[name]
-        except KeyError as error:
-            raise FileNotFoundError(name) from error
-
-    def names(self) -> list[str]:
-        return sorted(self.content)
-
-    def remove(self, names: list[str]) -> None:
-        for name in names:
-            self.content.pop(name, None)
-
-
-class FailingObjects:
+class FailingFiles(MemoryFiles):
     """Objects of which operation `position` (from 0) fails, and with "killed" all after it.
 
     Attributes
@@ -43,37 +22,47 @@ class FailingObjects:
         Operations so far.
     """
 
-    def __init__(self, store: MemoryObjects, position: int | None, how: How = "undone") -> None:
-        self._store = store
+    def __init__(
+        self,
+        content: dict[str, bytes] | None = None,
+        position: int | None = None,
+        how: How = "undone",
+    ) -> None:
+        super().__init__()
+        self.content = dict(content or {})
         self._position = position
         self._how = how
         self.done = 0
 
-    def put(self, name: str, content: bytes) -> None:
-        if not self._fails():
-            self._store.put(name, content)
-            return
-        if self._how == "done":  # a PUT is whole or nothing
-            self._store.put(name, content)
-        raise self._error(name)
-
-    def get(self, name: str) -> bytes:
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **options: Any) -> bytes:
         if self._fails():
-            raise self._error(name)
-        return self._store.get(name)
+            raise self._error(path)
+        return super().cat_file(path, start, end, **options)
 
-    def names(self) -> list[str]:
+    def pipe_file(self, path: str, value: bytes, **options: Any) -> None:
+        fails = self._fails()
+        if not fails or self._how == "done":  # a PUT is whole or nothing
+            super().pipe_file(path, value, **options)
+        if fails:
+            raise self._error(path)
+
+    def find(self, path: str, **options: Any) -> dict[str, Any]:
         if self._fails():
-            raise self._error("")
-        return self._store.names()
+            raise self._error(path)
+        return super().find(path, **options)
 
-    def remove(self, names: list[str]) -> None:
+    def info(self, path: str, **options: Any) -> dict[str, str]:
+        if self._fails():
+            raise self._error(path)
+        return super().info(path, **options)
+
+    def rm(self, path: list[str], **options: Any) -> None:
         if not self._fails():
-            self._store.remove(names)
+            super().rm(path, **options)
             return
-        share = {"done": len(names), "half done": len(names) // 2}.get(self._how, 0)
-        self._store.remove(names[:share])
-        raise self._error(names[0])
+        share = {"done": len(path), "half done": len(path) // 2}.get(self._how, 0)
+        super().rm(path[:share], **options)
+        raise self._error(path[0])
 
     def _fails(self) -> bool:
         number = self.done

@@ -9,8 +9,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoints import CURRENT, Checkpoint, FileCheckpointStore
+from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
 from mscam_dask.data.results import read_result, write_result
+from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -121,11 +122,11 @@ def test_every_damaged_file_of_the_only_checkpoint_is_found_and_named(
 ) -> None:
     root = roots["checkpoint"]
     files = files_of(root)
-    assert {CURRENT, "manifest.json", "state.json", "zarr.json"} <= {file.name for file in files}
+    assert {POINTER, "zarr.json", "0"} == {file.name for file in files}
     for file in files:
         for damage in damages(file):
             store = FileCheckpointStore(root)
-            if file.name == CURRENT:  # the checkpoint itself is whole, and says so itself
+            if file.name == POINTER:  # the checkpoint itself is whole, and says so itself
                 assert store.load() is not None
                 (said,) = store.damage
             else:
@@ -151,9 +152,9 @@ def test_a_damaged_checkpoint_is_named_and_the_one_before_is_taken(tmp_path: Pat
             assert str(file) in reader.damage[0], damage
     # and with both damaged nothing is believed
     for root in (older, newest):
-        (root / "state.json").write_bytes(b"")
+        (root / "record/c/0").write_bytes(b"")
     with pytest.raises(StoreCorruptError) as caught:
         FileCheckpointStore(tmp_path).load()
-    assert str(caught.value).count("state.json") == 2
+    assert str(caught.value).count("record/c/0") == 2
     shutil.rmtree(tmp_path)
     assert FileCheckpointStore(tmp_path).load() is None

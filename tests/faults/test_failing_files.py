@@ -1,55 +1,76 @@
-"""The n-th operation of a checkpoint fails, for every n: the last or the one before is there."""
+"""The n-th change of files by a checkpoint fails, or the power is cut: the last or the one before is there."""
 
 from __future__ import annotations
 
 import errno
-import functools
 import os
-import pickle
+import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoint_format import decode_arrays, encode_array
-from mscam_dask.data.checkpoints import CURRENT, Checkpoint, FileCheckpointStore
+from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
+from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.errors import TemporaryFailure
-from tests.faults.memory_disk import FailingFiles, Loss, MemoryDisk, PowerCut
-from tests.messages import quotes
+from tests.faults.memory_disk import MemoryDisk
+from tests.faults.test_power_cuts import traced
+from tests.faults.traced_disk import after_changes, on_disk, restore
 
 pytestmark = pytest.mark.faults
 
-WHERE = Path("/runs/1/checkpoints")
+CHANGES = ("os.mkdir", "os.rename", "os.remove", "os.rmdir")
 
 
-@pytest.fixture(autouse=True, scope="module")
-def encoded_once() -> Iterator[None]:
-    """The same three states are written hundreds of times: their Zarr bytes are kept."""
-    encode, decode = encode_array, decode_arrays
+class _Failing:
+    """Changes below a directory, of which the n-th fails once; n counts from 1."""
 
-    @functools.cache
-    def encoded(name: str, dtype: str, shape: tuple[int, ...], content: bytes) -> Any:
-        return tuple(encode(name, np.frombuffer(content, dtype=dtype).reshape(shape)))
+    def __init__(self, root: Path, nth: int, error: int) -> None:
+        self.root, self.nth, self.error = str(root), nth, error
+        self.n_changes = 0
 
-    @functools.cache
-    def decoded(content: bytes) -> Any:
-        return decode(pickle.loads(content))
+    def count(self, path: object) -> None:
+        if isinstance(path, str | os.PathLike) and os.fspath(path).startswith(self.root):
+            self.n_changes += 1
+            if self.n_changes == self.nth:
+                raise OSError(self.error, os.strerror(self.error), str(path))
+
+
+_active: list[_Failing] = []
+_hooks: list[str] = []
+
+
+def _audit(event: str, arguments: tuple[Any, ...]) -> None:
+    if _active and (
+        event in CHANGES or (event == "open" and arguments[2] & (os.O_WRONLY | os.O_RDWR))
+    ):
+        _active[-1].count(arguments[0])
+
+
+@contextmanager
+def failing(root: Path, nth: int, error: int = errno.EIO) -> Iterator[_Failing]:
+    """Let the n-th change below a directory fail; 0 for none."""
+    if not _hooks:
+        sys.addaudithook(_audit)  # for the rest of the process
+        _hooks.append("added")
+    failure, fsync = _Failing(root, nth, error), os.fsync
+
+    def synced(descriptor: int) -> None:
+        failure.count(Path(f"/proc/self/fd/{descriptor}").readlink())
+        fsync(descriptor)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(
-            "mscam_dask.data.checkpoint_format.encode_array",
-            lambda name, values: encoded(name, values.dtype.str, values.shape, values.tobytes()),
-        )
-        patch.setattr(
-            "mscam_dask.data.checkpoint_format.decode_arrays",
-            lambda files: decoded(pickle.dumps(files)),
-        )
-        yield
+        patch.setattr(os, "fsync", synced)
+        _active.append(failure)
+        try:
+            yield failure
+        finally:
+            _active.remove(failure)
 
 
-@functools.cache
 def state(number: int) -> Checkpoint:
     rng = np.random.default_rng(number)
     arrays = {"graph_data": rng.standard_normal(30), "best_labels": np.arange(9) + number}
@@ -68,20 +89,15 @@ def number_in(store: FileCheckpointStore) -> int | None:
     return int(found.record["iteration"])
 
 
-@functools.cache
-def disk_with(count: int) -> MemoryDisk:
-    """A disk on which states 0 .. count-1 were saved."""
-    disk = MemoryDisk()
-    for number in range(count):
-        FileCheckpointStore(WHERE, files=disk).save(state(number))
-    return disk
-
-
-def changes_of_save(count: int) -> list[str]:
-    """The operations of saving state `count` after those before it."""
-    files = FailingFiles(disk_with(count).copy(), 0, errno.EIO)
-    FileCheckpointStore(WHERE, files=files).save(state(count))
-    return files.changes
+@pytest.fixture(scope="module")
+def disks(tmp_path_factory: pytest.TempPathFactory) -> dict[int, MemoryDisk]:
+    """Disks on which states 0 ... count-1 were saved."""
+    root = tmp_path_factory.mktemp("saved")
+    found = {0: on_disk(root)}
+    for number in range(3):
+        FileCheckpointStore(root / "checkpoints").save(state(number))
+        found[number + 1] = on_disk(root)
+    return found
 
 
 def allowed(count: int) -> set[int | None]:
@@ -89,65 +105,68 @@ def allowed(count: int) -> set[int | None]:
     return {count, count - 1} if count else {0, None}
 
 
-def assert_goes_on(disk: MemoryDisk, count: int) -> None:
+def assert_goes_on(where: Path, count: int) -> None:
     """The next process sweeps, saves and finds what it saved."""
-    store = FileCheckpointStore(WHERE, files=disk)
+    store = FileCheckpointStore(where)
     store.save(state(count))
     assert number_in(store) == count
     assert store.damage == ()
-    names = disk.names(WHERE)
-    assert CURRENT in names
+    names = {item.name for item in where.iterdir()}
+    assert POINTER in names
     assert len(names) <= 3
     assert not any(name.endswith(".partial") for name in names)
 
 
-def test_every_kind_of_operation_is_among_them() -> None:
-    assert set(changes_of_save(0)) == {"mkdir", "write", "sync", "rename"}
-    assert set(changes_of_save(2)) == {"mkdir", "write", "sync", "rename", "unlink", "rmdir"}
-
-
 @pytest.mark.parametrize("count", [0, 1, 3])
 @pytest.mark.parametrize("error", [errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EROFS])
-def test_an_error_leaves_the_last_or_the_one_before(count: int, error: int) -> None:
-    total = len(changes_of_save(count))
-    for nth in range(1, total + 1):
-        disk = disk_with(count).copy()
-        failing = FailingFiles(disk, nth, error)
-        full = error in (errno.ENOSPC, errno.EDQUOT)
-        with pytest.raises(TemporaryFailure, match=quotes(WHERE)) as caught:
-            FileCheckpointStore(WHERE, files=failing).save(state(count))
-        assert full or os.strerror(error) in str(caught.value)
-        assert isinstance(caught.value.__cause__, OSError)
-        assert caught.value.__cause__.errno == error
-        assert caught.value.exit_code == 75
-        reopened = FileCheckpointStore(WHERE, files=disk)
-        assert number_in(reopened) in allowed(count), failing.changes
+def test_an_error_leaves_the_last_or_the_one_before(
+    disks: dict[int, MemoryDisk], tmp_path: Path, count: int, error: int
+) -> None:
+    where = tmp_path / "d/checkpoints"
+    restore(disks[count], tmp_path / "d")
+    with failing(tmp_path / "d", 0) as counted:
+        FileCheckpointStore(where).save(state(count))
+    total = counted.n_changes
+    assert total > 40
+    seen = set()
+    for nth in [*range(1, total - 12, 9), *range(total - 12, total + 1)]:
+        restore(disks[count], tmp_path / "d")
+        store = FileCheckpointStore(where)
+        with failing(tmp_path / "d", nth, error):
+            try:
+                store.save(state(count))
+            except TemporaryFailure as caught:
+                assert str(where) in str(caught)  # noqa: PT017 - the removal of the oldest may fail
+                assert isinstance(caught.__cause__, OSError)  # noqa: PT017
+                assert caught.__cause__.errno == error  # noqa: PT017
+                assert caught.exit_code == 75  # noqa: PT017
+            else:
+                assert number_in(FileCheckpointStore(where)) == count
+        seen.add(number_in(FileCheckpointStore(where)))
         # the same process goes on as soon as it can, and so does the next
-        FileCheckpointStore(WHERE, files=failing).save(state(count))
-        assert number_in(FileCheckpointStore(WHERE, files=disk)) == count
-        assert_goes_on(disk, count + 1)
+        store.save(state(count))
+        assert number_in(FileCheckpointStore(where)) == count
+        assert_goes_on(where, count + 1)
+    assert seen == allowed(count)
 
 
 @pytest.mark.parametrize("count", [0, 1, 3])
-@pytest.mark.parametrize("loss", ["nothing", "contents", "everything"])
-def test_a_power_cut_leaves_the_last_or_the_one_before(count: int, loss: Loss) -> None:
-    for nth in range(1, len(changes_of_save(count)) + 1):
-        disk = disk_with(count).copy()
-        failing = FailingFiles(disk, nth, "power cut")
-        with pytest.raises(PowerCut):
-            FileCheckpointStore(WHERE, files=failing).save(state(count))
-        found = disk.after_power_cut(loss)
-        store = FileCheckpointStore(WHERE, files=found)
-        assert number_in(store) in allowed(count), (nth, failing.changes)
-        assert store.damage == () or count == 0  # before the first CURRENT there is none to find
-        assert_goes_on(found, count)
-
-
-def test_what_was_saved_survives_any_power_cut() -> None:
-    for loss in ("nothing", "contents", "everything"):
-        store = FileCheckpointStore(WHERE, files=disk_with(3).after_power_cut(loss))
-        assert number_in(store) == 2
-        assert store.damage == ()
+def test_a_power_cut_leaves_the_last_or_the_one_before(
+    disks: dict[int, MemoryDisk], tmp_path: Path, count: int
+) -> None:
+    root = tmp_path / "d"
+    where = root / "checkpoints"
+    restore(disks[count], root)
+    trace = traced(root, lambda: FileCheckpointStore(where).save(state(count)))
+    for cut in trace.cuts(most=40):
+        store = FileCheckpointStore(where)
+        assert number_in(store) in allowed(count), cut
+        assert store.damage == () or count == 0  # before the first pointer there is none to find
+        assert_goes_on(where, count)
+    restore(after_changes(trace.before, trace.changes).after_power_cut("everything"), root)
+    store = FileCheckpointStore(where)
+    assert number_in(store) == count, "it returned before it was on the disk"
+    assert store.damage == ()
 
 
 def test_the_disk_of_these_tests_does_forget() -> None:

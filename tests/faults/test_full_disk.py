@@ -89,7 +89,7 @@ def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
     assert found is not None
     assert found.arrays["graph_data"].tobytes() == state(1).arrays["graph_data"].tobytes()
     names = sorted(item.name for item in store.directory.iterdir())
-    assert [name.partition("-")[0] for name in names] == ["00000000", "00000002", "CURRENT"]
+    assert [name.partition("-")[0] for name in names] == ["00000000", "00000002", "current.json"]
 
 
 def test_a_store_on_a_full_disk(small_disk: Path) -> None:

@@ -13,7 +13,7 @@ import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
 from mscam_dask.cli.describe import describe_path
-from mscam_dask.data import checkpoint_format
+from mscam_dask.data import checkpoints
 from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.read import open_store, verify_store
@@ -141,10 +141,20 @@ def test_a_run_record_of_a_later_version(golden: Callable[[str], Path]) -> None:
         load_run(path)
 
 
-@pytest.mark.parametrize("version", ["_VERSION", "_MANIFEST_VERSION"])
-def test_a_checkpoint_of_a_later_version(version: str, tmp_path: Path) -> None:
+def test_a_checkpoint_of_a_later_version(tmp_path: Path) -> None:
     with pytest.MonkeyPatch.context() as later:
-        later.setattr(checkpoint_format, version, FUTURE)
+        later.setattr(checkpoints, "FORMAT_VERSION", FUTURE)
         FileCheckpointStore(tmp_path).save(checkpoint())
     with pytest.raises(DataError, match=quotes(tmp_path, "version", FUTURE)):
         FileCheckpointStore(tmp_path).load()
+
+
+def test_a_checkpoint_of_version_1_is_refused_and_can_be_cleared(
+    golden: Callable[[str], Path],
+) -> None:
+    store = FileCheckpointStore(golden("checkpoint-1"))
+    with pytest.raises(DataError, match=quotes(store.directory, "earlier version")):
+        store.load()
+    store.clear()
+    assert not store.directory.exists()
+    assert store.load() is None

@@ -150,7 +150,7 @@ def test_what_is_no_result(model: MSCAM, tmp_path: Path) -> None:
     write_checksums(group, path)
     with pytest.raises(DataError, match=quotes(path, "97")):
         read_result(path)
-    group.attrs.update({"format_version": FORMAT_VERSION, "history": ["../labels"]})
+    group.attrs.update({"format_version": FORMAT_VERSION, "history": None})
     write_checksums(group, path)
-    with pytest.raises(StoreCorruptError, match=quotes(path / "zarr.json", "'../labels'")):
+    with pytest.raises(StoreCorruptError, match=quotes(path / "zarr.json")):
         read_result(path)

@@ -31,25 +31,25 @@ import msgspec
 from msgspec import Struct
 
 from mscam_dask.data.store import schema
-from mscam_dask.data.store.filesystem import LOCAL, Files, rename_durably, take_lock, unlink_quietly
+from mscam_dask.data.store.filesystem import (
+    LOCAL,
+    remove_quietly,
+    rename_durably,
+    sync_tree,
+    take_lock,
+    write_durably,
+)
 from mscam_dask.data.store.object_store import Location, ObjectPath
-from mscam_dask.data.store.schema import corrupt_store, digest_of, root_attributes
+from mscam_dask.data.store.schema import METADATA, corrupt_store, digest_of, root_attributes
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
-
-__all__ = [
-    "exclusive_writer",
-    "is_name_taken",
-    "new_partial",
-    "new_version",
-    "recover",
-    "replace_directory",
-    "resolve_current",
-    "set_current",
-]
 
 # A writer that holds the lock renames, or puts back, within this many pauses.
 _PAUSES = 100
 _PAUSE_S = 0.01
+
+POINTER = "current.json"
+_WRITES = "writes"
+_ATTEMPTS = 3
 
 
 def new_partial(root: Path) -> Path:
@@ -57,57 +57,38 @@ def new_partial(root: Path) -> Path:
     return root.with_name(f".{root.name}.{uuid.uuid4().hex[:8]}.partial")
 
 
-def replace_directory(files: Files, partial: Path, root: Path) -> None:
-    """Give a finished directory its name.
+def replace_directory(partial: Path, root: Path) -> None:
+    """Give a finished directory its name, once all of it is on the disk.
 
-    Parameters
-    ----------
-    files
-        Where both are.
-    partial
-        From `new_partial`, all of it on the disk. Afterwards it is what had the name before, if
-        anything had: the caller removes it, also on failure.
-    root
-        Free, or taken by what is replaced. At every moment it is the old or the new one, except
-        where names cannot be swapped (`Files.exchange`): there it is missing between two renames;
-        on failure, and by `recover` after a kill, the old one gets its name back.
+    `partial` is from `new_partial`; afterwards it is what had the name before, if anything had, which
+    the caller removes, also on failure. At every moment `root` is the old or the new one, except where
+    names cannot be swapped: there it is missing between two renames; on failure, and by `recover`
+    after a kill, the old one gets its name back.
     """
-    is_taken = root.name in files.names(root.parent)
-    if is_taken and files.exchange(partial, root):
-        files.sync(root.parent)
+    sync_tree(partial)
+    is_taken = os.path.lexists(root)
+    if is_taken and LOCAL.exchange(partial, root):
+        LOCAL.sync(root.parent)
         return
     aside = partial.with_suffix(".old")
     try:
         if is_taken:
-            files.rename(root, aside)
-        files.rename(partial, root)
+            LOCAL.rename(root, aside)
+        LOCAL.rename(partial, root)
     except BaseException:
-        names = files.names(root.parent)
-        if aside.name in names and root.name not in names:
-            files.rename(aside, root)
+        if os.path.lexists(aside) and not os.path.lexists(root):
+            LOCAL.rename(aside, root)
         raise
-    files.sync(root.parent)
+    LOCAL.sync(root.parent)
     if is_taken:
-        files.rename(aside, partial)  # no longer to be restored
+        LOCAL.rename(aside, partial)  # no longer to be restored
 
 
 @contextmanager
 def exclusive_writer(root: Path) -> Iterator[None]:
-    """Lock a store for writing, and recover from a writer that was killed.
+    """Lock a store, whose parent exists, for writing, and recover from a writer that was killed.
 
-    Parameters
-    ----------
-    root
-        The store; its parent exists.
-
-    Raises
-    ------
-    TemporaryFailure
-        On entering, at once, when another process or thread is writing it.
-    ConfigurationError
-        On entering, when the file system has no locks.
-    OSError
-        On entering, when files cannot be made beside the store.
+    On entering it is a `TemporaryFailure`, at once, that another process or thread writes it.
     """
     file = root.with_name(f".{root.name}.lock")
     descriptor = _locked(file, root)
@@ -123,14 +104,8 @@ def exclusive_writer(root: Path) -> Iterator[None]:
 def recover(root: Path) -> None:
     """Restore the name of a store that a killed writer had moved aside; else do nothing.
 
-    Raises
-    ------
-    DataError
-        When this process may not rename it.
-    TemporaryFailure
-        When another process holds the lock for too long.
-    ConfigurationError
-        When the file system has no locks.
+    It is a `DataError` that this process may not, a `TemporaryFailure` that another holds the lock
+    for too long.
     """
     for _ in range(_PAUSES):
         if os.path.lexists(root) or not any(map(_is_whole_old, _left_over(root))):
@@ -177,27 +152,22 @@ def _recover(root: Path) -> None:
     """Restore the newest store that was moved aside, and remove the other leftovers; the lock is held."""
     left = _left_over(root)
     if not os.path.lexists(root):
-        aside = [path for path in left if path.suffix == ".old"]
-        whole = [path for path in aside if _is_whole_old(path)]
+        whole = [path for path in left if _is_whole_old(path)]
         if whole:
-            newest = max(whole, key=lambda path: path.stat().st_ctime_ns)
-            rename_durably(LOCAL, newest, root)
-        else:
-            left = [
-                path for path in left if path not in aside
-            ]  # kept: it may be all that is left of the store
+            rename_durably(max(whole, key=lambda path: path.stat().st_ctime_ns), root)
+        else:  # what was moved aside may be all that is left of the store
+            left = [path for path in left if path.suffix != ".old"]
     for path in left:
-        unlink_quietly(LOCAL, path)
+        remove_quietly(path)
 
 
 def _left_over(root: Path) -> list[Path]:
     """Return temporary directories beside a store."""
     ours = re.compile(rf"\.{re.escape(root.name)}\.[0-9a-f]{{8}}\.(partial|old)")
     try:
-        names = LOCAL.names(root.parent)
-    except OSError:  # a directory that may not be listed
+        return sorted(path for path in root.parent.iterdir() if ours.fullmatch(path.name))
+    except OSError:  # a directory that is missing, or may not be listed
         return []
-    return [root.with_name(name) for name in names if ours.fullmatch(name)]
 
 
 def _is_whole_old(path: Path) -> bool:
@@ -208,62 +178,65 @@ def _is_whole_old(path: Path) -> bool:
         return False
 
 
-_POINTER = "current.json"
-_WRITES = "writes"
-_METADATA = "zarr.json"
-_ATTEMPTS = 3
-
-
-class _Pointer(Struct, frozen=True, forbid_unknown_fields=True):
-    """Content of current.json: the write, and SHA-256 of its zarr.json."""
+class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
+    """Content of current.json: path of what is current, and SHA-256 of its zarr.json."""
 
     store: str
     sha256: str
 
+    @classmethod
+    def to(cls, root: Location, path: str) -> Pointer:
+        """Return the pointer to what is finished at a path below `root`."""
+        return cls(path, digest_of((root / path / METADATA).read_bytes()))
+
+    @classmethod
+    def read(cls, root: Location, allowed: str) -> Pointer | None:
+        """Read the pointer at a place, which matches the pattern `allowed`; None without one."""
+        try:
+            pointer = msgspec.json.decode((root / POINTER).read_bytes(), type=cls)
+        except FileNotFoundError:
+            return None
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise corrupt_store(root / POINTER, f"it names no store ({error})") from error
+        if not re.fullmatch(allowed, pointer.store):
+            raise corrupt_store(root / POINTER, f"it names {pointer.store!r}, which is not a write")
+        return pointer
+
+    def write(self, root: Location) -> None:
+        """Replace the pointer at a place: readers see the old one or the new one."""
+        content = msgspec.json.encode(self)
+        if isinstance(root, Path):
+            write_durably(root / POINTER, content)
+        else:
+            (root / POINTER).write_bytes(content)
+
+    def check(self, root: Location) -> None:
+        """Compare the zarr.json that is named with its digest; FileNotFoundError without one."""
+        file = root / self.store / METADATA
+        if digest_of(file.read_bytes()) != self.sha256:
+            raise corrupt_store(file, f"its content is not what {root / POINTER} says")
+
 
 def resolve_current(root: Location) -> Location:
-    """Return the current location of a store; a directory that a killed writer moved aside is moved back.
-
-    Raises
-    ------
-    StoreCorruptError
-        When current.json or what it names is damaged.
-    DataError
-        When a killed writer left a directory without its name, and it cannot be put back.
-    """
+    """Return the current location of a store; a directory that a killed writer moved aside is moved back."""
     if isinstance(root, Path):
         recover(root)
         return root
     for attempt in range(1, _ATTEMPTS + 1):
-        try:
-            content = (root / _POINTER).read_bytes()
-        except FileNotFoundError:
+        pointer = Pointer.read(root, rf"{_WRITES}/[0-9a-f]{{32}}")
+        if pointer is None:
             return root
-        place, sha256 = _decoded(root, content)
+        place = root / pointer.store
         try:
-            found = digest_of((place / _METADATA).read_bytes())
+            pointer.check(root)
         except FileNotFoundError as error:
             if attempt < _ATTEMPTS:
                 continue  # replaced between the two requests
             raise corrupt_store(
-                place / _METADATA, f"it is missing, and {root / _POINTER} names it"
+                place / METADATA, f"it is missing, and {root / POINTER} names it"
             ) from error
-        if found != sha256:
-            raise corrupt_store(
-                place / _METADATA, f"its content is not what {root / _POINTER} says"
-            )
         return place
     raise AssertionError
-
-
-def _decoded(root: ObjectPath, content: bytes) -> tuple[ObjectPath, str]:
-    try:
-        pointer = msgspec.json.decode(content, type=_Pointer)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise corrupt_store(root / _POINTER, f"it names no store ({error})") from error
-    if not re.fullmatch(rf"{_WRITES}/[0-9a-f]{{32}}", pointer.store):
-        raise corrupt_store(root / _POINTER, f"it names {pointer.store!r}, which is not a write")
-    return root / pointer.store, pointer.sha256
 
 
 def is_name_taken(root: ObjectPath) -> bool:
@@ -282,12 +255,11 @@ def set_current(root: ObjectPath, place: ObjectPath) -> None:
     When replacing the pointer fails nothing is removed: the answer may have been lost only.
     """
     replaced = resolve_current(root)
-    pointer = _Pointer(f"{_WRITES}/{place.name}", digest_of((place / _METADATA).read_bytes()))
-    (root / _POINTER).write_bytes(msgspec.json.encode(pointer))
-    kept = (f"{root}/{_WRITES}/", f"{root}/{_POINTER}")
+    Pointer.to(root, f"{_WRITES}/{place.name}").write(root)
     assert isinstance(replaced, ObjectPath)
     with suppress(MscamError):  # the store is there; what is left over costs space only
         old = list(replaced.sizes())
         if replaced == root:
+            kept = (f"{root}/{_WRITES}/", f"{root}/{POINTER}")
             old = [file for file in old if not file.url.startswith(kept)]
         root.remove(old)

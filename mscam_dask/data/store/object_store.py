@@ -17,8 +17,6 @@ from urllib.parse import unquote
 
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 
-__all__ = ["Location", "ObjectPath", "as_location", "size_of", "translate_errors", "zarr_place"]
-
 # Seconds and attempts: an endpoint that does not answer is given up within a minute.
 _OPTIONS: dict[str, dict[str, Any]] = {
     "s3": {
@@ -65,14 +63,7 @@ _URL = re.compile(r"(s3|gs|az)://([a-z0-9][a-z0-9._-]{1,220}[a-z0-9])/([^?#\0]+)
 
 @dataclass(frozen=True)
 class ObjectPath:
-    """Object or prefix in an object store, with the methods of a `Path`.
-
-    Parameters
-    ----------
-    url
-        "s3://bucket/prefix", "gs://bucket/prefix" or "az://container/prefix", as `as_location`
-        checked it.
-    """
+    """Object or prefix, "s3://bucket/prefix" as `as_location` checked it, with the methods of a `Path`."""
 
     url: str
 
@@ -136,13 +127,7 @@ class ObjectPath:
         return (file for file in self.sizes() if file.name == name)
 
     def sizes(self) -> dict[ObjectPath, int]:
-        """Every object of this name and below it, with its size in bytes.
-
-        Raises
-        ------
-        DataError
-            When the bucket is missing.
-        """
+        """Every object of this name and below it, with its size in bytes; needs a bucket."""
         found: dict[str, Any] = {}
         with translate_errors(self), suppress(FileNotFoundError):
             found = self.files().find(self.url, detail=True)
@@ -183,14 +168,7 @@ Location = Path | ObjectPath
 
 
 def as_location(place: str | Location) -> Location:
-    """Return the place that a path or a URL names.
-
-    Raises
-    ------
-    ConfigurationError
-        When it is no path, or a URL of another kind than s3, gs (gcs), az (abfs) and file, or has no
-        bucket or no name.
-    """
+    """Return the place that a path or a URL (s3, gs or gcs, az or abfs, file) names."""
     if not isinstance(place, str | Location):
         raise ConfigurationError(
             f"{place!r} is not a location; allowed are paths and URLs (s3://bucket/name.zarr)."
@@ -215,14 +193,8 @@ def as_location(place: str | Location) -> Location:
 def translate_errors(place: Location) -> Iterator[None]:
     """Turn errors of an object store into those of the package; do nothing for directories.
 
-    Raises
-    ------
-    FileNotFoundError
-        When the object is missing.
-    ConfigurationError
-        When the library is not installed, or credentials are missing or do not suffice.
-    TemporaryFailure
-        When the store cannot be reached or fails.
+    A missing object stays a FileNotFoundError. A missing library, and credentials that are missing or
+    do not suffice, are a ConfigurationError; a store that cannot be reached or fails is a TemporaryFailure.
     """
     if isinstance(place, Path):
         yield

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.data.checkpoint_format import ArrayPieces
+from mscam_dask.data.store.arrays import ArrayPieces
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.row_blocks import tasks
 from mscam_dask.engine.row_blocks.candidates import (

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import __version__
-from mscam_dask.data.store.filesystem import LOCAL, rename_durably
+from mscam_dask.data.store.filesystem import rename_durably
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
@@ -378,7 +378,7 @@ def _removed(directory: RunDirectory) -> bool:
         return False
     aside = path.with_name(f".{path.name}.{uuid.uuid4().hex[:8]}.old")
     with contextlib.suppress(MscamError), RunLock(path):
-        rename_durably(LOCAL, path, aside)  # no longer a run, even after a power cut
+        rename_durably(path, aside)  # no longer a run, even after a power cut
         shutil.rmtree(aside)
         return True
     return False

@@ -477,7 +477,7 @@ def write_whole(file: Path, content: bytes) -> None:
     try:
         with full_disk_is_temporary(file):
             _make_directory(file.parent)
-            write_durably(LOCAL, file, content, partial=partial)
+            write_durably(file, content, partial=partial)
     finally:
         partial.unlink(missing_ok=True)
 

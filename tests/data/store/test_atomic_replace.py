@@ -7,9 +7,10 @@ import fcntl
 import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -23,16 +24,13 @@ from mscam_dask.data.store.atomic_replace import (
     recover,
     replace_directory,
 )
-from mscam_dask.data.store.filesystem import LOCAL, LocalFilesystem, sync_tree
+from mscam_dask.data.store.filesystem import LOCAL, LocalFilesystem
 from mscam_dask.data.store.read import is_store, open_store, verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
-from tests.faults.memory_disk import FailingFiles, Loss, MemoryDisk, PowerCut
 from tests.messages import quotes
-
-ROOT, PARTIAL, ASIDE = (Path("/d") / name for name in ("s", ".s.0.partial", ".s.0.old"))
 
 
 def counting(start: int, stop: int) -> MultiViewData:
@@ -46,7 +44,7 @@ def numbers(path: Path) -> list[float]:
 
 # Appends sample 3 to a store of samples 0, 1, 2 and is gone after so many steps of replacing it.
 KILLED = """
-import os, sys
+import os, shutil, sys
 import numpy as np
 from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.data.ingest import append
@@ -66,7 +64,11 @@ def then_killed(step):
         return result
     return call
 
-for name in ("rename", "unlink", *(["exchange"] if can_exchange else [])):
+def first_removed(path):
+    next(file for file in path.rglob("*") if file.is_file()).unlink()
+
+remove, shutil.rmtree = shutil.rmtree, lambda path, **_: (then_killed(first_removed)(path), remove(path))
+for name in ("rename", *(["exchange"] if can_exchange else [])):
     setattr(LocalFilesystem, name, then_killed(getattr(LocalFilesystem, name)))
 if not can_exchange:
     LocalFilesystem.exchange = lambda *_: False
@@ -122,60 +124,42 @@ def test_a_writer_that_is_killed_leaves_the_old_store_or_the_new_one(
         assert [item.name for item in path.parent.iterdir()] == ["data.zarr"]
 
 
-def disk(*, taken: bool, can_exchange: bool) -> MemoryDisk:
-    """A finished directory, and one that has its name."""
-    made = MemoryDisk(can_exchange=can_exchange)
-    made.mkdir(ROOT.parent)
-    for path, content in ((PARTIAL, b"new"), *([(ROOT, b"old")] if taken else [])):
-        made.mkdir(path)
-        made.write(path / "x", content)
-    sync_tree(made, Path("/"))
-    return made
-
-
-def content(found: MemoryDisk, path: Path) -> bytes | None:
-    return found.read(path / "x") if found.is_directory(path) else None
-
-
-@pytest.mark.parametrize("loss", ["nothing", "everything"])
-@pytest.mark.parametrize("can_exchange", [True, False], ids=["swapped", "renamed"])
-@pytest.mark.parametrize("taken", [True, False], ids=["taken", "free"])
-def test_a_power_cut_at_any_step(taken: bool, can_exchange: bool, loss: Loss) -> None:
-    for nth in range(1, 10):
-        before = disk(taken=taken, can_exchange=can_exchange)
-        files = FailingFiles(before, nth, "power cut")
-        try:
-            replace_directory(files, PARTIAL, ROOT)
-        except PowerCut:
-            found = before.after_power_cut(loss)
-            root, aside = content(found, ROOT), content(found, ASIDE)
-            if taken and root is None:
-                assert not can_exchange
-                assert aside == b"old"  # `recover` finds it
-            else:
-                assert root in ((b"old", b"new") if taken else (None, b"new"))
-        else:
-            assert nth > len(files.changes)
-            assert content(before.after_power_cut("everything"), ROOT) == b"new"
-            assert content(before, ASIDE) is None
-            assert content(before, PARTIAL) == (b"old" if taken else None)
-            return
-    pytest.fail("it never ended")
-
-
 @pytest.mark.parametrize("failure", [errno.EIO, errno.EINVAL])
 @pytest.mark.parametrize("can_exchange", [True, False], ids=["swapped", "renamed"])
-def test_a_step_that_fails_leaves_the_name_to_one_of_them(can_exchange: bool, failure: int) -> None:
-    for nth in range(1, 10):
-        found = disk(taken=True, can_exchange=can_exchange)
-        files = FailingFiles(found, nth, failure)
-        try:
-            replace_directory(files, PARTIAL, ROOT)
-        except OSError:
-            assert content(found, ROOT) in (b"old", b"new")
-        else:
-            assert content(found, ROOT) == b"new"
-        if nth > len(files.changes):
+def test_a_step_that_fails_leaves_the_name_to_one_of_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, can_exchange: bool, failure: int
+) -> None:
+    root = tmp_path / "s"
+    partial = new_partial(root)
+    for nth in range(1, 20):
+        for path in (root, partial):
+            path.mkdir()
+            (path / "x").write_text("old" if path == root else "new")
+        n_steps = 0
+
+        def failing(step: Callable[..., Any], nth: int = nth) -> Callable[..., Any]:
+            def call(*arguments: Any) -> Any:
+                nonlocal n_steps
+                n_steps += 1
+                if n_steps == nth:
+                    raise OSError(failure, "failed")
+                return step(*arguments)
+
+            return call
+
+        with monkeypatch.context() as patch:
+            for name in ("sync", "rename"):
+                patch.setattr(LocalFilesystem, name, failing(getattr(LocalFilesystem, name)))
+            if not can_exchange:
+                patch.setattr(LocalFilesystem, "exchange", lambda *_: False)
+            try:
+                replace_directory(partial, root)
+            except OSError:
+                assert nth == n_steps or not can_exchange
+        assert (root / "x").read_text() in (("old", "new") if nth <= n_steps else ("new",))
+        for path in tmp_path.iterdir():
+            shutil.rmtree(path)
+        if nth > n_steps:
             return
     pytest.fail("it never ended")
 

@@ -191,61 +191,26 @@ def test_a_damaged_store_is_not_replaced(store: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "change", "quoted"),
+    ("change", "quoted"),
     [
-        ("views/0/values", lambda m: m["attributes"].pop("name"), ["{'view_type': 'features'"]),
-        (
-            "views/0/values",
-            lambda m: m["attributes"].update(view_type="cosine"),
-            ["'colour'", "'cosine'"],
-        ),
-        ("views/0/values", lambda m: m["attributes"].update(source_dtype="O8?"), ["'O8?'"]),
-        ("views/0/values", lambda m: m.update(data_type="int64"), ["int64", "float64"]),
-        ("views/0/values", lambda m: m["codecs"].pop(), ["crc32c"]),
-        ("views/0/values", lambda m: m.update(shape=[N - 1, 3]), [(N - 1, 3), N]),
-        ("labels", lambda m: m.update(shape=[N - 1]), [N - 1, N]),
-        ("labels", lambda m: m["codecs"].pop(), ["crc32c"]),
-        ("sample_ids/bytes", lambda m: m.update(data_type="int8"), ["int8"]),
-        ("", lambda m: m["attributes"].pop("n_samples"), ["n_samples"]),
-        ("", lambda m: m["attributes"].update(n_views="many"), ["'many'"]),
-        ("", lambda m: m["attributes"].update(n_views=4), ["views/3/values/zarr.json"]),
+        (lambda m: m["attributes"].pop("n_views"), ["n_views"]),
+        (lambda m: m["attributes"].update(n_views="many"), ["str"]),
+        (lambda m: m["attributes"].update(n_views=4), ["views/3/values/zarr.json"]),
     ],
-    ids=str.split("no-name metric dtype type crc shape labels labels-crc ids n views more-views"),
+    ids=["none", "no number", "more views"],
 )
-def test_altered_metadata_are_named(
-    store: Path, key: str, change: Callable[[dict[str, Any]], object], quoted: list[object]
+def test_unusable_attributes_are_named(
+    store: Path, change: Callable[[dict[str, Any]], object], quoted: list[object]
 ) -> None:
-    edit(store / key / "zarr.json", change)
-    write_checksums(
-        zarr.open_group(store, mode="r+"), store
-    )  # values with a right checksum are checked too
+    edit(store / "zarr.json", change)
+    write_checksums(zarr.open_group(store, mode="r+"), store)
     with pytest.raises(StoreCorruptError, match=quotes(store, *quoted)):
         open_store(store)
-
-
-def test_ids_that_are_cut_wrong_are_caught(tmp_path: Path) -> None:
-    path = write_store(example_data(), tmp_path / "s.zarr")
-    offsets = zarr.open_array(path / "sample_ids/offsets", mode="r+")
-    original = np.asarray(offsets[:])
-    offsets[:] = original[::-1]
-    with pytest.raises(StoreCorruptError, match=quotes("sample_ids/offsets", original[-1])):
-        open_store(path)
-    for place, change in ((-1, 1), (1, int(original[2] - original[1]) + 1)):
-        moved = original.copy()
-        moved[place] += change  # beyond the last byte; before the id in front of it
-        offsets[:] = moved
-        with pytest.raises(StoreCorruptError, match=quotes("sample_ids/offsets", original[-1])):
-            open_store(path)
-    moved = original.copy()
-    moved[1] -= 1  # inside the two bytes of é
-    offsets[:] = moved
-    with pytest.raises(StoreCorruptError, match=quotes("sample_ids/offsets", "UTF-8")):
-        open_store(path)
 
 
 def test_a_store_replaced_after_opening_is_noticed(store: Path) -> None:
     view = open_store(store).views[0]
     shutil.rmtree(store)
     write_store(as_multi_view([np.ones((N, 7))]), store)
-    with pytest.raises(StoreCorruptError, match=quotes("'colour'", store, (N, 7), (N, 3))):
+    with pytest.raises(StoreCorruptError, match=quotes("'colour'", store)):
         view.read(0, 1)

@@ -149,9 +149,9 @@ def test_every_array_has_a_checksum_and_every_chunk_is_written(store: Path) -> N
     keys = {str(array.relative_to(store)) for array in arrays}
     assert keys == {
         *(schema.view_key(index) for index in range(3)),
-        schema.LABELS.key,
-        schema.SAMPLE_ID_BYTES.key,
-        schema.SAMPLE_ID_OFFSETS.key,
+        schema.LABELS,
+        schema.SAMPLE_ID_BYTES,
+        schema.SAMPLE_ID_OFFSETS,
     }
     for array in arrays:
         metadata = json.loads((array / "zarr.json").read_text())

@@ -13,6 +13,7 @@ import pytest
 import zarr
 from numpy.typing import NDArray
 
+from mscam_dask.data.store import arrays
 from mscam_dask.data.store.read import ZarrRows, open_store, verify_store
 from mscam_dask.data.store.write import write_store, write_view
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -73,7 +74,9 @@ def test_a_write_that_fails_midway_leaves_things_as_they_were(
 
 
 @pytest.mark.parametrize("chunk_size", [None, 2, 3])
-def test_views_are_written_by_blocks(tmp_path: Path, chunk_size: int | None) -> None:
+def test_views_are_written_by_blocks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chunk_size: int | None
+) -> None:
     asked: list[tuple[int, int]] = []
 
     class RecordingRows(ArrayRows):
@@ -84,7 +87,8 @@ def test_views_are_written_by_blocks(tmp_path: Path, chunk_size: int | None) -> 
     table = np.arange(3.0 * N).reshape(N, 3)
     group = zarr.open_group(tmp_path / "s", mode="w")
     view, row = RecordingRows(table, "v"), 8 * 3
-    write_view(group, "v", view, chunk_size, block_bytes=5 * row, chunk_bytes=4 * row)
+    monkeypatch.setattr(arrays, "CHUNK_BYTES", 4 * row)
+    write_view(group, "v", view, chunk_size, block_bytes=5 * row)
     step = {None: 4, 2: 4, 3: 3}[chunk_size]  # whole chunks within five rows
     assert asked == [(start, min(start + step, N)) for start in range(0, N, step)]
     array = zarr.open_array(tmp_path / "s" / "v", mode="r")

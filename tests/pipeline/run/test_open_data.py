@@ -101,6 +101,6 @@ def test_rows_that_another_store_gave_are_not_taken(store: Path, tiny: Path) -> 
     view = open_store(store).views[0]
     before = view.read(0, 5)
     grow(tiny, store)()
-    with pytest.raises(StoreCorruptError, match=quotes("'view_0'", store, (69, 5), (60, 5))):
+    with pytest.raises(StoreCorruptError, match=quotes("'view_0'", store)):
         view.read(0, 5)
     np.testing.assert_array_equal(open_store(store).views[0].read(0, 5), before)

@@ -267,7 +267,7 @@ def test_a_damaged_checkpoint_is_passed_over_and_said(
     pipeline: Write, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     root = stopped_run(pipeline(IN_PROCESS), tmp_path / "out", STOPS["last iteration"])
-    damaged = newest(root) / "state.json"
+    damaged = newest(root) / "record/c/0"
     damaged.write_bytes(b"")
     events: list[Event] = []
     outcome = resume_run(root, observers=[events.append])
@@ -282,7 +282,7 @@ def test_without_a_whole_checkpoint_the_run_says_what_to_do(
     pipeline: Write, undisturbed: Undisturbed, tmp_path: Path
 ) -> None:
     root = after_first_iteration(pipeline(IN_PROCESS), tmp_path / "out")
-    states = sorted((root / "checkpoints").glob("0*/state.json"))
+    states = sorted((root / "checkpoints").glob("0*/record/c/0"))
     for state in states:
         state.unlink()
     with pytest.raises(DataError, match=quotes(*states)):

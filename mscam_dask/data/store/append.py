@@ -1,0 +1,215 @@
+"""Append samples: the views of a store followed by those of new samples, read lazily."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.conversion import UNLABELED
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import (
+    LiftedRows,
+    PresentRows,
+    n_samples_of,
+    restrict_to_present,
+)
+from mscam_dask.data.views.sources import (
+    RowSource,
+    ViewType,
+    as_rows,
+    check_row_range,
+    feature_names_of,
+    first_difference,
+    is_numbering,
+    listed,
+)
+from mscam_dask.errors import DataError
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, eq=False)
+class JoinedRows:
+    """View with the rows of one view of features followed by those of another with the same columns."""
+
+    first: RowSource
+    second: RowSource
+
+    @property
+    def name(self) -> str:
+        return self.first.name
+
+    @property
+    def view_type(self) -> ViewType:
+        return self.first.view_type
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        return self.first.shape[0] + self.second.shape[0], self.first.shape[1]
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return np.result_type(self.first.dtype, self.second.dtype)
+
+    @property
+    def feature_names(self) -> tuple[str, ...] | None:
+        return feature_names_of(self.first)
+
+    def read(self, start: int, stop: int) -> NDArray[np.float64]:
+        check_row_range(self, start, stop)
+        border = self.first.shape[0]
+        parts = []
+        if start < border:
+            parts.append(self.first.read(start, min(stop, border)))
+        if stop > border or not parts:
+            parts.append(self.second.read(max(start, border) - border, max(stop, border) - border))
+        return parts[0] if len(parts) == 1 else as_rows(np.concatenate(parts))
+
+
+def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> MultiViewData:
+    """Return the samples of a store followed by new ones, with all or some of its views, read lazily."""
+    by_name = {view.name: view for view in new.views}
+    if not set(by_name) <= set(old.view_names):
+        raise DataError(
+            f"{where} has the views {list(old.view_names)}, the new samples have "
+            f"{list(new.view_names)}; allowed are views of the store, of which some may be missing. "
+            "Give these (--view NAME)."
+        )
+    views = tuple(_joined(view, by_name.get(view.name), new.n_samples, where) for view in old.views)
+    labels, label_names = _labels(old, new, where)
+    return MultiViewData(
+        views=views,
+        sample_ids=_ids(old, new, where),
+        labels=labels,
+        label_names=label_names,
+    )
+
+
+def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> RowSource:
+    """Return the rows of the old and the new samples, absent samples left out."""
+    if new is None:
+        new = LiftedRows(old, np.full(n_new, -1, dtype=np.int64), old.name, old.view_type)
+    both = _joined_rows(_of_all(old), _of_all(new), where)
+    samples = [_samples_of(old), _samples_of(new) + n_samples_of(old)]
+    return restrict_to_present(
+        both, np.setdiff1d(np.arange(both.shape[0]), np.concatenate(samples))
+    )
+
+
+def _of_all(view: RowSource) -> RowSource:
+    """Return a view with a row for each sample; rows of absent samples have arbitrary values."""
+    return view.source if isinstance(view, PresentRows) else view
+
+
+def _samples_of(view: RowSource) -> NDArray[np.int64]:
+    if isinstance(view, PresentRows):
+        return view.samples
+    if isinstance(view, LiftedRows):
+        return np.flatnonzero(view.places >= 0)
+    return np.arange(view.shape[0])
+
+
+def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
+    if old.view_type != "features" or new.view_type != "features":
+        raise DataError(
+            f"View {old.name!r} has view_type={old.view_type!r} in {where} and {new.view_type!r} in the new "
+            "samples; samples can be appended to feature views only. Ingest a distance or kernel matrix as a whole."
+        )
+    if old.shape[1] != new.shape[1]:
+        raise DataError(
+            f"View {old.name!r} has {old.shape[1]} columns in {where} and {new.shape[1]} in the new "
+            "samples; the features must be the same, in the same order."
+        )
+    _check_features(old, new, where)
+    return JoinedRows(old, new)
+
+
+def _check_features(old: RowSource, new: RowSource, where: str) -> None:
+    """Refuse columns of other names, or in another order, where both sides have names."""
+    before, after = feature_names_of(old), feature_names_of(new)
+    if before is None or after is None or before == after:
+        return
+    column = first_difference(before, after)
+    differ = (
+        f"column {column} (counted from 0) is {before[column]!r} in {where} and {after[column]!r} in "
+        "the new samples"
+    )
+    if sorted(before) == sorted(after):
+        raise DataError(
+            f"View {old.name!r} has the same features in another order: {differ}. Put the columns of "
+            f"the new samples in the order of the store: [{listed(before)}]."
+        )
+    if is_numbering(before) or is_numbering(after):
+        return
+    missing, added = sorted(set(before) - set(after)), sorted(set(after) - set(before))
+    raise DataError(
+        f"View {old.name!r} has other features: {differ}; only in the store are "
+        f"[{listed(missing)}], only in the new samples [{listed(added)}]. Give the same features, in "
+        "the same order; if only their names changed, rename the columns as they are in the store."
+    )
+
+
+def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] | None:
+    if old.sample_ids is None and new.sample_ids is None:
+        return None
+    if old.sample_ids is None or new.sample_ids is None:
+        has, lacks = (
+            ("the new samples", where) if old.sample_ids is None else (where, "the new samples")
+        )
+        raise DataError(
+            f"There are sample ids in {has} and none in {lacks}. Give both ids (--id-column), or neither."
+        )
+    known = set(old.sample_ids)
+    repeated = [name for name in new.sample_ids if name in known]
+    if repeated:
+        raise DataError(
+            f"{len(repeated)} of the {len(new.sample_ids)} new samples are in {where} already: "
+            f"{listed(repeated)}. Leave them out; to change samples, ingest the whole data again with "
+            "--overwrite."
+        )
+    return (*old.sample_ids, *new.sample_ids)
+
+
+def _labels(
+    old: MultiViewData, new: MultiViewData, where: str
+) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None]:
+    """Labels of all; names that are new get the numbers after the old ones, -1 stays unlabeled."""
+    if old.labels is None and new.labels is None:
+        return None, None
+    if old.labels is None:
+        raise DataError(
+            f"The new samples have labels, but {where} has none. Leave the labels out, or ingest the whole "
+            "data again with labels."
+        )
+    if new.labels is None:
+        unlabeled = np.full(new.n_samples, UNLABELED, dtype=np.int64)
+        return np.concatenate([old.labels, unlabeled]), old.label_names
+    if (old.label_names is None) != (new.label_names is None):
+        raise DataError(
+            f"Labels are {'numbers' if old.label_names is None else 'text'} in {where} and "
+            f"{'numbers' if new.label_names is None else 'text'} in the new samples. Give both in one form."
+        )
+    if old.label_names is None or new.label_names is None:
+        return np.concatenate([old.labels, new.labels]), None
+    _check_named(old.labels, old.label_names, where)
+    _check_named(new.labels, new.label_names, "the new samples")
+    added = [name for name in new.label_names if name not in old.label_names]
+    names = (*old.label_names, *added)
+    codes = np.array([names.index(name) for name in new.label_names], dtype=np.int64)
+    renamed = np.append(codes, UNLABELED)[new.labels]  # whose last entry is that of -1
+    return np.concatenate([old.labels, renamed]), names
+
+
+def _check_named(labels: NDArray[np.int64], names: tuple[str, ...], whose: str) -> None:
+    """Refuse labels that are neither the position of a name nor unlabeled."""
+    rows = np.flatnonzero((labels < UNLABELED) | (labels >= len(names)))
+    if rows.size:
+        raise DataError(
+            f"{rows.size} label(s) of {whose} have no name, the first {labels[rows[0]]} in row "
+            f"{rows[0]}; allowed are 0 to {len(names) - 1}, the positions in label_names "
+            f"{list(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}, and {UNLABELED} for "
+            "unlabeled samples. Correct the labels, or give them as text."
+        )
