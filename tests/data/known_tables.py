@@ -15,7 +15,19 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = ["csv_of", "difference", "outcome", "table"]
+__all__ = [
+    "NUMBERS",
+    "ORDER",
+    "TEXTS",
+    "A",
+    "B",
+    "beside",
+    "csv_of",
+    "difference",
+    "outcome",
+    "read",
+    "table",
+]
 
 
 def table(
@@ -26,6 +38,12 @@ def table(
     index = [f"P{row:02d}" for row in range(1, n_samples + 1)] if ids is None else list(ids)
     values = rng.normal(5, 3, (len(index), n_features)).round(3)
     return pd.DataFrame(values, index=index, columns=[f"{prefix}{j}" for j in range(n_features)])
+
+
+TEXTS = [f"P{row:02d}" for row in range(1, 13)]
+NUMBERS = [1000234, 1000017, 1000999, 1000501, 1000402, 1000333, *range(1000100, 1000700, 100)]
+ORDER = np.array([7, 2, 11, 0, 9, 5, 1, 10, 3, 8, 6, 4])
+A, B = table(), table(n_features=3, prefix="b")
 
 
 def csv_of(frame: pd.DataFrame, id_header: str = "id", **options: Any) -> str:
@@ -101,3 +119,21 @@ def _difference_of_labels(data: MultiViewData, labels: Mapping[str, str]) -> str
     names = data.label_names or [*map(str, range(int(data.labels.max()) + 1))]
     got = {item: names[code] for item, code in zip(data.sample_ids, data.labels, strict=True)}
     return None if got == dict(labels) else f"labels are {got}, not {labels}"
+
+
+def read(folder: Path, files: Mapping[str, str | bytes], known: Any, **options: Any) -> str:
+    """Write files, a table beside them as b.csv in another order, and ingest all; `Source`'s options too."""
+    of_source = {name: options.pop(name) for name in ("samples_in", "id_column") if name in options}
+    sources = []
+    for name, content in files.items():
+        (folder / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+        sources.append(Source(folder / name, **(of_source if name != "b.csv" else {})))
+    views = {name.split(".")[0]: frame for name, frame in zip(files, known, strict=True)}
+    found = outcome(sources, views, folder / "s.zarr", **options)
+    return found.replace(f"{folder}/", "")
+
+
+def beside(text: str | bytes, name: str = "a.csv", frame: pd.DataFrame = A) -> tuple[Any, Any]:
+    """A file, and b.csv with the same ids in another order; what they hold."""
+    other = B.set_axis(frame.index).iloc[ORDER]
+    return {name: text, "b.csv": csv_of(other)}, (frame, other)
