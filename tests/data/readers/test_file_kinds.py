@@ -10,7 +10,7 @@ import gzip
 import io
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +55,7 @@ ID_HEADERS = (
 # How the second file writes the ids of the first, which are texts, or whole numbers.
 OF_TEXTS: dict[str, Callable[[str], str]] = {
     "same": str,
-    "case": str.lower,
+    "case": str.swapcase,
     "trailing blank": lambda item: f"{item} ",
     "suffix": lambda item: f"{item}-01A",
     "disjoint": lambda item: f"Z{item[::-1]}",
@@ -143,8 +143,6 @@ def drawn_dialect(rng: np.random.Generator, *, ids: str, decimal: str | None = N
         header = "names"
     if on_columns and header == "no header":
         header = "names"
-    if delimiter == " " and header == "leading empty cell":
-        quoting = "ids" if quoting == "none" else quoting
     missing = str(rng.choice(MISSING))
     if missing == "" and delimiter == " " and quoting != "all":
         missing = "NA"
@@ -203,7 +201,7 @@ def lines_of(
     blank = dialect.delimiter == " "
 
     def quoted(text: str, kind: str) -> str:
-        must = blank and " " in text
+        must = blank and (" " in text or not text)
         return f'"{text}"' if must or dialect.quoting in ("all", kind) else text
 
     has_ids = table.index.dtype == object
@@ -307,12 +305,15 @@ def drawn_case(seed: int, folder: Path) -> tuple[list[Written], set[str], dict[s
     written_ids = ids
     if ids is not None:
         spellings = OF_NUMBERS if kind == "whole numbers" else OF_TEXTS
-        spelling = str(rng.choice(["same", "same", *spellings]))
+        spelling = str(rng.choice(["same"] * 4 + [*spellings]))
         if kind == "zero-padded ids" and spelling == "case":
             spelling = "same"
         written_ids = [spellings[spelling](item) for item in ids]
     order = rng.permutation(n) if ids is not None and rng.random() < 0.7 else np.arange(n)
     one, two = drawn_dialect(rng, ids=kind), drawn_dialect(rng, ids=kind)
+    numbers = kind in ("whole numbers", "zero-padded ids")
+    if numbers and rng.random() < 0.7:
+        one, two = replace(one, on_columns=False), replace(two, on_columns=False, header=one.header)
     if spelling == "trailing blank" and two.quoting == "none" and two.delimiter == " ":
         spelling, written_ids = "same", ids
     labels = None
@@ -330,11 +331,11 @@ def drawn_case(seed: int, folder: Path) -> tuple[list[Written], set[str], dict[s
         doubts.add("must be refused")
     elif spelling == "trailing blank":
         doubts.add("a trailing blank")
-    numbers = kind in ("whole numbers", "zero-padded ids")
-    if numbers and not all(file.kinds & {"names", "GCT"} for file in files):
-        doubts.add("whole numbers in a column without a name")
-    if numbers and one.on_columns != two.on_columns:
-        doubts.add("whole numbers in a header and in a column")
+    nameless = {file.header in ("header one short", "leading empty cell") for file in (one, two)}
+    if numbers and (one.on_columns or two.on_columns):
+        doubts.add("whole numbers as names of columns")
+    elif numbers and ("no header" in (one.header, two.header) or len(nameless) == 2):
+        doubts.add("whole numbers under a name in one file only")
     extra = {kind, *(["rows in another order"] if (order != np.arange(n)).any() else [])}
     extra |= {"labels"} if labels is not None else set()
     for own, dialect in ((how, one), (how_second, two)):
