@@ -293,6 +293,15 @@ def check_with_pandas(
         assert [*read.index] == [*stands.index]
 
 
+def doubts_about_numbers(one: Dialect, two: Dialect) -> set[str]:
+    nameless = {file.header in ("header one short", "leading empty cell") for file in (one, two)}
+    if one.on_columns or two.on_columns:
+        return {"whole numbers as names of columns"}
+    if "no header" in (one.header, two.header) or len(nameless) == 2:
+        return {"whole numbers under a name in one file only"}
+    return set()
+
+
 def drawn_case(seed: int, folder: Path) -> tuple[list[Written], set[str], dict[str, Any], Any]:
     """Two files, why they may or must be refused, options of `ingest`, and the known labels."""
     rng = np.random.default_rng(seed)
@@ -327,15 +336,10 @@ def drawn_case(seed: int, folder: Path) -> tuple[list[Written], set[str], dict[s
         written(rng, folder, "b", stands, two, id_header=id_header, known=known),
     ]
     doubts = {doubt for file in files for doubt in file.doubts}
-    if spelling not in ("same", "trailing blank"):
-        doubts.add("must be refused")
-    elif spelling == "trailing blank":
-        doubts.add("a trailing blank")
-    nameless = {file.header in ("header one short", "leading empty cell") for file in (one, two)}
-    if numbers and (one.on_columns or two.on_columns):
-        doubts.add("whole numbers as names of columns")
-    elif numbers and ("no header" in (one.header, two.header) or len(nameless) == 2):
-        doubts.add("whole numbers under a name in one file only")
+    if spelling != "same":
+        doubts.add("a trailing blank" if spelling == "trailing blank" else "must be refused")
+    if numbers:
+        doubts |= doubts_about_numbers(one, two)
     extra = {kind, *(["rows in another order"] if (order != np.arange(n)).any() else [])}
     extra |= {"labels"} if labels is not None else set()
     for own, dialect in ((how, one), (how_second, two)):
