@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.readers.base import Source
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError

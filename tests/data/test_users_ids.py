@@ -68,15 +68,25 @@ def test_ids_keep_their_spelling(tmp_path: Path, write: Callable[[int], str]) ->
 
 @pytest.mark.parametrize("name", ["platelets", "year_of_birth", "n_genes", "position", "zip"])
 def test_a_measured_whole_number_is_no_id(tmp_path: Path, name: str) -> None:
-    """In one file alone it may be asked for; in two files with other values it is a feature."""
-    first = A.reset_index(drop=True).rename(columns={"a0": name})
-    first[name] = np.arange(1990, 2002) if name == "year_of_birth" else ORDER * 17 + 40
-    found = read(tmp_path, {"a.csv": first.to_csv(index=False)}, (first,))
-    assert found == "right" or re.match(quotes("refused", "a.csv", name, "id_column"), found)
-    second = B.reset_index(drop=True).assign(**{name: ORDER * 13 + 45})[[name, *B.columns]]
+    """A first column of such numbers is a feature or asked for, also if two files have others in it."""
+    first = A.reset_index(drop=True).assign(a0=ORDER * 17 + 40).rename(columns={"a0": name})
+    second = B.reset_index(drop=True).assign(b0=ORDER * 13 + 45).rename(columns={"b0": name})
     files = {"a.csv": first.to_csv(index=False), "b.csv": second.to_csv(index=False)}
+    found = read(tmp_path, {"a.csv": files["a.csv"]}, (first,))
+    assert found == "right" or re.match(quotes("refused", "a.csv", name, "id_column"), found)
     found = read(tmp_path, files, (first, second))
-    assert found == "right" or re.match(quotes("refused", "a.csv", "b.csv", name), found)
+    assert found == "right" or re.match(quotes("refused", "a.csv", name), found)
+
+
+@pytest.mark.parametrize("cells", ["whole numbers", "whole numbers, some missing"])
+def test_other_whole_numbers_do_not_change_what_is_an_id(tmp_path: Path, cells: str) -> None:
+    counts = ORDER + 500.0
+    if cells.endswith("missing"):
+        counts[[0, 3, 7]] = np.nan
+    first, second = A.set_axis(NUMBERS).assign(a2=counts), B.set_axis(NUMBERS).iloc[ORDER]
+    written = first.astype({"a2": "Int64"})
+    files = {"a.csv": csv_of(written, "Proband"), "b.csv": csv_of(second, "Proband")}
+    assert read(tmp_path, files, (first, second)) == "right"
 
 
 def row_numbers(frame: pd.DataFrame, name: str, *, start: int) -> str:

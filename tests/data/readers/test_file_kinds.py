@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mscam_dask.data.ingest import Source
+from mscam_dask.data.readers.base import Source
 from tests.data.known_tables import outcome
 
 FEW, MANY, BATCH = 150, 2250, 50
