@@ -176,6 +176,29 @@ def test_matlab_kernels_in_one_array(tmp_path: Path, save: Any) -> None:
         np.testing.assert_allclose(view.read(0, 12), kernel)
 
 
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+@pytest.mark.parametrize("name", ["eid", "nhc", "Proband"])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_ids_of_arrow_files(tmp_path: Path, suffix: str, name: str, indexed: bool) -> None:
+    pytest.importorskip("pyarrow")
+    frames = {"a": IN_NUMBERS, "b": B.set_axis(NUMBERS).iloc[ORDER]}
+    for stem, frame in frames.items():
+        written = frame.rename_axis(name)
+        written = written if indexed else written.reset_index()
+        write = written.to_parquet if suffix == ".parquet" else written.to_feather
+        write(tmp_path / f"{stem}{suffix}")
+    sources = [tmp_path / f"{stem}{suffix}" for stem in frames]
+    assert outcome(sources, frames, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize("cell", [[1.0], {"x": 1}, b"x"], ids=["list", "struct", "binary"])
+def test_columns_of_arrow_files_that_are_no_numbers_are_named(tmp_path: Path, cell: Any) -> None:
+    pytest.importorskip("pyarrow")
+    A.assign(odd=[cell] * 12).to_parquet(tmp_path / "a.parquet")
+    found = outcome([tmp_path / "a.parquet"], {"a": A}, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "a.parquet", "odd"), found)
+
+
 @pytest.mark.parametrize("frame", [A, IN_NUMBERS, EVERY_ROW], ids=["", "numbers", "missing"])
 def test_excel(tmp_path: Path, frame: pd.DataFrame) -> None:
     pytest.importorskip("openpyxl")
