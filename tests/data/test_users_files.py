@@ -14,7 +14,7 @@ import pytest
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
-from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read
+from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read, table
 from tests.data.readers.matlab_files import save_version_5, save_version_73
 from tests.messages import quotes
 
@@ -99,6 +99,14 @@ def changed(line: int, old: str, new: str) -> str:
     assert old in lines[line]
     lines[line] = lines[line].replace(old, new, 1)
     return "\n".join(lines)
+
+
+@pytest.mark.parametrize("mark", ["\t", ","])
+def test_a_table_of_as_many_genes_as_there_are(tmp_path: Path, mark: str) -> None:
+    """Its lines have more characters than Python's csv module allows a field."""
+    wide = table(3, 20_000, ids=["P1", "P2", "P3"]).add_prefix("gene ")
+    assert len(csv_of(wide).splitlines()[0]) > 2**17
+    assert read(tmp_path, {"a.txt": csv_of(wide, sep=mark)}, (wide,)) == "right"
 
 
 LARGE = A.assign(a1=(A["a1"].abs() * 1000 + 20000).round(1))
