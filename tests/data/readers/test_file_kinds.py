@@ -1,0 +1,408 @@
+"""Generated files of every dialect, layout and spelling of ids: their values, or a typed error.
+
+Each seed writes two files of known tables. pandas, which is told the dialect, reads the same values; the
+reader of this package, which is told less, may refuse what its doubts say, and nothing else.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mscam_dask.data.readers.base import Source
+from tests.data.known_tables import outcome
+
+FEW, MANY, BATCH = 150, 2250, 50
+
+OPTIONS = {field.name for field in fields(Source)}
+
+MISSING = ("", "NA", "nan", "NULL", "#N/A")
+
+SUFFIXES = {
+    ",": (".csv", ".csv", ".txt"),
+    "\t": (".tsv", ".txt", ".csv"),
+    ";": (".csv", ".csv", ".txt"),
+    "|": (".csv", ".txt"),
+    " ": (".txt", ".dat", ""),
+}
+
+# Names of columns of ids as hospitals, registries and programs write them; the last of them no list has.
+ID_HEADERS = (
+    *("id", "sample", "Sample ID", "patient_id", "eid", "SEQN", "IID", "RID", "Subject", "MRN"),
+    *(
+        "patient",
+        "barcode",
+        "PATIENTID",
+        "sample_no",
+        "case",
+        "record",
+        "nhc",
+        "hadm_id",
+        "Proband",
+    ),
+    *("Lfd. Nr.", "study nr", "受试者", "Fallnummer", "x", "zeile", "dni", "kennung"),
+)
+
+# How the second file writes the ids of the first, which are texts, or whole numbers.
+OF_TEXTS: dict[str, Callable[[str], str]] = {
+    "same": str,
+    "case": str.swapcase,
+    "trailing blank": lambda item: f"{item} ",
+    "suffix": lambda item: f"{item}-01A",
+    "disjoint": lambda item: f"Z{item[::-1]}",
+}
+OF_NUMBERS: dict[str, Callable[[str], str]] = {
+    "same": str,
+    "zero-padded": lambda item: item.zfill(8),
+    "1000.0": lambda item: f"{item}.0",
+    "disjoint": lambda item: str(int(item) + 50_000_000),
+}
+
+# Kinds that are not refused, each with a seed range below in which it occurs.
+PLAIN = (
+    *("text ids", "whole numbers", "zero-padded ids", "no ids"),
+    *("comma", "tab", "semicolon", "bar", "blanks", "decimal comma", "names", "header one short"),
+    *("leading empty cell", "no header", "quoted ids", "all quoted", "comments", "BOM", "CRLF"),
+    *(
+        "no final newline",
+        "gzip",
+        "labels",
+        "an empty cell in every row",
+        "samples on columns",
+        "GCT",
+    ),
+    *("rows in another order", *(f"missing {token!r}" for token in MISSING)),
+)
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """How a file writes a table."""
+
+    delimiter: str
+    decimal: str
+    quoting: str
+    header: str
+    comments: int
+    packed: bool
+    bom: bool
+    line_end: str
+    ends: bool
+    missing: str
+    on_columns: bool
+    gct: bool
+
+    @property
+    def kinds(self) -> set[str]:
+        """Names of what this dialect has, as in `PLAIN`."""
+        names = {",": "comma", "\t": "tab", ";": "semicolon", "|": "bar", " ": "blanks"}
+        said = {
+            "decimal comma": self.decimal == ",",
+            "quoted ids": self.quoting == "ids",
+            "all quoted": self.quoting == "all",
+            "comments": self.comments > 0,
+            "BOM": self.bom,
+            "CRLF": self.line_end == "\r\n",
+            "no final newline": not self.ends,
+            "gzip": self.packed,
+            "samples on columns": self.on_columns,
+        }
+        if self.gct:
+            return {"GCT"}
+        return {names[self.delimiter], self.header, *(name for name, has in said.items() if has)}
+
+
+@dataclass(frozen=True)
+class Written:
+    """A file, the table that it holds, and why it may be refused."""
+
+    source: Source
+    known: pd.DataFrame
+    kinds: set[str]
+    doubts: set[str]
+
+
+def drawn_dialect(rng: np.random.Generator, *, ids: str, decimal: str | None = None) -> Dialect:
+    delimiter = str(rng.choice([",", ",", "\t", "\t", ";", "|", " "]))
+    header = str(
+        rng.choice(["names", "names", "no header", "header one short", "leading empty cell"])
+    )
+    quoting = str(rng.choice(["none", "none", "ids", "all"]))
+    on_columns = bool(rng.random() < 0.15) and ids != "no ids"
+    gct = bool(rng.random() < 0.05) and ids == "text ids"
+    if ids == "no ids" and header not in ("names", "no header"):
+        header = "names"
+    if on_columns and header == "no header":
+        header = "names"
+    missing = str(rng.choice(MISSING))
+    if missing == "" and delimiter == " " and quoting != "all":
+        missing = "NA"
+    comma = delimiter != "," and rng.random() < (0.6 if delimiter == ";" else 0.15)
+    return Dialect(
+        delimiter="\t" if gct else delimiter,
+        decimal="," if comma and not gct else ".",
+        quoting="none" if gct else quoting,
+        header=header,
+        comments=0 if gct or rng.random() < 0.8 else 2,
+        packed=bool(rng.random() < 0.1) and not gct,
+        bom=bool(rng.random() < 0.1) and not gct,
+        line_end="\r\n" if rng.random() < 0.15 else "\n",
+        ends=bool(rng.random() < 0.85),
+        missing="NA" if gct else missing,
+        on_columns=on_columns or gct,
+        gct=gct,
+    )
+
+
+def drawn_ids(rng: np.random.Generator, kind: str, n: int) -> list[str]:
+    numbers = rng.choice(90_000, n, replace=False) + 10_000
+    if kind == "text ids":
+        form = str(rng.choice(["P{}", "TCGA.06.{}", "ab-{}", "S{}_T"]))
+        return [form.format(number) for number in numbers]
+    if kind == "zero-padded ids":
+        return [f"{number:08d}" for number in numbers]
+    return [str(number) for number in numbers]
+
+
+def drawn_table(rng: np.random.Generator, ids: list[str] | None, n: int, prefix: str) -> Any:
+    """Measurements, counts among them, and cells that are missing in no, some or all rows."""
+    width = int(rng.integers(2, 6))
+    values = (rng.standard_normal((n, width)) * 10.0 ** rng.integers(-3, 4, width)).round(6)
+    counts = rng.random(width) < 0.2
+    values[:, counts] = rng.integers(0, 9, (n, int(counts.sum())))
+    how = str(rng.choice(["none", "none", "some", "every row"]))
+    if how != "none":
+        rows = np.arange(n) if how == "every row" else rng.choice(n, 3, replace=False)
+        values[rows, (rows + rng.integers(width)) % width] = np.nan
+    names = [f"{prefix}{column}" for column in range(width)]
+    return pd.DataFrame(values, index=ids, columns=names), how
+
+
+def text_of(value: float, dialect: Dialect) -> str:
+    if np.isnan(value):
+        return dialect.missing
+    text = str(int(value)) if value.is_integer() else repr(value)
+    return text.replace(".", dialect.decimal)
+
+
+def lines_of(
+    table: pd.DataFrame, dialect: Dialect, id_header: str, labels: list[str] | None
+) -> list[str]:
+    """The lines of a file; `table` is as it stands in it."""
+    blank = dialect.delimiter == " "
+
+    def quoted(text: str, kind: str) -> str:
+        must = blank and (" " in text or not text)
+        return f'"{text}"' if must or dialect.quoting in ("all", kind) else text
+
+    has_ids = table.index.dtype == object
+    names = [quoted(str(name), "ids") for name in table.columns]
+    rows = [
+        [quoted(text_of(float(value), dialect), "cells") for value in row]
+        for row in table.to_numpy()
+    ]
+    if labels is not None:
+        names.append(quoted("class", "ids"))
+        rows = [[*row, quoted(label, "ids")] for row, label in zip(rows, labels, strict=True)]
+    if has_ids:
+        rows = [[quoted(item, "ids"), *row] for item, row in zip(table.index, rows, strict=True)]
+        lead = {"names": [quoted(id_header, "ids")], "leading empty cell": [quoted("", "ids")]}
+        names = [*lead.get(dialect.header, []), *names]
+    if dialect.header != "no header":
+        rows.insert(0, names)
+    mark = dialect.delimiter
+    comments = [f"# made by a program{mark} version 2", f"#{mark}2024-01-01"][: dialect.comments]
+    return [*comments, *(mark.join(row) for row in rows)]
+
+
+def gct_lines(table: pd.DataFrame) -> list[str]:
+    rows = [
+        [str(name), f"about {name}", *(("NA" if np.isnan(v) else repr(float(v))) for v in row)]
+        for name, row in zip(table.index, table.to_numpy(), strict=True)
+    ]
+    head = ["#1.2", f"{table.shape[0]}\t{table.shape[1]}"]
+    return [*head, "\t".join(["Name", "Description", *table.columns]), *map("\t".join, rows)]
+
+
+def written(
+    rng: np.random.Generator,
+    folder: Path,
+    name: str,
+    table: pd.DataFrame,
+    dialect: Dialect,
+    *,
+    id_header: str,
+    labels: list[str] | None = None,
+    known: pd.DataFrame | None = None,
+) -> Written:
+    """Write a file, and check that pandas reads the table from it when it is told the dialect."""
+    stands = table.T if dialect.on_columns else table
+    lines = gct_lines(stands) if dialect.gct else lines_of(stands, dialect, id_header, labels)
+    content = dialect.line_end.join(lines) + (dialect.line_end if dialect.ends else "")
+    encoded = content.encode("utf-8-sig" if dialect.bom else "utf-8")
+    suffix = ".gct" if dialect.gct else str(rng.choice(SUFFIXES[dialect.delimiter]))
+    packed = dialect.packed and suffix in (".csv", ".tsv", ".txt")
+    file = folder / f"{name}{suffix}{'.gz' if packed else ''}"
+    file.write_bytes(gzip.compress(encoded) if packed else encoded)
+    known = table if known is None else known
+    if dialect.header == "no header" and not dialect.on_columns:
+        known = known.set_axis(pd.RangeIndex(known.shape[1]), axis=1)
+    check_with_pandas(encoded, stands, dialect, has_labels=labels is not None)
+    options: dict[str, Any] = {}
+    doubts = set()
+    if dialect.on_columns and not dialect.gct:
+        options["samples_in"] = "columns"
+    if dialect.decimal == "," and dialect.delimiter != ";":
+        doubts |= set() if "decimal" in OPTIONS else {"a decimal comma"}
+        options |= {"decimal": ","} if "decimal" in OPTIONS else {}
+    return Written(Source(file, **options), known, dialect.kinds, doubts)
+
+
+def check_with_pandas(
+    content: bytes, stands: pd.DataFrame, dialect: Dialect, *, has_labels: bool
+) -> None:
+    has_ids = stands.index.dtype == object
+    names = [*(["the ids"] if has_ids else []), *map(str, stands.columns)]
+    if dialect.gct:
+        names.insert(1, "Description")
+    n_above = 3 if dialect.gct else dialect.comments + (dialect.header != "no header")
+    read = pd.read_csv(
+        io.BytesIO(content),
+        sep=dialect.delimiter,
+        decimal=dialect.decimal,
+        header=None,
+        skiprows=n_above,
+        names=[*names, *(["class"] if has_labels else [])],
+        index_col="the ids" if has_ids else False,
+        dtype={"the ids": str},
+        float_precision="round_trip",
+        encoding="utf-8-sig",
+        skip_blank_lines=False,
+    )[[*map(str, stands.columns)]]
+    np.testing.assert_array_equal(read.to_numpy(float), stands.to_numpy())
+    if has_ids:
+        assert [*read.index] == [*stands.index]
+
+
+def doubts_about_numbers(one: Dialect, two: Dialect) -> set[str]:
+    nameless = {file.header in ("header one short", "leading empty cell") for file in (one, two)}
+    if one.on_columns or two.on_columns:
+        return {"whole numbers as names of columns"}
+    if "no header" in (one.header, two.header) or len(nameless) == 2:
+        return {"whole numbers under a name in one file only"}
+    return set()
+
+
+def drawn_case(seed: int, folder: Path) -> tuple[list[Written], set[str], dict[str, Any], Any]:
+    """Two files, why they may or must be refused, options of `ingest`, and the known labels."""
+    rng = np.random.default_rng(seed)
+    n = int(rng.integers(8, 15))
+    kind = str(rng.choice(["text ids", "text ids", "whole numbers", "zero-padded ids", "no ids"]))
+    ids = None if kind == "no ids" else drawn_ids(rng, kind, n)
+    first, how = drawn_table(rng, ids, n, "a")
+    second, how_second = drawn_table(rng, ids, n, "b")
+    spelling = "same"
+    written_ids = ids
+    if ids is not None:
+        spellings = OF_NUMBERS if kind == "whole numbers" else OF_TEXTS
+        spelling = str(rng.choice(["same"] * 4 + [*spellings]))
+        if kind == "zero-padded ids" and spelling == "case":
+            spelling = "same"
+        written_ids = [spellings[spelling](item) for item in ids]
+    order = rng.permutation(n) if ids is not None and rng.random() < 0.7 else np.arange(n)
+    one, two = drawn_dialect(rng, ids=kind), drawn_dialect(rng, ids=kind)
+    numbers = kind in ("whole numbers", "zero-padded ids")
+    if numbers and rng.random() < 0.7:
+        one, two = replace(one, on_columns=False), replace(two, on_columns=False, header=one.header)
+    if spelling == "trailing blank" and two.quoting == "none" and two.delimiter == " ":
+        spelling, written_ids = "same", ids
+    labels = None
+    if one.header in ("names", "leading empty cell") and not one.on_columns and rng.random() < 0.2:
+        labels = [str(label) for label in rng.choice(["u", "v", "w"], n)]
+    id_header = str(rng.choice(ID_HEADERS)).replace(" ", "_" if one.delimiter == " " else " ")
+    known = second if ids is None else second.iloc[order]
+    stands = known if written_ids is None else known.set_axis([written_ids[row] for row in order])
+    files = [
+        written(rng, folder, "a", first, one, id_header=id_header, labels=labels),
+        written(rng, folder, "b", stands, two, id_header=id_header, known=known),
+    ]
+    doubts = {doubt for file in files for doubt in file.doubts}
+    if spelling != "same":
+        doubts.add("a trailing blank" if spelling == "trailing blank" else "must be refused")
+    if numbers:
+        doubts |= doubts_about_numbers(one, two)
+    extra = {kind, *(["rows in another order"] if (order != np.arange(n)).any() else [])}
+    extra |= {"labels"} if labels is not None else set()
+    for own, dialect in ((how, one), (how_second, two)):
+        extra |= {f"missing {dialect.missing!r}"} if own != "none" else set()
+        extra |= {"an empty cell in every row"} if own == "every row" else set()
+    for file in files:
+        file.kinds.update(extra)
+    options: dict[str, Any] = {"impute": "mean"}
+    if spelling not in ("same", "trailing blank") and rng.random() < 0.5:
+        options["join"] = "outer"
+    known_labels = None if labels is None or ids is None else dict(zip(ids, labels, strict=True))
+    return files, doubts, options, known_labels
+
+
+def batches() -> list[Any]:
+    return [
+        pytest.param(start, marks=() if start < FEW else pytest.mark.thorough)
+        for start in range(0, MANY, BATCH)
+    ]
+
+
+@pytest.mark.parametrize("start", batches())
+def test_files_hold_what_they_say_or_are_refused(tmp_path: Path, start: int) -> None:
+    wrong: list[str] = []
+    refused: Counter[str] = Counter()
+    seen: Counter[str] = Counter()
+    for seed in range(start, start + BATCH):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        files, doubts, options, labels = drawn_case(seed, folder)
+        found = outcome(
+            [file.source for file in files],
+            {name: file.known for name, file in zip("ab", files, strict=True)},
+            folder / "s.zarr",
+            labels=labels,
+            **options,
+        )
+        about = (
+            f"seed {seed} {sorted(set().union(*(file.kinds for file in files)))} {sorted(doubts)}"
+        )
+        if found.startswith("refused") and doubts:
+            refused.update(doubts)
+        elif found != "right" or "must be refused" in doubts:
+            wrong.append(f"{about}: {found}")
+        else:
+            seen.update(kind for file in files for kind in file.kinds)
+    assert not wrong, "\n".join([f"{len(wrong)} of {BATCH}; refused rightly: {refused}", *wrong])
+
+
+def test_every_plain_kind_is_read(tmp_path: Path) -> None:
+    """The first files of each kind without doubts are read: no kind is only ever refused."""
+    left = set(PLAIN)
+    for seed in range(10_000, 10_000 + 8 * len(PLAIN)):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        files, doubts, options, _ = drawn_case(seed, folder)
+        kinds = {kind for file in files for kind in file.kinds}
+        if doubts or not kinds & left:
+            continue
+        sources = [file.source for file in files]
+        known = {name: file.known for name, file in zip("ab", files, strict=True)}
+        assert outcome(sources, known, folder / "s.zarr", **options) == "right", (seed, kinds)
+        left -= kinds
+        if not left:
+            break
+    assert not left

@@ -1,0 +1,225 @@
+"""Kinds of files that users have: right values, or a typed error that names what is wrong."""
+
+from __future__ import annotations
+
+import gzip
+import re
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.store.read import open_store
+from mscam_dask.errors import DataError
+from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read, table
+from tests.data.readers.matlab_files import save_version_5, save_version_73
+from tests.messages import quotes
+
+
+def of_r(frame: pd.DataFrame, mark: str, *, quoted: bool = True, one_short: bool = True) -> str:
+    def quote(text: object) -> str:
+        return f'"{text}"' if quoted else str(text)
+
+    lines = [[quote(name) for name in frame.columns]]
+    lines[0] = lines[0] if one_short else [quote(""), *lines[0]]
+    lines += [
+        [quote(item), *map(repr, map(float, row))]
+        for item, row in zip(frame.index, frame.to_numpy(), strict=True)
+    ]
+    return "\n".join(mark.join(line) for line in lines) + "\n"
+
+
+IN_NUMBERS = A.set_axis(NUMBERS)
+SPACED = A.set_axis([f"patient {row}" for row in range(12)])
+GERMAN = csv_of(A, sep=";", decimal=",")
+LINES = csv_of(A).splitlines()
+ON_COLUMNS = csv_of(A.T, "gene", sep="\t")
+HASHED = A.set_axis(["age", "# of visits", "bmi", "no#"], axis=1)
+PRECISE = A * np.pi * 1e-7
+SERIES = (
+    '!Series_title\t"X"\n!Sample_title\t"s"\t"t"\n!series_matrix_table_begin\n'
+    + csv_of(A.T, "ID_REF", sep="\t", quoting=2)
+    + "!series_matrix_table_end\n"
+)
+GCT = "#1.2\n4\t12\n" + csv_of(
+    A.T.assign(Description=7)[["Description", *A.index]], "Name", sep="\t"
+)
+EVERY_ROW = A.mask(np.arange(4) == np.arange(12)[:, None] % 4)
+NAMELESS = EVERY_ROW.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1)
+COUNTS = "# Program:featureCounts v2.0\n" + csv_of(
+    A.T.assign(Chr="1;1", Start="1;5", Length=900)[["Chr", "Start", "Length", *A.index]],
+    "Geneid",
+    sep="\t",
+)
+
+READ: dict[str, tuple[Any, Any]] = {
+    "write.table": beside(of_r(A, " "), "a.txt"),
+    "write.table, tab, not quoted": beside(of_r(A, "\t", quoted=False), "a.txt"),
+    "write.table, .tsv": beside(of_r(A, "\t"), "a.tsv"),
+    "write.table, .csv": beside(of_r(A, ","), "a.csv"),
+    "write.table, numbers": beside(of_r(IN_NUMBERS, " "), "a.txt", IN_NUMBERS),
+    "write.table, blanks in ids": beside(of_r(SPACED, " "), "a.txt", SPACED),
+    "col.names=NA": beside(of_r(A, " ", one_short=False), "a.txt"),
+    "write.csv": beside(of_r(A, ",", one_short=False)),
+    "write.csv2": beside(of_r(A, ";", one_short=False).replace(".", ",")),
+    "German Excel": beside(GERMAN),
+    "sep=;": beside("sep=;\r\n" + GERMAN.replace("\n", "\r\n")),
+    "decimal comma late": beside(csv_of(A, sep=";").replace(".", ",", 1).replace(".", ",")),
+    "semicolons": beside(csv_of(A, sep=";")),
+    "tabs in .csv": beside(csv_of(A, sep="\t")),
+    "bars": beside(csv_of(A, sep="|"), "a.txt"),
+    "commas in .txt": beside(csv_of(A), "a.txt"),
+    "comments": beside("# made by x, y, z\n# a,b,c,d,e\n" + csv_of(A)),
+    "# of QIIME": beside(csv_of(A, "#SampleID", sep="\t"), "a.txt"),
+    "# in names": beside(csv_of(HASHED), frame=HASHED),
+    "# in ids": beside(csv_of(A.set_axis([f"R#{i}" for i in range(12)])), frame=A.set_axis([f"R#{i}" for i in range(12)])),
+    "GEO": beside(SERIES, "a.txt"),
+    "GCT": beside(GCT, "a.gct"),
+    "tab, a cell empty in every row": beside(csv_of(EVERY_ROW, sep="\t"), "a.txt", EVERY_ROW),
+    "the same without names": (
+        {"a.txt": EVERY_ROW.to_csv(sep="\t", index=False, header=False)},
+        (NAMELESS,),
+    ),
+    "#N/A": beside(csv_of(EVERY_ROW, na_rep="#N/A"), frame=EVERY_ROW),
+    "all digits": beside(csv_of(PRECISE), frame=PRECISE),
+    "old Mac": beside(csv_of(A).replace("\n", "\r")),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", READ)
+def test_files_that_are_read(tmp_path: Path, kind: str) -> None:
+    assert read(tmp_path, *READ[kind], samples_in="columns" if kind == "GEO" else "rows") == "right"
+
+
+def changed(line: int, old: str, new: str) -> str:
+    lines = [*LINES]
+    assert old in lines[line]
+    lines[line] = lines[line].replace(old, new, 1)
+    return "\n".join(lines)
+
+
+@pytest.mark.parametrize("mark", ["\t", ","])
+def test_a_table_of_as_many_genes_as_there_are(tmp_path: Path, mark: str) -> None:
+    """Its lines have more characters than Python's csv module allows a field."""
+    wide = table(3, 20_000, ids=["P1", "P2", "P3"]).add_prefix("gene ")
+    assert len(csv_of(wide).splitlines()[0]) > 2**17
+    assert read(tmp_path, {"a.txt": csv_of(wide, sep=mark)}, (wide,)) == "right"
+
+
+LARGE = A.assign(a1=(A["a1"].abs() * 1000 + 20000).round(1))
+DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
+    "a cell lost": (beside("\n".join([*LINES[:5], ",".join(LINES[5].split(",")[:-1])])), "a.csv"),
+    "a mark at the end of rows": (beside("\n".join([LINES[0], *(f"{x}," for x in LINES[1:])])), "a.csv"),
+    "a mark at the end of lines": (beside("\n".join(f"{line}," for line in LINES)), "a.csv"),
+    "units": (beside("\n".join([LINES[0], ",mg,mmol,%,U", *LINES[1:]])), "mg"),
+    "two headers": (beside("\n".join([",clinical,,lab,", *LINES])), "a.csv"),
+    "a title": (beside("\n".join(["Table S1", "", *LINES])), "a.csv"),
+    "a note below": (beside("\n".join([*LINES, "", "Source: the clinic"])), "a.csv"),
+    "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
+    "rows of commas": (beside("\n".join([*LINES, ",,,,", ",,,,"])), "a.csv"),
+    "below a limit": (beside(changed(4, LINES[4].split(",")[2], "<0.01")), "<0.01"),
+    "percent": (beside("\n".join([LINES[0], *(f"{x}%" for x in LINES[1:])])), "%"),
+    "dates": (beside(csv_of(A.assign(TIMESTAMP="2024-01-02"))), "TIMESTAMP"),
+    "thousands": (beside(csv_of(LARGE.assign(a1=LARGE["a1"].map("{:,.1f}".format))), frame=LARGE), "a1"),
+    "whole thousands": (
+        beside(csv_of(LARGE.assign(a1=[f"{k},234" for k in range(10, 22)])), frame=LARGE.assign(a1=np.arange(10, 22) * 1000 + 234.0)),
+        "a1",
+    ),
+    "German thousands": (
+        beside(csv_of(LARGE.assign(a1=[f"{k}.234" for k in range(10, 22)]), sep=";", decimal=","), frame=LARGE.assign(a1=np.arange(10, 22) * 1000 + 234.0)),
+        "a1",
+    ),
+    "Windows-1252": (beside(csv_of(A.rename({"P01": "Jörg"})).encode("cp1252"), frame=A.rename({"P01": "Jörg"})), "a.csv"),
+    "UTF-16": (beside(csv_of(A, sep="\t").encode("utf-16"), "a.txt"), "a.txt"),
+    "NUL": (beside(csv_of(A).replace("P05", "P05\0")), "a.csv"),
+    "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
+    "infinite": (beside(changed(4, LINES[4].split(",")[2], "1e400")), "a"),
+    "text for missing": (beside(changed(4, LINES[4].split(",")[2], "-")), "a.csv"),
+    "featureCounts": (beside(COUNTS, "a.txt"), "a.txt"),
+    "packed without saying so": (beside(gzip.compress(csv_of(A).encode())), "a.csv"),
+    "lines of an R object": (({"a.txt": "structure(list(a = c(1.2, 3.4)))\n"}, (A,)), "a.txt"),
+    "a web page": (({"a.csv": "<!DOCTYPE html>\n<html>404, sorry</html>\n"}, (A,)), "a.csv"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", DOUBTED)
+def test_files_that_are_read_or_refused(tmp_path: Path, kind: str) -> None:
+    (files, known), quoted = DOUBTED[kind]
+    samples_in = "columns" if kind == "featureCounts" else "rows"
+    found = read(tmp_path, files, known, samples_in=samples_in)
+    assert found == "right" or re.match(quotes("refused", quoted), found), found
+
+
+def test_columns_about_genes_are_no_samples(tmp_path: Path) -> None:
+    text = csv_of(A.T.assign(Entrez_Gene_Id=[7157, 1956, 672, 675])[["Entrez_Gene_Id", *A.index]], "Hugo_Symbol", sep="\t")  # fmt: skip
+    found = read(tmp_path, {"a.txt": text, "b.csv": csv_of(B)}, (A, B), samples_in="columns")
+    assert found == "right" or re.match(quotes("refused", "a.txt", "Entrez_Gene_Id"), found)
+
+
+@pytest.mark.parametrize("names", [["cluster"], ["cluster", "label"], ["label", "class"]])
+def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) -> None:
+    kinds = pd.DataFrame({name: np.arange(12) % (2 + place) for place, name in enumerate(names)}, index=A.index)  # fmt: skip
+    (tmp_path / "a.csv").write_text(csv_of(A.join(kinds)))
+    try:
+        said = " ".join(ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes)
+    except DataError as error:
+        said = str(error)
+    assert re.match(quotes("a.csv", *(f"'{name}'" for name in names)), said)
+
+
+# ----------------------------------------------------------------------------- other formats
+
+
+@pytest.mark.parametrize("save", [save_version_5, save_version_73])
+def test_matlab_kernels_in_one_array(tmp_path: Path, save: Any) -> None:
+    factors = [np.random.default_rng(seed).normal(size=(12, 5)) for seed in range(3)]
+    kernels = [factor @ factor.T for factor in factors]
+    save(tmp_path / "k.mat", K=np.stack(kernels, axis=2), Y=np.arange(12.0)[:, None] % 3)
+    ingest(tmp_path / "k.mat", tmp_path / "s.zarr", view_type="kernel")
+    data = open_store(tmp_path / "s.zarr")
+    for view, kernel in zip(data.views, kernels, strict=True):
+        np.testing.assert_allclose(view.read(0, 12), kernel)
+
+
+@pytest.mark.parametrize("suffix", [".parquet", ".feather"])
+@pytest.mark.parametrize("name", ["eid", "nhc", "Proband"])
+@pytest.mark.parametrize("indexed", [True, False])
+def test_ids_of_arrow_files(tmp_path: Path, suffix: str, name: str, indexed: bool) -> None:
+    pytest.importorskip("pyarrow")
+    frames = {"a": IN_NUMBERS, "b": B.set_axis(NUMBERS).iloc[ORDER]}
+    for stem, frame in frames.items():
+        written = frame.rename_axis(name)
+        written = written if indexed else written.reset_index()
+        write = written.to_parquet if suffix == ".parquet" else written.to_feather
+        write(tmp_path / f"{stem}{suffix}")
+    sources = [tmp_path / f"{stem}{suffix}" for stem in frames]
+    assert outcome(sources, frames, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize("cell", [[1.0], {"x": 1}, b"x"], ids=["list", "struct", "binary"])
+def test_columns_of_arrow_files_that_are_no_numbers_are_named(tmp_path: Path, cell: Any) -> None:
+    pytest.importorskip("pyarrow")
+    A.assign(odd=[cell] * 12).to_parquet(tmp_path / "a.parquet")
+    found = outcome([tmp_path / "a.parquet"], {"a": A}, tmp_path / "s.zarr")
+    assert re.match(quotes("refused", "a.parquet", "odd"), found)
+
+
+@pytest.mark.parametrize("frame", [A, IN_NUMBERS, EVERY_ROW], ids=["", "numbers", "missing"])
+def test_excel(tmp_path: Path, frame: pd.DataFrame) -> None:
+    pytest.importorskip("openpyxl")
+    frame.to_excel(tmp_path / "a.xlsx", index_label="eid")
+    other = B.set_axis(frame.index).iloc[ORDER]
+    (tmp_path / "b.csv").write_text(csv_of(other, "eid"))
+    sources = [tmp_path / "a.xlsx", tmp_path / "b.csv"]
+    assert outcome(sources, {"a": frame, "b": other}, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize("name", ["a.rds", "a.RData", "a.rda", "a.sav", "a.dta"])
+def test_files_of_other_programs_are_refused_with_the_way_out(tmp_path: Path, name: str) -> None:
+    found = read(tmp_path, {name: gzip.compress(b"X\n\0\0\0\3")}, (A,))
+    assert re.match(quotes("refused", name), found)
+    if name.startswith("a.r") or name == "a.RData":
+        assert re.search("write", found.removeprefix("refused"))
