@@ -38,10 +38,10 @@ from mscam_dask.estimators._resources import (
     CallbackSupportMixin,
     FitCallbacks,
     SharedResourcesMixin,
+    connected,
     executor_for,
     map_views,
     validate_callbacks,
-    validate_client,
     with_callbacks,
     with_dashboard,
 )
@@ -52,6 +52,7 @@ from mscam_dask.types.result import Solution, Status, Structure
 
 if TYPE_CHECKING:
     import xarray
+    from distributed import Client
     from scipy.sparse import csr_array
 
 __all__ = [
@@ -144,54 +145,54 @@ class BaseMultiViewClustering(
                 f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
             )
         validate_callbacks(self.callbacks, self.checkpoint_store)
-        validate_client(self.client)
-        data, of_table = self._views_to_fit(X)
-        stored_methods = impute_methods_of(data)
-        imputed = impute_views(data, impute_methods(self.impute, data.view_names))
-        data = imputed.data
-        candidates = self._candidates(data)
-        first = candidates[0]
-        executor = executor_for(self.client, self.n_jobs, watched=self.solver == "reduced")
-        report = validate(
-            data,
-            n_clusters=first.n_clusters,
-            n_neighbors=first.n_neighbors,
-            digest=bool(self.solver == "reduced"),
-            over=lambda look, views: map_views(look, views, executor, stage="validate"),
-        )
-        init_labels = self._validated_init_labels(data, candidates)
-        if self.solver == "reference":
-            solution = self._solve_reference(data, candidates, executor)
-        else:
-            observers = self._observers(data, first.n_clusters, executor)
-            for parameters in candidates:
-                check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
-            solution = run_fit(
+        with connected(self.client) as client:
+            data, of_table = self._views_to_fit(X)
+            stored_methods = impute_methods_of(data)
+            imputed = impute_views(data, impute_methods(self.impute, data.view_names))
+            data = imputed.data
+            candidates = self._candidates(data)
+            first = candidates[0]
+            executor = executor_for(client, self.n_jobs, watched=self.solver == "reduced")
+            report = validate(
                 data,
-                candidates,
-                executor,
-                choices=self._choices(data),
-                observers=observers,
-                checkpoint_store=self.checkpoint_store,
-                init_labels=init_labels,
-                results_directory=self._results_directory,
+                n_clusters=first.n_clusters,
+                n_neighbors=first.n_neighbors,
+                digest=bool(self.solver == "reduced"),
+                over=lambda look, views: map_views(look, views, executor, stage="validate"),
             )
-            warn_unconverged_spectra(solution, stacklevel=3)
-            if self.exclude_views is None:
-                warn_excluded_views(solution, stacklevel=3)
-        self._keep_fit(solution, data)
-        self.data_warnings_ = tuple(report.issues)
-        self.imputed_shares_ = imputed.shares
-        stored = [view for view in data.views if view.name in stored_methods]
-        self._imputers = {
-            **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
-            **imputed.imputers,
-        }
-        self._training_digests = report.digests
-        self._keep(of_table)
-        if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
-            self._warn_split_duplicates(executor, stacklevel=4)
-        warn_no_structure(solution, stacklevel=3)
+            init_labels = self._validated_init_labels(data, candidates)
+            if self.solver == "reference":
+                solution = self._solve_reference(data, candidates, executor)
+            else:
+                observers = self._observers(data, first.n_clusters, client, executor)
+                for parameters in candidates:
+                    check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
+                solution = run_fit(
+                    data,
+                    candidates,
+                    executor,
+                    choices=self._choices(data),
+                    observers=observers,
+                    checkpoint_store=self.checkpoint_store,
+                    init_labels=init_labels,
+                    results_directory=self._results_directory,
+                )
+                warn_unconverged_spectra(solution, stacklevel=3)
+                if self.exclude_views is None:
+                    warn_excluded_views(solution, stacklevel=3)
+            self._keep_fit(solution, data)
+            self.data_warnings_ = tuple(report.issues)
+            self.imputed_shares_ = imputed.shares
+            stored = [view for view in data.views if view.name in stored_methods]
+            self._imputers = {
+                **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
+                **imputed.imputers,
+            }
+            self._training_digests = report.digests
+            self._keep(of_table)
+            if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
+                self._warn_split_duplicates(executor, stacklevel=4)
+            warn_no_structure(solution, stacklevel=3)
         return self
 
     def _keep_fit(self, solution: Solution, data: MultiViewData) -> None:
@@ -306,17 +307,17 @@ class BaseMultiViewClustering(
         return labels
 
     def _observers(
-        self, data: MultiViewData, n_clusters: int, executor: Executor
+        self, data: MultiViewData, n_clusters: int, client: Client | None, executor: Executor
     ) -> tuple[Observer, ...]:
         """Callbacks, including that of the dashboard of a client."""
         observers = () if self.callbacks is None else tuple(self.callbacks)
         if FitCallbacks.are_set(self):
             observers = (*observers, FitCallbacks(self))
-        if self.client is None:
+        if client is None:
             return observers
         return with_dashboard(
             observers,
-            self.client,
+            client,
             executor,
             name=f"{type(self).__name__}, {data.n_samples} samples",
             data=data,

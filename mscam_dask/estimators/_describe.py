@@ -23,7 +23,7 @@ from mscam_dask.engine.tasks import (
 )
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
-from mscam_dask.estimators._resources import executor_for, map_views
+from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.assessment import FeatureEffects, feature_effects
 from mscam_dask.solvers.n_clusters import adjusted_modularity
@@ -36,6 +36,7 @@ from mscam_dask.types.rules import CONSTANTS, SIZES
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.deploy.cluster import Cluster
 
 __all__ = [
     "ClusterDescriptionMixin",
@@ -81,7 +82,7 @@ class ClusterFeature:
 class ClusterDescriptionMixin(NeighborPredictMixin):
     """Mixin for estimators that describes the clusters of a fit."""
 
-    client: Client | None
+    client: Client | Cluster | None
     n_jobs: int | None
 
     @property
@@ -211,9 +212,9 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
             labels=np.searchsorted(names, self.labels_),
             n_clusters=self.n_clusters_,
         )
-        found = map_views(
-            look, views, executor_for(self.client, self.n_jobs), stage="cluster_features"
-        )
+        with connected(self.client) as client:
+            executor = executor_for(client, self.n_jobs)
+            found = map_views(look, views, executor, stage="cluster_features")
         listed: list[ClusterFeature] = []
         for view, (effects, digest) in zip(views, found, strict=True):
             if digest not in (None, self._training_digests.get(view.name, digest)):

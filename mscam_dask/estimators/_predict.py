@@ -17,7 +17,7 @@ from mscam_dask.data.views.sources import ViewDigest, recorded_digest
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._inputs import MultiViewInputMixin
-from mscam_dask.estimators._resources import executor_for
+from mscam_dask.estimators._resources import connected, executor_for, is_connected
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances
 from mscam_dask.solvers.predict import (
@@ -38,6 +38,7 @@ from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.deploy.cluster import Cluster
 
 __all__ = ["CHANGED", "NeighborPredictMixin"]
 
@@ -54,7 +55,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
     """Mixin for estimators that assigns samples by their neighbors in the ridge embedding."""
 
     solver: str
-    client: Client | None
+    client: Client | Cluster | None
     n_jobs: int | None
     labels_: NDArray[np.int64]
     n_clusters_: int
@@ -214,9 +215,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
         )
         train = self._training_views()
         if len(samples) < len(folds) and all(map(recorded_digest, train.views)):
-            client = self.client if getattr(self.client, "status", "") == "running" else None
             rows = EncodedRows(train, self._voting_encoders())
-            return _votes_by_tasks(rows, samples, fit, folds, executor_for(client, self.n_jobs))
+            with connected(self.client if is_connected(self.client) else None) as client:
+                return _votes_by_tasks(rows, samples, fit, folds, executor_for(client, self.n_jobs))
         views = self._training_coordinates(samples)
         models = fit(views)
         blocks = [(0, views)] if len(samples) == len(folds) else self._training_blocks()

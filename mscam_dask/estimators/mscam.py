@@ -15,6 +15,7 @@ from mscam_dask.types.parameters import Parameters, Scale
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.deploy.cluster import Cluster
 
 __all__ = ["MSCAM", "MSCAN"]
 
@@ -85,9 +86,10 @@ class MSCAM(BaseMultiViewClustering):
     n_jobs : int or None, default=None
         Threads of a fit in this process; None or -1 uses all cores, at most 8. The result does not
         depend on it.
-    client : distributed.Client, optional
-        Dask cluster that runs the fit, with the same result. Clones share the client, the callbacks
-        and the checkpoint store. A pickle of the model omits the client, and callbacks and checkpoint
+    client : distributed.Client or cluster, optional
+        Dask cluster that runs the fit, with the same result: a synchronous client, or a cluster object
+        such as ``LocalCluster()``, to which each fit opens a client of its own. Clones share the client,
+        the callbacks and the checkpoint store. A pickle of the model omits the client, and callbacks and checkpoint
         store if they cannot be pickled; a loaded model fits in its own process.
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.types.events` as it happens: `FitStarted`,
@@ -217,7 +219,7 @@ class MSCAM(BaseMultiViewClustering):
         solver: Literal["reduced", "reference"] = "reduced",
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
-        client: Client | None = None,
+        client: Client | Cluster | None = None,
         callbacks: Sequence[Observer] | None = None,
         checkpoint_store: CheckpointStore | None = None,
         init_labels: ArrayLike | None = None,
@@ -305,7 +307,7 @@ data_warnings_, solution_
         solver: Literal["reduced", "reference"] = "reduced",
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
-        client: Client | None = None,
+        client: Client | Cluster | None = None,
         callbacks: Sequence[Observer] | None = None,
         checkpoint_store: CheckpointStore | None = None,
         init_labels: ArrayLike | None = None,

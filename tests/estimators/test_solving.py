@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
+from distributed import Client, LocalCluster
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Status
@@ -38,6 +41,22 @@ def test_on_a_cluster() -> None:
     with local_client(1, threads_per_worker=2, processes=False) as client:
         model = quick(client=client).fit(views)
     assert_array_equal(model.labels_, quick().fit(views).labels_)
+
+
+def test_a_cluster_is_a_client_and_stays_open() -> None:
+    views, _ = gaussian_views(9, n_samples=90, spread=0.8)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        model = quick(client=cluster).fit(views)
+        with pytest.raises(ValueError, match="No client"):  # that of a fit is never the default
+            Client.current()
+        assert clone(model).client is cluster
+        assert_array_equal(clone(model).fit(views).labels_, model.labels_)
+        assert {feature.cluster for feature in model.cluster_features()} == {0, 1, 2}
+        assert cluster.status.name == "running"
+        assert not [name for name in cluster.scheduler.clients if name.startswith("Client")]
+    assert_array_equal(model.labels_, quick().fit(views).labels_)
+    assert pickle.loads(pickle.dumps(model)).client is None
+    assert_allclose(model.confidence_, quick().fit(views).confidence_)  # closed: in this process
 
 
 def test_paper_solver() -> None:
