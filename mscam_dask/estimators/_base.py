@@ -380,7 +380,7 @@ def warn_duplicate_samples(
 def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
     """Warn when the data do not support the clusters, or when the clusters are unstable."""
     assessment = solution.assessment
-    if assessment is None or assessment.structure is Structure.STABLE:
+    if assessment is None or assessment.structure in (Structure.STABLE, Structure.TRIVIAL):
         return
     found = f"{assessment.message[:1].upper()}{assessment.message[1:]}."
     if assessment.structure is Structure.UNSTABLE:

@@ -92,7 +92,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         assessment = self.solution_.assessment
         if assessment is not None:
             return assessment.cluster_stability
-        return np.full(self.n_clusters_, 1.0 if self.n_clusters_ == 1 else np.nan)
+        return np.full(self.n_clusters_, np.nan)
 
     @property
     def stability_(self) -> float:
@@ -100,17 +100,17 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
 
         Random halves of the edges of the learned graph, and the reference graphs of two halves of the
         views, are cut; no labels are used. Below 0.75, `fit` warns and `structure_` is
-        ``Structure.UNSTABLE``; see docs/confidence.md for the benchmark sets. 1 for one cluster, NaN
-        if every sample is its own cluster, and with solver="reference".
+        ``Structure.UNSTABLE``; see docs/confidence.md for the benchmark sets. 1 for one cluster and for
+        one for each sample, into which every graph is cut; NaN with solver="reference".
         """
         stability = self.cluster_stability_
         return float("nan") if np.isnan(stability).all() else float(np.nanmean(stability))
 
     @property
     def structure_(self) -> Structure | None:
-        """Whether the data support the clusters: stable, unstable or none.
+        """Whether the data support the clusters: ``Structure.STABLE``, ``UNSTABLE``, ``NONE`` or ``TRIVIAL``.
 
-        None if nothing is assessed: with one cluster, with a cluster for every sample, and with
+        TRIVIAL for one cluster and for one for each sample, which fit any data. None with
         solver="reference".
         """
         check_is_fitted(self)
@@ -133,8 +133,8 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
     def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
         """Agreement of each view with each cluster (n_clusters,): at most 1, about 0 by chance.
 
-        Share of a cluster's neighbors in that view that are in the cluster, corrected for chance. Of
-        more than 16 views, 16 are compared.
+        Share of a cluster's neighbors in that view that are in the cluster, corrected for chance; NaN
+        for one cluster and for one for each sample. Of more than 16 views, 16 are compared.
         """
         assessment = self._assessment
         return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
@@ -143,7 +143,8 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
     def view_agreement_(self) -> dict[str, dict[str, float]]:
         """Share of neighbors that two views have in common, corrected for chance.
 
-        1 for equal views, about 0 for independent ones.
+        1 for equal views, about 0 for independent ones; NaN for two views that share fewer than three
+        samples.
         """
         assessment = self._assessment
         return {
@@ -157,7 +158,8 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
 
         Clusters that the learned graph connects most are merged first.
         ``scipy.cluster.hierarchy.fcluster(model.cluster_tree_, m, "maxclust")[model.labels_]`` is a
-        partition into m groups of clusters, without another fit.
+        partition into m groups of clusters, without another fit. Empty for one cluster; with one for each
+        sample, all distances are 1.
         """
         return self._assessment.cluster_tree
 
@@ -166,9 +168,8 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         check_is_fitted(self)
         if self.solution_.assessment is None:
             raise ConfigurationError(
-                "Stability and agreement are not available for "
-                f"n_clusters={self.n_clusters_} of {len(self.labels_)} samples and "
-                f"solver={self.solver!r}. Fit 2 to {len(self.labels_) - 1} clusters with solver='reduced'."
+                f"Agreement and the tree are not available with solver={self.solver!r}. Fit with "
+                "solver='reduced'."
             )
         return self.solution_.assessment
 

@@ -15,7 +15,7 @@ A solver without encoders has none of them.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -40,7 +40,7 @@ from mscam_dask.types.events import (
     ViewSettingsSelected,
 )
 from mscam_dask.types.parameters import ImputeMethod, Parameters
-from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.result import Assessment, Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -152,7 +152,7 @@ def restore_fit(
         n_neighbors=result.n_neighbors,
         view_contributions=result.view_contributions,
         encoders=encoders,
-        assessment=result.assessment,
+        assessment=result.assessment or _unassessed(result.labels, training.view_names),
         **records,
     )
     estimator._keep_fit(solution, training)
@@ -160,6 +160,13 @@ def restore_fit(
         estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
         stored = _group(model.arrays, "coordinates/")
         estimator._coordinates_loaded = list(stored.values()) or None
+
+
+def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:
+    """Assessment of one cluster, or of one for each sample, in a run of an earlier version."""
+    unknown = np.full((len(names), len(names)), np.nan)
+    n_clusters = len(np.unique(labels))
+    return Assessment.trivial(n_clusters, names, unknown, neighbor_overlap={}, split_half_ari=None)
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

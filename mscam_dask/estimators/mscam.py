@@ -143,8 +143,9 @@ class MSCAM(BaseMultiViewClustering):
     stability_ : float
         Mean of `cluster_stability_` (n_clusters,), 0 to 1: how well cuts of perturbed graphs recover
         the clusters.
-    structure_ : Structure or None
-        Stable clusters, unstable clusters, or no cluster structure.
+    structure_ : Structure
+        STABLE or UNSTABLE clusters, NONE (no cluster structure), or TRIVIAL (one cluster, or one for each
+        sample).
     cluster_agreement_, view_agreement_ : dict
         Agreement of each view with each cluster, and of each view with each other view.
     cluster_tree_ : (n_clusters − 1, 4)

@@ -52,6 +52,8 @@ _MIN_SPLIT_HALF_ARI = 0.4
 
 _NAMED = 3
 
+_MIN_CLUSTERS = 2  # that perturbed graphs may cut in another way
+
 
 class Status(enum.Enum):
     """Status of a fit.
@@ -116,6 +118,7 @@ class Structure(enum.Enum):
     STABLE = "stable clusters"
     UNSTABLE = "unstable clusters"
     NONE = "no cluster structure"
+    TRIVIAL = "trivial clusters"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,12 +131,14 @@ class Assessment:
         Largest Jaccard coefficient of each cluster with a cluster of a cut of a perturbed graph,
         averaged over the cuts, 0 to 1; NaN for clusters without a sample in the compared ones.
     co_clustering : (c, c)
-        Probability that a sample of one cluster and one of another share a cluster of such a cut.
+        Probability that a sample of one cluster and one of another share a cluster of such a cut; (0, 0)
+        if each sample is its own cluster.
     view_names : tuple of str
         Compared views; at most 16, excluded views are not among them.
     cluster_agreement : (V, c)
         Agreement of each view with each cluster: share of the cluster's neighbors that are in the
-        cluster, corrected for chance; at most 1, about 0 for views that do not support it.
+        cluster, corrected for chance; at most 1, about 0 for views that do not support it, NaN for
+        trivial partitions.
     view_agreement : (V, V)
         Share of neighbors that two views have in common, corrected for chance: 1 for equal views,
         about 0 for independent ones.
@@ -159,6 +164,39 @@ class Assessment:
     split_half_ari: float | None
     cluster_names: tuple[int, ...]
 
+    @classmethod
+    def trivial(
+        cls,
+        n_clusters: int,
+        view_names: Sequence[str],
+        view_agreement: NDArray[np.float64],
+        *,
+        neighbor_overlap: Mapping[str, float],
+        split_half_ari: float | None,
+    ) -> Assessment:
+        """Assessment of one cluster, or of one for each sample, which every graph has."""
+        merges = np.arange(n_clusters - 1)
+        return cls(
+            cluster_stability=np.ones(n_clusters),
+            co_clustering=np.ones((1, 1)) if n_clusters == 1 else np.zeros((0, 0)),
+            view_names=tuple(view_names),
+            cluster_agreement=np.full((len(view_names), n_clusters), np.nan),
+            view_agreement=view_agreement,
+            # one after the other, all at the same distance
+            cluster_tree=np.stack(
+                [
+                    np.where(merges == 0, 0.0, merges + 1.0),
+                    np.where(merges == 0, 1.0, n_clusters + merges - 1.0),
+                    np.ones(n_clusters - 1),
+                    merges + 2.0,
+                ],
+                axis=1,
+            ),
+            neighbor_overlap=dict(neighbor_overlap),
+            split_half_ari=split_half_ari,
+            cluster_names=tuple(range(n_clusters)),
+        )
+
     def renamed(self, names: Sequence[int]) -> Assessment:
         """Return the assessment with other numbers of the clusters, in ascending order of these.
 
@@ -176,7 +214,9 @@ class Assessment:
         return dataclasses.replace(
             self,
             cluster_stability=self.cluster_stability[order],
-            co_clustering=self.co_clustering[np.ix_(order, order)],
+            co_clustering=self.co_clustering[np.ix_(order, order)]
+            if self.co_clustering.size
+            else self.co_clustering,
             cluster_agreement=self.cluster_agreement[:, order],
             cluster_tree=tree,
             cluster_names=tuple(int(names[k]) for k in order),
@@ -192,6 +232,8 @@ class Assessment:
         """`Structure` that the data have."""
         if self.is_by_chance:
             return Structure.NONE
+        if len(self.co_clustering) < _MIN_CLUSTERS:
+            return Structure.TRIVIAL
         return Structure.STABLE if self.stability >= _STABLE else Structure.UNSTABLE
 
     @property
@@ -214,6 +256,10 @@ class Assessment:
                 "the cuts of two random halves of the graph's edges agree no more than for noise "
                 f"(adjusted Rand index {self.split_half_ari:.2f}; {_MIN_SPLIT_HALF_ARI:g} is needed), so "
                 "the data show no clusters"
+            )
+        if self.structure is Structure.TRIVIAL:
+            return (
+                "one cluster, or one for each sample, fits any data, so its support is not assessed"
             )
         measured = f"stability {self.stability:.2f}; {_STABLE:g} or more is stable"
         if self.structure is Structure.STABLE:
@@ -355,7 +401,7 @@ class Solution(WithResultArrays):
     chosen : int
         Position in `settings` of the selected one; −1 if none was tried.
     assessment : Assessment or None
-        None for n_clusters=1, for as many clusters as samples, and with solver="reference".
+        None with solver="reference".
     """
 
     labels: NDArray[np.int64]

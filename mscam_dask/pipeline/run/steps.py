@@ -198,7 +198,7 @@ def fit_summary(fit: FitRecord) -> str:
     """Return the summary of the step cluster."""
     assessment = fit.assessment
     stability = ""
-    if assessment is not None and fit.n_clusters > 1:
+    if assessment is not None and fit.n_clusters > 1 and assessment.structure != "TRIVIAL":
         stability = f", stability {assessment.stability:.2f}"
     return (
         f"{plural(fit.n_connected_components, 'connected component')} for "
