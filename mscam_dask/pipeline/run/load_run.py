@@ -210,7 +210,7 @@ def predict_files(run: str | os.PathLike[str], sources: Sequence[str]) -> Sample
     Returns
     -------
     SampleTable
-        id, label, confidence, next_cluster.
+        sample, cluster, confidence, next_cluster.
 
     Raises
     ------
@@ -296,7 +296,7 @@ def sample_table(
     cluster_names: NDArray[np.int64],
     view_votes: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> SampleTable:
-    """Return the columns id, label, confidence, next_cluster, and vote_VIEW for each view.
+    """Return the columns sample, cluster, confidence, next_cluster, and vote_VIEW for each view.
 
     Parameters
     ----------
@@ -304,14 +304,14 @@ def sample_table(
         None for samples that are known by position only; their id is their row.
     labels : (n,) int64
     membership : (n, c)
-        None for a solver without memberships; the table then ends after label.
+        None for a solver without memberships; the table then ends after cluster.
     cluster_names : (c,) int64
         Label of each column of `membership`, ascending.
     view_votes
         Cluster that the neighbors of each sample in a view prefer.
     """
     ids: Sequence[Any] = list(range(len(labels))) if sample_ids is None else list(sample_ids)
-    table: SampleTable = {"id": ids, "label": labels.tolist()}
+    table: SampleTable = {"sample": ids, "cluster": labels.tolist()}
     if membership is None:
         return table
     rows, own = np.arange(len(labels)), np.searchsorted(cluster_names, labels)
@@ -359,7 +359,7 @@ def table_bytes(table: SampleTable, suffix: str) -> bytes:
 def _arrow(name: str, column: Sequence[Any]) -> Any:
     import pyarrow as pa
 
-    if name == "id":
+    if name == "sample":
         return pa.array(column)
     return pa.array(column, type=pa.float64() if name == "confidence" else pa.int64())
 
