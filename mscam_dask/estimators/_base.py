@@ -24,7 +24,7 @@ from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.validation import DataIssue, validate
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.fit import Observer, run_fit, run_reference
+from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.errors import (
     ConfigurationError,
@@ -64,9 +64,6 @@ __all__ = [
     "warn_split_duplicates",
     "warn_unconverged_spectra",
 ]
-
-
-_SOLVERS = ("reduced", "reference")
 
 
 class BaseMultiViewClustering(
@@ -140,10 +137,6 @@ class BaseMultiViewClustering(
         UnstableClustersWarning
             Cuts of perturbed graphs have other clusters: `stability_` is below 0.75.
         """
-        if self.solver not in _SOLVERS:
-            raise ConfigurationError(
-                f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
-            )
         validate_callbacks(self.callbacks, self.checkpoint_store)
         with connected(self.client) as client:
             data, of_table = self._views_to_fit(X)
@@ -152,34 +145,31 @@ class BaseMultiViewClustering(
             data = imputed.data
             candidates = self._candidates(data)
             first = candidates[0]
-            executor = executor_for(client, self.n_jobs, watched=self.solver == "reduced")
+            executor = executor_for(client, self.n_jobs, watched=True)
             report = validate(
                 data,
                 n_clusters=first.n_clusters,
                 n_neighbors=first.n_neighbors,
-                digest=bool(self.solver == "reduced"),
+                digest=True,
                 over=lambda look, views: map_views(look, views, executor, stage="validate"),
             )
             init_labels = self._validated_init_labels(data, candidates)
-            if self.solver == "reference":
-                solution = self._solve_reference(data, candidates, executor)
-            else:
-                observers = self._observers(data, first.n_clusters, client, executor)
-                for parameters in candidates:
-                    check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
-                solution = run_fit(
-                    data,
-                    candidates,
-                    executor,
-                    choices=self._choices(data),
-                    observers=observers,
-                    checkpoint_store=self.checkpoint_store,
-                    init_labels=init_labels,
-                    results_directory=self._results_directory,
-                )
-                warn_unconverged_spectra(solution, stacklevel=3)
-                if self.exclude_views is None:
-                    warn_excluded_views(solution, stacklevel=3)
+            observers = self._observers(data, first.n_clusters, client, executor)
+            for parameters in candidates:
+                check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
+            solution = run_fit(
+                data,
+                candidates,
+                executor,
+                choices=self._choices(data),
+                observers=observers,
+                checkpoint_store=self.checkpoint_store,
+                init_labels=init_labels,
+                results_directory=self._results_directory,
+            )
+            warn_unconverged_spectra(solution, stacklevel=3)
+            if self.exclude_views is None:
+                warn_excluded_views(solution, stacklevel=3)
             self._keep_fit(solution, data)
             self.data_warnings_ = tuple(report.issues)
             self.imputed_shares_ = imputed.shares
@@ -242,21 +232,6 @@ class BaseMultiViewClustering(
         data, _ = self._views_to_fit(X)
         return self._candidates(data)
 
-    def _solve_reference(
-        self, data: MultiViewData, candidates: tuple[Parameters, ...], executor: Executor
-    ) -> Solution:
-        """Fit with dense matrices in this process; warn if the graph has another number of components."""
-        (parameters,) = candidates
-        solution = run_reference(data, parameters, memory_limit_bytes=executor.memory_limit_bytes)
-        if not solution.status.reached:
-            warnings.warn(
-                f"{solution.n_connected_components} connected components instead of "
-                f"{parameters.n_clusters}: {solution.status.message}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return solution
-
     @property
     def consensus_graph_(self) -> csr_array[np.float64]:
         """Consensus graph (n_samples, n_samples); large ones of a run are read when they are used."""
@@ -294,10 +269,6 @@ class BaseMultiViewClustering(
         """Validated initial labels, or None."""
         if self.init_labels is None:
             return None
-        if self.solver == "reference":
-            raise ConfigurationError(
-                "init_labels is not supported with solver='reference'. Remove init_labels, or use solver='reduced'."
-            )
         labels = validate_labels(self.init_labels, data.n_samples, candidates[0].n_clusters)
         if len(candidates) > 1 or self._options(data):
             raise ConfigurationError(
@@ -380,7 +351,7 @@ def warn_duplicate_samples(
 def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
     """Warn when the data do not support the clusters, or when the clusters are unstable."""
     assessment = solution.assessment
-    if assessment is None or assessment.structure in (Structure.STABLE, Structure.TRIVIAL):
+    if assessment.structure in (Structure.STABLE, Structure.TRIVIAL):
         return
     found = f"{assessment.message[:1].upper()}{assessment.message[1:]}."
     if assessment.structure is Structure.UNSTABLE:

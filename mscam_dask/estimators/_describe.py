@@ -89,10 +89,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
     def cluster_stability_(self) -> NDArray[np.float64]:
         """Stability (n_clusters,) of each cluster, from 0 to 1; see `stability_`."""
         check_is_fitted(self)
-        assessment = self.solution_.assessment
-        if assessment is not None:
-            return assessment.cluster_stability
-        return np.full(self.n_clusters_, np.nan)
+        return self.solution_.assessment.cluster_stability
 
     @property
     def stability_(self) -> float:
@@ -101,21 +98,19 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         Random halves of the edges of the learned graph, and the reference graphs of two halves of the
         views, are cut; no labels are used. Below 0.75, `fit` warns and `structure_` is
         ``Structure.UNSTABLE``; see docs/confidence.md for the benchmark sets. 1 for one cluster and for
-        one for each sample, into which every graph is cut; NaN with solver="reference".
-        """
-        stability = self.cluster_stability_
-        return float("nan") if np.isnan(stability).all() else float(np.nanmean(stability))
-
-    @property
-    def structure_(self) -> Structure | None:
-        """Whether the data support the clusters: ``Structure.STABLE``, ``UNSTABLE``, ``NONE`` or ``TRIVIAL``.
-
-        TRIVIAL for one cluster and for one for each sample, which fit any data. None with
-        solver="reference".
+        one for each sample, into which every graph is cut.
         """
         check_is_fitted(self)
-        assessment = self.solution_.assessment
-        return None if assessment is None else assessment.structure
+        return self.solution_.assessment.stability
+
+    @property
+    def structure_(self) -> Structure:
+        """Whether the data support the clusters: ``Structure.STABLE``, ``UNSTABLE``, ``NONE`` or ``TRIVIAL``.
+
+        TRIVIAL for one cluster and for one for each sample, which fit any data.
+        """
+        check_is_fitted(self)
+        return self.solution_.assessment.structure
 
     @property
     def neighbor_overlap_(self) -> dict[str, float]:
@@ -126,8 +121,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         given `scale` and `alpha`.
         """
         check_is_fitted(self)
-        assessment = self.solution_.assessment
-        return {} if assessment is None else assessment.neighbor_overlap
+        return self.solution_.assessment.neighbor_overlap
 
     @property
     def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
@@ -166,11 +160,6 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
     @property
     def _assessment(self) -> Assessment:
         check_is_fitted(self)
-        if self.solution_.assessment is None:
-            raise ConfigurationError(
-                f"Agreement and the tree are not available with solver={self.solver!r}. Fit with "
-                "solver='reduced'."
-            )
         return self.solution_.assessment
 
     def cluster_features(self, top: int = 20) -> tuple[ClusterFeature, ...]:
@@ -289,10 +278,10 @@ class ClusterSpaceMixin(
 
         Raises
         ------
-        ConfigurationError, DataError
+        DataError
             As `predict`.
         """
-        self._require_encoders()
+        check_is_fitted(self)
         new = self._views(X, reset=False)
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)

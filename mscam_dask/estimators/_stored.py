@@ -8,8 +8,6 @@ Keys of the arrays of a `StoredModel`::
                                 for at most `SIZES.exact_samples` samples
     presence                    (sample, view) bool, if views do not have all samples
     encoders/0/loadings, ...    arrays of its `mscam_dask.solvers.ridge_view.Encoder`
-
-A solver without encoders has none of them.
 """
 
 from __future__ import annotations
@@ -82,8 +80,6 @@ def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
         "feature_names": {view.name: feature_names_of(view) for view in estimator._training.views},
         "impute": impute_methods_of(estimator._training),
     }
-    if not names:
-        return StoredModel(records)
     arrays: dict[str, NDArray[Any]] = {}
     arrays["membership"], arrays["view_votes"] = estimator._votes()
     if estimator._training.is_incomplete:
@@ -156,10 +152,9 @@ def restore_fit(
         **records,
     )
     estimator._keep_fit(solution, training)
-    if encoders:
-        estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
-        stored = _group(model.arrays, "coordinates/")
-        estimator._coordinates_loaded = list(stored.values()) or None
+    estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
+    stored = _group(model.arrays, "coordinates/")
+    estimator._coordinates_loaded = list(stored.values()) or None
 
 
 def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:
@@ -207,8 +202,7 @@ def write_anndata(
     key : str, default="mscam"
         First part of all names.
     confidence : bool, default=True
-        Whether to write `confidence_`, which reads the views of the fit again. It needs
-        solver="reduced".
+        Whether to write `confidence_`, which reads the views of the fit again.
 
     Raises
     ------

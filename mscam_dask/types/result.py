@@ -83,9 +83,8 @@ class Status(enum.Enum):
     )
     SINGLETONS = "n_clusters equals the number of samples; every sample is its own cluster"
     COMPONENTS_NOT_REACHED = (
-        "the consensus graph does not have the requested number of connected components "
-        "(solver='reference' follows the algorithms of the paper, which do not enforce it); "
-        "use solver='reduced'"
+        "the consensus graph does not have the requested number of connected components; fit again with "
+        "this version"  # only in runs of earlier versions
     )
 
     @property
@@ -303,8 +302,7 @@ class ResultArrays(Protocol):
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
         """First principal coordinates (n, m) of the ridge embedding of each view, at most 6.
 
-        These are the data as a fit sees them, before anything is learned; empty with
-        solver="reference".
+        These are the data as a fit sees them, before anything is learned.
         """
 
     @property
@@ -391,7 +389,7 @@ class Solution(WithResultArrays):
         share of the sum over views; 0 for excluded views.
     encoders : dict of str to callable
         Maps from rows of a view, also new ones, to its ridge embedding, for the views that are not
-        excluded; empty if the solver has no out-of-sample form.
+        excluded.
     n_clusters_selection : NClustersSelected or None
         Selection of the number of clusters; None if the user set it.
     selected_view_settings : tuple of ViewSettingsSelected
@@ -400,8 +398,7 @@ class Solution(WithResultArrays):
         Record of the refinement; None if there was none.
     chosen : int
         Position in `settings` of the selected one; −1 if none was tried.
-    assessment : Assessment or None
-        None with solver="reference".
+    assessment : Assessment
     """
 
     labels: NDArray[np.int64]
@@ -416,11 +413,11 @@ class Solution(WithResultArrays):
     history: tuple[IterationFinished, ...]
     view_contributions: dict[str, float]
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
+    assessment: Assessment
     n_clusters_selection: NClustersSelected | None = None
     selected_view_settings: tuple[ViewSettingsSelected, ...] = ()
     refinement: RefinementFinished | None = None
     chosen: int = -1
-    assessment: Assessment | None = None
 
     @property
     def exclude_views(self) -> tuple[str, ...]:

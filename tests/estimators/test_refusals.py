@@ -45,7 +45,6 @@ class KeepsNothing:
         ({"n_clusters": "three"}, ("n_clusters='three'",)),
         ({"n_neighbors": 72}, ("n_neighbors=72", 1, 71)),
         ({"n_neighbors": 0}, ("n_neighbors=0",)),
-        ({"solver": "fast"}, ("solver='fast'", "'reduced'", "'reference'")),
         ({"auto_settings": "best"}, ("auto_settings='best'", True, False)),
         ({"auto_settings": None}, ("auto_settings=None", True, False)),
         ({"scale": "log"}, ("scale='log'",)),

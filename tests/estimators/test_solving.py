@@ -1,4 +1,4 @@
-"""Where and how a fit is solved: threads, a cluster, the paper's own algorithm."""
+"""Where a fit is solved: threads of this process, a cluster."""
 
 from __future__ import annotations
 
@@ -11,14 +11,10 @@ import pytest
 from distributed import Client, LocalCluster
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
-from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask import MSCAM, MSCAN, Status
 from mscam_dask.engine.executors import base
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from tests.clusters import local_client
 from tests.estimators.small import quick
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -57,32 +53,3 @@ def test_a_cluster_is_a_client_and_stays_open() -> None:
     assert_array_equal(model.labels_, quick().fit(views).labels_)
     assert pickle.loads(pickle.dumps(model)).client is None
     assert_allclose(model.confidence_, quick().fit(views).confidence_)  # closed: in this process
-
-
-def test_paper_solver() -> None:
-    views, labels = gaussian_views(10, n_samples=40, spread=6.0)
-    model = quick(solver="reference").fit(views)
-    assert adjusted_rand_score(labels, model.labels_) == 1.0
-    assert model.n_connected_components_ == 3
-    assert model.history_.sizes["view"] == 3
-    with pytest.raises(ConfigurationError, match=quotes("solver='reference'", "solver='reduced'")):
-        model.predict(views)
-
-
-def test_paper_solver_warns_when_components_are_not_reached() -> None:
-    views, _ = gaussian_views(11, n_samples=40, spread=0.0)
-    with pytest.warns(ConvergenceWarning, match=quotes(7)):
-        model = quick(7, solver="reference", max_iter=1).fit(views)
-    assert model.status_ is Status.COMPONENTS_NOT_REACHED
-
-
-def test_reduced_and_paper_solver_agree_where_clusters_are_plain() -> None:
-    views, _ = gaussian_views(12, n_samples=45, spread=5.0)
-    for estimator in (MSCAM, MSCAN):
-        labels = [
-            estimator(3, auto_settings=False, solver=solver, n_jobs=1, max_iter=5)
-            .fit(views)
-            .labels_
-            for solver in ("reduced", "reference")
-        ]
-        assert_array_equal(labels[0], labels[1])

@@ -7,11 +7,10 @@ import pytest
 from scipy.cluster.hierarchy import fcluster, is_valid_linkage
 
 from mscam_dask import MSCAM
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning, UnstableClustersWarning
+from mscam_dask.errors import UnstableClustersWarning
 from mscam_dask.types.events import FitFinished
 from mscam_dask.types.result import Status, Structure
 from tests.estimators.small import quick
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -103,12 +102,3 @@ def test_the_tree_over_single_samples_is_a_linkage() -> None:
     assert is_valid_linkage(tree, throw=True)
     assert len(set(fcluster(tree, 0.5, "distance"))) == 20
     assert set(fcluster(tree, 1, "maxclust")) == {1}
-
-
-def test_the_assessment_of_the_reference_solver() -> None:
-    views, _ = gaussian_views(0, n_samples=20)
-    with pytest.warns(ConvergenceWarning):
-        model = quick(solver="reference").fit(views)
-    assert np.isnan(model.stability_)
-    with pytest.raises(ConfigurationError, match=quotes("solver='reference'")):
-        _ = model.view_agreement_

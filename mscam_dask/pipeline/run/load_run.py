@@ -85,7 +85,9 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
             "directory from a copy, or run the pipeline again with --overwrite."
         )
     try:
-        parameters = (record.settings or {})["cluster"]["parameters"]
+        parameters = dict((record.settings or {})["cluster"]["parameters"])
+        if parameters.get("solver") == "reduced":  # of an earlier version, the only solver now
+            del parameters["solver"]
         store = as_location(run.data.store)
         n_samples = run.data.n_samples
         presence = model.arrays.get("presence")
@@ -292,7 +294,7 @@ def check_suffix(suffix: str) -> None:
 def sample_table(
     sample_ids: Sequence[str] | None,
     labels: NDArray[np.int64],
-    membership: NDArray[np.float64] | None,
+    membership: NDArray[np.float64],
     cluster_names: NDArray[np.int64],
     view_votes: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> SampleTable:
@@ -304,7 +306,6 @@ def sample_table(
         None for samples that are known by position only; their id is their row.
     labels : (n,) int64
     membership : (n, c)
-        None for a solver without memberships; the table then ends after cluster.
     cluster_names : (c,) int64
         Label of each column of `membership`, ascending.
     view_votes
@@ -312,8 +313,6 @@ def sample_table(
     """
     ids: Sequence[Any] = list(range(len(labels))) if sample_ids is None else list(sample_ids)
     table: SampleTable = {"sample": ids, "cluster": labels.tolist()}
-    if membership is None:
-        return table
     rows, own = np.arange(len(labels)), np.searchsorted(cluster_names, labels)
     following = np.full(len(labels), _NONE)
     if len(cluster_names) > 1:

@@ -391,14 +391,21 @@ def test_a_reused_clustering_is_a_model_too(pipeline: Write) -> None:
     )
 
 
-def test_the_reference_solver_predicts_nothing(pipeline: Write) -> None:
-    outcome = again(pipeline("solver = 'reference'\n" + HERE))
-    loaded = load_run(outcome.directory.path)
-    assert_array_equal(loaded.labels_, labels_of(outcome))
-    assert list(samples_of(outcome)[0]) == ["sample", "cluster"]
-    for call in (loaded.predict, loaded.predict_proba, loaded.transform):
-        with pytest.raises(ConfigurationError, match=quotes("reference")):
-            call(three_subspaces(30))
+def test_runs_of_the_time_when_there_was_another_solver(pipeline: Write) -> None:
+    outcome = again(pipeline(HERE))
+    expected = load_run(outcome.directory.path).predict(three_subspaces(30))
+    assert outcome.record.settings is not None
+    for solver in ("reduced", "reference"):
+        cluster = outcome.record.settings["cluster"]
+        parameters = {**cluster["parameters"], "solver": solver}
+        then = {**outcome.record.settings, "cluster": {**cluster, "parameters": parameters}}
+        rewritten(outcome, settings=then)
+        if solver == "reduced":
+            loaded = load_run(outcome.directory.path)
+            assert_array_equal(loaded.predict(three_subspaces(30)), expected)
+        else:
+            with pytest.raises(DataError, match=quotes(outcome.directory.path, "solver")):
+                load_run(outcome.directory.path)
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "interrupted"])
