@@ -50,7 +50,6 @@ _FIT_TESTS = tuple(
             "loop_rules",
             "minima",
             "n_clusters",
-            "reference",
             "refine",
             "repeats",
         ),

@@ -38,9 +38,9 @@ def predict_samples(
         click.echo(table_bytes(table, ".csv").decode(), nl=False)
         return 0
     write_whole(output.absolute(), table_bytes(table, output.suffix))
-    sizes = sorted(Counter(table["label"]).items())
+    sizes = sorted(Counter(table["cluster"]).items())
     counted = ", ".join(f"{size} in cluster {name}" for name, size in sizes)
-    pairs = [("Samples", f"{len(table['id'])}: {counted}"), ("Labels", relative(output))]
+    pairs = [("Samples", f"{len(table['sample'])}: {counted}"), ("Labels", relative(output))]
     show(results_console(), key_values(pairs))
     return 0
 

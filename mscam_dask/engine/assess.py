@@ -26,7 +26,7 @@ __all__ = ["assessment_of", "submit_ahead", "submit_assessment"]
 def submit_assessment(
     learned_graph: Handle, labels: Handle, status: Status, context: FitContext, executor: Executor
 ) -> list[Handle]:
-    """Submit the quantities of `assessment_of`; none for partitions that are not assessed.
+    """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views.
 
     Parameters
     ----------
@@ -37,13 +37,11 @@ def submit_assessment(
     context : FitContext
     executor : Executor
     """
-    if status is Status.NO_STRUCTURE:
-        names = compared_views(context.prepared.validation_views)
-        return [context.prepared.reference_graphs.view_agreement(executor, names)]
-    if status.is_trivial:
-        return []
     prepared, parameters = context.prepared, context.parameters
     names = compared_views(prepared.validation_views)
+    agreement = prepared.reference_graphs.view_agreement(executor, names)
+    if status.is_trivial:
+        return [agreement]
     cuts = _perturbed_cuts(prepared, learned_graph, names, parameters, executor)
     evidence = executor.submit(
         cluster_evidence,
@@ -67,30 +65,20 @@ def submit_assessment(
             parameters.n_clusters,
             key="cluster_weights",
         )
-    agreement = prepared.reference_graphs.view_agreement(executor, names)
     return [agreement, evidence, weights]
 
 
-def assessment_of(quantities: Sequence[Any], context: FitContext) -> Assessment | None:
-    """Assessment of a partition: of two clusters or more, or of the one cluster that is left.
-
-    Only the agreement of the views is known of one cluster, where no cluster structure was found.
-    """
-    if not quantities:
-        return None
+def assessment_of(quantities: Sequence[Any], context: FitContext) -> Assessment:
+    """Assessment of a partition, from the results of `submit_assessment`."""
     names = compared_views(context.prepared.validation_views)
     between_views, *of_partition = quantities
     if not of_partition:
-        return Assessment(
-            cluster_stability=np.ones(1),
-            co_clustering=np.ones((1, 1)),
-            view_names=names,
-            cluster_agreement=np.full((len(names), 1), np.nan),
-            view_agreement=between_views,
-            cluster_tree=np.zeros((0, 4)),
+        return Assessment.trivial(
+            context.parameters.n_clusters,
+            names,
+            between_views,
             neighbor_overlap=_neighbor_overlap(context),
             split_half_ari=split_half_ari_of(context.n_clusters_selection),
-            cluster_names=(0,),
         )
     found, between = of_partition
     return Assessment(

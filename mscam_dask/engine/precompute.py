@@ -26,7 +26,6 @@ __all__ = [
     "check_incomplete",
     "exact_limit",
     "precompute_views",
-    "refuse_incomplete",
     "uses_sample",
 ]
 
@@ -201,19 +200,3 @@ def check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> N
                 f"exclude_views={names}, but some samples are only in these views. Keep the views, or "
                 "drop these samples."
             )
-
-
-def refuse_incomplete(data: MultiViewData) -> None:
-    """Refuse incomplete views, for the reference algorithm.
-
-    Raises
-    ------
-    DataError
-        Naming the incomplete views.
-    """
-    names = [view.name for view in data.views if view.shape[0] < data.n_samples]
-    if names:
-        raise DataError(
-            f"Views {names} do not have all samples, but solver='reference' needs every sample in every "
-            "view. Use solver='reduced', or drop the samples that are absent from a view."
-        )

@@ -25,7 +25,7 @@ from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.data.views.validation import DataIssue, validate
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.fit import Observer, run_fit, run_reference
+from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.errors import (
     ConfigurationError,
@@ -39,10 +39,10 @@ from mscam_dask.estimators._resources import (
     CallbackSupportMixin,
     FitCallbacks,
     SharedResourcesMixin,
+    connected,
     executor_for,
     map_views,
     validate_callbacks,
-    validate_client,
     with_callbacks,
     with_dashboard,
 )
@@ -53,6 +53,7 @@ from mscam_dask.types.result import Solution, Status, Structure
 
 if TYPE_CHECKING:
     import xarray
+    from distributed import Client
     from scipy.sparse import csr_array
 
 __all__ = [
@@ -64,9 +65,6 @@ __all__ = [
     "warn_split_duplicates",
     "warn_unconverged_spectra",
 ]
-
-
-_SOLVERS = ("reduced", "reference")
 
 
 class BaseMultiViewClustering(
@@ -140,32 +138,25 @@ class BaseMultiViewClustering(
         UnstableClustersWarning
             Cuts of perturbed graphs have other clusters: `stability_` is below 0.75.
         """
-        if self.solver not in _SOLVERS:
-            raise ConfigurationError(
-                f"solver={self.solver!r} is not usable: allowed is one of {_SOLVERS}."
-            )
         validate_callbacks(self.callbacks, self.checkpoint_store)
-        validate_client(self.client)
-        data, of_table = self._views_to_fit(X)
-        stored_methods = impute_methods_of(data)
-        imputed = impute_views(data, impute_methods(self.impute, data.view_names))
-        data = imputed.data
-        candidates = self._candidates(data)
-        first = candidates[0]
-        executor = executor_for(self.client, self.n_jobs, watched=self.solver == "reduced")
-        report = validate(
-            data,
-            n_clusters=first.n_clusters,
-            n_neighbors=first.n_neighbors,
-            digest=bool(self.solver == "reduced"),
-            over=lambda look, views: map_views(look, views, executor, stage="validate"),
-        )
-        warn_few_shared_samples(report.issues, stacklevel=3)
-        init_labels = self._validated_init_labels(data, candidates)
-        if self.solver == "reference":
-            solution = self._solve_reference(data, candidates, executor)
-        else:
-            observers = self._observers(data, first.n_clusters, executor)
+        with connected(self.client) as client:
+            data, of_table = self._views_to_fit(X)
+            stored_methods = impute_methods_of(data)
+            imputed = impute_views(data, impute_methods(self.impute, data.view_names))
+            data = imputed.data
+            candidates = self._candidates(data)
+            first = candidates[0]
+            executor = executor_for(client, self.n_jobs, watched=True)
+            report = validate(
+                data,
+                n_clusters=first.n_clusters,
+                n_neighbors=first.n_neighbors,
+                digest=True,
+                over=lambda look, views: map_views(look, views, executor, stage="validate"),
+            )
+            warn_few_shared_samples(report.issues, stacklevel=3)
+            init_labels = self._validated_init_labels(data, candidates)
+            observers = self._observers(data, first.n_clusters, client, executor)
             for parameters in candidates:
                 check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
             solution = run_fit(
@@ -181,19 +172,19 @@ class BaseMultiViewClustering(
             warn_unconverged_spectra(solution, stacklevel=3)
             if self.exclude_views is None:
                 warn_excluded_views(solution, stacklevel=3)
-        self._keep_fit(solution, data)
-        self.data_warnings_ = tuple(report.issues)
-        self.imputed_shares_ = imputed.shares
-        stored = [view for view in data.views if view.name in stored_methods]
-        self._imputers = {
-            **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
-            **imputed.imputers,
-        }
-        self._training_digests = report.digests
-        self._keep(of_table)
-        if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
-            self._warn_split_duplicates(executor, stacklevel=4)
-        warn_no_structure(solution, stacklevel=3)
+            self._keep_fit(solution, data)
+            self.data_warnings_ = tuple(report.issues)
+            self.imputed_shares_ = imputed.shares
+            stored = [view for view in data.views if view.name in stored_methods]
+            self._imputers = {
+                **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
+                **imputed.imputers,
+            }
+            self._training_digests = report.digests
+            self._keep(of_table)
+            if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
+                self._warn_split_duplicates(executor, stacklevel=4)
+            warn_no_structure(solution, stacklevel=3)
         return self
 
     def _keep_fit(self, solution: Solution, data: MultiViewData) -> None:
@@ -243,21 +234,6 @@ class BaseMultiViewClustering(
         data, _ = self._views_to_fit(X)
         return self._candidates(data)
 
-    def _solve_reference(
-        self, data: MultiViewData, candidates: tuple[Parameters, ...], executor: Executor
-    ) -> Solution:
-        """Fit with dense matrices in this process; warn if the graph has another number of components."""
-        (parameters,) = candidates
-        solution = run_reference(data, parameters, memory_limit_bytes=executor.memory_limit_bytes)
-        if not solution.status.reached:
-            warnings.warn(
-                f"{solution.n_connected_components} connected components instead of "
-                f"{parameters.n_clusters}: {solution.status.message}",
-                ConvergenceWarning,
-                stacklevel=4,
-            )
-        return solution
-
     @property
     def consensus_graph_(self) -> csr_array[np.float64]:
         """Consensus graph (n_samples, n_samples); large ones of a run are read when they are used."""
@@ -295,10 +271,6 @@ class BaseMultiViewClustering(
         """Validated initial labels, or None."""
         if self.init_labels is None:
             return None
-        if self.solver == "reference":
-            raise ConfigurationError(
-                "init_labels is not supported with solver='reference'. Remove init_labels, or use solver='reduced'."
-            )
         labels = validate_labels(self.init_labels, data.n_samples, candidates[0].n_clusters)
         if len(candidates) > 1 or self._options(data):
             raise ConfigurationError(
@@ -308,17 +280,17 @@ class BaseMultiViewClustering(
         return labels
 
     def _observers(
-        self, data: MultiViewData, n_clusters: int, executor: Executor
+        self, data: MultiViewData, n_clusters: int, client: Client | None, executor: Executor
     ) -> tuple[Observer, ...]:
         """Callbacks, including that of the dashboard of a client."""
         observers = () if self.callbacks is None else tuple(self.callbacks)
         if FitCallbacks.are_set(self):
             observers = (*observers, FitCallbacks(self))
-        if self.client is None:
+        if client is None:
             return observers
         return with_dashboard(
             observers,
-            self.client,
+            client,
             executor,
             name=f"{type(self).__name__}, {data.n_samples} samples",
             data=data,
@@ -388,7 +360,7 @@ def warn_duplicate_samples(
 def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
     """Warn when the data do not support the clusters, or when the clusters are unstable."""
     assessment = solution.assessment
-    if assessment is None or assessment.structure is Structure.STABLE:
+    if assessment.structure in (Structure.STABLE, Structure.TRIVIAL):
         return
     found = f"{assessment.message[:1].upper()}{assessment.message[1:]}."
     if assessment.structure is Structure.UNSTABLE:

@@ -23,7 +23,7 @@ from mscam_dask.engine.tasks import (
 )
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
-from mscam_dask.estimators._resources import executor_for, map_views
+from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.assessment import FeatureEffects, feature_effects
 from mscam_dask.solvers.n_clusters import adjusted_modularity
@@ -36,6 +36,7 @@ from mscam_dask.types.rules import CONSTANTS, SIZES
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.deploy.cluster import Cluster
 
 __all__ = [
     "ClusterDescriptionMixin",
@@ -81,17 +82,14 @@ class ClusterFeature:
 class ClusterDescriptionMixin(NeighborPredictMixin):
     """Mixin for estimators that describes the clusters of a fit."""
 
-    client: Client | None
+    client: Client | Cluster | None
     n_jobs: int | None
 
     @property
     def cluster_stability_(self) -> NDArray[np.float64]:
         """Stability (n_clusters,) of each cluster, from 0 to 1; see `stability_`."""
         check_is_fitted(self)
-        assessment = self.solution_.assessment
-        if assessment is not None:
-            return assessment.cluster_stability
-        return np.full(self.n_clusters_, 1.0 if self.n_clusters_ == 1 else np.nan)
+        return self.solution_.assessment.cluster_stability
 
     @property
     def stability_(self) -> float:
@@ -99,22 +97,20 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
 
         Random halves of the edges of the learned graph, and the reference graphs of two halves of the
         views, are cut; no labels are used. Below 0.75, `fit` warns and `structure_` is
-        ``Structure.UNSTABLE``; see docs/confidence.md for the benchmark sets. 1 for one cluster, NaN
-        if every sample is its own cluster, and with solver="reference".
-        """
-        stability = self.cluster_stability_
-        return float("nan") if np.isnan(stability).all() else float(np.nanmean(stability))
-
-    @property
-    def structure_(self) -> Structure | None:
-        """Whether the data support the clusters: stable, unstable or none.
-
-        None if nothing is assessed: with one cluster, with a cluster for every sample, and with
-        solver="reference".
+        ``Structure.UNSTABLE``; see docs/confidence.md for the benchmark sets. 1 for one cluster and for
+        one for each sample, into which every graph is cut.
         """
         check_is_fitted(self)
-        assessment = self.solution_.assessment
-        return None if assessment is None else assessment.structure
+        return self.solution_.assessment.stability
+
+    @property
+    def structure_(self) -> Structure:
+        """Whether the data support the clusters: ``Structure.STABLE``, ``UNSTABLE``, ``NONE`` or ``TRIVIAL``.
+
+        TRIVIAL for one cluster and for one for each sample, which fit any data.
+        """
+        check_is_fitted(self)
+        return self.solution_.assessment.structure
 
     @property
     def neighbor_overlap_(self) -> dict[str, float]:
@@ -125,15 +121,14 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         given `scale` and `alpha`.
         """
         check_is_fitted(self)
-        assessment = self.solution_.assessment
-        return {} if assessment is None else assessment.neighbor_overlap
+        return self.solution_.assessment.neighbor_overlap
 
     @property
     def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
         """Agreement of each view with each cluster (n_clusters,): at most 1, about 0 by chance.
 
-        Share of a cluster's neighbors in that view that are in the cluster, corrected for chance. Of
-        more than 16 views, 16 are compared.
+        Share of a cluster's neighbors in that view that are in the cluster, corrected for chance; NaN
+        for one cluster and for one for each sample. Of more than 16 views, 16 are compared.
         """
         assessment = self._assessment
         return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
@@ -142,7 +137,8 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
     def view_agreement_(self) -> dict[str, dict[str, float]]:
         """Share of neighbors that two views have in common, corrected for chance.
 
-        1 for equal views, about 0 for independent ones.
+        1 for equal views, about 0 for independent ones; NaN for two views that share fewer than three
+        samples.
         """
         assessment = self._assessment
         return {
@@ -156,19 +152,14 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
 
         Clusters that the learned graph connects most are merged first.
         ``scipy.cluster.hierarchy.fcluster(model.cluster_tree_, m, "maxclust")[model.labels_]`` is a
-        partition into m groups of clusters, without another fit.
+        partition into m groups of clusters, without another fit. Empty for one cluster; with one for each
+        sample, all distances are 1.
         """
         return self._assessment.cluster_tree
 
     @property
     def _assessment(self) -> Assessment:
         check_is_fitted(self)
-        if self.solution_.assessment is None:
-            raise ConfigurationError(
-                "Stability and agreement are not available for "
-                f"n_clusters={self.n_clusters_} of {len(self.labels_)} samples and "
-                f"solver={self.solver!r}. Fit 2 to {len(self.labels_) - 1} clusters with solver='reduced'."
-            )
         return self.solution_.assessment
 
     def cluster_features(self, top: int = 20) -> tuple[ClusterFeature, ...]:
@@ -211,9 +202,9 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
             labels=np.searchsorted(names, self.labels_),
             n_clusters=self.n_clusters_,
         )
-        found = map_views(
-            look, views, executor_for(self.client, self.n_jobs), stage="cluster_features"
-        )
+        with connected(self.client) as client:
+            executor = executor_for(client, self.n_jobs)
+            found = map_views(look, views, executor, stage="cluster_features")
         listed: list[ClusterFeature] = []
         for view, (effects, digest) in zip(views, found, strict=True):
             if digest not in (None, self._training_digests.get(view.name, digest)):
@@ -287,10 +278,10 @@ class ClusterSpaceMixin(
 
         Raises
         ------
-        ConfigurationError, DataError
+        DataError
             As `predict`.
         """
-        self._require_encoders()
+        check_is_fitted(self)
         new = self._views(X, reset=False)
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)

@@ -15,9 +15,9 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import ViewDigest, recorded_digest
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.estimators._inputs import MultiViewInputMixin
-from mscam_dask.estimators._resources import executor_for
+from mscam_dask.estimators._resources import connected, executor_for, is_connected
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances
 from mscam_dask.solvers.predict import (
@@ -38,6 +38,7 @@ from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.deploy.cluster import Cluster
 
 __all__ = ["CHANGED", "NeighborPredictMixin"]
 
@@ -53,8 +54,7 @@ CHANGED = (
 class NeighborPredictMixin(MultiViewInputMixin):
     """Mixin for estimators that assigns samples by their neighbors in the ridge embedding."""
 
-    solver: str
-    client: Client | None
+    client: Client | Cluster | None
     n_jobs: int | None
     labels_: NDArray[np.int64]
     n_clusters_: int
@@ -86,8 +86,6 @@ class NeighborPredictMixin(MultiViewInputMixin):
 
         Raises
         ------
-        ConfigurationError
-            With solver="reference", which has no encoders.
         DataError
             The views are not those of the fit, their features have other names, or their values
             are not finite, negative distances or too far away; or a training array was changed
@@ -102,7 +100,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         The training samples are not copied: the arrays given to `fit` are kept, read again and
         compared with their digests.
         """
-        self._require_encoders()
+        check_is_fitted(self)
         new = self._views(X, reset=False)
         own = self._coordinates(new, 0, new.n_samples)
         between, unit = squared_distances, np.sqrt(len(own))  # views count the same
@@ -132,10 +130,10 @@ class NeighborPredictMixin(MultiViewInputMixin):
 
         Raises
         ------
-        ConfigurationError, DataError
+        DataError
             As `predict`.
         """
-        self._require_encoders()
+        check_is_fitted(self)
         new = self._views(X, reset=False)
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
@@ -191,7 +189,6 @@ class NeighborPredictMixin(MultiViewInputMixin):
         """Memberships, and the preferred cluster by view as its position in `cluster_names_`."""
         check_is_fitted(self)
         if self._membership is None:
-            self._require_encoders()
             self._membership = self._cross_fitted()
         return self._membership
 
@@ -214,9 +211,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
         )
         train = self._training_views()
         if len(samples) < len(folds) and all(map(recorded_digest, train.views)):
-            client = self.client if getattr(self.client, "status", "") == "running" else None
             rows = EncodedRows(train, self._voting_encoders())
-            return _votes_by_tasks(rows, samples, fit, folds, executor_for(client, self.n_jobs))
+            with connected(self.client if is_connected(self.client) else None) as client:
+                return _votes_by_tasks(rows, samples, fit, folds, executor_for(client, self.n_jobs))
         views = self._training_coordinates(samples)
         models = fit(views)
         blocks = [(0, views)] if len(samples) == len(folds) else self._training_blocks()
@@ -237,14 +234,6 @@ class NeighborPredictMixin(MultiViewInputMixin):
 
     def _n_voting(self, n_voters: int) -> int:
         return n_voting_neighbors(n_voters, self.n_clusters_)
-
-    def _require_encoders(self) -> None:
-        check_is_fitted(self)
-        if not self.solution_.encoders:
-            raise ConfigurationError(
-                f"predict and membership_ are not available with solver={self.solver!r}. Fit with "
-                "solver='reduced'."
-            )
 
     def _training_blocks(self) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
         """Start and coordinates by view of each row block of the training samples.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from numbers import Integral
 from pickle import PicklingError, dumps
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
@@ -19,15 +20,17 @@ from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, Iteratio
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.deploy.cluster import Cluster
 
 __all__ = [
     "CallbackSupportMixin",
     "FitCallbacks",
     "SharedResourcesMixin",
+    "connected",
     "executor_for",
+    "is_connected",
     "map_views",
     "validate_callbacks",
-    "validate_client",
     "with_callbacks",
     "with_dashboard",
 ]
@@ -66,26 +69,51 @@ def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False
     return SerialExecutor() if n_jobs == 1 else ThreadExecutor(int(n_jobs))
 
 
-def validate_client(client: object) -> None:
-    """Raise for a client that a fit cannot use, before anything is sent to it.
+@contextlib.contextmanager
+def connected(client: Client | Cluster | None) -> Iterator[Client | None]:
+    """Client for tasks: the given one, or one of the given cluster that is closed at the end.
 
     Raises
     ------
     ConfigurationError
-        `client` is neither None nor a synchronous `distributed.Client`.
+        `client` is neither None nor a synchronous client or cluster.
+    ClusterError
+        The cluster is closed, or its scheduler does not answer.
     """
     if client is None:
+        yield None
         return
-    if not hasattr(client, "scheduler_info"):
-        raise ConfigurationError(
-            f"client={client!r} is not usable: allowed is a distributed.Client, which "
-            "distributed.Client(address) makes, or None for threads of this process."
+    is_cluster = isinstance(
+        getattr(client, "scheduler_address", None), str
+    )  # as Dask tells them apart
+    if isinstance(client, type) or not (is_cluster or hasattr(client, "scheduler_info")):
+        how = (
+            f"distributed.Client({client!r})"
+            if isinstance(client, str)
+            else "distributed.Client(address)"
         )
-    if client.asynchronous:  # type: ignore[attr-defined]
         raise ConfigurationError(
-            "client is asynchronous: allowed is a synchronous distributed.Client. Make it with "
-            "distributed.Client(address), or call fit in a thread (asyncio.to_thread)."
+            f"client={client!r} is not usable: allowed is a distributed.Client, such as {how}, a "
+            "cluster such as distributed.LocalCluster(), or None for threads of this process."
         )
+    if client.asynchronous:
+        raise ConfigurationError(
+            "client is asynchronous: allowed is a synchronous distributed.Client or cluster. Make it "
+            "without asynchronous=True, or call fit in a thread (asyncio.to_thread)."
+        )
+    if not is_cluster:
+        yield cast("Client", client)
+        return
+    from mscam_dask.engine.executors.dask import client_of
+
+    with client_of(client) as own:
+        yield own
+
+
+def is_connected(client: Client | Cluster | None) -> bool:
+    """Whether a client or cluster is open; its status is a text or a member of an enumeration."""
+    status = getattr(client, "status", None)
+    return getattr(status, "name", status) == "running"
 
 
 def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
@@ -152,7 +180,7 @@ class SharedResourcesMixin:
     omitted callbacks are missing; the model then fits in its own process, with the same result.
     """
 
-    client: Client | None
+    client: Client | Cluster | None
     callbacks: Sequence[Observer] | None
     checkpoint_store: CheckpointStore | None
 

@@ -37,7 +37,6 @@ class SearchSpaceMixin(ABC):
     alpha: Any
     n_neighbors: int | None
     auto_settings: bool
-    solver: str
     random_state: Any
     init_labels: Any
     exclude_views: Any
@@ -54,7 +53,7 @@ class SearchSpaceMixin(ABC):
                 f"auto_settings={self.auto_settings!r} is not usable: allowed is True or False."
             )
         fixed = self._fixed()
-        choose = bool(self.auto_settings) and self.solver == "reduced"
+        choose = bool(self.auto_settings)
         settings = settings_grid(
             fixed,
             self._options(data),
@@ -64,11 +63,6 @@ class SearchSpaceMixin(ABC):
         common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
         common |= exact_limit(data)
         common["exclude_views"] = fixed.excluded_positions(data.view_names)
-        if common["exclude_views"] and self.solver == "reference":
-            raise ConfigurationError(
-                f"exclude_views={list(self.exclude_views)!r} requires solver='reduced': the reference algorithm "
-                "uses all views. Fit without these views."
-            )
         if fixed.by_view:
             common["view_settings"] = fixed.view_settings(data.view_names)
         tried = [self._parameters({**one, **common}) for one in settings]
@@ -99,11 +93,6 @@ class SearchSpaceMixin(ABC):
                 )
             given: int = self.n_clusters  # checked by Parameters
             return given
-        if self.solver == "reference":
-            raise ConfigurationError(
-                "n_clusters='auto' requires solver='reduced', but solver is 'reference'. Give a "
-                "number of clusters, or set solver='reduced'."
-            )
         if self.init_labels is not None:
             raise ConfigurationError(
                 "init_labels requires the number of clusters of the earlier fit, but n_clusters "
@@ -132,13 +121,12 @@ class SearchSpaceMixin(ABC):
 
     def _options(self, data: MultiViewData) -> tuple[ViewSettings, ...]:
         """Candidate settings of a view; empty if there is nothing to select."""
-        if not self.auto_settings or self.solver != "reduced" or len(data.views) < 2:
+        if not self.auto_settings or len(data.views) < 2:
             return ()
         return view_settings_grid(self._fixed(), any_features=_any_features(data))
 
     def _seed(self) -> int:
-        keeps = self.checkpoint_store is not None and self.solver == "reduced"
-        return seed_of(self.random_state, is_continued=keeps)
+        return seed_of(self.random_state, is_continued=self.checkpoint_store is not None)
 
 
 def _any_features(data: MultiViewData) -> bool:

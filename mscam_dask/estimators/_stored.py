@@ -8,14 +8,12 @@ Keys of the arrays of a `StoredModel`::
                                 for at most `SIZES.exact_samples` samples
     presence                    (sample, view) bool, if views do not have all samples
     encoders/0/loadings, ...    arrays of its `mscam_dask.solvers.ridge_view.Encoder`
-
-A solver without encoders has none of them.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -41,7 +39,7 @@ from mscam_dask.types.events import (
     ViewSettingsSelected,
 )
 from mscam_dask.types.parameters import ImputeMethod, Parameters
-from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.result import Assessment, Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -83,8 +81,6 @@ def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
         "feature_names": {view.name: feature_names_of(view) for view in estimator._training.views},
         "impute": impute_methods_of(estimator._training),
     }
-    if not names:
-        return StoredModel(records)
     arrays: dict[str, NDArray[Any]] = {}
     arrays["membership"], arrays["view_votes"] = estimator._votes()
     if estimator._training.is_incomplete:
@@ -153,14 +149,20 @@ def restore_fit(
         n_neighbors=result.n_neighbors,
         view_contributions=result.view_contributions,
         encoders=encoders,
-        assessment=result.assessment,
+        assessment=result.assessment or _unassessed(result.labels, training.view_names),
         **records,
     )
     estimator._keep_fit(solution, training)
-    if encoders:
-        estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
-        stored = _group(model.arrays, "coordinates/")
-        estimator._coordinates_loaded = list(stored.values()) or None
+    estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
+    stored = _group(model.arrays, "coordinates/")
+    estimator._coordinates_loaded = list(stored.values()) or None
+
+
+def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:
+    """Assessment of one cluster, or of one for each sample, in a run of an earlier version."""
+    unknown = np.full((len(names), len(names)), np.nan)
+    n_clusters = len(np.unique(labels))
+    return Assessment.trivial(n_clusters, names, unknown, neighbor_overlap={}, split_half_ari=None)
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -201,8 +203,7 @@ def write_anndata(
     key : str, default="mscam"
         First part of all names.
     confidence : bool, default=True
-        Whether to write `confidence_`, which reads the views of the fit again. It needs
-        solver="reduced".
+        Whether to write `confidence_`, which reads the views of the fit again.
 
     Raises
     ------

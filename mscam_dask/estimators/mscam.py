@@ -15,6 +15,7 @@ from mscam_dask.types.parameters import Parameters, Scale
 
 if TYPE_CHECKING:
     from distributed import Client
+    from distributed.deploy.cluster import Cluster
 
 __all__ = ["MSCAM", "MSCAN"]
 
@@ -72,10 +73,6 @@ class MSCAM(BaseMultiViewClustering):
     tol : float, default=1e-3
         Relative difference up to which two partition scores count as equal; then the earlier partition
         is kept.
-    solver : {"reduced", "reference"}, default="reduced"
-        "reference" runs the corrected Algorithm 2 of the paper with dense n×n matrices. It is slow, and
-        meant for comparison on small data. It selects no settings (as ``auto_settings=False``), accepts only
-        the default `tol`, runs in this process, is deterministic and calls no `callbacks`.
     random_state : int, RandomState or None, default=0
         Seed of all random numbers of a fit: the start of the eigensolver, which matters only within
         its tolerance; the k-means starts of the spectral cuts, which may change clusters that
@@ -85,9 +82,10 @@ class MSCAM(BaseMultiViewClustering):
     n_jobs : int or None, default=None
         Threads of a fit in this process; None or -1 uses all cores, at most 8. The result does not
         depend on it.
-    client : distributed.Client, optional
-        Dask cluster that runs the fit, with the same result. Clones share the client, the callbacks
-        and the checkpoint store. A pickle of the model omits the client, and callbacks and checkpoint
+    client : distributed.Client or cluster, optional
+        Dask cluster that runs the fit, with the same result: a synchronous client, or a cluster object
+        such as ``LocalCluster()``, to which each fit opens a client of its own. Clones share the client,
+        the callbacks and the checkpoint store. A pickle of the model omits the client, and callbacks and checkpoint
         store if they cannot be pickled; a loaded model fits in its own process.
     callbacks : sequence of callable, optional
         Called with each event of `mscam_dask.types.events` as it happens: `FitStarted`,
@@ -101,7 +99,7 @@ class MSCAM(BaseMultiViewClustering):
     checkpoint_store : CheckpointStore, optional
         Stores a checkpoint after each outer iteration, from which a later fit resumes, such as
         ``mscam_dask.data.checkpoints.FileCheckpointStore(directory)``. It requires a fixed
-        `random_state`; ``solver="reference"`` ignores it.
+        `random_state`.
     init_labels : (n_samples,) array of int, optional
         Initial labels from an earlier fit, −1 for new samples. They require the `scale`, `alpha`,
         `n_neighbors` and excluded views of that fit. Mainly saves time; the result may differ from
@@ -128,7 +126,7 @@ class MSCAM(BaseMultiViewClustering):
     membership_ : (n_samples, n_clusters) float64
         Memberships of each sample in the clusters, rows summing to one: shares of the votes of its
         neighbors in the joint embedding and in each view's discriminants, by cross-fitting. Computed
-        at the first access; needs solver="reduced".
+        at the first access.
     confidence_ : (n_samples,) float64
         Membership of each sample in its own cluster.
     n_connected_components_ : int
@@ -141,8 +139,9 @@ class MSCAM(BaseMultiViewClustering):
     stability_ : float
         Mean of `cluster_stability_` (n_clusters,), 0 to 1: how well cuts of perturbed graphs recover
         the clusters.
-    structure_ : Structure or None
-        Stable clusters, unstable clusters, or no cluster structure.
+    structure_ : Structure
+        STABLE or UNSTABLE clusters, NONE (no cluster structure), or TRIVIAL (one cluster, or one for each
+        sample).
     cluster_agreement_, view_agreement_ : dict
         Agreement of each view with each cluster, and of each view with each other view.
     cluster_tree_ : (n_clusters − 1, 4)
@@ -214,10 +213,9 @@ class MSCAM(BaseMultiViewClustering):
         n_features_per_view: Sequence[int] | None = None,
         max_iter: int = 30,
         tol: float = 1e-3,
-        solver: Literal["reduced", "reference"] = "reduced",
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
-        client: Client | None = None,
+        client: Client | Cluster | None = None,
         callbacks: Sequence[Observer] | None = None,
         checkpoint_store: CheckpointStore | None = None,
         init_labels: ArrayLike | None = None,
@@ -237,7 +235,6 @@ class MSCAM(BaseMultiViewClustering):
         self.n_features_per_view = n_features_per_view
         self.max_iter = max_iter
         self.tol = tol
-        self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.client = client
@@ -268,7 +265,7 @@ class MSCAN(BaseMultiViewClustering):
     Parameters
     ----------
     n_clusters, alpha, graph_weight, n_neighbors, scale, auto_settings, view_type, max_clusters, n_features_per_view, \
-max_iter, tol, solver, random_state, n_jobs, client, callbacks, checkpoint_store, init_labels, \
+max_iter, tol, random_state, n_jobs, client, callbacks, checkpoint_store, init_labels, \
 exclude_views, impute
         As for `MSCAM`.
 
@@ -302,10 +299,9 @@ data_warnings_, solution_
         n_features_per_view: Sequence[int] | None = None,
         max_iter: int = 30,
         tol: float = 1e-3,
-        solver: Literal["reduced", "reference"] = "reduced",
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
-        client: Client | None = None,
+        client: Client | Cluster | None = None,
         callbacks: Sequence[Observer] | None = None,
         checkpoint_store: CheckpointStore | None = None,
         init_labels: ArrayLike | None = None,
@@ -323,7 +319,6 @@ data_warnings_, solution_
         self.n_features_per_view = n_features_per_view
         self.max_iter = max_iter
         self.tol = tol
-        self.solver = solver
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.client = client

@@ -187,7 +187,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     refinement
         Result of the refinement; None without one.
     assessment
-        None for one cluster, and for as many clusters as samples.
+        None in records of earlier versions, for one cluster and for as many clusters as samples.
     """
 
     status: str

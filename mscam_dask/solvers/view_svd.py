@@ -37,7 +37,6 @@ __all__ = [
     "MAX_EXACT_GRAM",
     "TruncatedSVD",
     "equal_rows_error",
-    "scaled_gram",
     "truncated_eigh",
     "truncated_svd",
     "view_svd",
@@ -171,21 +170,6 @@ def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
     if shape.view_type == "features":
         return shape.n_samples * precision**2 * float(offset @ offset)
     return shape.n_samples * precision * float(np.abs(offset).max())
-
-
-def scaled_gram(
-    read: RowReader, shape: ViewShape, *, scale: Scale, name: str
-) -> NDArray[np.float64]:
-    """Gram matrix X Xᵀ (n, n) of the scaled view, with mean s² one, for the reference algorithm.
-
-    Raises
-    ------
-    DataError
-        As `view_svd`.
-    """
-    basis = view_svd(read, shape, scale=scale, name=name).basis
-    gram = (basis.vectors * basis.singular_values_squared) @ basis.vectors.T
-    return np.asarray(gram, dtype=np.float64)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -52,6 +52,8 @@ _MIN_SPLIT_HALF_ARI = 0.4
 
 _NAMED = 3
 
+_MIN_CLUSTERS = 2  # that perturbed graphs may cut in another way
+
 
 class Status(enum.Enum):
     """Status of a fit.
@@ -81,9 +83,8 @@ class Status(enum.Enum):
     )
     SINGLETONS = "n_clusters equals the number of samples; every sample is its own cluster"
     COMPONENTS_NOT_REACHED = (
-        "the consensus graph does not have the requested number of connected components "
-        "(solver='reference' follows the algorithms of the paper, which do not enforce it); "
-        "use solver='reduced'"
+        "the consensus graph does not have the requested number of connected components; fit again with "
+        "this version"  # only in runs of earlier versions
     )
 
     @property
@@ -116,6 +117,7 @@ class Structure(enum.Enum):
     STABLE = "stable clusters"
     UNSTABLE = "unstable clusters"
     NONE = "no cluster structure"
+    TRIVIAL = "trivial clusters"
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
@@ -128,12 +130,14 @@ class Assessment:
         Largest Jaccard coefficient of each cluster with a cluster of a cut of a perturbed graph,
         averaged over the cuts, 0 to 1; NaN for clusters without a sample in the compared ones.
     co_clustering : (c, c)
-        Probability that a sample of one cluster and one of another share a cluster of such a cut.
+        Probability that a sample of one cluster and one of another share a cluster of such a cut; (0, 0)
+        if each sample is its own cluster.
     view_names : tuple of str
         Compared views; at most 16, excluded views are not among them.
     cluster_agreement : (V, c)
         Agreement of each view with each cluster: share of the cluster's neighbors that are in the
-        cluster, corrected for chance; at most 1, about 0 for views that do not support it.
+        cluster, corrected for chance; at most 1, about 0 for views that do not support it, NaN for
+        trivial partitions.
     view_agreement : (V, V)
         Share of neighbors that two views have in common, corrected for chance: 1 for equal views,
         about 0 for independent ones.
@@ -159,6 +163,39 @@ class Assessment:
     split_half_ari: float | None
     cluster_names: tuple[int, ...]
 
+    @classmethod
+    def trivial(
+        cls,
+        n_clusters: int,
+        view_names: Sequence[str],
+        view_agreement: NDArray[np.float64],
+        *,
+        neighbor_overlap: Mapping[str, float],
+        split_half_ari: float | None,
+    ) -> Assessment:
+        """Assessment of one cluster, or of one for each sample, which every graph has."""
+        merges = np.arange(n_clusters - 1)
+        return cls(
+            cluster_stability=np.ones(n_clusters),
+            co_clustering=np.ones((1, 1)) if n_clusters == 1 else np.zeros((0, 0)),
+            view_names=tuple(view_names),
+            cluster_agreement=np.full((len(view_names), n_clusters), np.nan),
+            view_agreement=view_agreement,
+            # one after the other, all at the same distance
+            cluster_tree=np.stack(
+                [
+                    np.where(merges == 0, 0.0, merges + 1.0),
+                    np.where(merges == 0, 1.0, n_clusters + merges - 1.0),
+                    np.ones(n_clusters - 1),
+                    merges + 2.0,
+                ],
+                axis=1,
+            ),
+            neighbor_overlap=dict(neighbor_overlap),
+            split_half_ari=split_half_ari,
+            cluster_names=tuple(range(n_clusters)),
+        )
+
     def renamed(self, names: Sequence[int]) -> Assessment:
         """Return the assessment with other numbers of the clusters, in ascending order of these.
 
@@ -176,7 +213,9 @@ class Assessment:
         return dataclasses.replace(
             self,
             cluster_stability=self.cluster_stability[order],
-            co_clustering=self.co_clustering[np.ix_(order, order)],
+            co_clustering=self.co_clustering[np.ix_(order, order)]
+            if self.co_clustering.size
+            else self.co_clustering,
             cluster_agreement=self.cluster_agreement[:, order],
             cluster_tree=tree,
             cluster_names=tuple(int(names[k]) for k in order),
@@ -192,6 +231,8 @@ class Assessment:
         """`Structure` that the data have."""
         if self.is_by_chance:
             return Structure.NONE
+        if len(self.co_clustering) < _MIN_CLUSTERS:
+            return Structure.TRIVIAL
         return Structure.STABLE if self.stability >= _STABLE else Structure.UNSTABLE
 
     @property
@@ -214,6 +255,10 @@ class Assessment:
                 "the cuts of two random halves of the graph's edges agree no more than for noise "
                 f"(adjusted Rand index {self.split_half_ari:.2f}; {_MIN_SPLIT_HALF_ARI:g} is needed), so "
                 "the data show no clusters"
+            )
+        if self.structure is Structure.TRIVIAL:
+            return (
+                "one cluster, or one for each sample, fits any data, so its support is not assessed"
             )
         measured = f"stability {self.stability:.2f}; {_STABLE:g} or more is stable"
         if self.structure is Structure.STABLE:
@@ -257,8 +302,7 @@ class ResultArrays(Protocol):
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
         """First principal coordinates (n, m) of the ridge embedding of each view, at most 6.
 
-        These are the data as a fit sees them, before anything is learned; empty with
-        solver="reference".
+        These are the data as a fit sees them, before anything is learned.
         """
 
     @property
@@ -345,7 +389,7 @@ class Solution(WithResultArrays):
         share of the sum over views; 0 for excluded views.
     encoders : dict of str to callable
         Maps from rows of a view, also new ones, to its ridge embedding, for the views that are not
-        excluded; empty if the solver has no out-of-sample form.
+        excluded.
     n_clusters_selection : NClustersSelected or None
         Selection of the number of clusters; None if the user set it.
     selected_view_settings : tuple of ViewSettingsSelected
@@ -354,8 +398,7 @@ class Solution(WithResultArrays):
         Record of the refinement; None if there was none.
     chosen : int
         Position in `settings` of the selected one; −1 if none was tried.
-    assessment : Assessment or None
-        None for n_clusters=1, for as many clusters as samples, and with solver="reference".
+    assessment : Assessment
     """
 
     labels: NDArray[np.int64]
@@ -370,11 +413,11 @@ class Solution(WithResultArrays):
     history: tuple[IterationFinished, ...]
     view_contributions: dict[str, float]
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
+    assessment: Assessment
     n_clusters_selection: NClustersSelected | None = None
     selected_view_settings: tuple[ViewSettingsSelected, ...] = ()
     refinement: RefinementFinished | None = None
     chosen: int = -1
-    assessment: Assessment | None = None
 
     @property
     def exclude_views(self) -> tuple[str, ...]:

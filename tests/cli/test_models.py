@@ -56,7 +56,7 @@ def test_predict_writes_csv_and_parquet(run: Path, call: Call) -> None:
     result = call("predict", run, "new.npz")
     assert result.exit_code == 0
     header, *rows = result.stdout.splitlines()
-    assert header == "id,label,confidence,next_cluster"
+    assert header == "sample,cluster,confidence,next_cluster"
     assert [int(row.split(",")[1]) for row in rows] == labels.tolist()
     own = membership[np.arange(30), labels]
     np.testing.assert_allclose([float(row.split(",")[2]) for row in rows], own, atol=1e-6)
@@ -67,7 +67,7 @@ def test_predict_writes_csv_and_parquet(run: Path, call: Call) -> None:
     pandas = pytest.importorskip("pandas")
     assert call("predict", run, "new.npz", "-o", "labels.parquet").exit_code == 0
     frame = pandas.read_parquet("labels.parquet")
-    np.testing.assert_array_equal(frame["label"], labels)
+    np.testing.assert_array_equal(frame["cluster"], labels)
     np.testing.assert_array_equal(frame["confidence"], own)
 
 

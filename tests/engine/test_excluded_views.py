@@ -250,11 +250,6 @@ def test_views_that_cannot_be_left_out(exclude_views: object, values: tuple[obje
         MSCAM(4, exclude_views=exclude_views).fit(with_useless(40)[0])  # type: ignore[arg-type]
 
 
-def test_the_papers_algorithm_takes_all_views() -> None:
-    with pytest.raises(ConfigurationError, match=quotes("exclude_views=['c']", "solver='reduced'")):
-        MSCAM(4, exclude_views=["c"], solver="reference").fit(with_useless(40)[0])
-
-
 def test_settings_without_unconfirmed_views_are_tried_first() -> None:
     agreement = tuple(
         ViewSettingsSelected(

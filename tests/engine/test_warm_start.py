@@ -104,8 +104,6 @@ def test_a_setting_to_choose_and_clusters_handed_down_contradict() -> None:
         ConfigurationError, match=quotes("init_labels", "scale", "alpha", "n_neighbors")
     ):
         MSCAM(3, init_labels=truth).fit(views)
-    with pytest.raises(ConfigurationError, match=quotes("solver='reference'", "init_labels")):
-        fitted(views, init_labels=truth, solver="reference")
 
 
 def test_extended_labels_keep_the_known_and_follow_the_edges() -> None:

@@ -258,8 +258,6 @@ def test_bad_presence_is_refused() -> None:
     few[1][6:] = np.nan
     with pytest.raises(DataError, match=quotes("view_1", "n_clusters", 8)):
         quick(7).fit(few)
-    with pytest.raises(DataError, match=quotes("solver='reference'", "view_0")):
-        MSCAM(3, auto_settings=False, solver="reference").fit(views)
 
 
 def test_cells_that_are_missing_are_no_absent_samples() -> None:

@@ -16,7 +16,7 @@ from sklearn.metrics import roc_auc_score
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.estimators import _predict
 from mscam_dask.estimators._predict import EncodedRows
 from mscam_dask.solvers import predict
@@ -132,12 +132,6 @@ def test_one_cluster_and_as_many_as_samples() -> None:
 
 def test_refusals() -> None:
     views, _ = gaussian_views(1, n_samples=60)
-    with pytest.warns(ConvergenceWarning):
-        model = quick(solver="reference").fit(views)
-    with pytest.raises(ConfigurationError, match=quotes("solver='reference'")):
-        _ = model.membership_
-    with pytest.raises(ConfigurationError, match=quotes("solver='reference'")):
-        model.predict_proba(views)
     model = quick().fit(views)
     views[1][3, 2] += 1.0
     with pytest.raises(DataError, match=quotes("view_1")):

@@ -1,21 +1,20 @@
-"""Where and how a fit is solved: threads, a cluster, the paper's own algorithm."""
+"""Where a fit is solved: threads of this process, a cluster."""
 
 from __future__ import annotations
 
 import os
+import pickle
 from typing import Any
 
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
-from sklearn.metrics import adjusted_rand_score
+from distributed import Client, LocalCluster
+from numpy.testing import assert_allclose, assert_array_equal
+from sklearn.base import clone
 
-from mscam_dask import MSCAM, MSCAN, Status
 from mscam_dask.engine.executors import base
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning
 from tests.clusters import local_client
 from tests.estimators.small import quick
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -40,30 +39,17 @@ def test_on_a_cluster() -> None:
     assert_array_equal(model.labels_, quick().fit(views).labels_)
 
 
-def test_paper_solver() -> None:
-    views, labels = gaussian_views(10, n_samples=40, spread=6.0)
-    model = quick(solver="reference").fit(views)
-    assert adjusted_rand_score(labels, model.labels_) == 1.0
-    assert model.n_connected_components_ == 3
-    assert model.history_.sizes["view"] == 3
-    with pytest.raises(ConfigurationError, match=quotes("solver='reference'", "solver='reduced'")):
-        model.predict(views)
-
-
-def test_paper_solver_warns_when_components_are_not_reached() -> None:
-    views, _ = gaussian_views(11, n_samples=40, spread=0.0)
-    with pytest.warns(ConvergenceWarning, match=quotes(7)):
-        model = quick(7, solver="reference", max_iter=1).fit(views)
-    assert model.status_ is Status.COMPONENTS_NOT_REACHED
-
-
-def test_reduced_and_paper_solver_agree_where_clusters_are_plain() -> None:
-    views, _ = gaussian_views(12, n_samples=45, spread=5.0)
-    for estimator in (MSCAM, MSCAN):
-        labels = [
-            estimator(3, auto_settings=False, solver=solver, n_jobs=1, max_iter=5)
-            .fit(views)
-            .labels_
-            for solver in ("reduced", "reference")
-        ]
-        assert_array_equal(labels[0], labels[1])
+def test_a_cluster_is_a_client_and_stays_open() -> None:
+    views, _ = gaussian_views(9, n_samples=90, spread=0.8)
+    with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
+        model = quick(client=cluster).fit(views)
+        with pytest.raises(ValueError, match="No client"):  # that of a fit is never the default
+            Client.current()
+        assert clone(model).client is cluster
+        assert_array_equal(clone(model).fit(views).labels_, model.labels_)
+        assert {feature.cluster for feature in model.cluster_features()} == {0, 1, 2}
+        assert cluster.status.name == "running"
+        assert not [name for name in cluster.scheduler.clients if name.startswith("Client")]
+    assert_array_equal(model.labels_, quick().fit(views).labels_)
+    assert pickle.loads(pickle.dumps(model)).client is None
+    assert_allclose(model.confidence_, quick().fit(views).confidence_)  # closed: in this process

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from scipy.cluster.hierarchy import fcluster
+from scipy.cluster.hierarchy import fcluster, is_valid_linkage
 
 from mscam_dask import MSCAM
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning, UnstableClustersWarning
+from mscam_dask.errors import UnstableClustersWarning
 from mscam_dask.types.events import FitFinished
 from mscam_dask.types.result import Status, Structure
 from tests.estimators.small import quick
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -81,17 +80,25 @@ def test_the_learned_graph_is_the_result_where_it_has_the_components() -> None:
     np.testing.assert_array_equal(model.learned_graph_.toarray(), model.consensus_graph_.toarray())
 
 
-def test_trivial_partitions_and_the_reference_solver() -> None:
+@pytest.mark.parametrize("n_clusters", [1, 20])
+@pytest.mark.parametrize("n_views", [1, 3])
+def test_trivial_partitions_have_every_attribute(n_clusters: int, n_views: int) -> None:
+    views = gaussian_views(0, n_samples=20)[0][:n_views]
+    model = quick(n_clusters).fit(views)
+    assert model.structure_ is Structure.TRIVIAL
+    assert model.stability_ == 1.0
+    np.testing.assert_array_equal(model.cluster_stability_, np.ones(n_clusters))
+    assert model.view_agreement_ == quick(3).fit(views).view_agreement_  # of the data alone
+    assert model.cluster_agreement_.keys() == set(model.view_names_)
+    assert all(np.isnan(one).all() for one in model.cluster_agreement_.values())
+    assert model.neighbor_overlap_ == {}
+    assert model.cluster_tree_.shape == (n_clusters - 1, 4)
+    assert model.membership_.shape == (20, n_clusters)
+
+
+def test_the_tree_over_single_samples_is_a_linkage() -> None:
     views, _ = gaussian_views(0, n_samples=20)
-    one = quick(1).fit(views)
-    assert one.stability_ == 1.0
-    assert one.structure_ is None
-    assert np.isnan(quick(20).fit(views).stability_)
-    assert np.isnan(quick(20).fit(views).cluster_stability_).all()
-    with pytest.raises(ConfigurationError, match=quotes("n_clusters=1")):
-        _ = one.cluster_tree_
-    with pytest.warns(ConvergenceWarning):
-        model = quick(solver="reference").fit(views)
-    assert np.isnan(model.stability_)
-    with pytest.raises(ConfigurationError, match=quotes("solver='reference'")):
-        _ = model.view_agreement_
+    tree = quick(20).fit(views).cluster_tree_
+    assert is_valid_linkage(tree, throw=True)
+    assert len(set(fcluster(tree, 0.5, "distance"))) == 20
+    assert set(fcluster(tree, 1, "maxclust")) == {1}

@@ -15,6 +15,7 @@ from mscam_dask.data.results import FORMAT_VERSION, read_result, write_result
 from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.data.store.schema import write_checksums
 from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.types.result import Structure
 from tests.messages import quotes
 from tests.synthetic import three_subspaces
 
@@ -90,14 +91,17 @@ def test_every_array_has_a_checksum_and_numbers_only(model: MSCAM, tmp_path: Pat
         assert "Crc32cCodec" in codecs
 
 
-def test_a_fit_without_iterations_has_a_result_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("n_clusters", [1, 20])
+def test_a_fit_without_iterations_has_a_result_too(n_clusters: int, tmp_path: Path) -> None:
     data = subspace_mixture(20, 2, (4,), rng=np.random.default_rng(1))
-    model = MSCAM(n_clusters=1, n_jobs=1).fit(data)
+    model = MSCAM(n_clusters=n_clusters, n_jobs=1).fit(data)
     result = read_result(write_result(model.solution_, tmp_path / "r"))
     assert result.history.sizes["outer_iteration"] == 0
     assert result.view_embeddings == {}
-    assert result.assessment is None
-    assert set(result.labels.tolist()) == {0}
+    assert result.assessment is not None
+    assert result.assessment.structure is Structure.TRIVIAL
+    np.testing.assert_array_equal(result.assessment.cluster_tree, model.cluster_tree_)
+    assert len(set(result.labels.tolist())) == n_clusters
 
 
 def test_nothing_is_written_over(model: MSCAM, tmp_path: Path) -> None:

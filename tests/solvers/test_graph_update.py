@@ -29,7 +29,7 @@ from mscam_dask.solvers.graph_update import (
     projected_weight,
     spread_graph,
 )
-from tests.solvers import naive
+from tests import oracle
 
 Array = NDArray[np.float64]
 
@@ -111,7 +111,7 @@ def test_every_row_is_optimal_over_its_candidates(problem: tuple[int, int, int, 
     seed, n, k, weight = problem
     joint, embedding = points(seed, n), points(seed + 1, n, 2)
     found = candidate_neighbors(joint, min(n - 1, k + 3), 0, n)
-    summed = 0.8 * naive.pair_distances(joint) + weight * naive.pair_distances(embedding)
+    summed = 0.8 * oracle.pair_distances(joint) + weight * oracle.pair_distances(embedding)
     indices, weights = graph_rows(
         found,
         projected_distances(embedding, found),
@@ -163,7 +163,7 @@ def test_candidates_are_the_nearest_others_with_their_distances(seed: int, n: in
     k = min(k, n - 1)
     joint = points(seed, n)
     found = candidate_neighbors(joint, k, 2, n)
-    distances = naive.pair_distances(joint)[2:]
+    distances = oracle.pair_distances(joint)[2:]
     assert found.row_start == 2
     assert found.indices.shape == (n - 2, k)
     for row, i in enumerate(range(2, n)):
@@ -195,7 +195,7 @@ def test_projected_weight_makes_the_mean_distance_one(seed: int, n: int, c: int)
     rng = np.random.default_rng(seed)
     F = rng.standard_normal((n, c))
     F = polar_factor(F - F.mean(axis=0))
-    mean = naive.pair_distances(F).mean()
+    mean = oracle.pair_distances(F).mean()
     assert projected_weight(n, c) * mean == pytest.approx(1.0)
 
 
@@ -256,7 +256,7 @@ def test_the_graph_of_one_view_is_the_step_over_all_its_rows(
 ) -> None:
     seed, n, k, _ = problem
     joint = np.random.default_rng(seed).standard_normal((n, 4))
-    distances = np.sort(naive.pair_distances(joint), axis=1)[:, 1:]
+    distances = np.sort(oracle.pair_distances(joint), axis=1)[:, 1:]
     # nearer to each other than 1e-5 they count as one distance, whose samples are all kept
     assume(np.all(distances[:, k : k + 1] > (1 + 1e-4) * distances[:, k - 1 : k]))
     whole = split_graph(
@@ -356,7 +356,7 @@ def test_projected_distances_of_some_samples_have_the_mean_of_all(seed: int, n: 
     found = candidate_neighbors(points(seed + 1, n), 4, 2, n)
     distances = projected_distances(embedding, found, own)
     positions = own.positions
-    pairs = naive.pair_distances(embedding) * len(own) / n
+    pairs = oracle.pair_distances(embedding) * len(own) / n
     for row, i in enumerate(range(2, n)):
         for at, j in enumerate(found.indices[row]):
             has_both = positions[i] >= 0 and positions[j] >= 0
@@ -392,13 +392,13 @@ def test_rows_of_incomplete_views_are_those_of_the_means_over_the_shared(seed: i
     embeddings = [rng.standard_normal((n, 2)) for _ in views]
     projected = np.zeros((n, n))  # Σ_v over the views that have both ends
     for own, embedding in zip(has, embeddings, strict=True):
-        projected += np.outer(own, own) * naive.pair_distances(embedding)
+        projected += np.outer(own, own) * oracle.pair_distances(embedding)
     # the mean over these, in the place of that over all
     means = 0.8 * joint.distances(everyone[:, 0], everyone[:, 0]) + 0.3 * 3 * projected / np.where(
         shared > 0, shared, 1
     )
     np.fill_diagonal(means, np.inf)
-    expected = naive.partition_graph(
+    expected = oracle.partition_graph(
         with_finite_distances(means), np.zeros(n, dtype=np.int64), k, np.isfinite(means)
     )
     indices, weights = graph_rows(

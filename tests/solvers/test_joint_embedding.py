@@ -16,7 +16,7 @@ from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_e
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.rules import CONSTANTS
-from tests.solvers import naive
+from tests import oracle
 
 Array = NDArray[np.float64]
 N = 24
@@ -49,12 +49,12 @@ def some_views(
 def stacked(views: list[RidgeView | LinearDiscriminants]) -> Array:
     points = joint_embedding(views)
     assert isinstance(points, WeightedBlocks)
-    return naive.pair_distances(points.stacked(np.arange(N)))
+    return oracle.pair_distances(points.stacked(np.arange(N)))
 
 
 def own_distances(view: RidgeView | LinearDiscriminants) -> Array:
     points = view.embedding() if isinstance(view, RidgeView) else view.points.astype(np.float64)
-    return naive.pair_distances(points)
+    return oracle.pair_distances(points)
 
 
 @pytest.mark.parametrize("n_views", [1, 2, 3])

@@ -20,7 +20,7 @@ from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.rules import CONSTANTS
-from tests.solvers import naive
+from tests import oracle
 
 Array = NDArray[np.float64]
 
@@ -32,7 +32,7 @@ def prepared(rows: Array, alpha: float = 1.0) -> RidgeView:
 
 
 def distances(found: LinearDiscriminants) -> Array:
-    return naive.pair_distances(found.points.astype(np.float64))
+    return oracle.pair_distances(found.points.astype(np.float64))
 
 
 def example(

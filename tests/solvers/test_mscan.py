@@ -14,7 +14,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.ridge import Basis, basis_from_rows, ridge_coordinates
 from mscam_dask.solvers.mscan import SmoothedView, smooth_self_representation
-from tests.solvers import naive
+from tests import oracle
 
 Array = NDArray[np.float64]
 N_SAMPLES = 30
@@ -34,7 +34,7 @@ def case(seed: int, *, n_columns: int = 5, n_components: int = 1, n_pairs: int =
     group = np.arange(N_SAMPLES) % n_components
     affinity = rng.random((N_SAMPLES, N_SAMPLES)) * (group[:, None] == group)
     np.fill_diagonal(affinity, 0.0)
-    laplacian = naive.dense_laplacian(affinity)
+    laplacian = oracle.dense_laplacian(affinity)
     vectors = np.linalg.eigh(laplacian)[1][:, :n_pairs]
     gram = (basis.vectors * basis.singular_values_squared) @ basis.vectors.T
     return Case(basis, gram, laplacian, vectors)
@@ -72,7 +72,9 @@ def test_solves_the_sylvester_equation(problem: tuple[int, int, float, float]) -
     left = (given_case.gram + alpha * np.eye(N_SAMPLES)) @ Z + weight * Z @ given_case.laplacian
     assert smoothed.converged
     assert np.linalg.norm(left - given_case.gram) <= 1e-5 * np.linalg.norm(given_case.gram)
-    expected = naive.mscan_z_step(given_case.gram, given_case.laplacian, alpha=alpha, weight=weight)
+    expected = oracle.mscan_z_step(
+        given_case.gram, given_case.laplacian, alpha=alpha, weight=weight
+    )
     # the system's smallest eigenvalue is at least alpha: that is how residuals become errors
     size = 1e-5 * np.linalg.norm(given_case.gram) / alpha
     assert np.linalg.norm(Z - expected) <= size
@@ -84,7 +86,7 @@ def test_objective_is_the_dense_objective(problem: tuple[int, int, float, float]
     seed, d, alpha, weight = problem
     given_case = case(seed, n_columns=d)
     smoothed = smooth(given_case, alpha=alpha, graph_weight=weight)
-    expected = naive.mscan_objective(
+    expected = oracle.mscan_objective(
         given_case.gram,
         given_case.laplacian,
         dense_z(given_case, smoothed),
@@ -102,7 +104,7 @@ def test_no_other_self_representation_is_better(problem: tuple[int, int, float, 
     Z = dense_z(given_case, smooth(given_case, alpha=alpha, graph_weight=weight))
 
     def value(candidate: Array) -> float:
-        return naive.mscan_objective(
+        return oracle.mscan_objective(
             given_case.gram, given_case.laplacian, candidate, alpha=alpha, weight=weight
         )
 
@@ -115,8 +117,8 @@ def test_distances_of_the_embedding_are_those_of_the_columns_of_z() -> None:
     given_case = case(1)
     smoothed = smooth(given_case, graph_weight=0.5)
     assert_allclose(
-        naive.pair_distances(smoothed.embedding),
-        naive.pair_distances(dense_z(given_case, smoothed).T),
+        oracle.pair_distances(smoothed.embedding),
+        oracle.pair_distances(dense_z(given_case, smoothed).T),
         atol=1e-12,
     )
 

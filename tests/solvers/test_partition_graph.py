@@ -35,7 +35,7 @@ from mscam_dask.solvers.row_graph import (
     whole_graph,
 )
 from mscam_dask.solvers.spectral_cut import canonical_labels
-from tests.solvers import naive
+from tests import oracle
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -95,7 +95,7 @@ def test_two_far_blobs_in_one_cluster_are_joined_by_their_shortest_edge() -> Non
     A = A + A.T
     across = np.argwhere(A[:30, 30:] > 0)
     assert len(across) == 1
-    distances = naive.pair_distances(embedding)[:30, 30:]
+    distances = oracle.pair_distances(embedding)[:30, 30:]
     i, j = across[0]
     assert distances[i, j] == distances.min()
 
@@ -124,7 +124,7 @@ def test_a_connected_cluster_keeps_its_own_adaptive_neighbours() -> None:
     whole = partition_graph(embedding, labels, 6).affinity.toarray()
     for cluster in (0, 1):
         members = np.flatnonzero(labels == cluster)
-        d = naive.pair_distances(embedding[members])
+        d = oracle.pair_distances(embedding[members])
         np.fill_diagonal(d, np.inf)
         for row, i in enumerate(members):
             order = np.argsort(d[row])
@@ -178,10 +178,10 @@ def test_rows_and_bridges_are_those_of_the_dense_distances(
     points, groups = far_groups(seed, n, 4)
     labels = canonical_labels(groups % n_clusters)
     blocks = WeightedBlocks((0.5 * points[:, :1], points[:, 1:]), (np.full(1, 4.0), np.ones(1)))
-    distances = naive.pair_distances(points)
-    rows = naive.partition_graph(distances, labels, k, np.ones((n, n), dtype=np.bool_))
+    distances = oracle.pair_distances(points)
+    rows = oracle.partition_graph(distances, labels, k, np.ones((n, n), dtype=np.bool_))
     edges_of_a_row = np.clip(np.bincount(labels) - 1, 1, k)[labels][:, None]
-    expected = naive.bridged(distances, rows, labels, edges_of_a_row)
+    expected = oracle.bridged(distances, rows, labels, edges_of_a_row)
     graph = partition_graph(blocks, labels, k)
     assert_allclose(graph.affinity.toarray(), expected, atol=1e-8)
 
@@ -203,10 +203,10 @@ def test_rows_of_incomplete_views_are_those_of_the_shared_views(seed: int, k: in
         sizes = np.count_nonzero(np.isfinite(distances[own]), axis=1) - 1
         assume(np.all(sizes > k))  # of samples without a common view, any may be chosen
     finite = with_finite_distances(distances)
-    rows = naive.partition_graph(finite, labels, k, np.isfinite(distances))
+    rows = oracle.partition_graph(finite, labels, k, np.isfinite(distances))
     graph = partition_graph(points, labels, k)
     assert_closed_around(graph, labels)
-    expected = naive.bridged(distances, rows, labels, k)
+    expected = oracle.bridged(distances, rows, labels, k)
     assert_allclose(graph.affinity.toarray(), expected, atol=1e-8)
 
 
@@ -216,11 +216,13 @@ def test_bridges_of_large_components_are_between_evenly_spaced_members(
 ) -> None:
     points = np.append(np.arange(14.0), 40.0 + np.arange(20.0))[:, None]
     labels = np.zeros(34, dtype=np.int64)
-    distances = naive.pair_distances(points)
-    rows = naive.partition_graph(distances, labels, 2, np.ones((34, 34), dtype=np.bool_))
+    distances = oracle.pair_distances(points)
+    rows = oracle.partition_graph(distances, labels, 2, np.ones((34, 34), dtype=np.bool_))
     is_end = np.zeros(34, dtype=np.bool_)
     is_end[: 14 : -(-14 // most)] = is_end[14 :: -(-20 // most)] = True
-    expected = naive.bridged(np.where(is_end & is_end[:, None], distances, np.inf), rows, labels, 2)
+    expected = oracle.bridged(
+        np.where(is_end & is_end[:, None], distances, np.inf), rows, labels, 2
+    )
     monkeypatch.setattr(module, "_MAX_PIECE", most)
     assert_allclose(partition_graph(points, labels, 2).affinity.toarray(), expected, atol=1e-12)
 
@@ -259,7 +261,7 @@ def blocked(points: Array, labels: Labels, k: int, candidates: Labels, n_rows: i
     pool = join_pools(
         [pool_of_rows(part, a, labels, k) for part, (a, _) in zip(parts, ranges, strict=True)]
     )
-    distances = np.take_along_axis(naive.pair_distances(points), candidates, axis=1)
+    distances = np.take_along_axis(oracle.pair_distances(points), candidates, axis=1)
     rows = [
         cluster_rows(part, CandidateEdges(a, candidates[a:b], distances[a:b]), labels, pool, k)
         for part, (a, b) in zip(parts, ranges, strict=True)
@@ -296,7 +298,7 @@ def test_blocks_of_rows_select_from_candidates_and_the_pool(
         patched.setattr(module, "_MAX_POOLED", bounds[0])
         patched.setattr(module, "_POOL_ENTRIES", bounds[1])
         found = blocked(points, labels, k, candidates, n_rows)
-    distances = naive.pair_distances(points)
+    distances = oracle.pair_distances(points)
 
     is_pooled = np.isin(np.arange(n), found.pool.samples)
     assert_array_equal(found.pool.samples, np.flatnonzero(is_pooled))
@@ -312,7 +314,7 @@ def test_blocks_of_rows_select_from_candidates_and_the_pool(
         assert len(at) == size or size > most_pooled
         enough = (np.count_nonzero(allowed, axis=1) > k) & (len(at) < size)
         allowed[(labels == cluster) & ~enough] |= is_pooled
-    rows = naive.partition_graph(distances, labels, k, allowed)
+    rows = oracle.partition_graph(distances, labels, k, allowed)
     assert_allclose(found.rows, rows, atol=1e-6)
 
     _, pieces = connected_components(rows, directed=False)
@@ -320,7 +322,7 @@ def test_blocks_of_rows_select_from_candidates_and_the_pool(
     assert_array_equal(found.ends, np.flatnonzero(several))
     assert found.components.count == len(np.unique(labels))
     assert_array_equal(found.components.labels, labels)
-    assert_allclose(found.affinity, naive.bridged(distances, rows, labels, k), atol=1e-6)
+    assert_allclose(found.affinity, oracle.bridged(distances, rows, labels, k), atol=1e-6)
 
 
 @pytest.mark.parametrize("most_ends", [1, 5, 512])
@@ -339,8 +341,8 @@ def test_bridges_are_shortest_between_evenly_spaced_members_of_components(
         members = np.flatnonzero(pieces == piece)
         assert_array_equal(at, members[:: -(-len(members) // most_ends)])
     is_end = np.isin(np.arange(52), found.ends)
-    distances = np.where(is_end & is_end[:, None], naive.pair_distances(points), np.inf)
-    assert_allclose(found.affinity, naive.bridged(distances, found.rows, labels, 2), atol=1e-6)
+    distances = np.where(is_end & is_end[:, None], oracle.pair_distances(points), np.inf)
+    assert_allclose(found.affinity, oracle.bridged(distances, found.rows, labels, 2), atol=1e-6)
 
 
 def test_absent_candidates_are_no_neighbors_of_blocked_rows() -> None:

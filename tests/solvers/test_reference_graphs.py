@@ -18,7 +18,7 @@ from mscam_dask.solvers.partition_score import (
 )
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType
 from mscam_dask.solvers.spectral_cut import canonical_labels
-from tests.solvers import naive
+from tests import oracle
 from tests.synthetic import gaussian_views
 
 Array = NDArray[np.float64]
@@ -63,7 +63,7 @@ def test_feature_views_give_the_graphs_of_unit_rows_and_of_standardised_columns(
     assert len(graphs) == 2
     for graph, transformed in zip(graphs, (unit, standard), strict=True):
         assert_allclose(
-            graph.toarray(), naive_graph(naive.pair_distances(transformed), k), atol=1e-9
+            graph.toarray(), naive_graph(oracle.pair_distances(transformed), k), atol=1e-9
         )
 
 
@@ -71,7 +71,7 @@ def test_feature_views_give_the_graphs_of_unit_rows_and_of_standardised_columns(
 @settings(max_examples=25)
 def test_pair_views_give_the_graph_of_their_distances(seed: int, k: int) -> None:
     rows = np.random.default_rng(seed).standard_normal((12, 3))
-    squared = naive.pair_distances(rows)
+    squared = oracle.pair_distances(rows)
     (from_distances,) = graphs_of(squared, "distance", k=k).graphs
     assert_allclose(from_distances.toarray(), naive_graph(squared, k), atol=1e-9)
     (from_kernel,) = graphs_of(rows @ rows.T, "kernel", k=k).graphs
@@ -80,7 +80,7 @@ def test_pair_views_give_the_graph_of_their_distances(seed: int, k: int) -> None
 
 def test_rounding_below_zero_in_a_distance_view_is_no_obstacle() -> None:
     # validation lets differences of 1e-6 of the largest distance pass
-    distances = naive.pair_distances(np.arange(12.0)[:, None] // 3)
+    distances = oracle.pair_distances(np.arange(12.0)[:, None] // 3)
     noisy = distances - 1e-9 * (1.0 - np.eye(12))
     assert noisy.min() < 0
     (graph,) = graphs_of(noisy, "distance", k=3).graphs
@@ -106,7 +106,7 @@ def test_order_of_samples_does_not_matter(view_type: ViewType, seed: int) -> Non
     def score(points: Array, partition: Labels) -> float:
         table = {
             "features": points,
-            "distance": naive.pair_distances(points),
+            "distance": oracle.pair_distances(points),
             "kernel": points @ points.T,
         }[view_type]
         return view_score(graphs_of(table, view_type), partition)
@@ -121,7 +121,7 @@ def test_unit_of_a_view_does_not_matter(view_type: ViewType, exponent: float) ->
     rows, labels = blobs(3)
     table = {
         "features": rows,
-        "distance": naive.pair_distances(rows),
+        "distance": oracle.pair_distances(rows),
         "kernel": rows @ rows.T,
     }[view_type]
     plain = view_score(graphs_of(table, view_type), labels)
@@ -162,7 +162,7 @@ def test_one_cluster_says_nothing(view_type: ViewType) -> None:
     rows, labels = blobs(1)
     table = {
         "features": rows,
-        "distance": naive.pair_distances(rows),
+        "distance": oracle.pair_distances(rows),
         "kernel": rows @ rows.T,
     }[view_type]
     assert view_score(graphs_of(table, view_type), np.zeros_like(labels)) == pytest.approx(0.0)

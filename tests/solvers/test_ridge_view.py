@@ -18,8 +18,8 @@ from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, RowReader, ViewShape, ViewType, row_blocks
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Scale
+from tests import oracle
 from tests.messages import quotes
-from tests.solvers import naive
 
 Array = NDArray[np.float64]
 SCALES: tuple[Scale, ...] = ("standard", "unit", "minmax", "none")
@@ -43,7 +43,7 @@ def prepared(
 
 
 def euclidean(rows: Array) -> Array:
-    distances = np.sqrt(naive.pair_distances(rows))
+    distances = np.sqrt(oracle.pair_distances(rows))
     np.fill_diagonal(distances, 0.0)
     return distances
 
@@ -62,7 +62,7 @@ def ridge_anchors(transformed: Array, alpha: float) -> Array:
     values = scipy.linalg.eigvalsh(K)
     mean = values[values > 1e-10 * values[-1]].mean()
     Z = scipy.linalg.solve(K + alpha * mean * np.eye(len(K)), K)
-    distances = naive.pair_distances(Z.T)
+    distances = oracle.pair_distances(Z.T)
     n = len(K)
     return np.asarray(distances * (n * (n - 1)) / distances.sum())
 
@@ -83,7 +83,9 @@ def test_anchors_have_the_distances_of_the_ridge_self_representation(
     }[scale]
     # a direction dropped has less than 1e-4 of the leading one's weight; for 20 samples that is
     # at most 2e-3 of the mean distance
-    assert_allclose(naive.pair_distances(view.embedding()), ridge_anchors(scaled, alpha), atol=2e-3)
+    assert_allclose(
+        oracle.pair_distances(view.embedding()), ridge_anchors(scaled, alpha), atol=2e-3
+    )
 
 
 @pytest.mark.parametrize("view_type", ["features", "kernel", "distance"])
@@ -108,8 +110,8 @@ def test_streaming_more_columns_than_samples(n_block_rows: int) -> None:
     whole = prepared(rows)
     streamed = prepared(rows, block_bytes=8 * 50 * n_block_rows)
     assert_allclose(
-        naive.pair_distances(streamed.embedding()),
-        naive.pair_distances(whole.embedding()),
+        oracle.pair_distances(streamed.embedding()),
+        oracle.pair_distances(whole.embedding()),
         atol=1e-9,
     )
     assert_allclose(streamed.encoder(rows), streamed.embedding(), atol=1e-9)
@@ -137,7 +139,7 @@ def test_both_sides_of_the_factorisation_agree(seed: int, d: int, scale: Scale) 
     tall, wide = prepared(rows, scale=scale), prepared(rows @ isometry, scale=scale)
     assert tall.basis.rank == wide.basis.rank
     assert_allclose(
-        naive.pair_distances(tall.embedding()), naive.pair_distances(wide.embedding()), atol=1e-8
+        oracle.pair_distances(tall.embedding()), oracle.pair_distances(wide.embedding()), atol=1e-8
     )
     assert tall.effective_rank == pytest.approx(wide.effective_rank)
 
@@ -169,8 +171,8 @@ def test_encoder_refuses_other_columns() -> None:
 def test_linear_kernel_view_equals_its_feature_view() -> None:
     rows = random_view("features")
     assert_allclose(
-        naive.pair_distances(prepared(rows @ rows.T, view_type="kernel").embedding()),
-        naive.pair_distances(prepared(rows, scale="none").embedding()),
+        oracle.pair_distances(prepared(rows @ rows.T, view_type="kernel").embedding()),
+        oracle.pair_distances(prepared(rows, scale="none").embedding()),
         atol=1e-8,
     )
 
@@ -194,8 +196,8 @@ def test_indefinite_kernel_uses_its_positive_part() -> None:
     positive = (vectors[:, :3] * values[:3]) @ vectors[:, :3].T
     view = prepared(whole, view_type="kernel")
     assert_allclose(
-        naive.pair_distances(view.embedding()),
-        naive.pair_distances(prepared(positive, view_type="kernel").embedding()),
+        oracle.pair_distances(view.embedding()),
+        oracle.pair_distances(prepared(positive, view_type="kernel").embedding()),
         atol=1e-10,
     )
     assert_allclose(view.encoder(whole), view.embedding(), atol=1e-10)
@@ -219,13 +221,13 @@ def test_rescaling_a_view_changes_nothing(
 def test_what_all_samples_share_changes_nothing(d: int) -> None:
     rows = random_view("features", d=d)
     moved = rows + 1e4 * np.random.default_rng(1).standard_normal(d)
-    plain = naive.pair_distances(prepared(rows, scale="none").embedding())
+    plain = oracle.pair_distances(prepared(rows, scale="none").embedding())
     assert_allclose(
-        naive.pair_distances(prepared(moved, scale="none").embedding()), plain, atol=1e-7
+        oracle.pair_distances(prepared(moved, scale="none").embedding()), plain, atol=1e-7
     )
     kernel = moved @ moved.T
     assert_allclose(
-        naive.pair_distances(prepared(kernel, view_type="kernel").embedding()), plain, atol=1e-4
+        oracle.pair_distances(prepared(kernel, view_type="kernel").embedding()), plain, atol=1e-4
     )
 
 
@@ -256,7 +258,7 @@ def test_values_too_large_or_small_to_be_squared_are_scaled_exactly(
 
 @pytest.mark.parametrize("view_type", ["features", "kernel", "distance"])
 def test_anchors_have_unit_mean_squared_distance(view_type: ViewType) -> None:
-    distances = naive.pair_distances(
+    distances = oracle.pair_distances(
         prepared(random_view(view_type), view_type=view_type).embedding()
     )
     n = len(distances)

@@ -66,6 +66,15 @@ def test_only_chance_supports_the_clusters(
     assert ("chance" in found.message or "noise" in found.message) == is_by_chance
 
 
+def test_a_trivial_partition_keeps_its_names() -> None:
+    found = Assessment.trivial(3, ["a"], np.eye(1), neighbor_overlap={}, split_half_ari=None)
+    renamed = found.renamed([5, 0, 2])
+    assert renamed.structure is found.structure is Structure.TRIVIAL
+    assert renamed.message == found.message
+    assert renamed.cluster_names == (0, 2, 5)
+    assert renamed.cluster_tree.shape == (2, 4)
+
+
 def test_other_numbers_of_the_clusters() -> None:
     found = made_up(stability=0.4, together=0.8).renamed([5, 0, 2])
     assert found.cluster_names == (0, 2, 5)

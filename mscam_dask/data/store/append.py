@@ -91,7 +91,7 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
 def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> RowSource:
     """Return the rows of the old and the new samples, absent samples left out."""
     if new is None:
-        new = LiftedRows(old, np.full(n_new, -1, dtype=np.int64), old.name, old.view_type)
+        new = LiftedRows(old, np.full(n_new, -1, dtype=np.int64))
     both = _joined_rows(_of_all(old), _of_all(new), where)
     samples = [_samples_of(old), _samples_of(new) + n_samples_of(old)]
     return restrict_to_present(

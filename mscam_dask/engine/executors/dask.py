@@ -14,12 +14,12 @@ import uuid
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import dask.config
 from dask.base import annotate
 from dask.utils import key_split, parse_timedelta
-from distributed import KilledWorker, wait
+from distributed import Client, KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
 from distributed.comm.core import CommClosedError
 
@@ -48,15 +48,13 @@ from mscam_dask.errors import (
     WorkersPausedError,
 )
 
-if TYPE_CHECKING:
-    from distributed import Client
-
 __all__ = [
     "POLL_S",
     "DaskExecutor",
     "WorkerWatchdog",
     "ask_workers",
     "check_versions",
+    "client_of",
     "present_workers",
     "wait_for_a_worker",
     "workers_timeout_s",
@@ -116,6 +114,26 @@ def workers_timeout_s() -> float:
             "number of seconds, or a duration such as '5 minutes'."
         )
     return seconds
+
+
+@contextlib.contextmanager
+def client_of(cluster: Any) -> Iterator[Client]:
+    """Client of a cluster object, closed at the end; the cluster stays open.
+
+    Raises
+    ------
+    ClusterError
+        If the cluster is closed or its scheduler does not answer.
+    """
+    try:
+        client = Client(cluster, set_as_default=False)
+    except (OSError, RuntimeError, TimeoutError, ValueError) as error:
+        raise ClusterError(
+            f"the Dask cluster given as client is not usable: {str(error).rstrip('.')}. Start a new "
+            "cluster, or omit client to use threads of this process."
+        ) from error
+    with client:
+        yield client
 
 
 def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any]]:

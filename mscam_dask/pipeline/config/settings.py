@@ -302,13 +302,6 @@ class ClusterKeys(Struct, frozen=True, kw_only=True):
             "earlier, simpler partition wins it.",
         ),
     ] = 0.001
-    solver: Annotated[
-        Literal["reduced", "reference"],
-        Meta(
-            description='`"reference"` runs the corrected algorithm of the paper with dense matrices, '
-            "for comparison on small data."
-        ),
-    ] = "reduced"
     random_state: Annotated[int, Meta(title="a whole number ≥ 0", description="Seed.")] = 0
 
 

@@ -187,7 +187,7 @@ def _estimator(settings: Settings, start: WarmStart | None) -> MSCAM | MSCAN:
 
 def _selected(estimator: MSCAM | MSCAN, data: MultiViewData) -> tuple[str, ...]:
     """Return the names of what the fit selects, in that order."""
-    if not estimator.chooses_graph or estimator.solver == "reference" or len(data.views) < 2:
+    if not estimator.chooses_graph or len(data.views) < 2:
         return ()
     open_parameters = (name for name in ("scale", "alpha") if getattr(estimator, name) is None)
     return (*open_parameters, "the initial graph")

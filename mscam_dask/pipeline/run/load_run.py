@@ -85,7 +85,9 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
             "directory from a copy, or run the pipeline again with --overwrite."
         )
     try:
-        parameters = (record.settings or {})["cluster"]["parameters"]
+        parameters = dict((record.settings or {})["cluster"]["parameters"])
+        if parameters.get("solver") == "reduced":  # of an earlier version, the only solver now
+            del parameters["solver"]
         store = as_location(run.data.store)
         n_samples = run.data.n_samples
         presence = model.arrays.get("presence")
@@ -210,7 +212,7 @@ def predict_files(run: str | os.PathLike[str], sources: Sequence[str]) -> Sample
     Returns
     -------
     SampleTable
-        id, label, confidence, next_cluster.
+        sample, cluster, confidence, next_cluster.
 
     Raises
     ------
@@ -292,11 +294,11 @@ def check_suffix(suffix: str) -> None:
 def sample_table(
     sample_ids: Sequence[str] | None,
     labels: NDArray[np.int64],
-    membership: NDArray[np.float64] | None,
+    membership: NDArray[np.float64],
     cluster_names: NDArray[np.int64],
     view_votes: Mapping[str, NDArray[np.int64]] | None = None,
 ) -> SampleTable:
-    """Return the columns id, label, confidence, next_cluster, and vote_VIEW for each view.
+    """Return the columns sample, cluster, confidence, next_cluster, and vote_VIEW for each view.
 
     Parameters
     ----------
@@ -304,16 +306,13 @@ def sample_table(
         None for samples that are known by position only; their id is their row.
     labels : (n,) int64
     membership : (n, c)
-        None for a solver without memberships; the table then ends after label.
     cluster_names : (c,) int64
         Label of each column of `membership`, ascending.
     view_votes
         Cluster that the neighbors of each sample in a view prefer.
     """
     ids: Sequence[Any] = list(range(len(labels))) if sample_ids is None else list(sample_ids)
-    table: SampleTable = {"id": ids, "label": labels.tolist()}
-    if membership is None:
-        return table
+    table: SampleTable = {"sample": ids, "cluster": labels.tolist()}
     rows, own = np.arange(len(labels)), np.searchsorted(cluster_names, labels)
     following = np.full(len(labels), _NONE)
     if len(cluster_names) > 1:
@@ -359,7 +358,7 @@ def table_bytes(table: SampleTable, suffix: str) -> bytes:
 def _arrow(name: str, column: Sequence[Any]) -> Any:
     import pyarrow as pa
 
-    if name == "id":
+    if name == "sample":
         return pa.array(column)
     return pa.array(column, type=pa.float64() if name == "confidence" else pa.int64())
 

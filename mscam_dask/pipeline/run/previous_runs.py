@@ -467,10 +467,8 @@ def named_as_before(start: WarmStart | None, solution: Solution) -> Solution:
         return solution
     n_clusters = int(max(solution.labels.max(), start.known.max())) + 1
     labels = renamed_clusters(start.known, solution.labels, n_clusters)
-    assessment = solution.assessment
-    if assessment is not None:
-        first = np.unique(solution.labels, return_index=True)[1]
-        assessment = assessment.renamed(labels[first].tolist())
+    first = np.unique(solution.labels, return_index=True)[1]
+    assessment = solution.assessment.renamed(labels[first].tolist())
     return dataclasses.replace(solution, labels=labels, assessment=assessment)
 
 

@@ -198,7 +198,7 @@ def fit_summary(fit: FitRecord) -> str:
     """Return the summary of the step cluster."""
     assessment = fit.assessment
     stability = ""
-    if assessment is not None and fit.n_clusters > 1:
+    if assessment is not None and fit.n_clusters > 1 and assessment.structure != "TRIVIAL":
         stability = f", stability {assessment.stability:.2f}"
     return (
         f"{plural(fit.n_connected_components, 'connected component')} for "
@@ -335,9 +335,7 @@ def fit_record(solution: Solution) -> FitRecord:
     )
 
 
-def _assessment_entry(assessment: Assessment | None) -> AssessmentEntry | None:
-    if assessment is None:
-        return None
+def _assessment_entry(assessment: Assessment) -> AssessmentEntry:
     return AssessmentEntry(
         structure=assessment.structure.name,
         message=assessment.message,
@@ -399,12 +397,13 @@ def labels_text(data: MultiViewData, labels: NDArray[np.int64]) -> bytes:
 def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
     """Return samples.csv, and samples.parquet where pyarrow is installed, of a result store."""
     labels, model = read_result(result).labels, read_model(result)
-    arrays = {} if model is None else model.arrays
-    membership, names, votes = arrays.get("membership"), np.unique(labels), {}
-    if model is not None and membership is not None:
-        voters = model.records["encoders"]
-        votes = {view: names[arrays["view_votes"][:, i]] for i, view in enumerate(voters)}
-    table = sample_table(data.sample_ids, labels, membership, names, votes)
+    assert model is not None, "a run writes one"
+    names, of_views = np.unique(labels), model.arrays["view_votes"].T
+    votes = {
+        view: np.where(column < 0, column, names[column])
+        for view, column in zip(model.records["encoders"], of_views, strict=True)
+    }
+    table = sample_table(data.sample_ids, labels, model.arrays["membership"], names, votes)
     suffixes = FORMATS if has_parquet() else (".csv",)
     return {f"samples{suffix}": table_bytes(table, suffix) for suffix in suffixes}
 

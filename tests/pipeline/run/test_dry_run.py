@@ -98,7 +98,6 @@ def test_the_time_is_of_the_order_of_the_fits(
     [
         ("auto_settings = true\nalpha = 2.0\n", ("scale", "the initial graph")),
         ("auto_settings = true\nalpha = 2.0\nscale = 'unit'\n", ("the initial graph",)),
-        ("auto_settings = true\nsolver = 'reference'\n", ()),
         ("auto_settings = false\n", ()),
     ],
 )

@@ -82,9 +82,11 @@ def test_a_loaded_run_predicts_samples_of_some_views(run: tuple[Path, Any, Any])
     assert np.mean(model.predict(data) == model.labels_) > 0.95
     assert_array_equal(model.view_votes_["a"] < 0, ~data.presence[:, 0])
     table = predict_files(directory, [str(directory.parent / "a.csv")])
-    assert len(table["label"]) == has[:, 0].sum()
+    assert len(table["cluster"]) == has[:, 0].sum()
     by_id = dict(zip(data.sample_ids or (), model.labels_.tolist(), strict=True))
-    agree = [by_id[name] == label for name, label in zip(table["id"], table["label"], strict=True)]
+    agree = [
+        by_id[name] == label for name, label in zip(table["sample"], table["cluster"], strict=True)
+    ]
     assert np.mean(agree) > 0.6
 
 
@@ -120,7 +122,7 @@ def test_a_loaded_run_fills_missing_cells_as_its_fit_did(method: str, tmp_path: 
     for name in "ab":
         (tmp_path / f"new_{name}.csv").rename(tmp_path / "new" / f"{name}.csv")
     table = predict_files(tmp_path / "run", [str(tmp_path / "new" / f"{n}.csv") for n in "ab"])
-    assert table["label"] == loaded.predict(new).tolist()
+    assert table["cluster"] == loaded.predict(new).tolist()
     shutil.rmtree(tmp_path / "run/data.zarr")
     again = mscam_dask.load_run(tmp_path / "run")
     assert_array_equal(again.predict(filled), loaded.predict(filled))
@@ -158,6 +160,6 @@ def test_fits_and_runs_of_an_imputed_store_fill_missing_cells_in_the_same_way(
         expected = model.predict(filled)
     with pytest.warns(UserWarning, match="feature names"):
         assert_array_equal(model.predict(holed), expected)
-    assert table["label"] == expected.tolist()
+    assert table["cluster"] == expected.tolist()
     append(files["new"], store, impute="mean")
     assert [getattr(view, "impute", None) for view in open_store(store).views] == ["median"] * 2

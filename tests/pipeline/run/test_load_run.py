@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse.csgraph import connected_components
@@ -207,6 +208,26 @@ def test_links_and_moved_directories_are_loaded(pipeline: Write) -> None:
         load_run("nowhere")
 
 
+def test_tables_of_a_run_are_read_back(tmp_path: Path) -> None:
+    names = [f"p{i}" for i in range(60)]
+    for view in three_subspaces().views:
+        frame = pd.DataFrame(view.read(0, 60), index=pd.Index(names, name="sample"))
+        frame.add_prefix("f").to_csv(f"{view.name}.csv")
+    pipeline = (
+        "[data]\nsource = ['view_0.csv', 'view_1.csv']\n{}"
+        f"[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 2\n{HERE}"
+    )
+    Path("first.toml").write_text(pipeline.format(""))
+    first = again(Path("first.toml")).directory
+    for name in ("labels", "samples"):
+        assert first.labels.with_stem(name).read_text().startswith("sample,cluster")
+    given = f"labels = '{first.labels}'\n[report]\nenabled = true\ncolumns = '{first.samples}'\n"
+    Path("second.toml").write_text(pipeline.format(given))
+    record = again(Path("second.toml")).record
+    assert record.metrics is not None
+    assert record.metrics["accuracy"] == 1.0
+
+
 def test_ids_and_names_of_columns_are_kept(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
     labels = np.arange(60) % 3
@@ -227,11 +248,11 @@ def test_ids_and_names_of_columns_are_kept(tmp_path: Path) -> None:
         lines = Path(f"{name}.csv").read_text().splitlines()
         Path(f"new/{name}.csv").write_text("\n".join([lines[0], *lines[5:9]]) + "\n")
     table = predict_files(outcome.directory.path, ["new/sites.csv", "new/genes.csv"])
-    assert table["id"] == [f"=p{i}" for i in range(4, 8)]
-    assert table["label"] == loaded.labels_[4:8].tolist()
-    assert samples_of(outcome)[4]["id"] == encoded_id("=p4") == "'=p4"
+    assert table["sample"] == [f"=p{i}" for i in range(4, 8)]
+    assert table["cluster"] == loaded.labels_[4:8].tolist()
+    assert samples_of(outcome)[4]["sample"] == encoded_id("=p4") == "'=p4"
     by_sites = predict_files(outcome.directory.path, ["new/sites.csv"])
-    assert by_sites["id"] == table["id"]
+    assert by_sites["sample"] == table["sample"]
     header, *rows = Path("new/genes.csv").read_text().splitlines()
     Path("new/genes.csv").write_text("\n".join([header.replace("genes2", "other"), *rows]))
     with pytest.raises(DataError, match=quotes("genes", "genes2", "other")):
@@ -252,10 +273,10 @@ def test_labels_of_new_samples_are_not_needed(tiny: Path) -> None:
     run = again(Path("p.toml")).directory.path
     np.savez("new.npz", allow_pickle=False, **views)
     expected = load_run(run).predict({"a": views["view_0"], "b": views["view_1"]}).tolist()
-    assert predict_files(run, ["new.npz"])["label"] == expected
-    assert predict_files(run, ["named.npz"])["label"] == expected
+    assert predict_files(run, ["new.npz"])["cluster"] == expected
+    assert predict_files(run, ["named.npz"])["cluster"] == expected
     ingest("named.npz", "new.zarr", views={"view_1": "b", "view_0": "a"}, labels="kinds")
-    assert predict_files(run, ["new.zarr"])["label"] == expected
+    assert predict_files(run, ["new.zarr"])["cluster"] == expected
 
 
 def test_pairwise_views_take_distances_to_the_training_samples(tiny: Path) -> None:
@@ -313,7 +334,7 @@ def test_a_run_is_loaded_with_the_names_of_its_clusters(
     assert_array_equal(loaded.cluster_names_, [0, 4, 7])
     assert_array_equal(loaded.membership_, model.membership_[:, [1, 0, 2]])
     rows = samples_of(outcome)
-    assert [int(row["label"]) for row in rows] == names[model.labels_].tolist()
+    assert [int(row["cluster"]) for row in rows] == names[model.labels_].tolist()
     assert [int(row["vote_view_0"]) for row in rows] == names[model.view_votes_["view_0"]].tolist()
     assert {row["next_cluster"] for row in rows} <= {"0", "4", "7"}
 
@@ -323,10 +344,10 @@ def test_samples_csv_and_parquet_hold_what_the_estimator_says(pipeline: Write) -
     loaded = load_run(outcome.directory.path)
     rows = samples_of(outcome)
     assert list(rows[0]) == [
-        *("id", "label", "confidence", "next_cluster", "vote_view_0", "vote_view_1"),
+        *("sample", "cluster", "confidence", "next_cluster", "vote_view_0", "vote_view_1"),
     ]
-    assert [int(row["label"]) for row in rows] == labels_of(outcome).tolist()
-    assert [int(row["id"]) for row in rows] == list(range(60))
+    assert [int(row["cluster"]) for row in rows] == labels_of(outcome).tolist()
+    assert [int(row["sample"]) for row in rows] == list(range(60))
     np.testing.assert_allclose(
         [float(row["confidence"]) for row in rows], loaded.confidence_, atol=1e-6
     )
@@ -338,7 +359,7 @@ def test_samples_csv_and_parquet_hold_what_the_estimator_says(pipeline: Write) -
     frame = pytest.importorskip("pandas").read_parquet(outcome.directory.path / "samples.parquet")
     assert frame.columns.tolist() == list(rows[0])
     assert_array_equal(frame["confidence"], loaded.confidence_)
-    assert_array_equal(frame["label"], loaded.labels_)
+    assert_array_equal(frame["cluster"], loaded.labels_)
 
 
 def test_one_cluster_has_no_next_one(pipeline: Write) -> None:
@@ -370,14 +391,21 @@ def test_a_reused_clustering_is_a_model_too(pipeline: Write) -> None:
     )
 
 
-def test_the_reference_solver_predicts_nothing(pipeline: Write) -> None:
-    outcome = again(pipeline("solver = 'reference'\n" + HERE))
-    loaded = load_run(outcome.directory.path)
-    assert_array_equal(loaded.labels_, labels_of(outcome))
-    assert list(samples_of(outcome)[0]) == ["id", "label"]
-    for call in (loaded.predict, loaded.predict_proba, loaded.transform):
-        with pytest.raises(ConfigurationError, match=quotes("reference")):
-            call(three_subspaces(30))
+def test_runs_of_the_time_when_there_was_another_solver(pipeline: Write) -> None:
+    outcome = again(pipeline(HERE))
+    expected = load_run(outcome.directory.path).predict(three_subspaces(30))
+    assert outcome.record.settings is not None
+    for solver in ("reduced", "reference"):
+        cluster = outcome.record.settings["cluster"]
+        parameters = {**cluster["parameters"], "solver": solver}
+        then = {**outcome.record.settings, "cluster": {**cluster, "parameters": parameters}}
+        rewritten(outcome, settings=then)
+        if solver == "reduced":
+            loaded = load_run(outcome.directory.path)
+            assert_array_equal(loaded.predict(three_subspaces(30)), expected)
+        else:
+            with pytest.raises(DataError, match=quotes(outcome.directory.path, "solver")):
+                load_run(outcome.directory.path)
 
 
 @pytest.mark.parametrize("state", ["running", "failed", "interrupted"])

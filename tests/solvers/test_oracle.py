@@ -1,0 +1,193 @@
+"""The dense oracle: each step against the derivative of the function that it minimizes, then the loops."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import scipy.linalg
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.benchmark.baselines.simplex_graphs import project_rows_to_simplex
+from mscam_dask.linalg.orthonormal import polar_factor
+from mscam_dask.types.parameters import AdmmSettings
+from tests import oracle
+from tests.oracle import Array, DenseProblem, DenseState, Settings, Slips
+
+ALGORITHMS = [oracle.solve_mscam, oracle.solve_mscan]
+
+
+def random_laplacian(n: int, seed: int) -> Array:
+    """Laplacian of a ring with random chords."""
+    rng = np.random.default_rng(seed)
+    weights = (rng.random((n, n)) < 0.3) * rng.random((n, n))
+    weights[np.arange(n), (np.arange(n) + 1) % n] = 1.0
+    np.fill_diagonal(weights, 0.0)
+    return oracle.dense_laplacian(weights)
+
+
+def random_case(seed: int, **changed: Any) -> tuple[Array, DenseProblem, DenseState]:
+    """X (3, 6), its sub-problem and a state that no iteration has made."""
+    rng = np.random.default_rng(seed)
+    X = rng.standard_normal((3, 6))
+    L, bound = random_laplacian(6, seed), 1e3
+    problem = DenseProblem(X.T @ X, L, np.eye(6), bound, 0.8, 0.6, 0.3)
+    parts = [rng.standard_normal((6, 2)) for _ in range(5)]
+    W = polar_factor(rng.standard_normal((6, 2)))
+    Z = rng.standard_normal((6, 6))
+    state = DenseState(Z, parts[0], W, parts[1], parts[2], 1.7, parts[3], parts[4])
+    return X, dataclasses.replace(problem, **changed), state
+
+
+def lagrangian(X: Array, problem: DenseProblem, s: DenseState, *, split: bool) -> float:
+    """The augmented Lagrangian of one view, term by term, without the trace of the W-step."""
+    assert s.M is not None
+    assert s.Y2 is not None
+    mu = s.penalty
+    return float(
+        np.sum((X - X @ s.Z) ** 2)
+        + problem.alpha * np.sum(s.Z**2)
+        + problem.metric_ridge * np.sum(s.P**2)
+        + mu / 2 * np.sum((s.W - s.Z.T @ s.P + s.Y / mu) ** 2)
+        + split * mu / 2 * np.sum((s.M - s.P + s.Y2 / mu) ** 2)
+    )
+
+
+def numerical_gradient(function: Callable[[Array], float], point: Array) -> Array:
+    """Central differences; exact but for rounding where the function is quadratic."""
+    gradient = np.zeros_like(point)
+    for index in np.ndindex(*point.shape):
+        up, down = point.copy(), point.copy()
+        up[index] += 1e-3
+        down[index] -= 1e-3
+        gradient[index] = (function(up) - function(down)) / 2e-3
+    return gradient
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_z_step_is_stationary(seed: int) -> None:
+    X, problem, state = random_case(seed)
+    Z = oracle.z_step(problem, state)
+
+    def value(point: Array) -> float:
+        return lagrangian(X, problem, dataclasses.replace(state, Z=point), split=False)
+
+    assert_allclose(numerical_gradient(value, Z), 0.0, atol=1e-8)
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("metric_ridge", [0.0, 0.6])
+@pytest.mark.parametrize("split", [False, True])
+def test_the_p_step_is_stationary(seed: int, metric_ridge: float, split: bool) -> None:
+    X, problem, state = random_case(
+        seed, metric_ridge=metric_ridge, slips=Slips(metric_split=split)
+    )
+    P = oracle.p_step(problem, state.Z, state)
+
+    def value(point: Array) -> float:
+        return lagrangian(X, problem, dataclasses.replace(state, P=point), split=split)
+
+    assert_allclose(numerical_gradient(value, P), 0.0, atol=1e-7)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_z_step_of_mscan_is_stationary(seed: int) -> None:
+    X, problem, _ = random_case(seed)
+    L, weights = problem.laplacian, {"alpha": 0.5, "weight": 0.9}
+    Z = oracle.mscan_z_step(problem.gram, L, **weights)
+
+    def value(point: Array) -> float:
+        return oracle.mscan_objective(X.T @ X, L, point, **weights)
+
+    assert_allclose(numerical_gradient(value, Z), 0.0, atol=1e-8)
+
+
+def test_the_whole_space_in_other_coordinates_changes_no_w_step() -> None:
+    _, problem, state = random_case(0)
+    Q = polar_factor(np.random.default_rng(1).standard_normal((6, 6)))
+    plain, rotated = (
+        oracle.w_step(one, state.F, state, max_iterations=5)
+        for one in (problem, dataclasses.replace(problem, subspace=Q))
+    )
+    assert_allclose(rotated, plain, atol=1e-12)
+    assert_allclose(plain.T @ plain, np.eye(2), atol=1e-12)
+
+
+@given(st.integers(2, 9), st.integers(0, 999), st.data())
+def test_rows_of_the_a_step_solve_eq_29(n: int, seed: int, data: st.DataObject) -> None:
+    k = data.draw(st.integers(1, n - 1))
+    d = oracle.pair_distances(np.random.default_rng(seed).standard_normal((n, 2)))
+    A = oracle.a_step(d, k)
+    assert_allclose(A.sum(axis=1), 1.0)
+    assert_array_equal(np.diag(A), np.zeros(n))
+    for i in range(n):
+        others = np.delete(np.arange(n), i)
+        ascending = np.sort(d[i, others])
+        farther = ascending[k] if k < n - 1 else ascending[k - 1]
+        gamma = 0.5 * np.sum(farther - ascending[:k])
+        if gamma > 1e-9:
+            row = project_rows_to_simplex(-d[i, others][None, :] / (2 * gamma))
+            assert_allclose(A[i, others], row[0], atol=1e-8)
+
+
+def two_views(n: int, seed: int) -> tuple[list[Array], NDArray[np.int64]]:
+    """Three groups of samples, apart from each other in both views."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % 3
+    views = []
+    for d in (5, 8):
+        directions = np.asarray(scipy.linalg.qr(rng.standard_normal((d, d)))[0])[:3]
+        rows = 6.0 * directions[labels] + 0.3 * rng.standard_normal((n, d))
+        views.append(rows * np.sqrt(min(n, d)) / np.linalg.norm(rows))
+    return views, labels
+
+
+@pytest.mark.parametrize("solve", ALGORITHMS)
+@pytest.mark.parametrize("n_views", [1, 2])
+def test_separated_groups_are_found(solve: Callable[..., oracle.Found], n_views: int) -> None:
+    views, labels = two_views(45, 0)
+    order = np.random.default_rng(0).permutation(45)
+    for samples in (np.arange(45), order):
+        grams = [rows[samples] @ rows[samples].T for rows in views[:n_views]]
+        found = solve(grams, Settings(n_clusters=3, n_neighbors=5))
+        assert found.converged
+        assert found.n_components == 3
+        same = found.labels[:, None] == found.labels
+        assert_array_equal(same, labels[samples][:, None] == labels[samples])
+        assert_allclose(found.graph.sum(axis=1), 1.0)
+
+
+def test_embeddings_are_nearly_orthonormal() -> None:
+    views, _ = two_views(30, 1)
+    numbers = Settings(
+        n_clusters=3,
+        n_neighbors=5,
+        admm=AdmmSettings(max_iterations=200, tolerance=1e-3),
+    )
+    for F in oracle.solve_mscam([rows @ rows.T for rows in views], numbers).embeddings:
+        assert_allclose(F.T @ F, np.eye(3), atol=0.02)
+
+
+def test_projected_distances_count_in_units_of_their_mean() -> None:
+    views, _ = two_views(30, 5)
+    grams = [rows @ rows.T for rows in views]
+    numbers = Settings(n_clusters=3, n_neighbors=5, max_iter=1, graph_weight=0.2)
+    found = oracle.solve_mscam(grams, numbers)
+    distances = numbers.identity_weight * oracle.data_distances(grams, 1.0)
+    for F in found.embeddings:
+        # the mean of ‖F_i − F_j‖² over all pairs is 2c/n
+        distances += 0.2 * oracle.pair_distances(F) * (30 / 6) / 2
+    assert_allclose(found.graph, oracle.a_step(distances, 5), atol=1e-12)
+
+
+@pytest.mark.parametrize("solve", ALGORITHMS)
+def test_the_budget_is_kept(solve: Callable[..., oracle.Found]) -> None:
+    gram = np.random.default_rng(0).standard_normal((20, 20))
+    found = solve([gram @ gram.T], Settings(n_clusters=7, n_neighbors=9, max_iter=2))
+    assert not found.converged
