@@ -24,6 +24,7 @@ from mscam_dask.engine.executors._process import BASE_BYTES
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
 from mscam_dask.errors import ClusterError, MemoryPlanError, MemoryPlanWarning
+from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
 from tests.benchmarks.from_store import worker_processes
 from tests.benchmarks.measured import peak_bytes
@@ -157,19 +158,19 @@ def test_grows_with_features_and_clusters_and_not_with_workers(
     shape: tuple[int, list[int]], more: int, workers: int
 ) -> None:
     n, dims = shape
-    few = plan(n, dims)
-    assert grows(few, plan(n, [dims[0] + more, *dims[1:]]))
-    assert grows(few, plan(n, dims, n_clusters=5 + workers))
+    few = plan(n, dims, exact_samples=10**9)  # large data have no Gram matrix of wide views
+    assert grows(few, plan(n, [dims[0] + more, *dims[1:]], exact_samples=10**9))
+    assert grows(few, plan(n, dims, n_clusters=5 + workers, exact_samples=10**9))
     assert few.worker_bytes(workers + 1) <= few.worker_bytes(workers)
 
 
 @pytest.mark.parametrize("exact_samples", [1, 10**9])
 @given(shape=shapes)
 def test_grows_with_samples(exact_samples: int, shape: tuple[int, list[int]]) -> None:
-    n, dims = shape
+    n, dims = shape[0] + MAX_EXACT_GRAM, shape[1]
     small, large = (
         plan_memory(shapes_only(size, dims), Parameters(n_clusters=5, exact_samples=exact_samples))
-        for size in (n, 3 * n)
+        for size in (n, 10 * n)
     )
     assert grows(small, large)
 
