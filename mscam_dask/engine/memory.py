@@ -59,8 +59,8 @@ class MemoryPlan:
 
     @property
     def driver_bytes(self) -> int:
-        """Memory of a driver that gathers the solution, as received and joined, beside the views."""
-        return BASE_BYTES + 2 * self.solution_bytes
+        """Memory of a driver that gathers the solution, as received, unpacked and joined, beside the views."""
+        return BASE_BYTES + 16 * _MIB + 3 * self.solution_bytes  # 16 MiB for records and messages
 
     def may_spill(self, limit_bytes: int, kept_bytes: int | None) -> bool:
         """Whether a task fits into `limit_bytes`, beside `kept_bytes` of results that are not spilled."""
