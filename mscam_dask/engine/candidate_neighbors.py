@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.executors.base import Executor, Handle
 from mscam_dask.engine.row_blocks.candidates import BlockedCandidates, RowOrder, candidates_in_order
-from mscam_dask.linalg.neighbors import ColumnFacts, nearest_neighbors_bytes
+from mscam_dask.linalg.neighbors import ColumnFacts
 from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.graph_update import (
     CandidateEdges,
@@ -28,7 +28,6 @@ from mscam_dask.types.parameters import Parameters
 __all__ = [
     "candidate_blocks",
     "candidates",
-    "candidates_bytes",
     "facts_of_views",
     "joined_candidates",
     "merged_components",
@@ -142,12 +141,6 @@ def candidates(
     """Candidate neighbors of a block of rows in the joint ridge embedding."""
     of_views = [one for group in facts for one in group]
     return candidate_neighbors(joint_embedding(views), n_candidates, start, stop, of_views)
-
-
-def candidates_bytes(n_samples: int, n_candidates: int) -> int:
-    """Peak memory of `candidates` of the largest block of rows, without the views."""
-    n_rows = max(stop - start for start, stop in row_ranges(n_samples))
-    return nearest_neighbors_bytes(n_rows * n_candidates)
 
 
 def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:

@@ -44,7 +44,6 @@ __all__ = [
     "next_cuts",
     "score_cuts",
     "score_partitions_by_views",
-    "score_partitions_by_views_bytes",
     "spectrum_facts",
     "spectrum_of",
     "start_vectors",
@@ -115,15 +114,6 @@ def score_partitions_by_views(
     )
     executor.release(handles)
     return scores
-
-
-def score_partitions_by_views_bytes(
-    n_samples: int, n_scored: int, n_clusters: int, n_partitions: int, n_views: int
-) -> int:
-    """Peak memory of a task that `score_partitions_by_views` submits."""
-    groups = min(n_views, _MAX_SCORE_TASKS)
-    scores = iteration_tasks.partition_scores_bytes(n_scored, n_clusters, n_partitions, groups)
-    return scores + (4 * n_partitions * n_samples if n_scored < n_samples else 0)
 
 
 def first_cuts(

@@ -66,13 +66,11 @@ __all__ = [
     "first_cuts",
     "graph_arrays",
     "graph_spectrum",
-    "graph_spectrum_bytes",
     "learn_metric",
     "metric_record",
     "minima",
     "next_cuts",
     "partition_scores",
-    "partition_scores_bytes",
     "principal_coordinates",
     "projected",
     "reference_graphs_of_view",
@@ -351,11 +349,6 @@ def graph_spectrum(
     return GraphSpectrum(matrix, spectrum)
 
 
-def graph_spectrum_bytes(graph_bytes: int, laplacian_bytes: int, vectors_bytes: int) -> int:
-    """Peak memory of `graph_spectrum`: L, a reordered copy and its filter, and five blocks of 3c columns."""
-    return graph_bytes + vectors_bytes + 5 * laplacian_bytes // 2 + 15 * vectors_bytes // 2
-
-
 def warm_start(spectrum: GraphSpectrum) -> WarmStart:
     """Eigenvectors of a spectrum without the Laplacian."""
     return WarmStart(spectrum.vectors)
@@ -536,11 +529,6 @@ def partition_scores(
         PartitionScore(scores, entropy(labels), joint[i])
         for scores, labels, i in zip(view_scores, partitions, which, strict=True)
     ]
-
-
-def partition_scores_bytes(n_scored: int, n_clusters: int, n_partitions: int, n_groups: int) -> int:
-    """Peak memory of `partition_scores`: log-likelihoods by groups of views, and one sum."""
-    return (n_partitions * n_groups + 3) * 4 * min(n_clusters * n_scored, _MAX_EVIDENCE_ENTRIES)
 
 
 def _distinct(

@@ -40,10 +40,8 @@ __all__ = [
     "cut_sample",
     "extend_rows",
     "graph_block",
-    "graph_block_bytes",
     "join_graph",
     "join_partitions",
-    "join_partitions_bytes",
     "laplacian_rows",
     "linked_blocks",
     "mean_rows",
@@ -102,11 +100,6 @@ def graph_block(
         projected_weight=projected_weight,
     )
     return rows_from_neighbors(candidates.row_start, indices, weights, n_samples)
-
-
-def graph_block_bytes(n_samples: int, n_rows: int, n_neighbors: int) -> int:
-    """Peak memory of `graph_block`, or of `components_of_forests`."""
-    return 60 * n_samples + 80 * n_rows * n_neighbors
 
 
 def rows_from_neighbors(
@@ -460,8 +453,3 @@ def join_partitions(
         own[order] = joined
         partitions.append(canonical_labels(own).astype(np.int32))
     return partitions
-
-
-def join_partitions_bytes(n_samples: int, n_sampled: int, n_clusters: int, n_cuts: int) -> int:
-    """Peak memory of `join_partitions`, or of k-means on the sample."""
-    return 8 * 8 * n_sampled * 2 * n_clusters + 8 * n_samples * (n_cuts + 6)

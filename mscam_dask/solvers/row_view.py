@@ -26,7 +26,6 @@ from mscam_dask.solvers.admm import (
     ViewSolution,
     n_shrunk,
     solve_view,
-    solve_view_bytes,
 )
 from mscam_dask.solvers.ridge_view import Encoder, RidgeView, n_directions
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, RowReader, row_blocks
@@ -46,7 +45,6 @@ __all__ = [
     "ridge_factor",
     "row_scaling",
     "solve_reduced",
-    "solve_reduced_bytes",
 ]
 
 
@@ -292,16 +290,6 @@ def solve_reduced(
     start = to_subspace.T @ gram[:, rank : rank + parameters.n_clusters]
     solution = solve_view(problem, start, parameters.admm)
     return to_subspace @ solution.embedding, solution
-
-
-def solve_reduced_bytes(
-    n_rows: int, n_halo: int, n_directions: int, *, vector_bytes: int, laplacian_bytes: int
-) -> int:
-    """Peak memory of `reduced_sums` and `solve_reduced`, given the bytes of a row."""
-    halo = (2 * 4 * n_directions + vector_bytes) * n_halo
-    block = (laplacian_bytes + 4 * 8 * n_directions) * n_rows
-    # sums of many blocks, each of which takes a third of the reduced problem
-    return halo + block + 22 * solve_view_bytes(n_directions)
 
 
 def embed_rows(

@@ -173,10 +173,6 @@ def validate(
     return ValidationReport(data.n_samples, data.view_names, tuple(issues), digests)
 
 
-def validate_bytes(shape: tuple[int, int], view_type: str) -> int:
-    """Peak memory of validating a view: a block as read and as checked; of pairs another, transposed."""
-    return (2 if view_type == "features" else 4) * min(BLOCK_BYTES, 8 * shape[0] * shape[1])
-
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
     """Refuse a number of clusters or neighbors that n samples cannot have."""

@@ -33,7 +33,6 @@ __all__ = [
     "candidates_in_order",
     "exchanged",
     "group_edges",
-    "most_rows",
     "ordered_by_cells",
     "ridge_view_blocks",
 ]
@@ -52,11 +51,6 @@ def block_ranges(n_samples: int) -> Ranges:
     n_blocks = max(wanted, -(-n_samples // _MAX_ROWS))
     edges = [n_samples * block // n_blocks for block in range(n_blocks + 1)]
     return tuple(itertools.pairwise(edges))
-
-
-def most_rows(n_samples: int) -> int:
-    """Upper bound of the rows of a block, which does not fall where there are more samples."""
-    return min(n_samples, max(2 * _BLOCK_ROWS, min(_MAX_ROWS, -(-n_samples // _ENOUGH_BLOCKS))))
 
 
 @dataclasses.dataclass(frozen=True)

@@ -119,11 +119,6 @@ def factor(
     )
 
 
-def factor_bytes(n_rows: int, n_features: int, rank: int, *, before_bytes: int) -> int:
-    """Peak memory of `factor` or `project`; `before_bytes` are free again when rows are projected."""
-    return max(4 * n_rows * rank, before_bytes) + (FAN_IN + 4) * 8 * n_features**2
-
-
 def project(source: RowSource, start: int, stop: int, found: ViewFactor) -> RidgeView:
     """Ridge view of a block of rows."""
     return found.ridge.of_rows(project_rows(cache_chunks(source).read, start, stop, found))
@@ -195,11 +190,6 @@ def join_view(pieces: list[RowPieces], view: View, start: int, stop: int) -> Vie
     """View of a block of rows in the new order, from the pieces of all blocks."""
     (vectors,) = join_rows(pieces, start, stop)
     return view.of_rows(vectors)
-
-
-def join_view_bytes(n_samples: int, n_rows: int, rank: int) -> int:
-    """Peak memory of `join_view`: rows before, in pieces and after, and the order of all rows."""
-    return 3 * 4 * n_rows * rank + 16 * n_samples
 
 
 @dataclasses.dataclass(frozen=True)
@@ -405,12 +395,6 @@ def projected(
 ) -> NDArray[np.float64]:
     """Sum over some views of projected squared distances on the candidate edges of a block."""
     return added(projected_rows(views, candidates, ranges))
-
-
-def projected_bytes(n_rows: int, n_candidates: int, n_views: int, embeddings_bytes: int) -> int:
-    """Peak memory of `projected`, given the bytes of the embeddings of all views."""
-    embeddings = (FAN_IN + 1) * embeddings_bytes // max(FAN_IN, n_views)
-    return embeddings + 24 * n_rows * n_candidates
 
 
 def class_sums_of(view: RidgeView, labels: NDArray[np.int64], start: int, stop: int) -> ClassSums:
