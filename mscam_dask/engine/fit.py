@@ -1,12 +1,8 @@
-"""Driver of a fit: precompute, select, initialize, outer loop, refine, finalize.
-
-`run_reference` runs the reference algorithm with dense matrices, in this process.
-"""
+"""Driver of a fit: precompute, select, initialize, outer loop, refine, finalize."""
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -17,14 +13,13 @@ from mscam_dask.data.views.as_multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
-from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import Initialization, can_use_view_graphs
 from mscam_dask.engine.outer_loop import max_admm_iterations, outer_loop
-from mscam_dask.engine.precompute import (
+from mscam_dask.engine.prepare import (
     PrecomputedViews,
     check_incomplete,
     precompute_views,
-    refuse_incomplete,
+    prepare_views,
 )
 from mscam_dask.engine.preprocessing_selection import choice_for
 from mscam_dask.engine.refine import refine
@@ -36,19 +31,14 @@ from mscam_dask.engine.select import (
     select_preprocessing,
 )
 from mscam_dask.engine.session import FitContext, LoopState, Observer, Session
-from mscam_dask.engine.tasks import reference_graphs_of_view, view_shape
-from mscam_dask.errors import ConfigurationError, MemoryPlanError
-from mscam_dask.solvers.partition_score import mean_score, view_score
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.rank_control import RankControl
-from mscam_dask.solvers.reference import ReferenceSolution, solve_mscam, solve_mscan
-from mscam_dask.solvers.reference_steps import ReferenceCorrections, ReferenceOptions
-from mscam_dask.solvers.view_svd import scaled_gram
-from mscam_dask.types.events import FitFinished, FitStarted, IterationFinished, SettingsSelected
+from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
-from mscam_dask.types.result import ArraysInMemory, Solution, Status, shares_of_views
-from mscam_dask.types.rules import CONSTANTS, RULES
+from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.rules import RULES
 
-__all__ = ["Observer", "run_fit", "run_reference"]
+__all__ = ["Observer", "run_fit"]
 
 _NO_CHOICES = Choices()
 
@@ -128,17 +118,17 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         if saved is not None:
             search = search.resumed(saved.parameters, saved.n_clusters_selection)
         if not is_trivial:
-            search = select_preprocessing(data, search, executor)
-        precomputed = _precompute(data, search, executor)
+            search = select_preprocessing(data, search, session)
+        precomputed = _precompute(data, search, session)
         if saved is not None:
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)
-        search = select_n_clusters(precomputed, search, executor)
+        search = select_n_clusters(precomputed, search, session)
         session.notify(_started(precomputed, search, executor), search.n_clusters_selection)
         if is_trivial or search.candidates[0].n_clusters == 1:
             solution = _fit_trivial(precomputed, search, session)
         else:
             if saved is None:
-                selected = select(precomputed, search, executor)
+                selected = select(precomputed, search, session)
                 state, context = _initialize(precomputed, selected, search, session)
             else:
                 state, context = _resume(precomputed, saved, search, session)
@@ -161,11 +151,11 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     return solution
 
 
-def _precompute(data: MultiViewData, search: Search, executor: Executor) -> PrecomputedViews:
+def _precompute(data: MultiViewData, search: Search, session: Session) -> PrecomputedViews:
     """Compute the SVD of every view for each scaling that is searched."""
     scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
     exact_samples = search.candidates[0].exact_samples
-    return precompute_views(data, scales, executor, exact_samples=exact_samples)
+    return precompute_views(session.stage("views"), data, scales, exact_samples=exact_samples)
 
 
 def _started(precomputed: PrecomputedViews, search: Search, executor: Executor) -> FitStarted:
@@ -210,7 +200,7 @@ def _initialize(
         start.best,
         next_spectrum=start.next_spectrum,
     )
-    session.checkpoints.save(state, context, session.executor)
+    session.checkpoints.save(session.stage("checkpoint-0"), state, context)
     session.notify(context.selection)
     return state, context
 
@@ -230,7 +220,7 @@ def _resume(
     session.notify(saved.selection, *saved.history)
     context = FitContext(
         parameters=saved.parameters,
-        prepared=prepare_views(precomputed, saved.parameters, session.executor, key="restored"),
+        prepared=prepare_views(session.stage("restored"), precomputed, saved.parameters),
         records=saved.prepared,
         n_neighbors=saved.n_neighbors,
         selection=saved.selection,
@@ -238,13 +228,13 @@ def _resume(
         refines=saved.refines,
         from_previous_fit=search.init_labels is not None,
     )
-    return session.checkpoints.restore(saved, session.executor), context
+    return session.checkpoints.restore(session.stage("saved"), saved), context
 
 
 def _fit_trivial(precomputed: PrecomputedViews, search: Search, session: Session) -> Solution:
     """Return the solution with one cluster, or with as many clusters as samples."""
     parameters = search.usable(precomputed)[0]
-    prepared = prepare_views(precomputed, parameters, session.executor, key="trivial")
+    prepared = prepare_views(session.stage("trivial"), precomputed, parameters)
     context = FitContext(
         parameters=parameters,
         prepared=prepared,
@@ -266,123 +256,3 @@ def _fit_trivial(precomputed: PrecomputedViews, search: Search, session: Session
     if parameters.n_clusters == n_samples:
         labels, status = np.arange(n_samples, dtype=np.int64), Status.SINGLETONS
     return trivial_solution(labels, status, context, session)
-
-
-_GIB = 2.0**30
-
-# Number of dense n×n arrays of each view (Gram matrix, Z and the result), and of the steps of one view.
-_MATRICES_PER_VIEW = 3
-_WORKING_MATRICES = 12
-
-# Parameters without a counterpart in the dense algorithms, which score no partitions and search
-# exhaustively. They are also deterministic, so that the seed has no effect.
-_WITHOUT_EFFECT = ("tol", "patience", "min_shrinkage", "n_candidates", "exact_samples")
-
-
-def run_reference(
-    data: MultiViewData, parameters: Parameters, *, memory_limit_bytes: int | None = None
-) -> Solution:
-    """Run Algorithm 1 or 2, corrected, on dense matrices.
-
-    Returns
-    -------
-    Solution
-        Labels are the connected components of the graph, whatever their number.
-
-    Raises
-    ------
-    ConfigurationError
-        If a parameter is set that has no effect here.
-    MemoryPlanError
-        If there is not enough memory for the n×n matrices.
-    """
-    _refuse_parameters_without_effect(parameters)
-    refuse_incomplete(data)
-    n = data.n_samples
-    n_matrices = _MATRICES_PER_VIEW * len(data.views) + _WORKING_MATRICES
-    need = 8 * n * n * n_matrices
-    if memory_limit_bytes is not None and need > memory_limit_bytes:
-        raise MemoryPlanError(
-            f"solver='reference' holds about {n_matrices} dense "
-            f"{n} x {n} matrices, {need / _GIB:.2f} GiB, and {memory_limit_bytes / _GIB:.2f} GiB "
-            "are free; use solver='reduced'"
-        )
-    view_settings = [parameters.settings_of_view(view) for view in range(len(data.views))]
-    grams = [
-        scaled_gram(source.read, view_shape(source), scale=options.scale, name=source.name)
-        for source, options in zip(data.views, view_settings, strict=True)
-    ]
-    settings = ReferenceOptions(
-        n_clusters=parameters.n_clusters,
-        n_neighbors=parameters.n_neighbors,
-        alpha=parameters.alpha,
-        view_alphas=tuple(options.alpha for options in view_settings),
-        graph_weight=parameters.graph_weight,
-        graph_weight_growth=parameters.graph_weight_growth,
-        max_iter=parameters.max_iter,
-        admm=parameters.admm,
-        corrections=ReferenceCorrections(
-            identity_weight=parameters.identity_weight, metric_ridge=parameters.metric_ridge
-        ),
-    )
-    solve = solve_mscan if parameters.model == "mscan" else solve_mscam
-    result = solve(grams, settings)
-    reached = result.n_connected_components == parameters.n_clusters
-    scores = [
-        view_score(
-            reference_graphs_of_view(
-                source, min(CONSTANTS.validation_neighbors, data.n_samples - 1)
-            ),
-            result.labels,
-        )
-        for source in data.views
-    ]
-    return Solution(
-        labels=result.labels,
-        arrays=ArraysInMemory(
-            result.consensus_graph,
-            result.consensus_graph,
-            dict(zip(data.view_names, result.view_embeddings, strict=True)),
-            {},
-        ),
-        n_connected_components=result.n_connected_components,
-        status=Status.CONVERGED if reached else Status.COMPONENTS_NOT_REACHED,
-        score=mean_score(scores),
-        n_neighbors=parameters.n_neighbors,
-        parameters=parameters,
-        settings=(),
-        prepared=(),
-        history=_history(result, parameters),
-        view_contributions=shares_of_views(data.view_names, scores),
-        encoders={},
-    )
-
-
-def _refuse_parameters_without_effect(parameters: Parameters) -> None:
-    for field in dataclasses.fields(parameters):
-        got = getattr(parameters, field.name)
-        if field.name in _WITHOUT_EFFECT and got != field.default:
-            raise ConfigurationError(
-                f"{field.name}={got!r} has no effect with solver='reference'; allowed is "
-                f"{field.default!r}, the default. Leave it out, or use solver='reduced'."
-            )
-
-
-def _history(result: ReferenceSolution, parameters: Parameters) -> tuple[IterationFinished, ...]:
-    """Records of the A-steps; values that the dense algorithms do not compute are NaN."""
-    return tuple(
-        IterationFinished(
-            iteration=iteration,
-            graph_weight=step.graph_weight,
-            n_connected_components=step.n_connected_components,
-            n_clusters=parameters.n_clusters,
-            score=math.nan,
-            eigengap=math.nan,
-            views=(),
-            view_scores=(),
-            seconds=math.nan,
-            spectrum_converged=True,
-            accepted=True,
-        )
-        for iteration, step in enumerate(result.history)
-    )

@@ -24,7 +24,7 @@ from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.validation import DataIssue, validate
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.fit import Observer, run_fit, run_reference
+from mscam_dask.engine.fit import Observer, run_fit
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.errors import (
     ConfigurationError,
@@ -246,7 +246,7 @@ class BaseMultiViewClustering(
     ) -> Solution:
         """Fit with dense matrices in this process; warn if the graph has another number of components."""
         (parameters,) = candidates
-        solution = run_reference(data, parameters, memory_limit_bytes=executor.memory_limit_bytes)
+        raise NotImplementedError
         if not solution.status.reached:
             warnings.warn(
                 f"{solution.n_connected_components} connected components instead of "

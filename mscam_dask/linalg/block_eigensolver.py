@@ -66,7 +66,7 @@ class LaplacianRows:
 
     Attributes
     ----------
-    matrix : (m, h) CSR float32
+    matrix : (m, h) CSR
         Columns are the rows of the halo.
     halo : Halo
     own : (m,) int32
