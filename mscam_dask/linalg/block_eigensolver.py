@@ -31,10 +31,8 @@ __all__ = [
     "blocks_of",
     "coarse_block",
     "coarse_vectors",
-    "coarse_vectors_bytes",
     "filter_first",
     "filter_next",
-    "filter_next_bytes",
     "halo_of",
     "join_rows",
     "next_filter",
@@ -143,11 +141,6 @@ def coarse_vectors(
     last = min(n_vectors, g) - 1
     _, vectors = scipy.linalg.eigh(0.5 * (scaled + scaled.T), subset_by_index=[0, last])
     return np.asarray(vectors / roots[:, None], dtype=np.float32)
-
-
-def coarse_vectors_bytes(n_samples: int) -> int:
-    """Peak memory of `coarse_vectors`, and of the aggregate of each sample."""
-    return 6 * 8 * _MOST_AGGREGATES**2 + 4 * n_samples
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -285,13 +278,6 @@ def filter_next(
     following += np.float32(polynomial.factor * polynomial.center) * gathered[rows.own]
     following -= previous
     return following
-
-
-def filter_next_bytes(
-    n_samples: int, n_rows: int, n_halo: int, *, vector_bytes: int, laplacian_bytes: int
-) -> int:
-    """Peak memory of `filter_next`, with all vectors in one process, given the bytes of a row."""
-    return vector_bytes * (n_samples + n_halo + 5 * n_rows) + laplacian_bytes * n_rows
 
 
 Ranges = tuple[tuple[int, int], ...]

@@ -30,10 +30,8 @@ __all__ = [
     "PresentSamples",
     "SharedDistances",
     "as_incomplete_blocks",
-    "as_incomplete_blocks_bytes",
     "fit_imputer",
     "nearest_sharing",
-    "nearest_sharing_bytes",
     "with_finite_distances",
 ]
 
@@ -226,11 +224,6 @@ class SharedDistances:
         return points.distances(np.arange(len(rows)), np.arange(len(rows), len(both)))
 
 
-def as_incomplete_blocks_bytes(n_samples: int, n_columns: int, n_blocks: int) -> int:
-    """Memory of the points and their weights, and of their factors in double precision."""
-    return 4 * n_samples * n_columns + 8 * n_samples * (2 * n_columns + 5 * n_blocks)
-
-
 def nearest_sharing(
     points: IncompleteBlocks, n_candidates: int, row_start: int, row_stop: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
@@ -269,11 +262,6 @@ def nearest_sharing(
         indices[here] = np.take_along_axis(found, order, axis=1)
         distances[here] = np.take_along_axis(exact, order, axis=1)
     return indices, distances
-
-
-def nearest_sharing_bytes(n_samples: int) -> int:
-    """Peak memory of the sums of distances and of units of a block of rows, by kind, and their masks."""
-    return max(8 * _BLOCK_BYTES, 6 * 8 * _MIN_ROWS * n_samples)
 
 
 def with_finite_distances(squared_distances: NDArray[np.float64]) -> NDArray[np.float64]:

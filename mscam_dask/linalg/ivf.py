@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import subtract_twice_products
-from mscam_dask.linalg.neighbors import nearest_neighbors_bytes, top_k_columns
+from mscam_dask.linalg.neighbors import top_k_columns
 
 __all__ = [
     "IVFIndex",
@@ -24,9 +24,7 @@ __all__ = [
     "build_ivf",
     "cut_cells",
     "ivf_search",
-    "ivf_search_bytes",
     "train_centers",
-    "train_centers_bytes",
     "training_rows",
 ]
 
@@ -147,12 +145,6 @@ def train_centers(
     else:
         centers = _lloyd(sample, n_cells, rng)
     return centers[_spatial_order(centers)]
-
-
-def train_centers_bytes(n_points: int, n_rows: int, n_columns: int) -> int:
-    """Peak memory of `train_centers`: the sample with that of a block of rows, its groups and products."""
-    sampled = 4 * n_columns * (_TRAINING_POINTS / CELL_POINTS * n_points + n_rows)
-    return int(3 * sampled)
 
 
 def _lloyd(
@@ -374,11 +366,3 @@ def ivf_search(
             indices[here, :kept] = np.take_along_axis(chosen, by_distance, axis=1)
             squared[here, :kept] = np.take_along_axis(near, by_distance, axis=1)
     return indices, squared
-
-
-def ivf_search_bytes(n_points: int, n_rows: int, n_columns: int, n_candidates: int) -> int:
-    """Peak memory of `ivf_search`, with its pools as sent and together, and the order of all points."""
-    points = 2 * 4 * n_columns * min(n_points, _PROBES * n_rows)
-    # positions and distances of four bytes each
-    found = nearest_neighbors_bytes(n_rows * n_candidates) - 16 * n_rows * n_candidates
-    return points + 8 * n_points + found

@@ -23,7 +23,6 @@ __all__ = [
     "approximate_neighbors",
     "column_facts",
     "nearest_neighbors",
-    "nearest_neighbors_bytes",
     "top_k_columns",
 ]
 
@@ -198,12 +197,6 @@ def nearest_neighbors(
             again = _search_in_float64(points, own[doubtful], n_candidates, n_asked)
             result[doubtful], distances[doubtful] = again
     return result, distances
-
-
-def nearest_neighbors_bytes(n_neighbors: int) -> int:
-    """Peak memory of a search of so many neighbors in all, without the points."""
-    # products of a block of rows with the samples, their order, and exact differences
-    return 32 * 2**20 + 60 * n_neighbors
 
 
 def approximate_neighbors(

@@ -39,9 +39,7 @@ __all__ = [
     "n_shrunk",
     "objective",
     "reduced_problem",
-    "reduced_problem_bytes",
     "solve_view",
-    "solve_view_bytes",
     "step",
 ]
 
@@ -137,13 +135,6 @@ def reduced_problem(
         metric_ridge=metric_ridge,
         graph_weight=graph_weight,
     )
-
-
-def reduced_problem_bytes(n_samples: int, rank: int, n_clusters: int) -> int:
-    """Peak memory of `reduced_problem` and `solve_view`, without the graph: subspace, columns of LH, V_m."""
-    n_directions = rank + 2 * n_clusters
-    columns = 2 * 4 * n_samples * _COLUMNS_AT_A_TIME + 3 * 8 * n_samples * 2 * n_clusters
-    return 4 * n_samples * n_directions + columns + solve_view_bytes(n_directions)
 
 
 def n_shrunk(
@@ -430,8 +421,3 @@ def solve_view(
         state=state,
         converged=is_converged(state, settings.tolerance),
     )
-
-
-def solve_view_bytes(n_directions: int) -> int:
-    """Peak memory of `solve_view` in the coordinates of the subspace."""
-    return 7 * 8 * n_directions**2

@@ -36,7 +36,6 @@ from mscam_dask.linalg.neighbors import (
     ColumnFacts,
     column_facts,
     nearest_neighbors,
-    nearest_neighbors_bytes,
 )
 from mscam_dask.types.rules import SIZES
 
@@ -45,13 +44,11 @@ __all__ = [
     "Graph",
     "adaptive_neighbor_weights",
     "assemble_graph",
-    "assemble_graph_bytes",
     "candidate_neighbors",
     "graph_rows",
     "mean_graph",
     "nearest_candidates",
     "neighbor_graph",
-    "neighbor_graph_bytes",
     "neighbor_widths",
     "projected_distances",
     "projected_weight",
@@ -454,11 +451,6 @@ def assemble_graph(
     return Graph(affinity, count, components)
 
 
-def assemble_graph_bytes(n_samples: int, n_neighbors: int) -> int:
-    """Peak memory of `assemble_graph`, with its arguments."""
-    return 40 * n_samples * n_neighbors + 32 * n_samples
-
-
 def neighbor_graph(
     points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks, n_neighbors: int
 ) -> Graph:
@@ -481,12 +473,6 @@ def neighbor_graph(
         )
     weights = tied_neighbor_weights(with_finite_distances(found.in_double()), n_neighbors)
     return assemble_graph([(found.indices.astype(np.int64), weights)])
-
-
-def neighbor_graph_bytes(n_samples: int, n_neighbors: int, rank: int) -> int:
-    """Peak memory of `neighbor_graph` with ties, which are searched again in double precision."""
-    n_found = n_samples * min(SIZES.max_ties * n_neighbors, n_samples - 1)
-    return (4 + 8) * n_samples * rank + nearest_neighbors_bytes(n_found) + 8 * n_found
 
 
 def spread_graph(graph: Graph, present: PresentSamples) -> Graph:

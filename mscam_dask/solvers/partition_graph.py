@@ -27,20 +27,17 @@ from mscam_dask.linalg.incomplete import (
     with_finite_distances,
 )
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
-from mscam_dask.linalg.neighbors import nearest_neighbors, nearest_neighbors_bytes, top_k_columns
+from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
 from mscam_dask.solvers.graph_update import CandidateEdges, Graph, select_neighbors
 from mscam_dask.solvers.row_graph import Components, GraphRows, rows_from_neighbors
-from mscam_dask.types.parameters import Parameters
 
 __all__ = [
     "Pool",
     "bridge_ends",
     "bridges",
     "cluster_rows",
-    "cluster_rows_bytes",
     "join_pools",
     "partition_graph",
-    "partition_graph_bytes",
     "points_at",
     "pool_of_rows",
     "with_bridges",
@@ -93,12 +90,6 @@ def partition_graph(
     affinity = _assembled(inside, order)
     count, components = connected_components(affinity)
     return Graph(affinity, count, components)
-
-
-def partition_graph_bytes(n_samples: int, n_neighbors: int, *, incomplete: bool) -> int:
-    """Peak memory of `partition_graph` without the points: neighbors of every row, and of a cluster, A."""
-    distances = min(8 * _BLOCK_BYTES, 5 * 8 * n_samples * n_samples) if incomplete else 0
-    return 72 * n_samples * n_neighbors + nearest_neighbors_bytes(0) + distances
 
 
 def _assembled(
@@ -296,21 +287,6 @@ def cluster_rows(
     affinity = csr_array(stacked[np.argsort(order)])
     affinity.has_sorted_indices = True
     return GraphRows(start, affinity)
-
-
-def cluster_rows_bytes(
-    n_samples: int, parameters: Parameters, *, n_rows: int, n_columns: int
-) -> int:
-    """Peak memory of `cluster_rows`, with the pool as sent and together."""
-    c = parameters.n_clusters
-    enough = _POOL_ENTRIES // n_columns + c * (parameters.n_neighbors + 2)
-    entries = min(n_samples, c * _MAX_POOLED, enough)
-    pool = 2 * 4 * n_columns * entries
-    # of the largest cluster: its points in double precision, and distances of two blocks of rows
-    largest = min(entries, _MAX_POOLED)
-    of_cluster = 8 * n_columns * largest + 2 * min(_BLOCK_BYTES, 8 * n_rows * largest)
-    n_found = n_rows * parameters.candidates(n_samples)
-    return pool + of_cluster + 16 * n_samples + nearest_neighbors_bytes(n_found)
 
 
 def _from_pool(

@@ -26,7 +26,7 @@ from mscam_dask.linalg.neighbor_information import (
     random_walk,
     reliability,
 )
-from mscam_dask.linalg.neighbors import nearest_neighbors, nearest_neighbors_bytes
+from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
 from mscam_dask.solvers.graph_update import select_neighbors
 from mscam_dask.solvers.row_blocks import (
@@ -48,7 +48,6 @@ __all__ = [
     "is_worse",
     "mean_score",
     "reference_graphs",
-    "reference_graphs_bytes",
     "view_evidence",
     "view_modularity",
     "view_score",
@@ -195,13 +194,6 @@ def reference_graphs(
             rows = _transformed(read, shape, transform, dtype, block_bytes)
             graphs.append(_graph_from_rows(rows, n_neighbors))
     return ReferenceGraphs(tuple(csr_array(graph.astype(dtype)) for graph in graphs))
-
-
-def reference_graphs_bytes(shape: ViewShape) -> int:
-    """Peak memory of `reference_graphs` in single precision, without the blocks of rows."""
-    n, d = shape.n_samples, shape.n_features
-    rows = 12 * n * d if shape.view_type == "features" else 4 * 8 * n * n
-    return rows + nearest_neighbors_bytes(10 * n)
 
 
 def view_scores(view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]) -> list[float]:

@@ -26,7 +26,6 @@ from mscam_dask.linalg.neighbor_information import (
 from mscam_dask.linalg.neighbors import (
     approximate_neighbors,
     nearest_neighbors,
-    nearest_neighbors_bytes,
 )
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
@@ -39,10 +38,8 @@ __all__ = [
     "coarse_neighbors",
     "default_settings",
     "embedding_neighbors",
-    "embedding_neighbors_bytes",
     "has_few_columns",
     "neighbor_votes",
-    "neighbor_votes_bytes",
     "overlap_of_permutations",
     "uninformative_views",
 ]
@@ -100,14 +97,6 @@ def embedding_neighbors(view: ViewSVD, alpha: float, n_neighbors: int) -> NDArra
     )
 
 
-def embedding_neighbors_bytes(n_rows: int, n_columns: int) -> int:
-    """Peak memory of rows, their SVD in double precision, and `embedding_neighbors`."""
-    rank = min(n_rows, n_columns)
-    rows = 20 * n_rows * n_columns  # as read, scaled, and in single precision
-    search = 12 * n_rows * rank + nearest_neighbors_bytes(0)
-    return rows + 8 * rank * (n_rows + n_columns) + max(5 * 8 * rank * rank, search)
-
-
 def coarse_neighbors(
     view: ViewSVD, alpha: float, n_neighbors: int, rows: NDArray[np.int64]
 ) -> NDArray[np.int32]:
@@ -136,11 +125,6 @@ def neighbor_votes(
     for lists in views:
         add_mean_graph(votes, lists)
     return votes
-
-
-def neighbor_votes_bytes(n_rows: int, n_coarse: int) -> int:
-    """Peak memory of `neighbor_votes` of `n_rows`, or of eight with their sum of at most `n_coarse`."""
-    return 4 * max(3 * n_rows * n_rows // 2, 10 * min(n_rows, n_coarse) ** 2)
 
 
 def overlap_of_permutations(

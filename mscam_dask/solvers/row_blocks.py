@@ -24,7 +24,6 @@ __all__ = [
     "mean_and_gram",
     "mean_row",
     "row_blocks",
-    "row_blocks_bytes",
 ]
 
 RowReader = Callable[[int, int], NDArray[np.float64]]
@@ -59,11 +58,6 @@ def row_blocks(
     size = max(1, most // (8 * max(1, n_columns)))
     for start in range(0, n_samples, size):
         yield start, min(start + size, n_samples)
-
-
-def row_blocks_bytes(n_samples: int, n_columns: int) -> int:
-    """Memory of a block of rows: as read, scaled, centered and projected."""
-    return 4 * min(BLOCK_BYTES, 8 * n_samples * n_columns)
 
 
 def mean_row(blocks: Blocks, shape: ViewShape) -> NDArray[np.float64]:

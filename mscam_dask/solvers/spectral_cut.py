@@ -37,7 +37,6 @@ __all__ = [
     "random_minima",
     "sampled_rows",
     "spectral_cut",
-    "spectral_cut_bytes",
     "spread_rows",
     "start_minima",
     "walk_embedding",
@@ -128,11 +127,6 @@ def good_minima(
         where clusters have fewer than two samples on average.
     """
     return as_good_minima(random_minima(embedding, int(rng.integers(2**31))))
-
-
-def spectral_cut_bytes(n_samples: int, n_clusters: int, vectors_bytes: int) -> int:
-    """Peak memory of `good_minima` and `spectral_cut`, with the eigenvectors."""
-    return 4 * vectors_bytes + 8 * n_samples * (2 * n_clusters + 30)
 
 
 Minimum = tuple[NDArray[np.int64], float]

@@ -41,7 +41,6 @@ __all__ = [
     "truncated_eigh",
     "truncated_svd",
     "view_svd",
-    "view_svd_bytes",
 ]
 
 
@@ -134,27 +133,6 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     encoder = dataclasses.replace(encoder, loadings=found.loadings[:, :rank])
     vectors = found.basis.vectors[:, :rank].astype(dtype, copy=False)
     return ViewSVD(Basis(vectors, known_s2[:rank] / unit), encoder)
-
-
-def view_svd_bytes(shape: ViewShape, rank: int, *, truncated: bool, before_bytes: int = 0) -> int:
-    """Peak memory of `view_svd` in single precision, `truncated` by a `max_rank`, without blocks of rows.
-
-    `before_bytes` are free again when Q is computed.
-    """
-    n, d = shape.n_samples, shape.n_features
-    basis, side = 4 * n * rank, min(n, d)
-    is_pairwise = shape.view_type != "features"
-    if truncated and is_pairwise and n > MAX_EXACT_GRAM:
-        directions = max(5 * 8 * n * rank, 3 * 8 * _RANK_SAMPLE**2)
-        return 8 * n * n + max(basis + directions, before_bytes)
-    basis = max(basis, before_bytes)
-    if truncated and not is_pairwise and side > MAX_EXACT_GRAM:
-        return basis + 6 * 8 * d * (rank + _N_OVERSAMPLES)
-    if not is_pairwise and d <= n:
-        return basis + 6 * 8 * d * d
-    # loadings, once more times gains; of the rest the Gram matrix and its vectors remain
-    loadings = 0 if is_pairwise else 3 * 8 * n * (d - n)
-    return basis + 5 * 8 * n * n + 8 * n * side + loadings
 
 
 def equal_rows_error(name: str, scale: Scale) -> DataError:

@@ -117,7 +117,8 @@ def _fit(store: Path, truth: Path, n_workers: int, memory: str, results: Path) -
         f"n = {len(labels)}, {size / 2**30:.2f} GiB: {seconds:.0f} s, "
         f"{model.n_connected_components_} components, "
         f"ACC {accuracy:.4f}; driver {driver / 2**30:.2f} GiB "
-        f"({before / 2**30:.2f} before), workers "
+        f"({before / 2**30:.2f} before; at most {plan.driver_bytes / 2**30:.2f} GiB if it gathers "
+        "the solution), workers "
         + ", ".join(f"{used / 2**30:.2f} GiB" for used in workers.values())
         + f"; planned {planned / 2**30:.2f} GiB, {planned / max(workers.values()):.2f} times the "
         "largest\n"

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
@@ -30,6 +34,15 @@ def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
         )
 
     return [embedded(rows) for rows in (points, *views)]
+
+
+@given(st.integers(1, 10**7))
+def test_row_ranges_depend_on_the_samples_alone_and_cover_them(n: int) -> None:
+    ranges = candidate_neighbors.row_ranges(n)
+    assert ranges[0][0] == 0
+    assert ranges[-1][1] == n
+    assert all(left[1] == right[0] for left, right in pairwise(ranges))
+    assert all(0 < stop - start <= 8192 for start, stop in ranges)
 
 
 @pytest.mark.parametrize("n_views", [1, 20])

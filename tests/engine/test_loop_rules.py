@@ -339,15 +339,6 @@ def test_first_cuts_of_large_data_have_each_random_start_once() -> None:
     assert list(itertools.chain.from_iterable(starts)) == list(range(SIZES.n_random_starts))
 
 
-def test_scores_of_a_sample_need_memory_for_the_labels_of_all_samples() -> None:
-    def n_bytes(n_samples: int, n_scored: int) -> int:
-        return iteration_steps.score_partitions_by_views_bytes(n_samples, n_scored, 5, 7, 3)
-
-    labels = np.zeros((7, 5000), dtype=np.int32)
-    assert n_bytes(5000, 1000) == n_bytes(1000, 1000) + labels.nbytes
-    assert n_bytes(10**6, 1000) == n_bytes(1000, 1000) + 200 * labels.nbytes
-
-
 @pytest.mark.parametrize("n", [5, 500])
 def test_reference_graphs_have_fewer_neighbors_than_samples_and_equal_weights(n: int) -> None:
     executor: Any = Submissions()

@@ -27,7 +27,6 @@ __all__ = [
     "SampledRows",
     "blocks_of_rows",
     "cache_chunks",
-    "cache_chunks_bytes",
     "sample_per_class",
     "sampled_view",
 ]
@@ -257,8 +256,3 @@ def cache_chunks(view: RowSource) -> RowSource:
     if chunk_size > 1 and 8 * chunk_size * view.shape[1] <= _KEPT_CHUNK_BYTES:
         return CachedChunkRows(view)
     return view
-
-
-def cache_chunks_bytes(shape: tuple[int, int]) -> int:
-    """Memory of the chunk that a view of this shape keeps."""
-    return min(_KEPT_CHUNK_BYTES, 8 * shape[0] * shape[1])

@@ -19,7 +19,6 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import (
-    BLOCK_BYTES,
     RowSource,
     ViewDigest,
     check_view,
@@ -38,7 +37,6 @@ __all__ = [
     "check_sizes",
     "duplicate_samples",
     "validate",
-    "validate_bytes",
     "validate_view",
 ]
 
@@ -200,11 +198,6 @@ def validate(
         if digest
     }
     return ValidationReport(data.n_samples, data.view_names, tuple(issues), digests)
-
-
-def validate_bytes(shape: tuple[int, int], view_type: str) -> int:
-    """Peak memory of validating a view: a block as read and as checked; of pairs another, transposed."""
-    return (2 if view_type == "features" else 4) * min(BLOCK_BYTES, 8 * shape[0] * shape[1])
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:

@@ -83,7 +83,7 @@ _LOW_PRIORITY = frozenset({"reference_graphs", "perturbed_cuts", "view_agreement
 # Stages of similar tasks with the same large arguments. The scheduler would leave them to the worker
 # that has the arguments, even while others are idle. So each is submitted to the next worker in turn,
 # and the scheduler may still move it.
-_SPREAD_STAGES = frozenset({"candidate_neighbors", "projected_distances", "admm_view"})
+_SPREAD_STAGES = frozenset({"exact_neighbors", "projected_distances", "admm_view"})
 
 _FIT_CONFIG = RefCountedContext(
     lambda: dask.config.set(
@@ -451,7 +451,7 @@ class DaskExecutor:
         stage, _, name = key.partition("/")
         first, _, rest = name.partition("/")
         group = f"{stage}-{self.run_id}"
-        phase = phase_of(stage, first)
+        phase = phase_of(first)
         if phase is not None:
             group, name = f"{group}-{first}", rest
         unique = self._unique(group, name)

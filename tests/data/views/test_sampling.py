@@ -20,7 +20,6 @@ from mscam_dask.data.views.sampling import (
     CachedChunkRows,
     SampledRows,
     cache_chunks,
-    cache_chunks_bytes,
     sample_per_class,
     sampled_view,
 )
@@ -199,8 +198,8 @@ def test_read_once_keeps_a_chunk_of_what_has_chunks_and_takes_a_sample_whole(
     np.testing.assert_array_equal(drawn.read(0, 3), TABLE[[1, 8, 22]])
 
 
-def test_chunks_too_large_for_the_memory_plan_are_not_kept() -> None:
-    most = cache_chunks_bytes((10**9, 3)) // (8 * 3)
+def test_chunks_of_more_than_16_mib_are_not_kept() -> None:
+    most = 16 * 2**20 // (8 * 3)
     assert isinstance(cache_chunks(InChunks(TABLE, "v", chunk_size=most)), CachedChunkRows)
     larger = InChunks(TABLE, "v", chunk_size=most + 1)
     assert cache_chunks(larger) is larger
