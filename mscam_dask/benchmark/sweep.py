@@ -125,13 +125,11 @@ def sweep_fits(
         ]
         for fit in fits:
             (result,) = executor.gather([fit])
-            executor.release([fit])
             yield result
-        executor.release(handles)
 
 
 class _RecordingExecutor:
-    """Executor that records the tasks submitted to another one, and releases none of them."""
+    """Executor that records the tasks submitted to another one, whose results the fits need."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -144,9 +142,6 @@ class _RecordingExecutor:
         handle = self._executor.submit(function, *args, key=key)
         self.handles[key] = handle
         return handle
-
-    def release(self, handles: Sequence[Handle]) -> None:
-        """Release nothing: the fits need the results."""
 
 
 class _PrecomputedExecutor(SerialExecutor):

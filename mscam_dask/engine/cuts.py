@@ -12,8 +12,8 @@ from mscam_dask.engine.blocks import RowOrder, Spectrum
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.row_graph import (
-    CutSample,
     Cuts,
+    CutSample,
     choose_cuts,
     cut_sample,
     extend_rows,

@@ -141,20 +141,18 @@ def solve_view(
     total = added_sums(sums)
     weight = graph_weight * projected_weight(total.n_rows, parameters.n_clusters)
     if parameters.model == "mscan":
-        coefficients, distance, value = smoothed_coefficients(
-            total, view, parameters, weight
-        )
-        record = _record(name, 0.0, 0.0, 0, True, value, started)
+        coefficients, distance, value = smoothed_coefficients(total, view, parameters, weight)
+        record = _record(name, started, value)
         return SolvedView(coefficients, 1.0 / max(distance, np.finfo(float).tiny), record)
     coefficients, solution = solve_reduced(total, view, parameters, weight)
+    state = solution.state
     record = _record(
         name,
-        solution.state.primal_residual,
-        solution.state.dual_residual,
-        solution.state.iteration,
-        solution.converged,
-        solution.objective,
         started,
+        solution.objective,
+        residuals=(state.primal_residual, state.dual_residual),
+        iterations=state.iteration,
+        converged=solution.converged,
     )
     share = 1.0 if view.present is None else len(view.present) / view.present.n_samples
     return SolvedView(coefficients, share, record)
@@ -162,17 +160,17 @@ def solve_view(
 
 def _record(
     name: str,
-    primal: float,
-    dual: float,
-    iterations: int,
-    converged: bool,  # noqa: FBT001
-    objective: float,
     started: float,
+    objective: float,
+    *,
+    residuals: tuple[float, float] = (0.0, 0.0),
+    iterations: int = 0,
+    converged: bool = True,
 ) -> ViewIteration:
     return ViewIteration(
         view=name,
-        primal_residual=primal,
-        dual_residual=dual,
+        primal_residual=residuals[0],
+        dual_residual=residuals[1],
         inner_iterations=iterations,
         converged=converged,
         objective=objective,
@@ -203,12 +201,11 @@ def _smoothed(
     )
     record = _record(
         name,
-        smooth.relative_residual,
-        0.0,
-        smooth.iterations,
-        smooth.converged,
-        smooth.objective,
         started,
+        smooth.objective,
+        residuals=(smooth.relative_residual, 0.0),
+        iterations=smooth.iterations,
+        converged=smooth.converged,
     )
     distance = max(mean_squared_distance(smooth.embedding), np.finfo(float).tiny)
     embedding = smooth.embedding if view.present is None else view.present.spread(smooth.embedding)
@@ -219,9 +216,7 @@ def embedded(
     view: RidgeView, vectors: NDArray[Any], solved: SolvedView, parameters: Parameters
 ) -> EmbeddedRows:
     """Rows of the embedding of a view."""
-    return EmbeddedRows(
-        embed_rows(view, vectors, solved.coefficients, parameters), solved.factor
-    )
+    return EmbeddedRows(embed_rows(view, vectors, solved.coefficients, parameters), solved.factor)
 
 
 def rows_of(result: EmbeddedRows | SolvedRows) -> NDArray[Any]:

@@ -86,9 +86,7 @@ def _from_partition(
     prepared = context.prepared
     stage = stage.sub("rebuilt")
     (score,) = stage.value(prepared.scores(stage, [labels]))
-    graph = partition_graph(
-        stage, prepared.views, prepared.candidates, labels, context.n_neighbors
-    )
+    graph = partition_graph(stage, prepared.views, prepared.candidates, labels, context.n_neighbors)
     components = component_labels(stage, graph, prepared.order)
     learned = graph if learned_graph is None else learned_graph
     return _FinalGraph(graph, learned, components, status, score)
@@ -144,7 +142,8 @@ def _arrays(
 ) -> ResultArrays:
     """Graphs, coordinates, and embeddings given the final graph; no embeddings of trivial partitions."""
     prepared, parameters = context.prepared, context.parameters
-    names, embedded = prepared.names, ()
+    names = prepared.names
+    embedded: tuple[tuple[Handle, ...], ...] = ()
     if not final.status.is_trivial:
         weight = history[-1].graph_weight if history else parameters.graph_weight
         spectrum = null_spectrum(stage, final.graph)

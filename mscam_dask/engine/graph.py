@@ -124,9 +124,7 @@ def mean_of_view_graphs(
             continue
         found = candidates_in_order(one, [view], order, n_candidates, seed)
         graphs.append(
-            a_step(
-                one, found, None, n_neighbors=n_neighbors, data_weight=1.0, projected_weight=0.0
-            )
+            a_step(one, found, None, n_neighbors=n_neighbors, data_weight=1.0, projected_weight=0.0)
         )
     return mean_graph(stage, graphs, (1.0,) * len(graphs))
 
@@ -148,9 +146,7 @@ def component_labels(stage: Stage, graph: Graph, order: RowOrder) -> Handle:
     return stage.submit(labels_of_components, graph.components, order.positions)
 
 
-def labels_of_components(
-    components: Components, positions: NDArray[np.int32]
-) -> NDArray[np.int64]:
+def labels_of_components(components: Components, positions: NDArray[np.int32]) -> NDArray[np.int64]:
     """Connected component of each sample in the order of the data, by first appearance."""
     return canonical_labels(components.labels[positions].astype(np.int64))
 
@@ -247,9 +243,7 @@ def partition_graph(
     return graph
 
 
-def rebuilt_graph(
-    views: list[RidgeView], labels: NDArray[np.int64], n_neighbors: int
-) -> GraphRows:
+def rebuilt_graph(views: list[RidgeView], labels: NDArray[np.int64], n_neighbors: int) -> GraphRows:
     """Partition graph of views in one block, by exhaustive search in each cluster."""
     return GraphRows(
         0, partition.partition_graph(joint_embedding(views), labels, n_neighbors).affinity
@@ -286,7 +280,9 @@ def bridge_points(
 # checkpoints and results -----------------------------------------------------------------------
 
 
-def gather_graph(stage: Stage, graph: Graph, of_samples: NDArray[np.int32]) -> csr_array[np.float64]:
+def gather_graph(
+    stage: Stage, graph: Graph, of_samples: NDArray[np.int32]
+) -> csr_array[np.float64]:
     """Gather the graph of the samples in their own order."""
     return whole_graph(stage.executor.gather(graph.rows), of_samples)
 

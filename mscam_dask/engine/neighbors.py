@@ -92,9 +92,7 @@ def candidates_in_order(
     return Candidates(order, tuple(parts), _links(stage, parts, order.ranges))
 
 
-def _links(
-    stage: Stage, rows: Sequence[Handle], ranges: Ranges
-) -> tuple[tuple[int, ...], ...]:
+def _links(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> tuple[tuple[int, ...], ...]:
     """Gather the blocks in which the neighbors of each block are."""
     return tuple(stage.executor.gather([stage.submit(linked_blocks, one, ranges) for one in rows]))
 

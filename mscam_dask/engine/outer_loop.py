@@ -54,19 +54,15 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         stage, state.graph, state.spectrum, prepared.views, parameters
     )
     graph_weight, control = state.control.graph_weight, state.control
-    views = embed_views(
-        stage, spectrum, graph_weight, prepared.views, prepared.names, parameters
-    )
+    views = embed_views(stage, spectrum, graph_weight, prepared.views, prepared.names, parameters)
     distances = projected_sums(stage, views, prepared.candidates)
     solved = [view.solved for view in views]
     del views  # their rows are as large as the eigenvectors
-    cuts = spectral_cuts(
-        stage, spectrum, prepared.order, parameters, init_labels=state.best.labels
-    )
+    cuts = spectral_cuts(stage, spectrum, prepared.order, parameters, init_labels=state.best.labels)
     partition_scores = prepared.scores(stage, cuts)
-    for attempt in itertools.count():
-        # A-step, again with a smaller λ while there are too many components
-        again = stage.sub(f"attempt-{attempt}")
+    attempts = itertools.count()
+    while True:  # A-step, again with a smaller λ while there are too many components
+        again = stage.sub(f"attempt-{next(attempts)}")
         graph = a_step(
             again,
             prepared.candidates,

@@ -182,6 +182,4 @@ def _next_graph(
     first = InitialGraph(graph, context.n_neighbors)
     if own_graphs is not None:
         first = with_view_graphs(stage, first, own_graphs)
-    return evaluate_graph(
-        stage, prepared, parameters, first, init_labels=state.best.labels
-    )
+    return evaluate_graph(stage, prepared, parameters, first, init_labels=state.best.labels)

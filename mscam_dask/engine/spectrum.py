@@ -124,7 +124,7 @@ def graph_spectrum(
         rows.matrix,
         n_pairs,
         warm_start=start,
-        components=(components.count, components.labels),
+        components=(components.count, components.labels.astype(np.int64)),
         n_accurate=n_clusters + 1 if has_components else n_pairs,
         relative_tolerance=_GAP_TOLERANCE if has_components else _TOLERANCE,
         rng=np.random.default_rng(seed),

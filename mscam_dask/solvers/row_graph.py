@@ -15,7 +15,7 @@ from scipy.sparse import csgraph, csr_array, vstack
 
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, blocks_of, halo_of
 from mscam_dask.linalg.distances import squared_distances_on_edges
-from mscam_dask.linalg.laplacian import connected_components
+from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
 from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
@@ -200,6 +200,20 @@ def laplacian_rows(
     """
     start, stop, n = own.start, own.stop, own.affinity.shape[1]
     m = stop - start
+    total = laplacian(own.affinity) if m == n else _rows_of_laplacian(own, others)
+    # an isolated sample has no entry: the halo still has its row
+    halo, place = halo_of(np.concatenate([total.indices, np.arange(start, stop)]), ranges)
+    n_halo = sum(len(part) for part in halo.rows)
+    matrix: csr_array[Any] = csr_array(
+        (total.data.astype(precision), place[: total.nnz], total.indptr.astype(np.int32)),
+        shape=(m, n_halo),
+    )
+    return LaplacianRows(matrix, halo, place[total.nnz :], float(total.diagonal(start).max()))
+
+
+def _rows_of_laplacian(own: GraphRows, others: Sequence[GraphRows]) -> csr_array[np.float64]:
+    start, stop, n = own.start, own.stop, own.affinity.shape[1]
+    m = stop - start
     rows: list[NDArray[Any]] = [np.repeat(np.arange(m), np.diff(own.affinity.indptr))]
     columns: list[NDArray[Any]] = [own.affinity.indices]
     values = [own.affinity.data]
@@ -217,15 +231,7 @@ def laplacian_rows(
     )
     degrees = np.asarray(both.sum(axis=1))
     diagonal = csr_array((degrees, (np.arange(m), np.arange(start, stop))), shape=(m, n))
-    total = csr_array(diagonal - both)
-    # an isolated sample has no entry: the halo still has its row
-    halo, place = halo_of(np.concatenate([total.indices, np.arange(start, stop)]), ranges)
-    n_halo = sum(len(part) for part in halo.rows)
-    matrix: csr_array[Any] = csr_array(
-        (total.data.astype(precision), place[: total.nnz], total.indptr.astype(np.int32)),
-        shape=(m, n_halo),
-    )
-    return LaplacianRows(matrix, halo, place[total.nnz :], float(degrees.max()))
+    return csr_array(diagonal - both)
 
 
 # Bytes of embeddings of several views that are side by side: few columns at a time are several times slower.

@@ -34,10 +34,10 @@ from mscam_dask.solvers.view_svd import equal_rows_error
 from mscam_dask.types.parameters import Parameters, Scale
 
 __all__ = [
+    "EmbeddedRows",
     "GramSum",
     "ReducedSums",
     "ViewFactor",
-    "EmbeddedRows",
     "added_sums",
     "embed_rows",
     "gram_of_rows",
@@ -245,9 +245,7 @@ def reduced_sums(
     if view.present is not None:
         matrix = induced_laplacian(rows.matrix, view.present.samples)
         products = np.stack([own.T @ own, own.T @ (matrix @ own)])
-        return ReducedSums(
-            products, own.sum(axis=0), len(own), float(matrix.diagonal().max())
-        )
+        return ReducedSums(products, own.sum(axis=0), len(own), float(matrix.diagonal().max()))
     edges = np.cumsum([0, *(len(mine) for mine in rows.halo.rows)])
     own_place = int(np.searchsorted(edges, rows.own[0], side="right")) - 1
     some = slice(first, first + len(pairs))

@@ -15,7 +15,7 @@ from mscam_dask.benchmark.sweep import sweep_fits
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.tasks import reference_graphs_of_view
+from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters

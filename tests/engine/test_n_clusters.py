@@ -16,11 +16,11 @@ from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.results import count_dataset
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import initial_graph as setup
-from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine import select
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
+from mscam_dask.engine.prepare import PrecomputedViews, precompute_views
 from mscam_dask.errors import ConfigurationError, DataWarning
 from mscam_dask.linalg.neighbor_information import modularity
 from mscam_dask.solvers.n_clusters import preferred

@@ -16,7 +16,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import preprocessing_selection
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.precompute import precompute_views
+from mscam_dask.engine.prepare import precompute_views
 from mscam_dask.engine.preprocessing_selection import (
     choice_for,
     rows_compared,

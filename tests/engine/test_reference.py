@@ -14,7 +14,7 @@ from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.engine.fit import run_reference
-from mscam_dask.engine.tasks import reference_graphs_of_view, view_shape
+from mscam_dask.engine.scores import reference_graphs_of_view, view_shape
 from mscam_dask.errors import ConfigurationError, MemoryPlanError
 from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.solvers.partition_score import mean_score, view_score

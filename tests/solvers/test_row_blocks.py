@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, random_array
 
 from mscam_dask.engine.row_blocks import tasks
-from mscam_dask.engine.row_blocks.candidates import block_ranges
+from mscam_dask.engine.blocks import block_ranges
 from mscam_dask.linalg import block_eigensolver as eigen
 from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs

@@ -20,10 +20,9 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
-from mscam_dask.engine import candidate_neighbors as candidate_blocks
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit, run_reference
-from mscam_dask.engine.tasks import view_shape
+from mscam_dask.engine.views import view_shape
 from mscam_dask.linalg.distances import mean_squared_distance, squared_distances
 from mscam_dask.pipeline.run.doctor import violations
 from mscam_dask.solvers.reference_steps import a_step
@@ -157,7 +156,7 @@ def test_the_solver_finds_the_clusters_that_the_oracle_finds_on_200_problems() -
 @pytest.fixture
 def blocks_of_16_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small data are split and summed as large ones."""
-    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 16)
+    monkeypatch.setattr(neighbors, "_MIN_PART", 16)
 
 
 def random_shape(seed: int) -> tuple[list[Array], Callable[..., Any]]:

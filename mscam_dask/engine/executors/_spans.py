@@ -15,6 +15,7 @@ _TOP = "mscam"
 MAX_CACHED_KEYS = 2000
 """Keys of tasks that Dask's cache of key prefixes may hold before it is emptied."""
 
+
 def phase_of(first: str) -> str | None:
     """Phase named by the first part of a key after the function: an iteration, a setting, or None."""
     if first.isdecimal():
