@@ -131,12 +131,6 @@ def taken(handles: Sequence[Handle], numbers: Sequence[int]) -> list[Handle]:
     return [handles[number] for number in numbers]
 
 
-def whole_order(stage: Stage, ranges: Ranges) -> RowOrder:
-    """Submit the order of the data."""
-    order = stage.submit(own_order, ranges[-1][1])
-    return RowOrder(ranges, order, order)
-
-
 def own_order(n_samples: int) -> NDArray[np.int32]:
     """Positions of the samples in the order of the data; a task."""
     return np.arange(n_samples, dtype=np.int32)

@@ -36,9 +36,10 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.parameters import Choices, Parameters
 
-# Rows are in the order of the fit: the number in the names changes with that order.
-_GRAPH = ("ordered_2_graph_data", "ordered_2_graph_indices", "ordered_2_graph_indptr")
-_VECTORS = "ordered_2_spectrum_vectors"
+_GRAPH = ("graph_data", "graph_indices", "graph_indptr")
+_VECTORS = "spectrum_vectors"
+# Before the names of arrays whose rows are in the order of the cells: the number changes with that order.
+_BY_CELLS = "ordered_2_"
 _LABELS = "best_labels"
 
 
@@ -220,13 +221,14 @@ class CheckpointManager:
         try:
             n_samples = len(arrays[_LABELS])
             is_large = record.parameters.is_large(n_samples)
-            data, indices, indptr = (arrays[name] for name in _GRAPH)
+            prefix = _BY_CELLS if is_large else ""
+            data, indices, indptr = (arrays[prefix + name] for name in _GRAPH)
             parts = {"data": data, "indices": indices, "indptr": indptr}
             sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
             graph = restore_graph(stage, data, indices, indptr, is_large=is_large)
-            spectrum = None
-            if _VECTORS in arrays:
-                spectrum = restore_vectors(stage, arrays[_VECTORS], is_large=is_large)
+            spectrum, vectors = None, arrays.get(prefix + _VECTORS)
+            if vectors is not None:
+                spectrum = restore_vectors(stage, vectors, is_large=is_large)
             labels = stage.submit(np.asarray, arrays[_LABELS], kind="restored_labels")
         except KeyError as error:
             raise StoreCorruptError(
@@ -263,10 +265,13 @@ class CheckpointManager:
         """
         if self._store is None:
             return
-        arrays: dict[str, Any] = dict(zip(_GRAPH, graph_pieces(stage, state.graph), strict=True))
+        order = context.prepared.order
+        prefix = "" if order.is_whole else _BY_CELLS
+        pieces = graph_pieces(stage, state.graph)
+        arrays = {prefix + name: array for name, array in zip(_GRAPH, pieces, strict=True)}
         if state.spectrum is not None:
-            n_samples = context.prepared.n_samples
-            arrays[_VECTORS] = vector_pieces(stage, state.spectrum.vectors, n_samples)
+            vectors = vector_pieces(stage, state.spectrum.vectors, order.n_samples)
+            arrays[prefix + _VECTORS] = vectors
         arrays[_LABELS] = stage.value(state.best.labels)
         record = CheckpointMetadata(
             data=self._digest,

@@ -38,8 +38,6 @@ from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import RULES
 
-__all__ = ["Observer", "run_fit"]
-
 _NO_CHOICES = Choices()
 
 

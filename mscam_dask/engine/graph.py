@@ -287,8 +287,14 @@ def gather_graph(
     return whole_graph(stage.executor.gather(graph.rows), of_samples)
 
 
-def graph_pieces(stage: Stage, graph: Graph) -> tuple[ArrayPieces, ArrayPieces, ArrayPieces]:
-    """Return data, indices and indptr of the graph in the order of the rows, gathered by blocks."""
+def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
+    """Return data, indices and indptr of the graph in the order of the rows, gathered by blocks.
+
+    Those of one block are arrays.
+    """
+    if len(graph.rows) == 1:
+        affinity = stage.value(graph.rows[0]).affinity
+        return affinity.data, affinity.indices, affinity.indptr
 
     def part(name: str) -> Iterator[Any]:
         for block in graph.rows:
@@ -314,9 +320,11 @@ def part_of_graph(rows: GraphRows, name: str) -> Any:
     return getattr(rows.affinity, name)
 
 
-def vector_pieces(stage: Stage, vectors: Sequence[Handle], n_samples: int) -> ArrayPieces:
-    """Return the eigenvectors in the order of the rows, gathered by blocks."""
+def vector_pieces(stage: Stage, vectors: Sequence[Handle], n_samples: int) -> Any:
+    """Return the eigenvectors in the order of the rows, gathered by blocks; an array if they are one block."""
     first = stage.value(vectors[0])
+    if len(vectors) == 1:
+        return first
 
     def pieces() -> Iterator[NDArray[Any]]:
         for block in vectors:

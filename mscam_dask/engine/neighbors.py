@@ -160,12 +160,12 @@ def _by_cells(
     n = ranges[-1][1]
     blocks = [[view.rows[number] for view in views] for number in range(len(ranges))]
     samples = [
-        stage.submit(training_points, block, start, stop, n, seed)
+        stage.submit(training_points, block, start, stop, n, seed, CELL_POINTS)
         for block, (start, stop) in zip(blocks, ranges, strict=True)
     ]
-    centers = stage.submit(cell_centers, samples, n, seed)
+    centers = stage.submit(cell_centers, samples, n, seed, CELL_POINTS)
     parts = [stage.submit(assigned_cells, block, centers) for block in blocks]
-    index = stage.submit(cells, parts, centers, n_candidates)
+    index = stage.submit(cells, parts, centers, n_candidates, CELL_POINTS)
     order = RowOrder(
         ranges,
         stage.attribute(index, "order"),
@@ -199,18 +199,18 @@ def _moved(stage: Stage, view: View, order: RowOrder) -> View:
 
 
 def training_points(
-    views: list[Points], start: int, stop: int, n_samples: int, seed: int
+    views: list[Points], start: int, stop: int, n_samples: int, seed: int, cell_points: int
 ) -> NDArray[np.float32]:
     """Points of a block on which the centers of the cells are trained."""
-    rows = training_rows(start, stop, n_samples, seed, cell_points=CELL_POINTS)
+    rows = training_rows(start, stop, n_samples, seed, cell_points=cell_points)
     return np.asarray(complete_embedding(views).stacked(rows, np.float32))
 
 
 def cell_centers(
-    samples: list[NDArray[np.float32]], n_samples: int, seed: int
+    samples: list[NDArray[np.float32]], n_samples: int, seed: int, cell_points: int
 ) -> NDArray[np.float32]:
     """Centers of the cells."""
-    n_cells = max(1, n_samples // CELL_POINTS)
+    n_cells = max(1, n_samples // cell_points)
     return train_centers(np.concatenate(samples), n_cells, np.random.default_rng(seed))
 
 
@@ -221,10 +221,13 @@ def assigned_cells(views: list[Points], trained: NDArray[np.float32]) -> NDArray
 
 
 def cells(
-    parts: list[NDArray[np.int32]], trained: NDArray[np.float32], n_candidates: int
+    parts: list[NDArray[np.int32]],
+    trained: NDArray[np.float32],
+    n_candidates: int,
+    cell_points: int,
 ) -> IVFIndex:
     """Cells and the order of the rows by cell."""
-    return cut_cells(np.concatenate(parts), trained, n_candidates, cell_points=CELL_POINTS)
+    return cut_cells(np.concatenate(parts), trained, n_candidates, cell_points=cell_points)
 
 
 def searched_blocks(index: IVFIndex, ranges: Ranges) -> list[tuple[int, ...]]:

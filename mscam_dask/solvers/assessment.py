@@ -16,21 +16,6 @@ from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.row_graph import GraphRows
 from mscam_dask.solvers.spectral_cut import drawn_starts, sampled_rows, spectral_cut, walk_embedding
 
-__all__ = [
-    "ClusterEvidence",
-    "FeatureEffects",
-    "cluster_agreement",
-    "cluster_evidence",
-    "co_clustering",
-    "cuts_of_perturbed_graphs",
-    "feature_effects",
-    "jaccard_coefficients",
-    "neighbor_agreement",
-    "perturbed_cuts",
-    "view_agreement",
-    "view_graph",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterEvidence:

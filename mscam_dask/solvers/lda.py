@@ -27,16 +27,6 @@ from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = [
-    "ClassSums",
-    "LinearDiscriminants",
-    "class_sums",
-    "discriminant_loadings",
-    "discriminant_points",
-    "fitted_discriminants",
-    "mean_distance",
-]
-
 # Smallest spread, as a share of the mean variance: clusters of equal samples stay invertible.
 _MIN_SPREAD = 1e-6
 

@@ -28,8 +28,6 @@ from mscam_dask.solvers.reference_steps import (
     z_step_mscan,
 )
 
-__all__ = ["ReferenceIteration", "ReferenceSolution", "solve_mscam", "solve_mscan"]
-
 # Largest number of repeated A-steps from the same distances.
 _MAX_REDUCTIONS = 20
 

@@ -23,21 +23,6 @@ from mscam_dask.linalg.orthonormal import polar_factor, stiefel_quadratic
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
 from mscam_dask.types.parameters import AdmmSettings
 
-__all__ = [
-    "ReferenceCorrections",
-    "ReferenceOptions",
-    "ViewState",
-    "a_step",
-    "initial_state",
-    "m_step",
-    "multipliers",
-    "p_step",
-    "view_iteration",
-    "w_step",
-    "z_step",
-    "z_step_mscan",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewState:

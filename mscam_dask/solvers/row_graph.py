@@ -29,31 +29,6 @@ from mscam_dask.solvers.spectral_cut import (
     walk_embedding,
 )
 
-__all__ = [
-    "Components",
-    "CutSample",
-    "Cuts",
-    "GraphPiece",
-    "GraphRows",
-    "VectorSample",
-    "choose_cuts",
-    "components_of_forests",
-    "cut_sample",
-    "extend_rows",
-    "graph_block",
-    "join_graph",
-    "join_partitions",
-    "laplacian_rows",
-    "linked_blocks",
-    "mean_rows",
-    "projected_rows",
-    "row_weights_between",
-    "sample_vectors",
-    "spanning_forest",
-    "split_graph",
-    "whole_graph",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphRows:

@@ -33,24 +33,6 @@ from mscam_dask.solvers.row_blocks import BLOCK_BYTES, RowReader, row_blocks
 from mscam_dask.solvers.view_svd import equal_rows_error
 from mscam_dask.types.parameters import Parameters, Scale
 
-__all__ = [
-    "EmbeddedRows",
-    "GramSum",
-    "ReducedSums",
-    "ViewFactor",
-    "added_sums",
-    "embed_rows",
-    "gram_of_rows",
-    "moments_of_rows",
-    "project_rows",
-    "reduced_sums",
-    "ridge_factor",
-    "row_scaling",
-    "smoothed_coefficients",
-    "solve_reduced",
-]
-
-
 # Share of the largest squared mean that rounding may leave as s² of a constant column.
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)
 

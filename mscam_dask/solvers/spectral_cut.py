@@ -21,28 +21,6 @@ from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
-__all__ = [
-    "Minimum",
-    "SpectralEmbedding",
-    "as_good_minima",
-    "canonical_labels",
-    "cluster_means",
-    "drawn_starts",
-    "extend_cut",
-    "good_minima",
-    "k_means_starts",
-    "least",
-    "lloyd",
-    "nearest_mean",
-    "random_minima",
-    "sampled_rows",
-    "spectral_cut",
-    "spread_rows",
-    "start_minima",
-    "walk_embedding",
-]
-
-
 _SQUARES = operator.itemgetter(1)
 
 

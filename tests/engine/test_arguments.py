@@ -14,11 +14,10 @@ import pytest
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import blocks, neighbors
 from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors import base
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine import blocks as blocks
-from mscam_dask.engine import neighbors
 from mscam_dask.estimators import _resources as execution
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES

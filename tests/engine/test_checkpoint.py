@@ -13,11 +13,10 @@ from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.views import multi_view as multiview
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
 from mscam_dask.data.views.sources import RowSource, view_digest
+from mscam_dask.engine import blocks, neighbors
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine import blocks as blocks
-from mscam_dask.engine import neighbors
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.types.events import (

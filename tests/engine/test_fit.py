@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import MultiViewData, as_multi_view
+from mscam_dask.engine import neighbors
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit

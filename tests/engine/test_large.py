@@ -17,12 +17,11 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sampling import SampledRows
+from mscam_dask.engine import blocks, neighbors
 from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine import blocks as blocks
-from mscam_dask.engine import neighbors
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.engine.views import svd_view
 from mscam_dask.types.events import FitEvent, SettingsSelected

@@ -323,7 +323,9 @@ def test_blocks_of_candidates_that_are_joined_are_those_of_one_search() -> None:
     views, _, _ = with_gaps(n_samples=60, share=0.5)
     ridge = [ridge_view_of(svd_view(view, "standard"), 1.0) for view in as_multi_view(views).views]
     whole = exact_neighbors(ridge, [], 9, 0, 60)
-    joined = joined_candidates([exact_neighbors(ridge, [], 9, 0, 25), exact_neighbors(ridge, [], 9, 25, 60)])
+    joined = joined_candidates(
+        [exact_neighbors(ridge, [], 9, 0, 25), exact_neighbors(ridge, [], 9, 25, 60)]
+    )
     assert whole.coverage is not None
     for field in dataclasses.fields(whole):
         assert_array_equal(getattr(joined, field.name), getattr(whole, field.name))

@@ -21,7 +21,6 @@ from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.orthonormal import polar_factor, stiefel_objective
 from mscam_dask.linalg.ridge import basis_from_rows
 from mscam_dask.solvers import admm, reference
-from mscam_dask.solvers.admm import reduced_problem
 from mscam_dask.solvers.mscan import smooth_self_representation
 from mscam_dask.solvers.reference import ReferenceSolution, solve_mscam, solve_mscan
 from mscam_dask.solvers.reference_steps import (
@@ -41,6 +40,7 @@ from mscam_dask.solvers.reference_steps import (
 from mscam_dask.types.parameters import AdmmSettings
 from tests.messages import quotes
 from tests.solvers.reduced_core import self_representation_core
+from tests.solvers.whole_rows import reduced_problem
 
 Matrix = NDArray[np.float64]
 

@@ -8,8 +8,6 @@ from typing import Any
 
 from dask.base import get_annotations
 
-__all__ = ["MAX_CACHED_KEYS", "Spans", "phase_of", "scheduler_cleaner"]
-
 _TOP = "mscam"
 
 MAX_CACHED_KEYS = 2000

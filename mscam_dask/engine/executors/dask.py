@@ -51,16 +51,6 @@ from mscam_dask.errors import (
 if TYPE_CHECKING:
     from distributed import Client
 
-__all__ = [
-    "POLL_S",
-    "DaskExecutor",
-    "WorkerWatchdog",
-    "ask_workers",
-    "check_versions",
-    "present_workers",
-    "wait_for_a_worker",
-    "workers_timeout_s",
-]
 
 POLL_S = 2.0
 """Seconds between two checks of a driver that waits."""
