@@ -59,8 +59,8 @@ class MemoryPlan:
 
     @property
     def driver_bytes(self) -> int:
-        """Memory of a driver that gathers the solution, as received and joined, beside the views."""
-        return BASE_BYTES + 2 * self.solution_bytes
+        """Memory of a driver that gathers the solution, as received, unpacked and joined, beside the views."""
+        return BASE_BYTES + 16 * _MIB + 3 * self.solution_bytes  # 16 MiB for records and messages
 
     def may_spill(self, limit_bytes: int, kept_bytes: int | None) -> bool:
         """Whether a task fits into `limit_bytes`, beside `kept_bytes` of results that are not spilled."""
@@ -116,9 +116,10 @@ def plan_memory(
 
     # products of a block of rows with the samples; those of incomplete data are in groups
     products = max(40 * _MIB, 2304 * n) if incomplete else 32 * _MIB
-    neighbors = n * (points + edges + 72 * k)  # the embedding, with its candidates and graph
-    if incomplete:  # factors in double precision, and distances in a cluster
-        neighbors += 5 * (points * n + min(64 * _MIB, 2 * n * n))
+    # points also in double precision, and up to 4k neighbors at tied distances
+    neighbors = n * (3 * points + edges + 272 * k)
+    if incomplete:  # factors of points, and distances in a cluster
+        neighbors += 3 * n * points + 5 * min(64 * _MIB, 2 * n * n)
     if large:  # points of some cells, or of 4096 samples of each cluster: as sent and joined
         pooled = min(n * points, 4096 * (c + 1) * points, 64 * _MIB + c * (k + 2) * points)
         neighbors = 2 * max(min(n, 12 * rows) * points, pooled + 64 * _MIB) + 16 * n
@@ -136,8 +137,6 @@ def plan_memory(
         # embeddings of some views from all blocks
         "projected distances": 4 * c * n * min(n_views + 1, 17) + 3 * searched * edges,
     }
-    if graphs > 1 and not large:  # up to 4k neighbors at tied distances
-        tasks["graph of one view"] = products + (272 * k + 12 * max(ranks)) * n
     m = min(n, SIZES.n_compared)
     for view, rank in zip(views, ranks, strict=True):
         name, d, is_pairs = view.name, view.shape[1], view.view_type != "features"
