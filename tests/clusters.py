@@ -17,8 +17,7 @@ import dask
 from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 
-from mscam_dask.engine import tasks
-from mscam_dask.engine.row_blocks import tasks as row_tasks
+from mscam_dask.engine import fit
 
 __all__ = ["local_client", "scheduler_process", "worker_process"]
 
@@ -29,7 +28,7 @@ _START_S = 60.0
 def _prepare_forks() -> None:
     with dask.config.set({"distributed.worker.multiprocessing-method": "forkserver"}):
         context = get_mp_context()
-    context.set_forkserver_preload(["distributed", tasks.__name__, row_tasks.__name__])
+    context.set_forkserver_preload(["distributed", fit.__name__])
 
 
 @contextmanager

@@ -34,7 +34,8 @@ from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import check_memory
-from mscam_dask.engine.precompute import precompute_views
+from mscam_dask.engine.prepare import precompute_views
+from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
@@ -114,8 +115,9 @@ def sweep_fits(
         scales_of_views = [settings[0].scales(len(data.views))]
         exact = settings[0].exact_samples
         recording = cast(Executor, recorder)
-        precomputed = precompute_views(data, scales_of_views, recording, exact_samples=exact)
-        precomputed.reference_graphs.handles(recording, precomputed.names)
+        stage = Stage(recording, "views")  # as in a fit, so that the keys are the same
+        precomputed = precompute_views(stage, data, scales_of_views, exact_samples=exact)
+        precomputed.scorer.graphs(precomputed.names)
         keys, handles = list(recorder.handles), list(recorder.handles.values())
         fits = [
             executor.submit(_fit, data, parameters, keys, handles, key=f"sweep_fit/{index}")
@@ -123,13 +125,11 @@ def sweep_fits(
         ]
         for fit in fits:
             (result,) = executor.gather([fit])
-            executor.release([fit])
             yield result
-        executor.release(handles)
 
 
 class _RecordingExecutor:
-    """Executor that records the tasks submitted to another one, and releases none of them."""
+    """Executor that records the tasks submitted to another one, whose results the fits need."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -142,9 +142,6 @@ class _RecordingExecutor:
         handle = self._executor.submit(function, *args, key=key)
         self.handles[key] = handle
         return handle
-
-    def release(self, handles: Sequence[Handle]) -> None:
-        """Release nothing: the fits need the results."""
 
 
 class _PrecomputedExecutor(SerialExecutor):

@@ -10,7 +10,6 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
-import operator
 from collections.abc import Sequence
 from typing import Any, Protocol
 
@@ -21,12 +20,10 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine import tasks as iteration_tasks
-from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.iteration_steps import BestPartition
-from mscam_dask.engine.row_blocks import graph as block_graph
-from mscam_dask.engine.row_blocks.candidates import BlockedGraph
+from mscam_dask.engine.graph import graph_pieces, restore_graph, restore_vectors, vector_pieces
+from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Refinement
+from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.linalg.neighbor_information import entropy
 from mscam_dask.solvers.partition_score import PartitionScore
@@ -39,12 +36,10 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.parameters import Choices, Parameters
 
-__all__ = ["CheckpointManager", "CheckpointMetadata", "CheckpointStore"]
-
 _GRAPH = ("graph_data", "graph_indices", "graph_indptr")
-# Before the names of arrays of large data, whose rows are in the order of the cells: the number changes with it.
-_ORDERED = "ordered_2_"
 _VECTORS = "spectrum_vectors"
+# Before the names of arrays whose rows are in the order of the cells: the number changes with that order.
+_BY_CELLS = "ordered_2_"
 _LABELS = "best_labels"
 
 
@@ -220,31 +215,21 @@ class CheckpointManager:
             differs.append(f"the initial labels (init_labels; recorded: {was})")
         return differs
 
-    def restore(self, record: CheckpointMetadata, executor: Executor) -> LoopState:
+    def restore(self, stage: Stage, record: CheckpointMetadata) -> LoopState:
         """Return the state of a checkpoint, with its arrays as results of tasks."""
         arrays, self._arrays = self._arrays, {}
         try:
             n_samples = len(arrays[_LABELS])
-            large = record.parameters.is_large(n_samples)
-            prefix = _ORDERED if large else ""
+            is_large = record.parameters.is_large(n_samples)
+            prefix = _BY_CELLS if is_large else ""
             data, indices, indptr = (arrays[prefix + name] for name in _GRAPH)
-            saved_vectors = arrays.get(prefix + _VECTORS)
             parts = {"data": data, "indices": indices, "indptr": indptr}
             sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
-            if large:
-                graph = block_graph.restore_graph(data, indices, indptr, executor, key="saved")
-            else:
-                graph = executor.submit(
-                    iteration_tasks.restore_graph, data, indices, indptr, key="restore_graph/saved"
-                )
-            spectrum = None
-            if saved_vectors is not None and large:
-                spectrum = block_graph.restore_vectors(saved_vectors, executor, key="vectors")
-            elif saved_vectors is not None:
-                spectrum = executor.submit(
-                    iteration_tasks.WarmStart, saved_vectors, key="warm_start/saved"
-                )
-            labels = executor.submit(np.asarray, arrays[_LABELS], key="given/labels")
+            graph = restore_graph(stage, data, indices, indptr, is_large=is_large)
+            spectrum, vectors = None, arrays.get(prefix + _VECTORS)
+            if vectors is not None:
+                spectrum = restore_vectors(stage, vectors, is_large=is_large)
+            labels = stage.submit(np.asarray, arrays[_LABELS], kind="restored_labels")
         except KeyError as error:
             raise StoreCorruptError(
                 f"the checkpoint has no array {error}: it was written by another version of mscam_dask. "
@@ -272,12 +257,22 @@ class CheckpointManager:
             refinement,
         )
 
-    def save(self, state: LoopState, context: FitContext, executor: Executor) -> None:
-        """Save the state after an outer iteration, or before the first one."""
+    def save(self, stage: Stage, state: LoopState, context: FitContext) -> None:
+        """Save the state after an outer iteration, or before the first one.
+
+        Graph and eigenvectors are gathered by blocks while they are written. Their rows are in the order
+        of the fit, which is computed again with identical bits.
+        """
         if self._store is None:
             return
-        graph, vectors = _arrays(state, executor)
-        (labels,) = executor.gather([state.best.labels])
+        order = context.prepared.order
+        prefix = "" if order.is_whole else _BY_CELLS
+        pieces = graph_pieces(stage, state.graph)
+        arrays = {prefix + name: array for name, array in zip(_GRAPH, pieces, strict=True)}
+        if state.spectrum is not None:
+            vectors = vector_pieces(stage, state.spectrum.vectors, order.n_samples)
+            arrays[prefix + _VECTORS] = vectors
+        arrays[_LABELS] = stage.value(state.best.labels)
         record = CheckpointMetadata(
             data=self._digest,
             candidates=self._candidates,
@@ -299,34 +294,4 @@ class CheckpointManager:
             refined_from=None if state.refinement is None else state.refinement.first,
             decision_before=None if state.refinement is None else state.refinement.decision.name,
         )
-        prefix = _ORDERED if isinstance(state.graph, BlockedGraph) else ""
-        arrays = {prefix + name: array for name, array in zip(_GRAPH, graph, strict=True)}
-        arrays[_LABELS] = labels
-        if vectors is not None:
-            arrays[prefix + _VECTORS] = vectors
         self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))
-
-
-def _arrays(state: LoopState, executor: Executor) -> tuple[tuple[Any, ...], Any | None]:
-    """Return data, indices and indptr of the graph, and the eigenvectors if there are any.
-
-    Those of large data are gathered by blocks while they are written. Their rows are in the order of
-    the cells, which is computed again with identical bits.
-    """
-    if isinstance(state.graph, BlockedGraph):
-        graph = block_graph.graph_pieces(state.graph, executor, key=str(state.iteration))
-        if state.spectrum is None:
-            return graph, None
-        n_samples = state.graph.ranges[-1][1]
-        return graph, block_graph.vector_pieces(state.spectrum, n_samples, executor)
-    handles = [
-        executor.submit(
-            iteration_tasks.graph_arrays, state.graph, key=f"graph_arrays/{state.iteration}"
-        )
-    ]
-    if state.spectrum is not None:
-        key = f"vectors_of/{state.iteration}"
-        handles.append(executor.submit(operator.attrgetter("vectors"), state.spectrum, key=key))
-    arrays, *vectors = executor.gather(handles)
-    executor.release(handles)
-    return arrays, vectors[0] if vectors else None

@@ -13,13 +13,13 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
-from mscam_dask.engine.initial_graph import prepare_views
 from mscam_dask.engine.initialize import Initialization, can_use_view_graphs
 from mscam_dask.engine.outer_loop import max_admm_iterations, outer_loop
-from mscam_dask.engine.precompute import (
+from mscam_dask.engine.prepare import (
     PrecomputedViews,
     check_incomplete,
     precompute_views,
+    prepare_views,
 )
 from mscam_dask.engine.preprocessing_selection import choice_for
 from mscam_dask.engine.refine import refine
@@ -37,8 +37,6 @@ from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import RULES
-
-__all__ = ["Observer", "run_fit"]
 
 _NO_CHOICES = Choices()
 
@@ -118,17 +116,17 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         if saved is not None:
             search = search.resumed(saved.parameters, saved.n_clusters_selection)
         if not is_trivial:
-            search = select_preprocessing(data, search, executor)
-        precomputed = _precompute(data, search, executor)
+            search = select_preprocessing(data, search, session)
+        precomputed = _precompute(data, search, session)
         if saved is not None:
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)
-        search = select_n_clusters(precomputed, search, executor)
+        search = select_n_clusters(precomputed, search, session)
         session.notify(_started(precomputed, search, executor), search.n_clusters_selection)
         if is_trivial or search.candidates[0].n_clusters == 1:
             solution = _fit_trivial(precomputed, search, session)
         else:
             if saved is None:
-                selected = select(precomputed, search, executor)
+                selected = select(precomputed, search, session)
                 state, context = _initialize(precomputed, selected, search, session)
             else:
                 state, context = _resume(precomputed, saved, search, session)
@@ -150,11 +148,11 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     return solution
 
 
-def _precompute(data: MultiViewData, search: Search, executor: Executor) -> PrecomputedViews:
+def _precompute(data: MultiViewData, search: Search, session: Session) -> PrecomputedViews:
     """Compute the SVD of every view for each scaling that is searched."""
     scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
     exact_samples = search.candidates[0].exact_samples
-    return precompute_views(data, scales, executor, exact_samples=exact_samples)
+    return precompute_views(session.stage("views"), data, scales, exact_samples=exact_samples)
 
 
 def _started(precomputed: PrecomputedViews, search: Search, executor: Executor) -> FitStarted:
@@ -199,7 +197,7 @@ def _initialize(
         start.best,
         next_spectrum=start.next_spectrum,
     )
-    session.checkpoints.save(state, context, session.executor)
+    session.checkpoints.save(session.stage("checkpoint-0"), state, context)
     session.notify(context.selection)
     return state, context
 
@@ -219,7 +217,7 @@ def _resume(
     session.notify(saved.selection, *saved.history)
     context = FitContext(
         parameters=saved.parameters,
-        prepared=prepare_views(precomputed, saved.parameters, session.executor, key="restored"),
+        prepared=prepare_views(session.stage("restored"), precomputed, saved.parameters),
         records=saved.prepared,
         n_neighbors=saved.n_neighbors,
         selection=saved.selection,
@@ -227,13 +225,13 @@ def _resume(
         refines=saved.refines,
         from_previous_fit=search.init_labels is not None,
     )
-    return session.checkpoints.restore(saved, session.executor), context
+    return session.checkpoints.restore(session.stage("saved"), saved), context
 
 
 def _fit_trivial(precomputed: PrecomputedViews, search: Search, session: Session) -> Solution:
     """Return the solution with one cluster, or with as many clusters as samples."""
     parameters = search.usable(precomputed)[0]
-    prepared = prepare_views(precomputed, parameters, session.executor, key="trivial")
+    prepared = prepare_views(session.stage("trivial"), precomputed, parameters)
     context = FitContext(
         parameters=parameters,
         prepared=prepared,

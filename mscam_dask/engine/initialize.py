@@ -18,51 +18,52 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine import candidate_neighbors
-from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.assess import submit_ahead
-from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
-from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.initial_graph import (
-    InitialGraph,
-    PreparedHandles,
-    initial_graph,
-    prepare_views,
-)
-from mscam_dask.engine.iteration_steps import (
-    BestPartition,
-    all_minima,
-    build_graph,
-    first_cuts,
+from mscam_dask.engine.blocks import Graph, Spectrum
+from mscam_dask.engine.cuts import spectral_cuts
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.graph import (
+    a_step,
+    extended_labels,
+    mean_graph,
+    mean_of_view_graphs,
     merged_components,
-    next_cuts,
-    score_cuts,
-    score_partitions_by_views,
-    spectrum_of,
 )
-from mscam_dask.engine.precompute import PrecomputedViews
-from mscam_dask.engine.row_blocks import graph as block_graph
-from mscam_dask.engine.row_blocks.candidates import BlockedCandidates, BlockedGraph, RowOrder
-from mscam_dask.solvers.graph_update import mean_graph
-from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better, is_nearly_perfect
-from mscam_dask.types.events import CandidateSettings
+from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views
+from mscam_dask.engine.scores import BestPartition, best_partition
+from mscam_dask.engine.spectrum import bottom_eigenpairs
+from mscam_dask.engine.stage import Stage
+from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
+from mscam_dask.types.events import CandidateSettings, GraphKind
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = [
-    "UNKNOWN",
-    "Initialization",
-    "can_use_view_graphs",
-    "evaluate_graph",
-    "have_view_graphs",
-    "improve_by_restarts",
-    "initialize",
-    "release",
-    "release_unshared",
-    "view_graphs",
-    "warm_start",
-    "with_view_graphs",
-]
+UNKNOWN = -1
+"""Label of a sample that the earlier fit did not have."""
+
+# Outer iterations without a better partition before an incremental fit stops: it starts near its end.
+_PATIENCE = 1
+
+# Iteration of the initial labels: the fit stops after the first iteration without a better one.
+_INITIAL_LABELS = -1
+
+
+@dataclasses.dataclass(frozen=True)
+class InitialGraph:
+    """Consensus graph before the first outer iteration.
+
+    Attributes
+    ----------
+    graph : Graph
+    n_neighbors : int
+        Number of neighbors k of each sample in it.
+    kind : {"mean", "mixed"}
+        Neighbors by the mean distance over views, or these and those in each view.
+    """
+
+    graph: Graph
+    n_neighbors: int
+    kind: GraphKind = "mean"
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,24 +73,24 @@ class Initialization:
     Attributes
     ----------
     parameters : Parameters
-    prepared : PreparedHandles
+    prepared : Prepared
     first : InitialGraph
-    spectrum : handle or None
+    spectrum : Spectrum or None
         Spectrum of the initial graph; None if that has more components than clusters.
     best : BestPartition
-    view_graphs : handle or None
+    view_graphs : Graph or None
         Mean of the graphs of the single views, if the initial graph is mixed with it.
-    next_spectrum : handle or None
+    next_spectrum : Spectrum or None
         Spectrum of the first outer iteration, if the fit is certain to start from this graph.
     """
 
     parameters: Parameters
-    prepared: PreparedHandles
+    prepared: Prepared
     first: InitialGraph
-    spectrum: Handle | None
+    spectrum: Spectrum | None
     best: BestPartition
-    view_graphs: Handle | None = None
-    next_spectrum: Handle | None = None
+    view_graphs: Graph | None = None
+    next_spectrum: Spectrum | None = None
 
     def record(self, names: Sequence[str]) -> CandidateSettings:
         """Record of the setting of views with these names, and of its initial graph."""
@@ -103,7 +104,7 @@ class Initialization:
             scale="by view" if by_view else parameters.scale,
             alpha=None if by_view else parameters.alpha,
             n_neighbors=first.n_neighbors,
-            n_connected_components=first.n_components,
+            n_connected_components=first.graph.n_components,
             score=self.best.score,
             initial_graph=first.kind,
             view_settings=view_settings,
@@ -111,26 +112,42 @@ class Initialization:
         )
 
 
+def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> InitialGraph:
+    """Graph of the data distances; k grows until it has at most c connected components.
+
+    With k neighbors it may have more than c components, which no graph weight can join. Then k is
+    doubled, at most to one less than the number of candidates.
+    """
+    most = parameters.candidates(prepared.n_samples) - 1
+    n_neighbors = min(parameters.n_neighbors, prepared.n_samples - 1)
+    while True:
+        graph = a_step(
+            stage.sub(n_neighbors),
+            prepared.candidates,
+            None,
+            n_neighbors=n_neighbors,
+            data_weight=parameters.identity_weight,
+            projected_weight=0.0,
+        )
+        if graph.n_components <= parameters.n_clusters or n_neighbors >= most:
+            return InitialGraph(graph, n_neighbors)
+        n_neighbors = min(2 * n_neighbors, most)
+
+
 def initialize(
-    prepared: PreparedHandles,
-    parameters: Parameters,
-    executor: Executor,
-    *,
-    key: str,
-    is_only: bool = False,
+    stage: Stage, prepared: Prepared, parameters: Parameters, *, is_only: bool = False
 ) -> Initialization:
     """Return the initialization from the graph of the data distances; see `evaluate_graph`."""
-    first = initial_graph(prepared, parameters, executor, key=key)
-    return evaluate_graph(prepared, parameters, first, executor, key=key, is_only=is_only)
+    first = initial_graph(stage, prepared, parameters)
+    return evaluate_graph(stage, prepared, parameters, first, is_only=is_only)
 
 
 def evaluate_graph(
-    prepared: PreparedHandles,
+    stage: Stage,
+    prepared: Prepared,
     parameters: Parameters,
     first: InitialGraph,
-    executor: Executor,
     *,
-    key: str,
     init_labels: Handle | None = None,
     is_only: bool = False,
 ) -> Initialization:
@@ -140,29 +157,35 @@ def evaluate_graph(
     k-means and the cuts that start from this partition are scored. If the fit has no other initial
     graph (`is_only`), the spectrum of the first outer iteration is computed beside the scores.
     """
-    spectrum: Handle | None = None
-    next_spectrum: Handle | None = None
-    if first.n_components > parameters.n_clusters:
-        labels = merged_components(first.graph, prepared, parameters.n_clusters, executor, key=key)
-        partitions = executor.submit(list, [labels], key=f"partitions/{key}")
-    else:
-        spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key=key)
-        if init_labels is None:
-            partitions = first_cuts(spectrum, prepared, parameters, executor, key=key)
-        else:
-            partitions = all_minima(
-                spectrum, prepared, parameters, executor, key=key, init_labels=init_labels
-            )
-        if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
-            submit_ahead(prepared, parameters, executor)
-    scores = score_partitions_by_views(prepared, partitions, executor, key=key)
-    if is_only and spectrum is not None:
-        next_spectrum = spectrum_of(first.graph, spectrum, prepared, parameters, executor, key="0")
-    best = _argbest(partitions, scores, executor, key=key)
+    graph, views, order = first.graph, prepared.views, prepared.order
+    if graph.n_components > parameters.n_clusters:
+        labels = merged_components(stage, views, graph, order, parameters.n_clusters)
+        partitions = stage.submit(list, [labels], kind="partitions")
+        best = best_partition(stage, partitions, prepared.scores(stage, partitions))
+        return Initialization(parameters, prepared, first, None, best)
+    spectrum = bottom_eigenpairs(stage, graph, None, views, parameters)
+    partitions = spectral_cuts(
+        stage,
+        spectrum,
+        order,
+        parameters,
+        init_labels=init_labels,
+        random=True,
+        all_minima=init_labels is not None,
+    )
+    if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
+        submit_ahead(prepared, parameters)
+    scores = prepared.scores(stage, partitions)
+    next_spectrum = None
+    if is_only:
+        next_spectrum = bottom_eigenpairs(
+            Stage(stage.executor, "0"), graph, spectrum, views, parameters
+        )
+    best = best_partition(stage, partitions, scores)
     return Initialization(parameters, prepared, first, spectrum, best, next_spectrum=next_spectrum)
 
 
-def improve_by_restarts(start: Initialization, executor: Executor) -> Initialization:
+def improve_by_restarts(stage: Stage, start: Initialization) -> Initialization:
     """Return the initialization with the best of all good spectral cuts of its graph.
 
     Settings are compared by few cuts each, since more cuts favor settings whose graph is similar to
@@ -171,41 +194,13 @@ def improve_by_restarts(start: Initialization, executor: Executor) -> Initializa
     prepared, parameters = start.prepared, start.parameters
     if start.spectrum is None or is_nearly_perfect(start.best.score, parameters):
         return start
-    partitions = all_minima(start.spectrum, prepared, parameters, executor, key="minima")
-    scores = score_partitions_by_views(prepared, partitions, executor, key="minima")
-    best = _argbest(partitions, scores, executor, key="minima")
+    partitions = spectral_cuts(
+        stage, start.spectrum, prepared.order, parameters, random=True, all_minima=True
+    )
+    best = best_partition(stage, partitions, prepared.scores(stage, partitions))
     if not is_better(best.partition_score, start.best.partition_score, parameters):
-        executor.release([best.labels])
         return start
-    executor.release([start.best.labels])
     return dataclasses.replace(start, best=best)
-
-
-def _argbest(partitions: Handle, scores: Handle, executor: Executor, *, key: str) -> BestPartition:
-    (partition_scores,) = executor.gather([scores])
-    index = argbest(partition_scores)
-    labels = executor.submit(operator.getitem, partitions, index, key=f"best_cut/{key}")
-    executor.release([partitions, scores])
-    return BestPartition(labels, partition_scores[index], iteration=0)
-
-
-def release(start: Initialization, executor: Executor) -> None:
-    """Release an initialization with its ridge views and candidate neighbors."""
-    _release_graph(start, executor)
-    executor.release([*start.prepared.blocks, *start.prepared.views])
-
-
-def release_unshared(start: Initialization, other: Initialization, executor: Executor) -> None:
-    """Release the handles that an initialization does not share with another one of the same views."""
-    _release_graph(start, executor)
-    if start.prepared.blocks is not other.prepared.blocks:
-        executor.release([*start.prepared.blocks])
-
-
-def _release_graph(start: Initialization, executor: Executor) -> None:
-    """Release the graph, spectrum and partition of an initialization."""
-    handles = [start.first.graph, start.best.labels]
-    executor.release(handles if start.spectrum is None else [*handles, start.spectrum])
 
 
 def have_view_graphs(n_views: int, n_samples: int) -> bool:
@@ -227,111 +222,43 @@ def can_use_view_graphs(start: Initialization) -> bool:
     )
 
 
-def view_graphs(
-    prepared: PreparedHandles, parameters: Parameters, executor: Executor, *, key: str
-) -> Handle:
+def view_graphs(stage: Stage, prepared: Prepared, parameters: Parameters) -> Graph:
     """Submit the mean of the graphs of the single views."""
-    if isinstance(prepared.blocks, BlockedCandidates):
-        return _from_cells(prepared, prepared.blocks.order, parameters, executor, key=key)
-    n_neighbors = min(parameters.n_neighbors, prepared.n_samples - 1)
-    graphs = [
-        executor.submit(
-            candidate_neighbors.own_graph, view, n_neighbors, key=f"view_graph/{key}/{name}"
-        )
-        for view, name in zip(prepared.views, prepared.names, strict=True)
-    ]
-    mean = executor.submit(mean_graph, graphs, key=f"mean_graph/{key}/views")
-    executor.release(graphs)
-    return mean
+    return mean_of_view_graphs(
+        stage,
+        prepared.views,
+        prepared.order,
+        n_neighbors=min(parameters.n_neighbors, prepared.n_samples - 1),
+        n_candidates=parameters.candidates(prepared.n_samples),
+        seed=parameters.seed,
+    )
 
 
-def with_view_graphs(
-    first: InitialGraph, own: Handle, executor: Executor, *, key: str
-) -> InitialGraph:
+def with_view_graphs(stage: Stage, first: InitialGraph, own: Graph) -> InitialGraph:
     """Return the mixed graph: two thirds `first` and one third the mean of the view graphs.
 
-    It has no more components than `first`. Neither of these two graphs is released.
+    It has no more components than `first`.
     """
-    if isinstance(first.graph, BlockedGraph):
-        mixed = block_graph.mean_graph(
-            [first.graph, own], CONSTANTS.graph_weights, executor, key=key
-        )
-        return dataclasses.replace(
-            first, graph=mixed, n_components=mixed.n_components, kind="mixed"
-        )
-    graph = executor.submit(
-        mean_graph, [first.graph, own], CONSTANTS.graph_weights, key=f"mean_graph/{key}"
-    )
-    count = executor.submit(
-        operator.attrgetter("n_components"), graph, key=f"component_count/{key}"
-    )
-    (n_components,) = executor.gather([count])
-    executor.release([count])
-    return dataclasses.replace(first, graph=graph, n_components=int(n_components), kind="mixed")
-
-
-def _from_cells(
-    prepared: PreparedHandles,
-    order: RowOrder,
-    parameters: Parameters,
-    executor: Executor,
-    *,
-    key: str,
-) -> BlockedGraph:
-    """Submit the mean of the view graphs of large data, from approximate candidate neighbors."""
-    graphs = []
-    for view, name in zip(prepared.views, prepared.names, strict=True):
-        blocks = candidate_blocks(
-            [view],
-            prepared.n_samples,
-            parameters,
-            executor,
-            key=f"{key}/{name}",
-            order=order,
-        )
-        graph, _ = build_graph(
-            executor,
-            blocks,
-            None,
-            n_neighbors=parameters.n_neighbors,
-            data_weight=1.0,
-            projected_weight=0.0,
-            key=f"view/{key}/{name}",
-        )
-        release_candidates(blocks, executor)
-        graphs.append(graph)
-    equal = (1.0,) * len(graphs)
-    mean = block_graph.mean_graph(graphs, equal, executor, key=f"{key}/views")
-    executor.release(graphs)
-    return mean
-
-
-UNKNOWN = -1
-"""Label of a sample that the earlier fit did not have."""
-
-_PATIENCE = 1
-"""Outer iterations without a better partition before the fit stops: it starts near its end."""
-
-_INITIAL_LABELS = -1
-"""Iteration of the initial labels: the fit stops after the first iteration without a better one."""
+    mixed = mean_graph(stage.sub("mixed"), [first.graph, own], CONSTANTS.graph_weights)
+    return dataclasses.replace(first, graph=mixed, kind="mixed")
 
 
 def warm_start(
+    stage: Stage,
     precomputed: PrecomputedViews,
     parameters: Parameters,
     init_labels: NDArray[np.int64],
-    executor: Executor,
 ) -> Initialization:
     """Return the initialization from the labels of an earlier fit.
 
     Parameters
     ----------
+    stage : Stage
     precomputed : PrecomputedViews
     parameters : Parameters
         Setting of the earlier fit, with its last graph weight.
     init_labels : (n,) int64
         Cluster of each sample in the earlier fit; `UNKNOWN` for a new sample.
-    executor : Executor
 
     Notes
     -----
@@ -339,66 +266,23 @@ def warm_start(
     the new graph into c clusters, or its components merged to c if it has more.
     """
     parameters = dataclasses.replace(parameters, patience=min(parameters.patience, _PATIENCE))
-    prepared = prepare_views(precomputed, parameters, executor, key="warm")
-    first = initial_graph(prepared, parameters, executor, key="warm")
-    has_all_clusters = len(np.unique(init_labels[init_labels != UNKNOWN])) == parameters.n_clusters
-    if has_all_clusters or first.n_components <= parameters.n_clusters:
-        return _initialize_from_labels(
-            prepared,
-            parameters,
-            first,
-            executor,
-            init_labels=init_labels,
-            has_all_clusters=has_all_clusters,
-        )
-    return evaluate_graph(prepared, parameters, first, executor, key="warm")
-
-
-def _initialize_from_labels(
-    prepared: PreparedHandles,
-    parameters: Parameters,
-    first: InitialGraph,
-    executor: Executor,
-    *,
-    init_labels: NDArray[np.int64],
-    has_all_clusters: bool,
-) -> Initialization:
-    """Return the initialization with the initial labels if they have all clusters, or with a better cut."""
-    blocked = first.graph if isinstance(first.graph, BlockedGraph) else None
-    if blocked is not None:
-        assert isinstance(prepared.blocks, BlockedCandidates), "large data has blocks"
-        extended = block_graph.extend_labels(
-            blocked, prepared.blocks.order, init_labels, parameters.n_clusters, executor
-        )
-    else:
-        extended = executor.submit(
-            iteration_tasks.extended,
-            first.graph,
-            init_labels,
-            parameters.n_clusters,
-            key="extend_labels/warm",
-        )
+    prepared = prepare_views(stage, precomputed, parameters)
+    first = initial_graph(stage, prepared, parameters)
+    graph, order, c = first.graph, prepared.order, parameters.n_clusters
+    has_all_clusters = len(np.unique(init_labels[init_labels != UNKNOWN])) == c
+    if not has_all_clusters and graph.n_components > c:
+        return evaluate_graph(stage, prepared, parameters, first)
+    extended = stage.submit(extended_labels, list(graph.rows), order.order, init_labels, c)
     spectrum = None
-    if first.n_components > parameters.n_clusters:
-        partitions = executor.submit(list, [extended], key="partitions/warm")
+    if graph.n_components > c:
+        partitions = stage.submit(list, [extended], kind="partitions")
     else:
-        spectrum = spectrum_of(first.graph, None, prepared, parameters, executor, key="warm")
-        partitions = next_cuts(spectrum, extended, prepared, parameters, executor, key="warm")
+        spectrum = bottom_eigenpairs(stage, graph, None, prepared.views, parameters)
+        partitions = spectral_cuts(stage, spectrum, order, parameters, init_labels=extended)
         if has_all_clusters:
-            partitions = executor.submit(
-                operator.add, [extended], partitions, key="partitions/warm"
-            )
-    partition_scores = score_cuts(prepared, partitions, executor, key="warm")
-    index = _best(partition_scores, parameters)
-    best = BestPartition(
-        executor.submit(operator.getitem, partitions, index, key="best_cut/warm"),
-        partition_scores[index],
-        iteration=_INITIAL_LABELS,
-    )
+            partitions = stage.submit(operator.add, [extended], partitions, kind="partitions")
+    scores = stage.value(prepared.scores(stage, partitions))
+    index = argbest(scores)  # the first partition, or another one that scores higher
+    index = index if is_better(scores[index], scores[0], parameters) else 0
+    best = BestPartition(stage.item(partitions, index), scores[index], iteration=_INITIAL_LABELS)
     return Initialization(parameters, prepared, first, spectrum, best)
-
-
-def _best(partition_scores: list[PartitionScore], parameters: Parameters) -> int:
-    """Position of the first partition, or of another one that scores higher."""
-    index = argbest(partition_scores)
-    return index if is_better(partition_scores[index], partition_scores[0], parameters) else 0

@@ -9,15 +9,15 @@ from __future__ import annotations
 import dataclasses
 import warnings
 
-from mscam_dask.data.views.as_multi_view import MultiViewData
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.engine.blocks import block_ranges
 from mscam_dask.engine.executors._process import BASE_BYTES, n_bytes
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.initialize import have_view_graphs
-from mscam_dask.engine.precompute import uses_sample
-from mscam_dask.engine.row_blocks.candidates import block_ranges
-from mscam_dask.engine.row_blocks.tasks import FAN_IN
+from mscam_dask.engine.prepare import uses_sample
+from mscam_dask.engine.stage import FAN_IN
 from mscam_dask.errors import MemoryPlanError, MemoryPlanWarning
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
 from mscam_dask.types.parameters import Parameters
@@ -86,7 +86,7 @@ def plan_memory(
     graphs = 1 + (n_views if view_graphs and have_view_graphs(n_views, n) else 0)
     n_scored = min(n, SIZES.n_scored) if large else n
     # blocks that a task merges, rows of a block, and rows of a search
-    blocks = block_ranges(n) if large else ((0, n),)
+    blocks = block_ranges(n, is_large=large)
     fan, rows = min(FAN_IN, len(blocks)), max(stop - start for start, stop in blocks)
     searched = rows if large else min(n, 512 + n // 8)
 

@@ -15,10 +15,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.data.views.presence import PresentRows, present_samples
 from mscam_dask.data.views.sampling import SampledRows, sampled_view
-from mscam_dask.data.views.sources import ArrayRows, RowSource
-from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
+from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import DataError
 from mscam_dask.solvers.preprocessing import (
     Choice,
@@ -37,23 +39,6 @@ from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = [
-    "Coarse",
-    "Rule",
-    "SampledNeighbors",
-    "ViewSettingsChoice",
-    "choice_for",
-    "choices_of_views",
-    "joined_settings",
-    "rows_compared",
-    "sampled_neighbors",
-    "select_view_settings",
-    "summed_votes",
-    "votes_of_views",
-    "with_view_settings",
-]
-
-
 ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 """Selected settings of each view."""
 
@@ -68,10 +53,10 @@ _FEW_COLUMNS = 256
 
 
 def select_view_settings(
+    stage: Stage,
     data: MultiViewData,
     options: Sequence[ViewSettings],
     seed: int,
-    executor: Executor,
     *,
     n_compared: int = SIZES.n_compared,
 ) -> tuple[ViewSettingsChoice, ...]:
@@ -83,14 +68,13 @@ def select_view_settings(
 
     Parameters
     ----------
+    stage : Stage
     data : MultiViewData
         Data of two views or more.
     options : sequence of ViewSettings
         Candidates for every view.
     seed : int
         Seed of the sample of rows, if there are more than `n_compared`.
-    executor : Executor
-        Entered.
     n_compared : int
         Maximum number of rows that are compared.
 
@@ -106,17 +90,16 @@ def select_view_settings(
     coarse = Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
     neighbors = [
         _neighbors_of_view(
+            stage,
             source,
             tuple(options),
             (rows, k, coarse),
             _n_parts(source, len(data.views), options),
-            executor,
         )
         for source in data.views
     ]
     alphas = sorted({option.alpha for option in options})
-    selections = _select(neighbors, [Rule(tuple(options), least) for least in alphas[:2]], executor)
-    executor.release(neighbors)
+    selections = _select(stage, neighbors, [Rule(tuple(options), least) for least in alphas[:2]])
     of_many = selections.pop()
     # the same for all of them: partitions are compared by the scores of the same views
     uninformative = uninformative_views(selections[0], of_many)
@@ -149,11 +132,11 @@ def _n_parts(source: RowSource, n_views: int, options: Sequence[ViewSettings]) -
 
 
 def _neighbors_of_view(
+    stage: Stage,
     source: RowSource,
     options: tuple[ViewSettings, ...],
     searched: tuple[NDArray[np.int64], int, Coarse],
     n_parts: int,
-    executor: Executor,
 ) -> Handle:
     """Submit the neighbors of the sampled rows of a view, by parts of the settings."""
     rows, k, coarse = searched
@@ -161,10 +144,10 @@ def _neighbors_of_view(
     if isinstance(source, ArrayRows):  # only these rows are sent
         read, rows = sampled_view(source, rows), np.arange(len(rows))
     elif n_parts > len({option.scale for option in options}):  # they are read once
-        read = executor.submit(read_sample, source, rows, key=f"sample_rows/{source.name}")
+        read = stage.submit(read_sample, source, rows)
         rows = np.arange(len(rows))
     parts = [
-        executor.submit(
+        stage.submit(
             sampled_neighbors,
             read,
             options,
@@ -172,13 +155,11 @@ def _neighbors_of_view(
             k,
             coarse,
             (part, n_parts),
-            key=f"sampled_neighbors/{source.name}/{part}",
+            part=f"{source.name}/{part}",
         )
         for part in range(n_parts)
     ]
-    joined = executor.submit(joined_settings, parts, key=f"joined_settings/{source.name}")
-    executor.release(parts)
-    return joined
+    return stage.submit(joined_settings, parts)
 
 
 def rows_compared(n_views: int, most: int) -> int:
@@ -192,7 +173,7 @@ def rows_compared(n_views: int, most: int) -> int:
 
 
 def _select(
-    neighbors: Sequence[Handle], rules: Sequence[Rule], executor: Executor
+    stage: Stage, neighbors: Sequence[Handle], rules: Sequence[Rule]
 ) -> list[tuple[Choice, ...]]:
     """Select the settings of each view by each rule; the coarse overlaps come last.
 
@@ -203,68 +184,43 @@ def _select(
     found: list[tuple[Choice, ...]] = [()] * len(rules)
     chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(rules)))
     coarse: list[Handle] = []
-    for round_number in range(SIZES.max_overlap_rounds):
+    for _ in range(SIZES.max_overlap_rounds):
         submitted = [
-            _submit_choices(
-                neighbors, rules[which], before, executor, key=f"{round_number}-{which}"
-            )
+            _submit_choices(stage, neighbors, rules[which], before)
             for which, before in chosen.items()
         ]
         if not coarse:
-            coarse = _submit_choices(
-                neighbors, Rule((), is_coarse=True), None, executor, key="coarse"
-            )
+            coarse = _submit_choices(stage, neighbors, Rule((), is_coarse=True), None)
         following: dict[int, tuple[int, ...] | None] = {}
-        gathered = gather_groups(executor, *submitted)
+        gathered = stage.gather(*submitted)
         for (which, before), groups in zip(chosen.items(), gathered, strict=True):
             found[which] = tuple(itertools.chain.from_iterable(groups))
             now = tuple(choice.index for choice in found[which])
             if now != before:
                 following[which] = now
-        executor.release([handle for group in submitted for handle in group])
         chosen = following
         if not chosen:
             break
-    overlaps = tuple(itertools.chain.from_iterable(executor.gather(coarse)))
-    executor.release(coarse)
+    overlaps = tuple(itertools.chain.from_iterable(stage.executor.gather(coarse)))
     return [*found, overlaps]
 
 
 def _submit_choices(
-    neighbors: Sequence[Handle],
-    rule: Rule,
-    before: tuple[int, ...] | None,
-    executor: Executor,
-    *,
-    key: str,
+    stage: Stage, neighbors: Sequence[Handle], rule: Rule, before: tuple[int, ...] | None
 ) -> list[Handle]:
     """Submit the selection of the settings of each view in one round, by groups of views."""
     n_views = len(neighbors)
     votes = [
-        executor.submit(
-            votes_of_views,
-            list(neighbors[span]),
-            rule,
-            before and before[span],
-            key=f"neighbor_votes/{key}/{span.start}",
-        )
+        stage.submit(votes_of_views, list(neighbors[span]), rule, before and before[span])
         for span in _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
     ]
-    total = executor.submit(summed_votes, votes, key=f"summed_votes/{key}")
-    choices = [
-        executor.submit(
-            choices_of_views,
-            list(neighbors[span]),
-            total,
-            rule,
-            before and before[span],
-            n_views,
-            key=f"select_preprocessing/{key}/{span.start}",
+    total = stage.submit(summed_votes, votes)
+    return [
+        stage.submit(
+            choices_of_views, list(neighbors[span]), total, rule, before and before[span], n_views
         )
         for span in _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
     ]
-    executor.release([*votes, total])
-    return choices
 
 
 def _spans(n_views: int, together: int) -> list[slice]:

@@ -16,37 +16,33 @@ distances. A new partition is therefore accepted unless its score is clearly low
 from __future__ import annotations
 
 import dataclasses
-import operator
 import time
 
-from mscam_dask.engine import tasks as iteration_tasks
-from mscam_dask.engine.candidate_neighbors import candidate_blocks, release_candidates
-from mscam_dask.engine.executors.base import Executor, Handle, gather_groups
-from mscam_dask.engine.initial_graph import InitialGraph, PreparedHandles
+from mscam_dask.engine.blocks import Graph, View
+from mscam_dask.engine.graph import a_step
 from mscam_dask.engine.initialize import (
+    InitialGraph,
     Initialization,
     evaluate_graph,
     view_graphs,
     with_view_graphs,
 )
-from mscam_dask.engine.iteration_steps import build_graph, spectrum_facts, start_vectors
-from mscam_dask.engine.row_blocks import embedding as block_embedding
-from mscam_dask.engine.row_blocks.candidates import BlockedCandidates
+from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
+from mscam_dask.engine.spectrum import spectrum_facts, start_vectors
+from mscam_dask.engine.stage import Stage
+from mscam_dask.engine.views import learn_metrics
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished
-from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
-
-__all__ = ["refine", "refine_iteration"]
 
 
 def refine(state: LoopState, context: FitContext, session: Session) -> LoopState:
     """Run iterations with metrics learned from the best partition, until one is not accepted."""
     if not context.refines:
         return state
-    began, executor = time.perf_counter(), session.executor
+    began = time.perf_counter()
     if state.refinement is None:
         is_perfect = is_nearly_perfect(state.best.score, context.parameters)
         state = dataclasses.replace(
@@ -56,17 +52,14 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
         )
     refinement = state.refinement
     assert refinement is not None
-    mean_view_graph = context.view_graphs
-    if mean_view_graph is None and _is_mixed(context):  # the settings are those of a checkpoint
-        mean_view_graph = view_graphs(
-            context.prepared, context.parameters, executor, key="refinement"
-        )
+    own_graphs = context.view_graphs
+    if own_graphs is None and _is_mixed(context):  # the settings are those of a checkpoint
+        stage = session.stage("refinement")
+        own_graphs = view_graphs(stage, context.prepared, context.parameters)
     limit = refinement.first + RULES.max_iterations
     while state.decision is Decision.ACCEPT and state.iteration < limit:
-        state = refine_iteration(state, mean_view_graph, context, executor)
+        state = refine_iteration(session.stage(state.iteration), state, own_graphs, context)
         session.finish_iteration(state, context)
-    if mean_view_graph is not None:
-        executor.release([mean_view_graph])
     rounds = state.history[refinement.first :]
     finished = RefinementFinished(
         scores=tuple(record.score for record in rounds),
@@ -82,20 +75,19 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
 
 
 def refine_iteration(
-    state: LoopState, mean_view_graph: Handle | None, context: FitContext, executor: Executor
+    stage: Stage, state: LoopState, own_graphs: Graph | None, context: FitContext
 ) -> LoopState:
     """Run one outer iteration from the best partition.
 
     Parameters
     ----------
+    stage : Stage
     state : LoopState
-        Its graph, spectrum and best labels are released where a new partition takes their place.
-    mean_view_graph : handle or None
+    own_graphs : Graph or None
         Mean of the graphs of the single views, if graphs are mixed with it.
     context : FitContext
         With `from_previous_fit`, the loop started with the partition of an earlier fit, which was
         refined already: a new one is accepted only if its score is higher by more than `tol`.
-    executor : Executor
 
     Returns
     -------
@@ -103,20 +95,23 @@ def refine_iteration(
         Its decision is REACHED if the partition was accepted and its graph has exactly c
         components, and STOPPED if it was not accepted, is the same again, or is nearly perfect.
     """
-    started, key, parameters = time.perf_counter(), str(state.iteration), context.parameters
-    metrics, records = _learn_metrics(state.best.labels, context.prepared, executor, key=key)
-    proposal = _next_graph(state, metrics, mean_view_graph, context, executor)
+    started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
+    metrics, records = learn_metrics(
+        stage, prepared.views, prepared.names, state.best.labels, prepared.order
+    )
+    proposal = _next_graph(stage, state, metrics, own_graphs, context)
+    del metrics
     facts = []
     if proposal.spectrum is not None:
-        facts = [spectrum_facts(proposal.spectrum, parameters.n_clusters, executor, key=key)]
-    views, of_spectrum = gather_groups(executor, records, facts)
+        facts = [spectrum_facts(stage, proposal.spectrum, parameters.n_clusters)]
+    views, of_spectrum = stage.gather(records, facts)
     eigengap, converged = of_spectrum[0] if of_spectrum else (float("nan"), True)
-    executor.release([*metrics, *records, *facts])
     accepted = _is_accepted(proposal, state, context)
+    n_components = proposal.first.graph.n_components
     record = IterationFinished(
         iteration=state.iteration,
         graph_weight=parameters.graph_weight,
-        n_connected_components=proposal.first.n_components,
+        n_connected_components=n_components,
         n_clusters=parameters.n_clusters,
         score=proposal.best.score,
         eigengap=eigengap,
@@ -126,48 +121,24 @@ def refine_iteration(
         spectrum_converged=converged,
         accepted=accepted,
     )
-    decision = _decide(proposal, parameters, accepted=accepted)
-    return dataclasses.replace(
-        _next_state(state, proposal, executor, key, accepted=accepted),
-        decision=decision,
-        history=(*state.history, record),
-    )
-
-
-def _learn_metrics(
-    labels: Handle, prepared: PreparedHandles, executor: Executor, *, key: str
-) -> tuple[list[Handle], list[Handle]]:
-    """Submit the metric of each view learned from a partition, and their records."""
-    if isinstance(prepared.blocks, BlockedCandidates):
-        of_blocks, records = block_embedding.learn_metrics(
-            prepared.views, prepared.names, labels, prepared.blocks.order, executor, key=key
-        )
-        return list(of_blocks), records
-    learned = [
-        executor.submit(
-            iteration_tasks.learn_metric, view, labels, name, key=f"learn_metric/{key}/{name}"
-        )
-        for view, name in zip(prepared.views, prepared.names, strict=True)
-    ]
-    metrics, records = (
-        [
-            executor.submit(operator.itemgetter(item), handle, key=f"{stage}/{key}/{name}")
-            for handle, name in zip(learned, prepared.names, strict=True)
-        ]
-        for item, stage in enumerate(("metric", "view_records"))
-    )
-    executor.release(learned)
-    return metrics, records
+    decision = Decision.ACCEPT
+    if accepted and n_components == parameters.n_clusters:
+        decision = Decision.REACHED
+    elif not accepted or is_nearly_perfect(proposal.best.score, parameters):
+        decision = Decision.STOPPED
+    state = dataclasses.replace(state, decision=decision, history=(*state.history, record))
+    if not accepted:
+        return state
+    spectrum = state.spectrum if proposal.spectrum is None else start_vectors(proposal.spectrum)
+    best = dataclasses.replace(proposal.best, iteration=record.iteration)
+    return dataclasses.replace(state, graph=proposal.first.graph, spectrum=spectrum, best=best)
 
 
 def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext) -> bool:
     """Return whether a new partition replaces the best one: its score is not clearly lower, and it differs."""
-    new, best, parameters = (
-        proposal.best.partition_score,
-        state.best.partition_score,
-        context.parameters,
-    )
-    if proposal.first.n_components != parameters.n_clusters and new == best:
+    new, best = proposal.best.partition_score, state.best.partition_score
+    parameters = context.parameters
+    if proposal.first.graph.n_components != parameters.n_clusters and new == best:
         return False
     if context.from_previous_fit:
         return is_better(new, best, parameters)
@@ -181,67 +152,34 @@ def _is_mixed(context: FitContext) -> bool:
 
 
 def _next_graph(
+    stage: Stage,
     state: LoopState,
-    metrics: list[Handle],
-    mean_view_graph: Handle | None,
+    metrics: list[View],
+    own_graphs: Graph | None,
     context: FitContext,
-    executor: Executor,
 ) -> Initialization:
     """Return the graph of the original and the learned distances, half each, with its best cut."""
-    key, prepared, parameters = str(state.iteration), context.prepared, context.parameters
+    prepared, parameters = context.prepared, context.parameters
     # only the neighbors are needed: the next iteration searches again, with other distances
     n_candidates = max(context.n_neighbors, parameters.n_neighbors) + 1
-    search_parameters = dataclasses.replace(parameters, n_candidates=n_candidates)
-    views_and_metrics = [*prepared.views, *metrics]
-    order = prepared.blocks.order if isinstance(prepared.blocks, BlockedCandidates) else None
-    blocks = candidate_blocks(
-        views_and_metrics, prepared.n_samples, search_parameters, executor, key=key, order=order
+    searched = dataclasses.replace(parameters, n_candidates=n_candidates)
+    candidates = candidates_in_order(
+        stage,
+        [*prepared.views, *metrics],
+        prepared.order,
+        searched.candidates(prepared.n_samples),
+        parameters.seed,
     )
-    graph, n_components = build_graph(
-        executor,
-        blocks,
+    graph = a_step(
+        stage,
+        candidates,
         None,
         n_neighbors=context.n_neighbors,
         data_weight=1.0,
         projected_weight=0.0,
-        key=key,
     )
-    release_candidates(blocks, executor)
-    next_graph = InitialGraph(graph, n_components, context.n_neighbors)
-    if mean_view_graph is not None:
-        next_graph = with_view_graphs(next_graph, mean_view_graph, executor, key=key)
-        executor.release([graph])
-    return evaluate_graph(
-        prepared, parameters, next_graph, executor, key=key, init_labels=state.best.labels
-    )
-
-
-def _decide(proposal: Initialization, parameters: Parameters, *, accepted: bool) -> Decision:
-    if accepted and proposal.first.n_components == parameters.n_clusters:
-        return Decision.REACHED
-    if not accepted or is_nearly_perfect(proposal.best.score, parameters):
-        return Decision.STOPPED
-    return Decision.ACCEPT
-
-
-def _next_state(
-    state: LoopState, proposal: Initialization, executor: Executor, key: str, *, accepted: bool
-) -> LoopState:
-    """Return the state with the new graph and partition where these were accepted; release the others."""
-    if not accepted:
-        unused = [] if proposal.spectrum is None else [proposal.spectrum]
-        executor.release([*unused, proposal.first.graph, proposal.best.labels])
-        return state
-    spectrum = state.spectrum
-    if proposal.spectrum is not None:
-        # the Laplacian is not needed again
-        spectrum = start_vectors(proposal.spectrum, executor, key=key)
-        if state.spectrum is not None:
-            executor.release([state.spectrum])
-    executor.release([state.graph, state.best.labels])
-    return dataclasses.replace(
-        state,
-        graph=proposal.first.graph,
-        spectrum=spectrum,
-        best=dataclasses.replace(proposal.best, iteration=state.iteration),
-    )
+    del candidates
+    first = InitialGraph(graph, context.n_neighbors)
+    if own_graphs is not None:
+        first = with_view_graphs(stage, first, own_graphs)
+    return evaluate_graph(stage, prepared, parameters, first, init_labels=state.best.labels)

@@ -9,7 +9,6 @@ sample. See docs/decisions/0015 and 0071.
 from __future__ import annotations
 
 import dataclasses
-import operator
 import time
 from collections.abc import Sequence
 
@@ -18,33 +17,31 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine import tasks as iteration_tasks
-from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.initial_graph import PreparedHandles, initial_graph, prepare_views
+from mscam_dask.engine.blocks import Spectrum
+from mscam_dask.engine.graph import connected
 from mscam_dask.engine.initialize import (
     Initialization,
     can_use_view_graphs,
     evaluate_graph,
     have_view_graphs,
     improve_by_restarts,
+    initial_graph,
     initialize,
-    release,
-    release_unshared,
     view_graphs,
     warm_start,
     with_view_graphs,
 )
-from mscam_dask.engine.iteration_steps import score_partitions_by_views
-from mscam_dask.engine.precompute import PrecomputedViews
+from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views
 from mscam_dask.engine.preprocessing_selection import (
     ViewSettingsChoice,
     choice_for,
     select_view_settings,
     with_view_settings,
 )
-from mscam_dask.engine.tasks import GraphSpectrum
-from mscam_dask.linalg.laplacian import connected_components, edge_split
-from mscam_dask.solvers.graph_update import Graph
+from mscam_dask.engine.session import Session
+from mscam_dask.engine.spectrum import bottom_eigenpairs
+from mscam_dask.engine.stage import Stage
+from mscam_dask.linalg.laplacian import edge_split
 from mscam_dask.solvers.n_clusters import (
     adjusted_modularity,
     relative_gaps,
@@ -58,6 +55,7 @@ from mscam_dask.solvers.partition_score import (
     mean_score,
     view_modularity,
 )
+from mscam_dask.solvers.row_graph import GraphRows
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
     sampled_rows,
@@ -69,20 +67,6 @@ from mscam_dask.types.events import CandidateSettings, NClustersSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import agrees_by_chance
 from mscam_dask.types.rules import RULES, SIZES
-
-__all__ = [
-    "Search",
-    "Selected",
-    "choose_count",
-    "cuts_of",
-    "halves_of",
-    "modularities",
-    "select",
-    "select_n_clusters",
-    "select_preprocessing",
-    "split_half_ari",
-    "with_count",
-]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -147,26 +131,25 @@ class Selected:
     seconds: float
 
 
-def select_preprocessing(data: MultiViewData, search: Search, executor: Executor) -> Search:
+def select_preprocessing(data: MultiViewData, search: Search, session: Session) -> Search:
     """Select scale and α of each view by neighbor overlap, if there is a choice and two views or more."""
     choices = search.choices
     if len(choices.view_settings) < 2 or len(data.views) < 2:
         return search
-    overlaps = select_view_settings(
-        data, choices.view_settings, search.candidates[0].seed, executor
-    )
+    seed = search.candidates[0].seed
+    overlaps = select_view_settings(session.stage("views"), data, choices.view_settings, seed)
     candidates = with_view_settings(
         search.candidates, overlaps, may_exclude_views=choices.may_exclude_views
     )
     return dataclasses.replace(search, candidates=candidates, overlaps=overlaps)
 
 
-def select_n_clusters(precomputed: PrecomputedViews, search: Search, executor: Executor) -> Search:
+def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Session) -> Search:
     """Select the number of clusters, if there is a choice: 1 where views or halves agree by chance."""
     if not search.choices.n_clusters:
         return search
     first = search.usable(precomputed)[0]
-    selection = choose_count(precomputed, first, executor)
+    selection = choose_count(session.stage("count"), precomputed, first)
     overlap = {record.view: record.overlap for record in choice_for(first, search.overlaps)}
     if agrees_by_chance(overlap, split_half_ari_of(selection)):
         selection = dataclasses.replace(selection, n_clusters=1)
@@ -175,7 +158,7 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, executor: E
     )
 
 
-def select(precomputed: PrecomputedViews, search: Search, executor: Executor) -> Selected:
+def select(precomputed: PrecomputedViews, search: Search, session: Session) -> Selected:
     """Return the initialization with the best score; within `tol` the earlier candidate is kept.
 
     With `Choices.initial_graph`, the best candidate is also tried with the mixed initial graph, unless
@@ -185,11 +168,12 @@ def select(precomputed: PrecomputedViews, search: Search, executor: Executor) ->
     began = time.perf_counter()
     candidates = search.usable(precomputed)
     if search.init_labels is not None:
-        start = warm_start(precomputed, candidates[0], search.init_labels, executor)
+        start = warm_start(session.stage("warm"), precomputed, candidates[0], search.init_labels)
         settings, chosen = [start.record(precomputed.names)], 0
     else:
-        start, settings, chosen = _best_setting(precomputed, candidates, search.choices, executor)
-        start = improve_by_restarts(start, executor)
+        start, settings, chosen = _best_setting(precomputed, candidates, search.choices, session)
+        start = improve_by_restarts(session.stage("minima"), start)
+    precomputed.factored.clear()
     return Selected(start, tuple(settings), chosen, time.perf_counter() - began)
 
 
@@ -197,31 +181,32 @@ def _best_setting(
     precomputed: PrecomputedViews,
     candidates: Sequence[Parameters],
     choices: Choices,
-    executor: Executor,
+    session: Session,
 ) -> tuple[Initialization, list[CandidateSettings], int]:
     """Return the initialization with the best score, the records of all settings, and its position."""
-    candidates, lost = _with_or_without(precomputed, candidates, executor)
+    candidates, lost = _with_or_without(precomputed, candidates, session)
     if precomputed.sample is not None and len(candidates) > 1:
-        leader, records, chosen = _best_on_sample(
-            precomputed, precomputed.sample, candidates, executor
-        )
+        # the records of the settings that lose are those of the sample
+        _, records, chosen = _best_of(precomputed.sample, candidates, session)
+        parameters, stage = candidates[chosen], session.stage("all")
+        prepared = prepare_views(stage, precomputed, parameters)
+        leader = initialize(stage, prepared, parameters)
+        records[chosen] = leader.record(precomputed.names)
     else:
-        may_mix = choices.initial_graph and _may_mix(precomputed, candidates[0])
+        n_views = len(candidates[0].active_views(len(precomputed.names)))
+        may_mix = choices.initial_graph and have_view_graphs(n_views, precomputed.n_samples)
         is_only = len(candidates) == 1 and not may_mix
-        leader, records, chosen = _best_of(precomputed, candidates, executor, is_only=is_only)
-    other = _with_view_graphs(leader, executor) if choices.initial_graph else None
-    if other is not None:
+        leader, records, chosen = _best_of(precomputed, candidates, session, is_only=is_only)
+    if choices.initial_graph and can_use_view_graphs(leader):
+        other = _with_view_graphs(session.stage("view-graphs"), leader)
         records.append(other.record(precomputed.names))
         if _is_better(other, leader):
-            leader, other, chosen = other, leader, len(records) - 1
-        release_unshared(other, leader, executor)
-        if other.view_graphs is not None:  # the mean graph is the better one
-            executor.release([other.view_graphs])
+            leader, chosen = other, len(records) - 1
     return leader, [*records, *lost], chosen
 
 
 def _with_or_without(
-    precomputed: PrecomputedViews, candidates: Sequence[Parameters], executor: Executor
+    precomputed: PrecomputedViews, candidates: Sequence[Parameters], session: Session
 ) -> tuple[Sequence[Parameters], list[CandidateSettings]]:
     """Return the candidates that exclude views, or those that do not, and a record of the others.
 
@@ -232,17 +217,13 @@ def _with_or_without(
     if not without or not everything:
         return candidates, []
     scored_on = precomputed.sample or precomputed
-    n_views = len(precomputed.names)
-    later = [candidate.scales(n_views) for candidate in candidates]
     starts = []
     for name, candidate in (("without", without[0]), ("everything", everything[0])):
-        key = f"{name}-{scored_on.n_samples}"
-        prepared = prepare_views(
-            scored_on, candidate, executor, key=key, later=later, all_score=True
-        )
-        start = initialize(prepared, candidate, executor, key=key)
+        stage = session.stage(name)
+        prepared = prepare_views(stage, scored_on, candidate, all_score=True)
+        start = initialize(stage, prepared, candidate)
         starts.append((start.best.partition_score, start.record(precomputed.names)))
-        release(start, executor)
+        del prepared, start
     (score_without, record_without), (score_with_all, record_with_all) = starts
     clearly = dataclasses.replace(without[0], tol=max(without[0].tol, RULES.score_margin))
     if is_better(score_with_all, score_without, clearly):
@@ -250,132 +231,88 @@ def _with_or_without(
     return without, [record_with_all]
 
 
-def _may_mix(precomputed: PrecomputedViews, parameters: Parameters) -> bool:
-    """Return whether the mixed initial graph is tried for some scores."""
-    n_views = len(parameters.active_views(len(precomputed.names)))
-    return have_view_graphs(n_views, precomputed.n_samples)
-
-
 def _best_of(
     precomputed: PrecomputedViews,
     candidates: Sequence[Parameters],
-    executor: Executor,
+    session: Session,
     *,
     is_only: bool = False,
 ) -> tuple[Initialization, list[CandidateSettings], int]:
     """Return the initialization with the best score, the records of all settings, and its position."""
     records: list[CandidateSettings] = []
-    chosen, leader = 0, None
+    chosen, leader, start = 0, None, None
     for index, candidate in enumerate(candidates):
-        key = f"setting-{precomputed.n_samples}-{index}"
-        n_views = len(precomputed.names)
-        later = [following.scales(n_views) for following in candidates[index + 1 :]]
-        prepared = prepare_views(precomputed, candidate, executor, key=key, later=later)
-        start = initialize(prepared, candidate, executor, key=key, is_only=is_only)
-        records.append(start.record(precomputed.names))
         # only one setting beside the best is held at a time: candidate neighbors are large
-        if leader is None:
-            leader = start
-        elif _is_better(start, leader):
-            release(leader, executor)
+        start = None
+        stage = session.stage(f"setting-{precomputed.n_samples}-{index}")
+        prepared = prepare_views(stage, precomputed, candidate)
+        start = initialize(stage, prepared, candidate, is_only=is_only)
+        del prepared
+        records.append(start.record(precomputed.names))
+        if leader is None or _is_better(start, leader):
             chosen, leader = index, start
-        else:
-            release(start, executor)
     assert leader is not None, "there is at least one candidate"
     return leader, records, chosen
-
-
-def _best_on_sample(
-    precomputed: PrecomputedViews,
-    sample: PrecomputedViews,
-    candidates: Sequence[Parameters],
-    executor: Executor,
-) -> tuple[Initialization, list[CandidateSettings], int]:
-    """Return the initialization of all samples for the setting with the best score on the sample.
-
-    The records of the other settings are those of the sample.
-    """
-    on_sample, records, chosen = _best_of(sample, candidates, executor)
-    release(on_sample, executor)
-    parameters = candidates[chosen]
-    prepared = prepare_views(precomputed, parameters, executor, key="all")
-    start = initialize(prepared, parameters, executor, key="all")
-    records[chosen] = start.record(precomputed.names)
-    return start, records, chosen
 
 
 def _is_better(later: Initialization, earlier: Initialization) -> bool:
     return is_better(later.best.partition_score, earlier.best.partition_score, later.parameters)
 
 
-def _with_view_graphs(leader: Initialization, executor: Executor) -> Initialization | None:
-    """Return the initialization with the mixed initial graph, or None if it is not tried."""
+def _with_view_graphs(stage: Stage, leader: Initialization) -> Initialization:
+    """Return the initialization with the mixed initial graph."""
     prepared, parameters = leader.prepared, leader.parameters
-    if not can_use_view_graphs(leader):
-        return None
-    key = f"view-graphs-{prepared.n_samples}"
-    own = view_graphs(prepared, parameters, executor, key=key)
-    first = with_view_graphs(leader.first, own, executor, key=key)
-    mixed = evaluate_graph(prepared, parameters, first, executor, key=key)
+    own = view_graphs(stage, prepared, parameters)
+    first = with_view_graphs(stage, leader.first, own)
+    mixed = evaluate_graph(stage, prepared, parameters, first)
     return dataclasses.replace(mixed, view_graphs=own)
 
 
-_N_HALVES = 2
-
-
 def choose_count(
-    precomputed: PrecomputedViews, parameters: Parameters, executor: Executor
+    stage: Stage, precomputed: PrecomputedViews, parameters: Parameters
 ) -> NClustersSelected:
     """Select the number of clusters from 2 to `parameters.n_clusters`.
 
     Parameters
     ----------
+    stage : Stage
     precomputed : PrecomputedViews
         Views of more than `parameters.n_clusters` samples.
     parameters : Parameters
         Setting of the initial graph.
-    executor : Executor
-        Entered.
     """
     began = time.perf_counter()
     if precomputed.sample is not None:
         precomputed = precomputed.sample
     most = min(parameters.n_clusters, precomputed.n_samples - 1)
     counts = range(2, most + 1)
-    prepared = prepare_views(
-        precomputed, parameters, executor, key="count", later=precomputed.factored
-    )
-    first = initial_graph(prepared, parameters, executor, key="count")
-    halves = executor.submit(halves_of, first.graph, parameters.seed, key="edge_split/count")
-    graphs = [first.graph]
+    prepared = prepare_views(stage, precomputed, parameters)
+    graph = initial_graph(stage, prepared, parameters).graph
+    halves = stage.submit(halves_of, graph.rows[0], parameters.seed)
+    graphs = [graph]
     graphs += [
-        executor.submit(operator.getitem, halves, index, key=f"edge_half/{index}")
-        for index in range(_N_HALVES)
+        connected(stage.sub(f"half-{index}"), [stage.item(halves, index)], graph.ranges)
+        for index in range(2)
     ]
     spectra = [
-        executor.submit(
-            iteration_tasks.graph_spectrum,
-            graph,
+        bottom_eigenpairs(
+            stage.sub(f"graph-{index}"),
+            one,
             None,
-            most + 1,
-            0,  # all eigenvalues are compared
-            parameters.seed,
-            key=f"graph_spectrum/count/{index}",
+            prepared.views,
+            parameters,
+            n_pairs=most + 1,
+            all_accurate=True,  # all eigenvalues are compared
         )
-        for index, graph in enumerate(graphs)
+        for index, one in enumerate(graphs)
     ]
-    cuts = _best_informed(spectra[0], counts, prepared, executor)
-    agreements = [
-        executor.submit(split_half_ari, *spectra[1:], c, key=f"stability/{c}") for c in counts
-    ]
-    values = executor.submit(operator.attrgetter("spectrum.values"), spectra[0], key="values/count")
-    eigenvalues, *stability = executor.gather([values, *agreements])
+    cuts = _best_informed(stage, spectra[0], counts, prepared)
+    pairs = [item for one in spectra[1:] for item in (one.values, one.vectors[0])]
+    agreements = [stage.submit(split_half_ari, *pairs, c) for c in counts]
+    eigenvalues, *stability = stage.executor.gather([spectra[0].values, *agreements])
     gaps = relative_gaps(eigenvalues)
     adjusted = tuple(
         adjusted_modularity(cut.modularity, cut.partition_score.reliability) for cut in cuts
-    )
-    executor.release(
-        [*prepared.views, *prepared.blocks, halves, *graphs, *spectra, *agreements, values]
     )
     return NClustersSelected(
         counts=tuple(counts),
@@ -407,40 +344,28 @@ class _ScoredCut:
 
 
 def _best_informed(
-    spectrum: Handle, counts: Sequence[int], prepared: PreparedHandles, executor: Executor
+    stage: Stage, spectrum: Spectrum, counts: Sequence[int], prepared: Prepared
 ) -> list[_ScoredCut]:
     """For each number of clusters, the spectral cut with the highest cross-view information."""
-    cuts = [executor.submit(cuts_of, spectrum, c, key=f"cuts/{c}") for c in counts]
+    cuts = [stage.submit(cuts_of, spectrum.values, spectrum.vectors[0], c) for c in counts]
     by_count = [
-        score_partitions_by_views(prepared, cuts_of_one, executor, key=f"count/{c}")
+        prepared.scores(stage.sub(c), cuts_of_one)
         for c, cuts_of_one in zip(counts, cuts, strict=True)
     ]
     by_view = [
-        executor.submit(
-            modularities,
-            reference_graphs,
-            cuts,
-            prepared.n_validation_samples,
-            key=f"modularities/{name}",
-        )
-        for reference_graphs, name in zip(
-            prepared.reference_graphs.handles(executor, prepared.validation_views),
-            prepared.validation_views,
-            strict=True,
-        )
+        stage.submit(modularities, graphs, cuts, prepared.n_validation_samples)
+        for graphs in prepared.scorer.graphs(prepared.validation_views)
     ]
-    partition_scores = executor.gather(by_count)
-    by_count_and_view = zip(*executor.gather(by_view), strict=True)
-    executor.release([*cuts, *by_count, *by_view])
+    scores, of_views = stage.gather(by_count, by_view)
     return [
         max(
             (
-                _ScoredCut(partition_score, mean_score(of_cut))
-                for partition_score, of_cut in zip(of_one, zip(*of_views, strict=True), strict=True)
+                _ScoredCut(score, mean_score(of_cut))
+                for score, of_cut in zip(of_one, zip(*of_count, strict=True), strict=True)
             ),
             key=lambda cut: (cut.partition_score.score, cut.modularity),
         )
-        for of_one, of_views in zip(partition_scores, by_count_and_view, strict=True)
+        for of_one, of_count in zip(scores, zip(*of_views, strict=True), strict=True)
     ]
 
 
@@ -448,9 +373,11 @@ def _best_informed(
 _PER_CLUSTER = 4
 
 
-def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]:
+def cuts_of(
+    values: NDArray[np.float64], vectors: NDArray[np.float64], n_clusters: int
+) -> list[NDArray[np.int64]]:
     """Deterministic spectral cuts into c clusters."""
-    embedding = walk_embedding(spectrum.spectrum.values, spectrum.vectors, n_clusters)
+    embedding = walk_embedding(values, vectors, n_clusters)
     n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, _PER_CLUSTER * n_clusters)
     if n <= enough:
         return spectral_cut(embedding)
@@ -460,15 +387,24 @@ def cuts_of(spectrum: GraphSpectrum, n_clusters: int) -> list[NDArray[np.int64]]
     ]
 
 
-def halves_of(graph: Graph, seed: int) -> list[Graph]:
+def halves_of(graph: GraphRows, seed: int) -> list[GraphRows]:
     """Two graphs with a random half of the edges each."""
-    halves = edge_split(graph.affinity, np.random.default_rng(seed))
-    return [Graph(half, *connected_components(half)) for half in halves]
+    return [GraphRows(0, half) for half in edge_split(graph.affinity, np.random.default_rng(seed))]
 
 
-def split_half_ari(first: GraphSpectrum, second: GraphSpectrum, n_clusters: int) -> float:
+def split_half_ari(
+    first_values: NDArray[np.float64],
+    first: NDArray[np.float64],
+    second_values: NDArray[np.float64],
+    second: NDArray[np.float64],
+    n_clusters: int,
+) -> float:
     """Adjusted Rand index between the spectral cuts of two graphs, the higher of both kinds of cut."""
-    pairs = zip(cuts_of(first, n_clusters), cuts_of(second, n_clusters), strict=True)
+    pairs = zip(
+        cuts_of(first_values, first, n_clusters),
+        cuts_of(second_values, second, n_clusters),
+        strict=True,
+    )
     return max(float(adjusted_rand_score(*pair)) for pair in pairs)
 
 

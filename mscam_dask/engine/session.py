@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.initial_graph import PreparedHandles
-from mscam_dask.engine.iteration_steps import BestPartition
+from mscam_dask.engine.blocks import Graph, Spectrum
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.prepare import Prepared
+from mscam_dask.engine.scores import BestPartition
+from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import redacted
 from mscam_dask.solvers.rank_control import Decision, RankControl
 from mscam_dask.types.events import (
@@ -27,8 +29,6 @@ from mscam_dask.types.parameters import Parameters
 
 if TYPE_CHECKING:
     from mscam_dask.engine.checkpoint import CheckpointManager
-
-__all__ = ["FitContext", "LoopState", "Observer", "Refinement", "Session"]
 
 Observer = Callable[[FitEvent], None]
 """Callback that the driver calls with each event of a fit, in order."""
@@ -54,6 +54,10 @@ class Session:
     checkpoints: CheckpointManager
     results_directory: Path | None = None
     started: float = dataclasses.field(default_factory=time.perf_counter)
+
+    def stage(self, name: object) -> Stage:
+        """Return a stage of the fit; those of outer iterations are numbered."""
+        return Stage(self.executor, str(name))
 
     @contextlib.contextmanager
     def open(self) -> Iterator[None]:
@@ -82,7 +86,7 @@ class Session:
 
     def finish_iteration(self, state: LoopState, context: FitContext) -> None:
         """Save the state after an outer iteration, then send the record of this iteration."""
-        self.checkpoints.save(state, context, self.executor)
+        self.checkpoints.save(self.stage(f"checkpoint-{state.iteration}"), state, context)
         self.notify(state.history[-1])
 
 
@@ -94,7 +98,7 @@ class FitContext:
     ----------
     parameters : Parameters
         Parameters of the selected setting.
-    prepared : PreparedHandles
+    prepared : Prepared
     records : tuple of ViewPrepared
     n_neighbors : int
         Number of neighbors k in the graph.
@@ -104,20 +108,20 @@ class FitContext:
         None if the user set the number of clusters.
     refines : bool
         Whether the fit has a refinement (`mscam_dask.engine.refine`).
-    view_graphs : handle or None
+    view_graphs : Graph or None
         Mean of the graphs of the single views, if the selection mixed the initial graph with it.
     from_previous_fit : bool
         Whether the fit started with the partition of an earlier fit.
     """
 
     parameters: Parameters
-    prepared: PreparedHandles
+    prepared: Prepared
     records: tuple[ViewPrepared, ...]
     n_neighbors: int
     selection: SettingsSelected
     n_clusters_selection: NClustersSelected | None = None
     refines: bool = False
-    view_graphs: Handle | None = None
+    view_graphs: Graph | None = None
     from_previous_fit: bool = False
 
 
@@ -127,8 +131,8 @@ class LoopState:
 
     Attributes
     ----------
-    graph : handle
-    spectrum : handle or None
+    graph : Graph
+    spectrum : Spectrum or None
         Eigenvectors of the previous graph, from which the eigensolver starts. They change the
         result within its tolerance, and so its last bits. None if the initial graph has more
         components than clusters: then there are no outer iterations.
@@ -140,18 +144,18 @@ class LoopState:
         Records of the outer iterations so far.
     refinement : Refinement or None
         None before the refinement (`mscam_dask.engine.refine`).
-    next_spectrum : handle or None
+    next_spectrum : Spectrum or None
         Spectrum of the next outer iteration, if it was submitted already.
     """
 
-    graph: Handle
-    spectrum: Handle | None
+    graph: Graph
+    spectrum: Spectrum | None
     control: RankControl
     best: BestPartition
     decision: Decision = Decision.ACCEPT
     history: tuple[IterationFinished, ...] = ()
     refinement: Refinement | None = None
-    next_spectrum: Handle | None = None
+    next_spectrum: Spectrum | None = None
 
     @property
     def iteration(self) -> int:

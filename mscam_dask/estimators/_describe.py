@@ -16,7 +16,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.data.views.sources import RowSource, ViewDigest, feature_names_of, recorded_digest
-from mscam_dask.engine.tasks import (
+from mscam_dask.engine.scores import (
     partition_scores,
     reference_graphs_of_view,
     score_partitions,

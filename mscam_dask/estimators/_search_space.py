@@ -12,7 +12,7 @@ from sklearn.utils import check_random_state
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointStore
-from mscam_dask.engine.precompute import exact_limit
+from mscam_dask.engine.prepare import exact_limit
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.parameters import (
     Choices,

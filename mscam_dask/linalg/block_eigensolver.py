@@ -19,29 +19,6 @@ from scipy.sparse import csr_array
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.eigensolver import choose_filter
 
-__all__ = [
-    "Filter",
-    "Halo",
-    "LaplacianRows",
-    "Ranges",
-    "RitzPairs",
-    "RitzSums",
-    "RowPieces",
-    "aggregate_rows",
-    "blocks_of",
-    "coarse_block",
-    "coarse_vectors",
-    "filter_first",
-    "filter_next",
-    "halo_of",
-    "join_rows",
-    "next_filter",
-    "ritz_pairs",
-    "ritz_sums",
-    "split_rows",
-]
-
-
 # Number of aggregates of the coarse problem, which is dense.
 _MOST_AGGREGATES = 1024
 
@@ -64,7 +41,7 @@ class LaplacianRows:
 
     Attributes
     ----------
-    matrix : (m, h) CSR float32
+    matrix : (m, h) CSR
         Columns are the rows of the halo.
     halo : Halo
     own : (m,) int32

@@ -15,18 +15,6 @@ from scipy.linalg import blas
 
 from mscam_dask.errors import DataError
 
-__all__ = [
-    "WeightedBlocks",
-    "as_weighted_blocks",
-    "distances_by_products",
-    "distances_to",
-    "mean_squared_distance",
-    "squared_distances",
-    "squared_distances_on_edges",
-    "subtract_twice_products",
-]
-
-
 # Differences of one block of edges: small enough to stay in the second-level cache.
 _BLOCK_BYTES = 1 << 20
 

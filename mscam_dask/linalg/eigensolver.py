@@ -15,8 +15,6 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.orthonormal import orient_columns
 
-__all__ = ["Spectrum", "apply_sparse", "bottom_eigenpairs", "choose_filter"]
-
 # Up to this many rows a dense eigensolver is faster.
 _DENSE_ROWS = 800
 

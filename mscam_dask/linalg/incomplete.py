@@ -24,17 +24,6 @@ from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.types.parameters import ImputeMethod
 from mscam_dask.types.rules import CONSTANTS
 
-__all__ = [
-    "Imputer",
-    "IncompleteBlocks",
-    "PresentSamples",
-    "SharedDistances",
-    "as_incomplete_blocks",
-    "fit_imputer",
-    "nearest_sharing",
-    "with_finite_distances",
-]
-
 # Neighbors proposed beyond K + K/4, as in the search of complete points.
 _PADDING = 8
 

@@ -17,17 +17,6 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.distances import subtract_twice_products
 from mscam_dask.linalg.neighbors import top_k_columns
 
-__all__ = [
-    "IVFIndex",
-    "Points",
-    "assign_to_cells",
-    "build_ivf",
-    "cut_cells",
-    "ivf_search",
-    "train_centers",
-    "training_rows",
-]
-
 CELL_POINTS = 500
 """Average number of points of a cell."""
 

@@ -12,17 +12,6 @@ from scipy.sparse import csr_array, diags_array, get_index_dtype
 
 from mscam_dask.errors import DataError
 
-__all__ = [
-    "connected_components",
-    "edge_split",
-    "graph_from_blocks",
-    "graph_from_neighbors",
-    "induced_laplacian",
-    "laplacian",
-    "symmetric_affinity",
-]
-
-
 # Rows that are sorted at a time.
 _ROWS = 4096
 

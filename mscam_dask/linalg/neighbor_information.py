@@ -13,22 +13,6 @@ from scipy.sparse import coo_array, csr_array
 
 from mscam_dask.types.rules import CONSTANTS
 
-__all__ = [
-    "RandomWalk",
-    "add_mean_graph",
-    "adjusted_information",
-    "entropy",
-    "evidence",
-    "information",
-    "joint_information",
-    "modularity",
-    "permutation_z",
-    "random_walk",
-    "reliability",
-    "shared_neighbors",
-]
-
-
 # Number of clusters up to which the index of a (c, c) table fits 32 bits.
 _MAX_TABLE = 46_340
 

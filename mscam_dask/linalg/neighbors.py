@@ -18,14 +18,6 @@ from mscam_dask.linalg.distances import (
     subtract_twice_products,
 )
 
-__all__ = [
-    "ColumnFacts",
-    "approximate_neighbors",
-    "column_facts",
-    "nearest_neighbors",
-    "top_k_columns",
-]
-
 # Neighbors proposed beyond K + K/4 + self, so that rounding and ties at the boundary are detected.
 # Rows where they still matter are searched again in float64.
 _PADDING = 8

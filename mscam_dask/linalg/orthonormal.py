@@ -11,19 +11,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = [
-    "StiefelResult",
-    "column_signs",
-    "inverse_root",
-    "orient_columns",
-    "orthonormalize_nearby",
-    "polar_factor",
-    "power_steps",
-    "stiefel_objective",
-    "stiefel_quadratic",
-]
-
-
 # ||Q^T Q - I||_F up to which Newton-Schulz is used, and at which it stops.
 _NEWTON_SCHULZ_MAX, _NEWTON_SCHULZ_DONE = 1e-2, 1e-14
 

@@ -17,16 +17,6 @@ from numpy.typing import NDArray
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.orthonormal import orient_columns, orthonormalize_nearby
 
-__all__ = [
-    "RANK_TOLERANCE",
-    "Basis",
-    "basis_from_gram",
-    "basis_from_kernel",
-    "basis_from_rows",
-    "ridge_coordinates",
-    "shrinkage_factors",
-]
-
 # Relative to the largest squared singular value. A Gram matrix knows s^2 to about
 # 1e-15 s_max^2, so directions above this have at least five digits.
 RANK_TOLERANCE = 1e-10

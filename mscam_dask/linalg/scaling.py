@@ -11,13 +11,6 @@ from numpy.typing import NDArray
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import Scale
 
-__all__ = [
-    "ColumnMoments",
-    "RowTransform",
-    "fit_transform_from_moments",
-    "safe_exponent",
-]
-
 # A column with a range below this share of its magnitude counts as constant.
 _CONSTANT_TOLERANCE = 8 * np.finfo(np.float64).eps
 

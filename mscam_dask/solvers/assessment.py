@@ -11,24 +11,10 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, edge_split, laplacian
-from mscam_dask.solvers.graph_update import Graph, spread_affinity
+from mscam_dask.solvers.graph_update import spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
+from mscam_dask.solvers.row_graph import GraphRows
 from mscam_dask.solvers.spectral_cut import drawn_starts, sampled_rows, spectral_cut, walk_embedding
-
-__all__ = [
-    "ClusterEvidence",
-    "FeatureEffects",
-    "cluster_agreement",
-    "cluster_evidence",
-    "co_clustering",
-    "cuts_of_perturbed_graphs",
-    "feature_effects",
-    "jaccard_coefficients",
-    "neighbor_agreement",
-    "perturbed_cuts",
-    "view_agreement",
-    "view_graph",
-]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -52,7 +38,7 @@ class ClusterEvidence:
 
 def cuts_of_perturbed_graphs(
     views: Sequence[ReferenceGraphs],
-    learned_graph: Graph | None,
+    learned_graph: GraphRows | None,
     n_clusters: int,
     n_pairs: int,
 ) -> list[NDArray[np.int64]]:
@@ -61,8 +47,8 @@ def cuts_of_perturbed_graphs(
     Parameters
     ----------
     views : sequence of ReferenceGraphs
-    learned_graph : Graph, optional
-        Its affinity is perturbed in place of the mean of the reference graphs.
+    learned_graph : GraphRows, optional
+        All rows; its affinity is perturbed in place of the mean of the reference graphs.
     n_clusters : int
         1 < c < n.
     n_pairs : int

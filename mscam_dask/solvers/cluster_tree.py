@@ -12,8 +12,6 @@ from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.spectral_cut import canonical_labels
 
-__all__ = ["cluster_tree", "merge_components", "ward_merge", "weights_between"]
-
 
 def weights_between(
     graph: csr_array[np.float64], labels: NDArray[np.int64], n_clusters: int

@@ -39,26 +39,6 @@ from mscam_dask.linalg.neighbors import (
 )
 from mscam_dask.types.rules import SIZES
 
-__all__ = [
-    "CandidateEdges",
-    "Graph",
-    "adaptive_neighbor_weights",
-    "assemble_graph",
-    "candidate_neighbors",
-    "graph_rows",
-    "mean_graph",
-    "nearest_candidates",
-    "neighbor_graph",
-    "neighbor_widths",
-    "projected_distances",
-    "projected_weight",
-    "search_facts",
-    "select_neighbors",
-    "spread_affinity",
-    "spread_graph",
-    "tied_neighbor_weights",
-]
-
 # If the k + 1 distances of a row agree to this relative precision, the row is a tie: the differences
 # are rounding, and Eq. (30) would divide rounding by rounding.
 _TIE_TOLERANCE = 16 * np.finfo(np.float64).eps

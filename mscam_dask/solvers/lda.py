@@ -22,21 +22,10 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.distances import mean_squared_distance
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
 from mscam_dask.types.rules import CONSTANTS, SIZES
-
-__all__ = [
-    "ClassSums",
-    "LinearDiscriminants",
-    "class_sums",
-    "discriminant_loadings",
-    "discriminant_points",
-    "linear_discriminants",
-    "mean_distance",
-]
 
 # Smallest spread, as a share of the mean variance: clusters of equal samples stay invertible.
 _MIN_SPREAD = 1e-6
@@ -72,28 +61,28 @@ class LinearDiscriminants:
         return self.points, np.ones(self.points.shape[1])
 
 
-def linear_discriminants(
-    view: RidgeView,
-    labels: NDArray[np.int64],
-    *,
-    most_directions: int = SIZES.max_rank,
-    block_bytes: int = BLOCK_BYTES,
-) -> LinearDiscriminants:
-    """Solve B u = s S u for one view and a partition, and project the samples on the solutions.
+def fitted_discriminants(
+    sums: ClassSums, view: RidgeView
+) -> tuple[NDArray[np.float64], LinearDiscriminants]:
+    """Solve B u = s S u for a view and a partition, from the sums over all rows.
 
     Parameters
     ----------
+    sums : ClassSums
+        Clusters without a sample in the view are left out; with one cluster there are no discriminants.
     view : RidgeView
-    labels : (n,) int64
-        Clusters 0 … c−1, none empty; those without a sample in the view are left out.
-    most_directions : int
-        Directions of the view that are used, those of largest variance.
-    block_bytes : int
-        Bytes of the rows that are held at a time.
+        Of any rows: its weights and the samples that it has are used.
+
+    Returns
+    -------
+    loadings : (r, q)
+        For `discriminant_points`.
+    discriminants : LinearDiscriminants
+        Without rows.
 
     Notes
     -----
-    O(n r²) flops with r ≤ 64 directions, by blocks of rows.
+    O(n r²) flops for the sums with r ≤ 64 directions, by blocks of rows.
 
     References
     ----------
@@ -101,15 +90,14 @@ def linear_discriminants(
     (1936), doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li,
     "Adaptive dimension reduction using discriminant analysis and K-means clustering", ICML 2007.
     """
-    if view.present is not None:
-        labels = np.unique(labels[view.present.samples], return_inverse=True)[1]
-        if not labels.any():  # all samples of the view are in one cluster
-            nothing = np.zeros((len(labels), 0), dtype=np.float32)
-            return LinearDiscriminants(nothing, 0.0, 0.0, view.present)
-    sums = class_sums(view, labels, most_directions=most_directions, block_bytes=block_bytes)
-    loadings, separation = discriminant_loadings(sums, view)
-    points = discriminant_points(view, loadings, block_bytes=block_bytes)
-    return LinearDiscriminants(points, mean_squared_distance(points), separation, view.present)
+    has = sums.sizes > 0
+    present = ClassSums(sums.sizes[has], sums.sums[has], sums.squares)
+    loadings, separation = np.zeros((len(sums.squares), 0)), 0.0
+    if np.count_nonzero(has) > 1:
+        loadings, separation = discriminant_loadings(present, view)
+    empty = np.empty((0, loadings.shape[1]), dtype=np.float32)
+    distance = mean_distance(present, loadings)
+    return loadings, LinearDiscriminants(empty, distance, separation, view.present)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,8 +22,6 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.ridge import Basis
 
-__all__ = ["SmoothedView", "smooth_self_representation"]
-
 _TOLERANCE = 1e-5
 _MAX_ITERATIONS = 500
 

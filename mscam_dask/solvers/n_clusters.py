@@ -13,15 +13,6 @@ from numpy.typing import NDArray
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.rules import RULES
 
-__all__ = [
-    "adjusted_modularity",
-    "least_near_peak",
-    "preferred",
-    "relative_gaps",
-    "split_half_ari_of",
-    "widest_gap_near_peak",
-]
-
 
 def relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
     """Eigengaps (λ_{c+1} − λ_c) / λ_{c+1} for c = 2, 3, …, m − 1; 0 if λ_{c+1} is 0 to rounding.

@@ -31,19 +31,6 @@ from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
 from mscam_dask.solvers.graph_update import CandidateEdges, Graph, select_neighbors
 from mscam_dask.solvers.row_graph import Components, GraphRows, rows_from_neighbors
 
-__all__ = [
-    "Pool",
-    "bridge_ends",
-    "bridges",
-    "cluster_rows",
-    "join_pools",
-    "partition_graph",
-    "points_at",
-    "pool_of_rows",
-    "with_bridges",
-]
-
-
 _BLOCK_BYTES = 64 * 2**20
 
 # Bridges are searched between at most this many samples on either side.

@@ -39,21 +39,6 @@ from mscam_dask.solvers.row_blocks import (
 from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.rules import RULES
 
-__all__ = [
-    "PartitionScore",
-    "ReferenceGraphs",
-    "argbest",
-    "is_better",
-    "is_nearly_perfect",
-    "is_worse",
-    "mean_score",
-    "reference_graphs",
-    "view_evidence",
-    "view_modularity",
-    "view_score",
-    "view_scores",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionScore:

@@ -23,19 +23,6 @@ from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-__all__ = [
-    "N_FOLDS",
-    "NeighborVotes",
-    "as_membership",
-    "cross_fitted_votes",
-    "extend_labels",
-    "fit_folds",
-    "fit_votes",
-    "folds_of",
-    "n_voting_neighbors",
-    "predict_by_neighbors",
-]
-
 # Bytes of the distances of one block of queries to one block of training samples.
 _BLOCK_BYTES = 16 * 2**20
 

@@ -32,18 +32,6 @@ from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
 from mscam_dask.types.rules import RULES, SIZES
 
-__all__ = [
-    "Choice",
-    "choose_view_settings",
-    "coarse_neighbors",
-    "default_settings",
-    "embedding_neighbors",
-    "has_few_columns",
-    "neighbor_votes",
-    "overlap_of_permutations",
-    "uninformative_views",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:

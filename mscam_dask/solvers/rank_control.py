@@ -14,8 +14,6 @@ from __future__ import annotations
 import dataclasses
 import enum
 
-__all__ = ["Decision", "RankControl"]
-
 # Bisections of one jump: a factor of growth^(1/2^6) on λ is too small to move an edge.
 _MAX_BISECTIONS = 6
 

@@ -24,15 +24,6 @@ from mscam_dask.solvers.row_blocks import ViewType
 if TYPE_CHECKING:
     from mscam_dask.solvers.lda import LinearDiscriminants
 
-__all__ = [
-    "Encoder",
-    "RidgeView",
-    "ViewSVD",
-    "complete_embedding",
-    "joint_embedding",
-    "n_directions",
-    "ridge_view",
-]
 
 # A direction with a gain f below this share of the largest gain contributes less than 1e-4 of the
 # leading direction to squared distances, for every α.

@@ -14,18 +14,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.scaling import ColumnMoments
 
-__all__ = [
-    "BLOCK_BYTES",
-    "Blocks",
-    "RowReader",
-    "ViewShape",
-    "ViewType",
-    "column_moments",
-    "mean_and_gram",
-    "mean_row",
-    "row_blocks",
-]
-
 RowReader = Callable[[int, int], NDArray[np.float64]]
 """read(start, stop) -> rows start up to, not including, stop of a view, (m, d) float64."""
 

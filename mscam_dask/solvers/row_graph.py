@@ -10,13 +10,14 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csgraph, csr_array, vstack
 
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, blocks_of, halo_of
 from mscam_dask.linalg.distances import squared_distances_on_edges
-from mscam_dask.linalg.laplacian import connected_components
+from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
+from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
     Minimum,
     SpectralEmbedding,
@@ -27,31 +28,6 @@ from mscam_dask.solvers.spectral_cut import (
     spread_rows,
     walk_embedding,
 )
-
-__all__ = [
-    "Components",
-    "CutSample",
-    "Cuts",
-    "GraphPiece",
-    "GraphRows",
-    "VectorSample",
-    "choose_cuts",
-    "components_of_forests",
-    "cut_sample",
-    "extend_rows",
-    "graph_block",
-    "join_graph",
-    "join_partitions",
-    "laplacian_rows",
-    "linked_blocks",
-    "mean_rows",
-    "projected_rows",
-    "row_weights_between",
-    "sample_vectors",
-    "spanning_forest",
-    "split_graph",
-    "whole_graph",
-]
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -119,11 +95,20 @@ def rows_from_neighbors(
 
 
 def mean_rows(blocks: Sequence[GraphRows], weights: Sequence[float]) -> GraphRows:
-    """Weighted mean of the same rows of several graphs."""
+    """Solve min_A Σ_v w_v ‖A − A_v‖² with rows on the simplex, for the same rows of several graphs.
+
+    It is their weighted mean; the row of a sample is the mean over the graphs in which it has neighbors.
+    """
     total = blocks[0].affinity * weights[0]
     for block, weight in zip(blocks[1:], weights[1:], strict=True):
         total = csr_array(total + block.affinity * weight)
-    total = csr_array(total * (1.0 / sum(weights)))
+    has = [np.diff(block.affinity.indptr) > 0 for block in blocks]
+    if all(rows.all() for rows in has):
+        total = csr_array(total * (1.0 / sum(weights)))
+    else:
+        counted = sum(weight * rows for weight, rows in zip(weights, has, strict=True))
+        factors = 1.0 / np.where(counted > 0.0, counted, 1.0)
+        total.data *= np.repeat(factors, np.diff(total.indptr))
     total.sort_indices()
     return GraphRows(blocks[0].start, total)
 
@@ -174,7 +159,9 @@ def components_of_forests(forests: Sequence[NDArray[np.int32]], n_samples: int) 
     return Components(count, labels.astype(np.int32))
 
 
-def laplacian_rows(own: GraphRows, others: Sequence[GraphRows], ranges: Ranges) -> LaplacianRows:
+def laplacian_rows(
+    own: GraphRows, others: Sequence[GraphRows], ranges: Ranges, precision: DTypeLike = np.float32
+) -> LaplacianRows:
     """Rows of the Laplacian from the same rows of A, and from all blocks with edges into them.
 
     Parameters
@@ -184,7 +171,22 @@ def laplacian_rows(own: GraphRows, others: Sequence[GraphRows], ranges: Ranges) 
         Every block of A with entries in the columns of `own`, which may be among them.
     ranges : Ranges
         Rows of all blocks.
+    precision : dtype
     """
+    start, stop, n = own.start, own.stop, own.affinity.shape[1]
+    m = stop - start
+    total = laplacian(own.affinity) if m == n else _rows_of_laplacian(own, others)
+    # an isolated sample has no entry: the halo still has its row
+    halo, place = halo_of(np.concatenate([total.indices, np.arange(start, stop)]), ranges)
+    n_halo = sum(len(part) for part in halo.rows)
+    matrix: csr_array[Any] = csr_array(
+        (total.data.astype(precision), place[: total.nnz], total.indptr.astype(np.int32)),
+        shape=(m, n_halo),
+    )
+    return LaplacianRows(matrix, halo, place[total.nnz :], float(total.diagonal(start).max()))
+
+
+def _rows_of_laplacian(own: GraphRows, others: Sequence[GraphRows]) -> csr_array[np.float64]:
     start, stop, n = own.start, own.stop, own.affinity.shape[1]
     m = stop - start
     rows: list[NDArray[Any]] = [np.repeat(np.arange(m), np.diff(own.affinity.indptr))]
@@ -204,41 +206,62 @@ def laplacian_rows(own: GraphRows, others: Sequence[GraphRows], ranges: Ranges) 
     )
     degrees = np.asarray(both.sum(axis=1))
     diagonal = csr_array((degrees, (np.arange(m), np.arange(start, stop))), shape=(m, n))
-    total = csr_array(diagonal - both)
-    # an isolated sample has no entry: the halo still has its row
-    halo, place = halo_of(np.concatenate([total.indices, np.arange(start, stop)]), ranges)
-    n_halo = sum(len(part) for part in halo.rows)
-    matrix: csr_array[Any] = csr_array(
-        (total.data.astype(np.float32), place[: total.nnz], total.indptr.astype(np.int32)),
-        shape=(m, n_halo),
-    )
-    return LaplacianRows(matrix, halo, place[total.nnz :], float(degrees.max()))
+    return csr_array(diagonal - both)
+
+
+# Bytes of embeddings of several views that are side by side: few columns at a time are several times slower.
+_TOGETHER_BYTES = 16 * 2**20
 
 
 def projected_rows(
-    views: Sequence[Sequence[NDArray[Any]]], candidates: CandidateEdges, ranges: Ranges
+    views: Sequence[Sequence[EmbeddedRows]],
+    candidates: CandidateEdges,
+    ranges: Ranges,
+    *,
+    together_bytes: int = _TOGETHER_BYTES,
 ) -> list[NDArray[np.float64]]:
-    """Projected squared distances of each view on the candidate edges of a block of rows; 0 where absent.
+    """Projected squared distances of groups of views on candidate edges; 0 where an end is absent.
 
     Parameters
     ----------
-    views : sequence of sequence of (m_j, c)
-        For each view its embedding in each block that `linked_blocks` names, and in the block itself.
+    views : sequence of sequence of EmbeddedRows
+        For each view its embedding in each block that `linked_blocks` names, and in the block of the rows.
     candidates : CandidateEdges
     ranges : Ranges
+    together_bytes : int
+        Views are side by side up to this size, if they have all samples.
     """
     m = len(candidates.indices)
     own = np.arange(candidates.row_start, candidates.row_start + m)
     halo, place = halo_of(np.concatenate([own, candidates.indices.ravel()]), ranges)
     indices: NDArray[Any] = place[m:].reshape(candidates.indices.shape)
     absent = indices < 0
+    waiting: list[NDArray[Any]] = []
     sums = []
+
+    def measure() -> None:
+        if waiting:
+            points = waiting[0] if len(waiting) == 1 else np.hstack(waiting)
+            waiting.clear()
+            # the rows of the part are consecutive in the halo
+            distances = squared_distances_on_edges(points, indices, row_start=int(place[0]))
+            distances[absent] = 0.0
+            np.nan_to_num(distances, copy=False, nan=0.0)
+            sums.append(distances)
+
     for parts in views:
-        embedding = halo.gather(parts)
-        # the rows of the block are consecutive in the halo
-        distances = squared_distances_on_edges(embedding, indices, row_start=int(place[0]))
-        distances[absent] = 0.0
-        sums.append(distances)
+        embedding = halo.gather([part.rows for part in parts])
+        if parts[0].factor != 1.0:
+            embedding *= embedding.dtype.type(np.sqrt(parts[0].factor))
+        if np.isnan(embedding).any():
+            measure()
+            waiting.append(embedding)
+            measure()
+        else:
+            waiting.append(embedding)
+            if sum(one.nbytes for one in waiting) + embedding.nbytes > together_bytes:
+                measure()
+    measure()
     return sums
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.block_eigensolver import LaplacianRows
+from mscam_dask.linalg.laplacian import induced_laplacian
 from mscam_dask.linalg.orthonormal import column_signs
 from mscam_dask.linalg.ridge import Basis, basis_from_gram, shrinkage_factors
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform, fit_transform_from_moments
@@ -31,22 +32,6 @@ from mscam_dask.solvers.ridge_view import Encoder, RidgeView, n_directions
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, RowReader, row_blocks
 from mscam_dask.solvers.view_svd import equal_rows_error
 from mscam_dask.types.parameters import Parameters, Scale
-
-__all__ = [
-    "GramSum",
-    "ReducedSums",
-    "ViewFactor",
-    "added_sums",
-    "embed_rows",
-    "gram_of_rows",
-    "moments_of_rows",
-    "project_rows",
-    "reduced_sums",
-    "ridge_factor",
-    "row_scaling",
-    "solve_reduced",
-]
-
 
 # Share of the largest squared mean that rounding may leave as s² of a constant column.
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)
@@ -194,17 +179,34 @@ def project_rows(
 class ReducedSums:
     """Sums over the rows of a block of B = [Q, V_m], and the largest degree.
 
-    The products are BᵀB and a matrix (h, h) whose symmetric part, summed over all blocks, is BᵀLB.
+    The products are BᵀB and a matrix (h, h) whose symmetric part, summed over all blocks, is BᵀLB; the
+    totals (h,) are the sums of the `n_rows` rows of B.
     """
 
     products: NDArray[np.float64]
+    totals: NDArray[np.float64]
+    n_rows: int
     largest_degree: float
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class EmbeddedRows:
+    """Rows of the embedding of a view, NaN for samples that the view does not have.
+
+    Projected squared distances are multiplied by `factor`.
+    """
+
+    rows: NDArray[Any]
+    factor: float = 1.0
 
 
 def _columns(view: RidgeView, vectors: NDArray[Any], parameters: Parameters) -> NDArray[Any]:
     """Rows of B = [Q, V_m] with the directions of a view that take part in metric learning."""
     rank = n_shrunk(view.basis.singular_values_squared, view.alpha, parameters.min_shrinkage)
-    return np.hstack((view.basis.vectors[:, :rank], vectors[:, : 2 * parameters.n_clusters]))
+    own = vectors[:, : 2 * parameters.n_clusters]
+    if view.present is not None:
+        own = own[view.present.samples]
+    return np.hstack((view.basis.vectors[:, :rank], own.astype(np.float32, copy=False)))
 
 
 def reduced_sums(
@@ -217,10 +219,15 @@ def reduced_sums(
     """Sums of a block of rows over itself or later blocks of its halo, from the `first` of the halo on.
 
     L is symmetric, so later blocks count twice and earlier ones are left out. The part with the block itself
-    has BᵀB. The last of `views` and of `vectors` is the block itself.
+    has BᵀB. The last of `views` and of `vectors` is the block itself. An incomplete view is in one block;
+    its Laplacian is that of the subgraph of its samples.
     """
     *pairs, (view, block) = zip(views, vectors, strict=True)
     own = _columns(view, block, parameters).astype(np.float64)
+    if view.present is not None:
+        matrix = induced_laplacian(rows.matrix, view.present.samples)
+        products = np.stack([own.T @ own, own.T @ (matrix @ own)])
+        return ReducedSums(products, own.sum(axis=0), len(own), float(matrix.diagonal().max()))
     edges = np.cumsum([0, *(len(mine) for mine in rows.halo.rows)])
     own_place = int(np.searchsorted(edges, rows.own[0], side="right")) - 1
     some = slice(first, first + len(pairs))
@@ -234,24 +241,67 @@ def reduced_sums(
     if len(parts) < len(rows.halo.rows):
         matrix = csr_array(matrix[:, edges[some.start] : edges[some.stop]])
     image = np.asarray(matrix @ np.concatenate(parts), dtype=np.float64)
-    gram = own.T @ own if first == own_place else np.zeros((own.shape[1], own.shape[1]))
-    return ReducedSums(np.stack([gram, own.T @ image]), rows.largest_degree)
+    is_first = first == own_place
+    gram = own.T @ own if is_first else np.zeros((own.shape[1], own.shape[1]))
+    totals = own.sum(axis=0) if is_first else np.zeros(own.shape[1])
+    n_rows = len(own) if is_first else 0
+    return ReducedSums(np.stack([gram, own.T @ image]), totals, n_rows, rows.largest_degree)
 
 
 def added_sums(parts: Sequence[ReducedSums]) -> ReducedSums:
-    """Sums of a block of rows over itself and all later blocks of its halo."""
-    products = sum((one.products for one in parts[1:]), parts[0].products)
-    return ReducedSums(products, parts[0].largest_degree)
+    """Sums over several blocks, or over parts of a block, in their order."""
+    return ReducedSums(
+        sum((one.products for one in parts[1:]), parts[0].products),
+        sum((one.totals for one in parts[1:]), parts[0].totals),
+        sum(one.n_rows for one in parts),
+        max(one.largest_degree for one in parts),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Subspace:
+    """Orthonormal basis H = B T of span(B): T, HᵀLH, and s² of its directions, 0 for those of the graph.
+
+    The first `rank` columns of B are Q.
+    """
+
+    rank: int
+    basis: NDArray[np.float64]
+    laplacian: NDArray[np.float64]
+    squared_singular_values: NDArray[np.float64]
+
+
+def _subspace(sums: ReducedSums, view: RidgeView, parameters: Parameters) -> _Subspace:
+    gram, energy = sums.products
+    s2 = view.basis.singular_values_squared
+    rank = n_shrunk(s2, view.alpha, parameters.min_shrinkage)
+    overlap = scipy.linalg.solve(gram[:rank, :rank], gram[:rank, rank:], assume_a="pos")
+    rest = gram[rank:, rank:] - gram[rank:, :rank] @ overlap
+    squared, rotation = scipy.linalg.eigh(0.5 * (rest + rest.T))
+    new = squared > NEW_DIRECTION[np.dtype(np.float32)] ** 2
+    added = rotation[:, new] / np.sqrt(squared[new])
+    h = rank + added.shape[1]
+    basis = np.zeros((len(gram), h))
+    basis[:rank, :rank] = np.eye(rank)
+    basis[:rank, rank:] = -overlap @ added
+    basis[rank:, rank:] = added
+    restricted = basis.T @ energy @ basis
+    return _Subspace(
+        rank,
+        basis,
+        0.5 * (restricted + restricted.T),
+        np.concatenate([s2[:rank], np.zeros(h - rank)]),
+    )
 
 
 def solve_reduced(
-    sums: Sequence[ReducedSums], view: RidgeView, parameters: Parameters, graph_weight: float
+    sums: ReducedSums, view: RidgeView, parameters: Parameters, graph_weight: float
 ) -> tuple[NDArray[np.float64], ViewSolution]:
-    """Solve the ADMM problem of a view from the sums over all blocks.
+    """Solve the ADMM problem of a view from the sums over all rows.
 
     Parameters
     ----------
-    sums : sequence of ReducedSums
+    sums : ReducedSums
     view : RidgeView
         Of any rows: its s² and α are used.
     parameters : Parameters
@@ -264,32 +314,64 @@ def solve_reduced(
         F = B times them.
     solution : ViewSolution
     """
-    gram, energy = sum((one.products for one in sums[1:]), sums[0].products)
-    s2 = view.basis.singular_values_squared
-    rank = n_shrunk(s2, view.alpha, parameters.min_shrinkage)
-    overlap = scipy.linalg.solve(gram[:rank, :rank], gram[:rank, rank:], assume_a="pos")
-    rest = gram[rank:, rank:] - gram[rank:, :rank] @ overlap
-    squared, rotation = scipy.linalg.eigh(0.5 * (rest + rest.T))
-    new = squared > NEW_DIRECTION[np.dtype(np.float32)] ** 2
-    added = rotation[:, new] / np.sqrt(squared[new])
-    h = rank + added.shape[1]
-    to_subspace = np.zeros((len(gram), h))  # H = B times it
-    to_subspace[:rank, :rank] = np.eye(rank)
-    to_subspace[:rank, rank:] = -overlap @ added
-    to_subspace[rank:, rank:] = added
-    restricted = to_subspace.T @ energy @ to_subspace
+    found = _subspace(sums, view, parameters)
+    h = found.basis.shape[1]
     problem = ReducedProblem(
         subspace=np.eye(h),
-        squared_singular_values=np.concatenate([s2[:rank], np.zeros(h - rank)]),
-        laplacian=0.5 * (restricted + restricted.T),
-        laplacian_bound=2.0 * max(one.largest_degree for one in sums),
+        squared_singular_values=found.squared_singular_values,
+        laplacian=found.laplacian,
+        laplacian_bound=2.0 * sums.largest_degree,
         alpha=view.alpha,
         metric_ridge=parameters.metric_ridge,
         graph_weight=graph_weight,
     )
-    start = to_subspace.T @ gram[:, rank : rank + parameters.n_clusters]
+    columns = slice(found.rank, found.rank + parameters.n_clusters)
+    start = found.basis.T @ sums.products[0][:, columns]
     solution = solve_view(problem, start, parameters.admm)
-    return to_subspace @ solution.embedding, solution
+    return found.basis @ solution.embedding, solution
+
+
+def smoothed_coefficients(
+    sums: ReducedSums,
+    view: RidgeView,
+    parameters: Parameters,
+    graph_weight: float,
+) -> tuple[NDArray[np.float64], float, float]:
+    """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) in span(H), the Z-step of MSCAN.
+
+    Parameters
+    ----------
+    sums : ReducedSums
+    view : RidgeView
+        Of any rows: its s² and α are used.
+    parameters : Parameters
+    graph_weight : float
+        λ.
+
+    Returns
+    -------
+    coefficients : (h, r)
+        C = B times them.
+    distance : float
+        Mean squared distance of two rows of C.
+    objective : float
+
+    Notes
+    -----
+    `mscam_dask.solvers.mscan.smooth_self_representation` without the restriction to span(H). With
+    L̂ = U Λ Uᵀ, direction i has the coefficients s_i² U (λΛ + (s_i² + α)I)⁻¹ Uᵀ e_i.
+    """
+    found = _subspace(sums, view, parameters)
+    s2 = found.squared_singular_values[: found.rank]
+    values, vectors = scipy.linalg.eigh(found.laplacian)
+    damped = 1.0 / (graph_weight * np.maximum(values, 0.0)[:, None] + s2 + view.alpha)
+    solution = vectors @ (damped * vectors[: found.rank].T) * s2
+    coefficients = found.basis @ solution
+    n = sums.n_rows
+    mean = sums.totals @ coefficients / n
+    scatter = float(np.sum(solution**2)) - n * float(mean @ mean)
+    value = float(np.sum(s2) - s2 @ np.diag(solution[: found.rank]))
+    return coefficients, 2.0 * scatter / (n - 1), value
 
 
 def embed_rows(
@@ -298,6 +380,7 @@ def embed_rows(
     coefficients: NDArray[np.float64],
     parameters: Parameters,
 ) -> NDArray[np.float32]:
-    """Rows of the embedding F (m, c)."""
+    """Rows of the embedding F (m, c); NaN for samples that the view does not have."""
     columns = _columns(view, vectors, parameters)
-    return np.asarray(columns @ coefficients.astype(columns.dtype), dtype=np.float32)
+    rows = np.asarray(columns @ coefficients.astype(columns.dtype), dtype=np.float32)
+    return rows if view.present is None else view.present.spread(rows)

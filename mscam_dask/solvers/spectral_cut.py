@@ -21,28 +21,6 @@ from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
-__all__ = [
-    "Minimum",
-    "SpectralEmbedding",
-    "as_good_minima",
-    "canonical_labels",
-    "cluster_means",
-    "drawn_starts",
-    "extend_cut",
-    "good_minima",
-    "k_means_starts",
-    "least",
-    "lloyd",
-    "nearest_mean",
-    "random_minima",
-    "sampled_rows",
-    "spectral_cut",
-    "spread_rows",
-    "start_minima",
-    "walk_embedding",
-]
-
-
 _SQUARES = operator.itemgetter(1)
 
 
@@ -162,11 +140,8 @@ def random_minima(
     ordered = rows[order]
     if len(rows) < 2 * c:
         return [_in_data_order(order, ordered, *_merged(ordered, c), c)]
-    seeds = np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts)
-    return [
-        _in_data_order(order, ordered, *k_means_starts(ordered, c, seeds[start], range(1))[0], c)
-        for start in starts
-    ]
+    found = k_means_starts(ordered, c, seed, starts)
+    return [_in_data_order(order, ordered, *minimum, c) for minimum in found]
 
 
 def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:

@@ -33,16 +33,6 @@ from mscam_dask.solvers.row_blocks import (
 )
 from mscam_dask.types.parameters import Scale
 
-__all__ = [
-    "MAX_EXACT_GRAM",
-    "TruncatedSVD",
-    "equal_rows_error",
-    "truncated_eigh",
-    "truncated_svd",
-    "view_svd",
-]
-
-
 MAX_EXACT_GRAM = 2048
 """Largest side of a Gram matrix that is decomposed if only some of its directions are wanted."""
 

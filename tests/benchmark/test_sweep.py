@@ -15,7 +15,7 @@ from mscam_dask.benchmark.sweep import sweep_fits
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.tasks import reference_graphs_of_view
+from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters
@@ -62,7 +62,7 @@ def test_no_fit_factors_a_view_itself(monkeypatch: pytest.MonkeyPatch) -> None:
         calls.append(options["name"])
         return view_svd(*args, **options)
 
-    monkeypatch.setattr("mscam_dask.engine.tasks.view_svd", counted)
+    monkeypatch.setattr("mscam_dask.engine.views.view_svd", counted)
     list(sweep_fits(DATA, SETTINGS, SerialExecutor()))
     assert sorted(calls) == sorted(DATA.view_names)
 

@@ -24,7 +24,7 @@ from sklearn.preprocessing import StandardScaler
 from mscam_dask import MSCAM
 from mscam_dask.benchmark.methods import method
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.tasks import reference_graphs_of_view
+from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.partition_score import view_modularity, view_score

@@ -17,9 +17,10 @@ from mscam_dask.linalg.ivf import build_ivf, ivf_search
 from mscam_dask.linalg.laplacian import graph_from_neighbors, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.ridge import basis_from_rows
-from mscam_dask.solvers.admm import reduced_problem, solve_view
+from mscam_dask.solvers.admm import solve_view
 from mscam_dask.solvers.graph_update import select_neighbors
 from mscam_dask.types.parameters import AdmmSettings
+from tests.solvers.whole_rows import reduced_problem
 
 N = 1500
 

@@ -14,11 +14,10 @@ import pytest
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import candidate_neighbors as candidate_blocks
-from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine import blocks, neighbors
+from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors import base
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.estimators import _resources as execution
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import SIZES
@@ -65,7 +64,7 @@ class _Watching(base.SerialExecutor):
 def watching(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(execution, "SerialExecutor", _Watching)
     monkeypatch.setattr(_Watching, "n_tasks", 0)
-    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 40)
+    monkeypatch.setattr(neighbors, "_MIN_PART", 40)
 
 
 @pytest.mark.parametrize(
@@ -88,8 +87,8 @@ def test_no_task_changes_what_it_was_given(estimator: Any) -> None:
 
 def test_nor_on_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
-    monkeypatch.setattr(block_candidates, "CELL_POINTS", 50)
-    monkeypatch.setattr(block_candidates, "_BLOCK_ROWS", 200)
+    monkeypatch.setattr(neighbors, "CELL_POINTS", 50)
+    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 200)
     views, _ = gaussian_views(1, n_samples=600)
     parameters = [
         Parameters(n_clusters=3, scale="unit", alpha=10.0, exact_samples=400),

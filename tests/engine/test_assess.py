@@ -34,7 +34,7 @@ def test_they_come_before_the_first_iteration(
     n_views: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sizes = dataclasses.replace(SIZES, n_scored=150, n_coarsely_compared=90)
-    for module in ("precompute", "preprocessing_selection"):
+    for module in ("prepare", "preprocessing_selection"):
         monkeypatch.setattr(f"mscam_dask.engine.{module}.SIZES", sizes)
     views, _ = gaussian_views(n_views, n_samples=300, n_clusters=3, spread=2.0, dims=(6,) * n_views)
     executor = Listed()

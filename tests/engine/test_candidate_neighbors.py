@@ -12,12 +12,13 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.sources import ArrayRows
-from mscam_dask.engine import candidate_neighbors
+from mscam_dask.engine import neighbors
+from mscam_dask.engine.blocks import View
 from mscam_dask.engine.executors.base import SerialExecutor
+from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
-from mscam_dask.types.parameters import Parameters
 
 
 def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
@@ -36,9 +37,13 @@ def ridge_views(n_views: int, n_samples: int) -> list[RidgeView]:
     return [embedded(rows) for rows in (points, *views)]
 
 
+def ridge(view: RidgeView) -> RidgeView:
+    return view
+
+
 @given(st.integers(1, 10**7))
 def test_row_ranges_depend_on_the_samples_alone_and_cover_them(n: int) -> None:
-    ranges = candidate_neighbors.row_ranges(n)
+    ranges = neighbors.row_parts(n)
     assert ranges[0][0] == 0
     assert ranges[-1][1] == n
     assert all(left[1] == right[0] for left, right in pairwise(ranges))
@@ -58,18 +63,19 @@ def test_bits_do_not_depend_on_the_tasks(n_views: int, monkeypatch: pytest.Monke
 
     found = []
     for together in (1000, 16, 1):
-        monkeypatch.setattr(candidate_neighbors, "_VIEWS_TOGETHER", together)
+        monkeypatch.setattr(neighbors, "_VIEWS_TOGETHER", together)
         executor = Listed()
-        blocks = candidate_neighbors.candidate_blocks(
-            list(views), n, Parameters(n_clusters=3), executor, key="k"
-        )
-        assert isinstance(blocks, tuple)
-        found.append(executor.gather(blocks))
+        stage = Stage(executor, "k")
+        handles = [stage.submit(ridge, view) for view in views]
+        of_one_block = [View((handle,), handle) for handle in handles]
+        _, candidates = neighbors.ordered_candidates(stage, of_one_block, ((0, n),), 50, 0)
+        assert candidates.links == ((0,),) * len(candidates.parts)
+        found.append(executor.gather(candidates.parts))
     for several in found[1:]:
         for block, expected in zip(several, found[0], strict=True):
             assert block.row_start == expected.row_start
             assert_array_equal(block.indices, expected.indices)
             assert_array_equal(block.squared_distances, expected.squared_distances)
-    n_searches = sum(key.startswith("candidate_neighbors/") for key in keys)
+    n_searches = sum(key.startswith("exact_neighbors/") for key in keys)
     n_blocks = len(found[0])
     assert n_searches == (3 if n_views == 1 else 1 + 2 + 16) * n_blocks

@@ -14,11 +14,10 @@ from mscam_dask.data.views import multi_view as multiview
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, view_digest
-from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine import blocks, neighbors
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.row_blocks import candidates as block_candidates
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.types.events import (
@@ -77,7 +76,7 @@ def signature(solution: Solution) -> Any:
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
 def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 40)
+    monkeypatch.setattr(neighbors, "_MIN_PART", 40)
     views, asked = data(), candidates(model, max_iter=5)
     memory = Memory()
     whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
@@ -95,8 +94,8 @@ def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.Monke
 def test_every_state_of_large_data_leads_to_the_same_end(
     model: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(block_candidates, "_BLOCK_ROWS", 200)
-    monkeypatch.setattr(block_candidates, "CELL_POINTS", 50)
+    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 200)
+    monkeypatch.setattr(neighbors, "CELL_POINTS", 50)
     views = data(800, spread=0.5)
     asked = candidates(model, max_iter=2, exact_samples=400)[:1]
     memory = Memory()

@@ -14,7 +14,7 @@ from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit

@@ -18,7 +18,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine import neighbors
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
@@ -55,7 +55,7 @@ MODELS = ("mscam", "mscan")
 @pytest.fixture(autouse=True)
 def several_row_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 40 rows, so that small data are split and summed as large ones."""
-    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 40)
+    monkeypatch.setattr(neighbors, "_MIN_PART", 40)
 
 
 def settings_of(model: str) -> list[Parameters]:

@@ -17,12 +17,13 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sampling import SampledRows
-from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine import blocks, neighbors
+from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.row_blocks import candidates as block_candidates
-from mscam_dask.engine.tasks import reference_graphs_of_view, svd_view
+from mscam_dask.engine.scores import reference_graphs_of_view
+from mscam_dask.engine.views import svd_view
 from mscam_dask.types.events import FitEvent, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
@@ -34,8 +35,8 @@ from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 @pytest.fixture(autouse=True)
 def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
-    monkeypatch.setattr(block_candidates, "_BLOCK_ROWS", 150)
-    monkeypatch.setattr(block_candidates, "CELL_POINTS", 50)
+    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 150)
+    monkeypatch.setattr(neighbors, "CELL_POINTS", 50)
 
 
 def fit(

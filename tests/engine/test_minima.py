@@ -11,11 +11,12 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine import initialize
 from mscam_dask.engine import select as selection
-from mscam_dask.engine import tasks as iteration_tasks
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import Initialization, improve_by_restarts
+from mscam_dask.engine.stage import Stage
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
@@ -38,10 +39,10 @@ class Watch:
         self.labels: list[Any] = []
         monkeypatch.setattr(selection, "improve_by_restarts", self._among)
 
-    def _among(self, start: Initialization, executor: Any) -> Initialization:
-        after = improve_by_restarts(start, executor)
+    def _among(self, stage: Stage, start: Initialization) -> Initialization:
+        after = improve_by_restarts(stage, start)
         self.scores.append((start.best.score, after.best.score))
-        self.labels.append(executor.gather([after.best.labels])[0])
+        self.labels.append(stage.value(after.best.labels))
         return after
 
 
@@ -68,10 +69,13 @@ def test_one_that_is_hardly_better_is_not(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_clear_clusters_are_not_cut_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    def never(*_: object) -> list[NDArray[np.int64]]:
-        raise AssertionError("minima of a clear start were looked for")
+    plain = initialize.spectral_cuts
 
-    monkeypatch.setattr(iteration_tasks, "minima", never)
+    def never(*arguments: Any, all_minima: bool = False, **settings: Any) -> Any:
+        assert not all_minima, "minima of a clear start were looked for"
+        return plain(*arguments, all_minima=all_minima, **settings)
+
+    monkeypatch.setattr(initialize, "spectral_cuts", never)
     solve(overlapping(apart=20.0))
     with pytest.raises(AssertionError, match="clear start"):
         solve(overlapping())
@@ -80,14 +84,12 @@ def test_clear_clusters_are_not_cut_again(monkeypatch: pytest.MonkeyPatch) -> No
 def test_settings_are_compared_without_them(monkeypatch: pytest.MonkeyPatch) -> None:
     views = as_multi_view(overlapping(2))
     compared = run_fit(views, SETTINGS, SerialExecutor()).settings
-    monkeypatch.setattr(selection, "improve_by_restarts", lambda start, _: start)
+    monkeypatch.setattr(selection, "improve_by_restarts", lambda _, start: start)
     assert run_fit(views, SETTINGS, SerialExecutor()).settings == compared
 
 
 def test_large_data_are_cut_on_some_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        "mscam_dask.engine.row_blocks.embedding.SIZES", dataclasses.replace(SIZES, n_cut=200)
-    )
+    monkeypatch.setattr("mscam_dask.engine.cuts.SIZES", dataclasses.replace(SIZES, n_cut=200))
     watch = Watch(monkeypatch)
     solution = solve(overlapping(), exact_samples=100)
     assert len(watch.labels[0]) == len(solution.labels) == 300

@@ -15,12 +15,12 @@ from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.results import count_dataset
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import initial_graph as setup
-from mscam_dask.engine import precompute as precomputed
+from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine import select
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.precompute import PrecomputedViews, precompute_views
+from mscam_dask.engine.prepare import PrecomputedViews, precompute_views
+from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import ConfigurationError, DataWarning
 from mscam_dask.linalg.neighbor_information import modularity
 from mscam_dask.solvers.n_clusters import preferred
@@ -101,9 +101,10 @@ def test_curves_are_what_they_are_said_to_be() -> None:
     assert counted.information[at] == pytest.approx(np.log(3))
     same = labels[:, None] == labels
     executor = SerialExecutor()
-    everything = precompute_views(as_multi_view(views), [("unit", "unit")], executor)
+    stage = Stage(executor, "views")
+    everything = precompute_views(stage, as_multi_view(views), [("unit", "unit")])
     by_view = []
-    for view in everything.reference_graphs.handles(executor, everything.names):
+    for view in everything.scorer.graphs(everything.names):
         (reference_graphs,) = executor.gather([view])
         assert all(not np.any(graph.toarray()[~same]) for graph in reference_graphs.graphs)
         by_view.append(max(modularity(graph, labels) for graph in reference_graphs.graphs))
@@ -174,11 +175,11 @@ def test_large_data_are_counted_on_their_sample(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=150))
     monkeypatch.setattr(select, "SIZES", dataclasses.replace(SIZES, n_cut_by_number=60))
     seen: list[int] = []
-    prepare = setup.prepare_views
+    prepare = precomputed.prepare_views
 
-    def spied(everything: PrecomputedViews, *args: Any, **named: Any) -> setup.PreparedHandles:
+    def spied(stage: Stage, everything: PrecomputedViews, *args: Any) -> precomputed.Prepared:
         seen.append(everything.n_samples)
-        return prepare(everything, *args, **named)
+        return prepare(stage, everything, *args)
 
     monkeypatch.setattr(select, "prepare_views", spied)
     views, labels = gaussian_views(6, n_samples=400, n_clusters=4, spread=4.0, dims=(6, 12))

@@ -16,13 +16,14 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import preprocessing_selection
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.precompute import precompute_views
+from mscam_dask.engine.prepare import precompute_views
 from mscam_dask.engine.preprocessing_selection import (
     choice_for,
     rows_compared,
     select_view_settings,
     with_view_settings,
 )
+from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import CandidateSettings, ViewSettingsSelected
@@ -48,7 +49,9 @@ def spoilt_by_units(n: int = 240) -> dict[str, NDArray[np.float64]]:
 def test_a_column_of_another_unit_makes_the_columns_be_standardised() -> None:
     data = as_multi_view(spoilt_by_units())
     with SerialExecutor() as executor:
-        records = {r.view: r for r in select_view_settings(data, OPTIONS, 0, executor)[0]}
+        records = {
+            r.view: r for r in select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)[0]
+        }
     assert records["c"].scale == "standard"
     assert records["c"].ahead > 4.0
     assert all(record.agreement > 0.2 for record in records.values())
@@ -57,9 +60,9 @@ def test_a_column_of_another_unit_makes_the_columns_be_standardised() -> None:
 def test_executors_and_repetition_choose_alike() -> None:
     data = as_multi_view(spoilt_by_units())
     with SerialExecutor() as executor:
-        first = select_view_settings(data, OPTIONS, 0, executor)
+        first = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
     with ThreadExecutor(2) as executor:
-        assert select_view_settings(data, OPTIONS, 0, executor) == first
+        assert select_view_settings(Stage(executor, "views"), data, OPTIONS, 0) == first
 
 
 class Noting(SerialExecutor):
@@ -88,9 +91,11 @@ def test_settings_of_large_data_are_tried_side_by_side_with_the_same_choices(
             monkeypatch.setattr(preprocessing_selection, "SIZES", sizes)
             with Noting() as executor:
                 found.append(
-                    select_view_settings(data, OPTIONS, 0, executor, n_compared=n_compared)
+                    select_view_settings(
+                        Stage(executor, "views"), data, OPTIONS, 0, n_compared=n_compared
+                    )
                 )
-            n_searches = sum(key.startswith("sampled_neighbors/c/") for key in executor.keys)
+            n_searches = sum(key.startswith("sampled_neighbors/views/c/") for key in executor.keys)
             assert n_searches == (2 if exact_samples == 12_000 else len(OPTIONS))
         assert found[0] == found[1]
 
@@ -98,8 +103,11 @@ def test_settings_of_large_data_are_tried_side_by_side_with_the_same_choices(
 def test_a_sample_of_the_rows_decides_where_there_are_many() -> None:
     data = as_multi_view(spoilt_by_units(600))
     with SerialExecutor() as executor:
-        found = select_view_settings(data, OPTIONS, 3, executor, n_compared=150)
-        assert select_view_settings(data, OPTIONS, 3, executor, n_compared=150) == found
+        found = select_view_settings(Stage(executor, "views"), data, OPTIONS, 3, n_compared=150)
+        assert (
+            select_view_settings(Stage(executor, "views"), data, OPTIONS, 3, n_compared=150)
+            == found
+        )
     records = found[0]
     assert records[2].scale == "standard"
 
@@ -108,7 +116,7 @@ def test_distance_views_differ_in_alpha_alone() -> None:
     rows = spoilt_by_units(60)["a"]
     data = as_multi_view({"d": distances_between(rows), "a": rows}, view_type={"d": "distance"})
     with SerialExecutor() as executor:
-        records, *_ = select_view_settings(data, OPTIONS, 0, executor)
+        records, *_ = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
     assert records[0].scale == OPTIONS[0].scale
 
 
@@ -116,10 +124,10 @@ def test_a_scaling_that_makes_all_rows_equal_is_not_taken() -> None:
     rng = np.random.default_rng(1)
     data = as_multi_view({"age": 1.0 + rng.random((50, 1)), "rest": rng.random((50, 4))})
     with SerialExecutor() as executor:
-        records, *_ = select_view_settings(data, OPTIONS, 0, executor)
+        records, *_ = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
         assert records[0].scale == "standard"
         with pytest.raises(DataError, match=quotes("'age'", "scale='unit'")):
-            select_view_settings(data, OPTIONS[:2], 0, executor)
+            select_view_settings(Stage(executor, "views"), data, OPTIONS[:2], 0)
 
 
 def shares_a_faint_nuisance(n: int = 300) -> dict[str, NDArray[np.float64]]:
@@ -138,7 +146,7 @@ def test_what_is_faint_and_shared_is_one_choice_and_leaving_it_out_another() -> 
     data = as_multi_view(shares_a_faint_nuisance())
     options = tuple(ViewSettings("none", alpha) for alpha in (10.0, 1.0, 1e-6))
     with SerialExecutor() as executor:
-        every, mild = select_view_settings(data, options, 0, executor)
+        every, mild = select_view_settings(Stage(executor, "views"), data, options, 0)
     assert {record.alpha for record in every} == {1e-6}
     assert all(record.alpha >= 1.0 for record in mild)
     candidates = with_view_settings(
@@ -157,7 +165,7 @@ def test_the_same_views_are_confirmed_in_every_agreement(monkeypatch: pytest.Mon
     options = tuple(ViewSettings("none", alpha) for alpha in (10.0, 1.0, 1e-6))
     with SerialExecutor() as executor:
         agreements = select_view_settings(
-            as_multi_view(shares_a_faint_nuisance()), options, 0, executor
+            Stage(executor, "views"), as_multi_view(shares_a_faint_nuisance()), options, 0
         )
     assert [[one.is_informative for one in each] for each in agreements] == [
         [True, False, True]
@@ -251,7 +259,7 @@ def test_rows_of_few_columns_have_unit_length_if_it_is_asked_for() -> None:
     data = as_multi_view(rings(60)[0])
     unit = [option for option in OPTIONS if option.scale == "unit"]
     with SerialExecutor() as executor:
-        chosen = select_view_settings(data, unit, 0, executor)
+        chosen = select_view_settings(Stage(executor, "views"), data, unit, 0)
     assert {one.scale for one in chosen[0]} == {"unit"}
 
 
@@ -275,9 +283,9 @@ def test_groups_of_views_choose_as_all_views_together(
     views[4] = np.hstack([views[4], 1e3 * rng.standard_normal((300, 1))])
     data = as_multi_view(views)
     with SerialExecutor() as executor:
-        in_groups = select_view_settings(data, OPTIONS, 0, executor)
+        in_groups = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
         monkeypatch.setattr("mscam_dask.engine.preprocessing_selection._MIN_TOGETHER", n_views)
-        together = select_view_settings(data, OPTIONS, 0, executor)
+        together = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
     assert [one.scale for one in in_groups[0]].count("standard") == 1
     assert in_groups[0][4].scale == "standard"
     for one, other in zip(in_groups[0], together[0], strict=True):
@@ -288,7 +296,7 @@ def test_groups_of_views_choose_as_all_views_together(
 def test_partitions_of_many_views_are_scored_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
     """The fit and the number of clusters, which looks at the modularity in the same graphs."""
     sizes = dataclasses.replace(SIZES, n_scored=150, n_coarsely_compared=90)
-    monkeypatch.setattr("mscam_dask.engine.precompute.SIZES", sizes)
+    monkeypatch.setattr("mscam_dask.engine.prepare.SIZES", sizes)
     monkeypatch.setattr("mscam_dask.engine.preprocessing_selection.SIZES", sizes)
     rng = np.random.default_rng(4)
     labels = np.arange(240) % 3
@@ -297,8 +305,7 @@ def test_partitions_of_many_views_are_scored_on_a_sample(monkeypatch: pytest.Mon
     model = MSCAM("auto", n_jobs=1).fit(views)
     assert model.n_clusters_ == 3
     assert adjusted_rand_index(labels, model.labels_) == 1.0
-    handles = precompute_views(
-        as_multi_view(views), [("unit",) * 9], SerialExecutor()
-    ).reference_graphs.handles(SerialExecutor(), ["view_0"])
-    (graphs,) = SerialExecutor().gather(handles)
+    stage = Stage(SerialExecutor(), "views")
+    precomputed = precompute_views(stage, as_multi_view(views), [("unit",) * 9])
+    ((graphs,),) = stage.gather(precomputed.scorer.graphs(["view_0"]))
     assert {graph.shape for graph in graphs.graphs} == {(141, 141)}

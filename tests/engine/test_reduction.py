@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.engine.tasks import ViewResult, added, projected
-from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.engine.embed import projected_distances
 from mscam_dask.solvers.graph_update import CandidateEdges
-from mscam_dask.types.events import ViewIteration
+from mscam_dask.solvers.row_graph import projected_rows
+from mscam_dask.solvers.row_view import EmbeddedRows
+from mscam_dask.solvers.sums import added
 
 
 def pairwise(terms: list[NDArray[np.float64]]) -> NDArray[np.float64]:
@@ -38,33 +39,27 @@ def test_the_terms_are_left_as_they_were() -> None:
 
 
 @pytest.mark.parametrize("n_together", [1, 2, 5, 100])
-def test_views_taken_side_by_side_have_the_sum_of_their_distances(
-    n_together: int,
-) -> None:
+def test_views_side_by_side_have_the_sum_of_their_distances(n_together: int) -> None:
     n, c, start = 30, 4, 10
     rng = np.random.default_rng(5)
     embeddings = [rng.standard_normal((n, c)) for _ in range(5)]
-    together_bytes = n_together * embeddings[0].nbytes
+    embeddings[3][::4] = np.nan  # absent samples
+    factors = [1.0, 0.2, 1.0, 3.0, 1.0]
     indices = rng.integers(-1, n, (8, 6))
-    block = CandidateEdges(start, indices, np.zeros(indices.shape))
-    record = ViewIteration(
-        view="v",
-        primal_residual=0.0,
-        dual_residual=0.0,
-        inner_iterations=1,
-        converged=True,
-        objective=0.0,
-        seconds=0.0,
-    )
-    results = [ViewResult(embedding, record) for embedding in embeddings]
+    part = CandidateEdges(start, indices, np.zeros(indices.shape))
     own = np.arange(start, start + 8)[:, None]
     by_view = [
-        np.where(indices < 0, 0.0, np.sum((one[own] - one[indices]) ** 2, axis=2))
-        for one in embeddings
+        np.where(indices < 0, 0.0, factor * np.sum((one[own] - one[indices]) ** 2, axis=2))
+        for one, factor in zip(embeddings, factors, strict=True)
     ]
-    found = projected(results, block, "mscam", together_bytes=together_bytes)
-    np.testing.assert_allclose(found, sum(by_view), rtol=1e-13)
-    means = [mean_squared_distance(one) for one in embeddings]
-    weighted = sum(part / mean for part, mean in zip(by_view, means, strict=True))
-    found = projected(results, block, "mscan", together_bytes=together_bytes)
-    np.testing.assert_allclose(found, weighted, rtol=1e-13)
+    views = [[EmbeddedRows(one, factor)] for one, factor in zip(embeddings, factors, strict=True)]
+    together = n_together * embeddings[0].nbytes
+    found = added(projected_rows(views, part, ((0, n),), together_bytes=together))
+    expected = sum(np.nan_to_num(one) for one in by_view)
+    np.testing.assert_allclose(found, expected, rtol=1e-13)
+    by_blocks = [
+        [EmbeddedRows(one.rows[:14], one.factor), EmbeddedRows(one.rows[14:], one.factor)]
+        for (one,) in views
+    ]
+    of_blocks = projected_distances(by_blocks, part, ((0, 14), (14, n)))
+    np.testing.assert_allclose(of_blocks, expected, rtol=1e-13)

@@ -19,12 +19,11 @@ from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store import arrays
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import precompute
+from mscam_dask.engine import blocks, neighbors, prepare
 from mscam_dask.engine.executors._process import n_bytes
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.row_blocks import candidates
 from mscam_dask.errors import StoreCorruptError
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import ArraysInMemory, Solution
@@ -39,10 +38,10 @@ VIEWS, _ = gaussian_views(2, n_samples=N, n_clusters=4, spread=0.9, dims=(6, 20)
 @pytest.fixture(autouse=True)
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Twelve blocks of rows, chunks of a tenth of a graph, and large data from 400 samples on."""
-    monkeypatch.setattr(precompute, "SIZES", dataclasses.replace(SIZES, n_scored=250))
+    monkeypatch.setattr(prepare, "SIZES", dataclasses.replace(SIZES, n_scored=250))
     monkeypatch.setattr(results, "SIZES", dataclasses.replace(SIZES, exact_samples=400))
-    monkeypatch.setattr(candidates, "_BLOCK_ROWS", 100)
-    monkeypatch.setattr(candidates, "CELL_POINTS", 50)
+    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 100)
+    monkeypatch.setattr(neighbors, "CELL_POINTS", 50)
     monkeypatch.setattr(arrays, "CHUNK_BYTES", 5600)
 
 
@@ -113,7 +112,7 @@ class OtherMount(SerialExecutor):
         self.n_elsewhere = 0
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        if key.startswith("write_result/view_embeddings/1"):
+        if key.startswith("write_result/") and args[3][1] == "view_embeddings/1":
             self.n_elsewhere += 1
             numbers, number, shifts, (_, name), *rows = args
             args = (numbers, number, shifts, (self._place, name), *rows)

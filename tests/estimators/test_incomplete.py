@@ -14,9 +14,9 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import memory, precompute
-from mscam_dask.engine.candidate_neighbors import candidates, joined_candidates
+from mscam_dask.engine.neighbors import exact_neighbors, joined_candidates
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.engine.tasks import ridge_view_of, svd_view
+from mscam_dask.engine.views import ridge_view_of, svd_view
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.spectral_cut import sampled_rows
@@ -293,7 +293,7 @@ def test_many_incomplete_samples_are_searched_exhaustively_and_scored_on_a_sampl
         drawn.append(len(rows))
         return rows
 
-    monkeypatch.setattr("mscam_dask.engine.precompute.sampled_rows", recorded)
+    monkeypatch.setattr("mscam_dask.engine.prepare.sampled_rows", recorded)
     many = MSCAM(3, n_jobs=1).fit(views)
     assert drawn == [80]
     assert many.solution_.parameters.exact_samples == 240
@@ -326,8 +326,10 @@ def test_too_many_incomplete_samples_are_refused(monkeypatch: pytest.MonkeyPatch
 def test_blocks_of_candidates_that_are_joined_are_those_of_one_search() -> None:
     views, _, _ = with_gaps(n_samples=60, share=0.5)
     ridge = [ridge_view_of(svd_view(view, "standard"), 1.0) for view in as_multi_view(views).views]
-    whole = candidates(ridge, [], 9, 0, 60)
-    joined = joined_candidates([candidates(ridge, [], 9, 0, 25), candidates(ridge, [], 9, 25, 60)])
+    whole = exact_neighbors(ridge, [], 9, 0, 60)
+    joined = joined_candidates(
+        [exact_neighbors(ridge, [], 9, 0, 25), exact_neighbors(ridge, [], 9, 25, 60)]
+    )
     assert whole.coverage is not None
     for field in dataclasses.fields(whole):
         assert_array_equal(getattr(joined, field.name), getattr(whole, field.name))

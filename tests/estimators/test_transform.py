@@ -13,7 +13,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from mscam_dask import MSCAN
-from mscam_dask.engine.tasks import (
+from mscam_dask.engine.scores import (
     partition_scores,
     reference_graphs_of_view,
     score_partitions,

@@ -23,7 +23,6 @@ from mscam_dask.solvers.admm import (
     initial_state,
     is_converged,
     objective,
-    reduced_problem,
     solve_view,
     step,
 )
@@ -31,6 +30,7 @@ from mscam_dask.types.parameters import AdmmSettings
 from tests import oracle
 from tests.messages import quotes
 from tests.solvers.reduced_core import self_representation_core
+from tests.solvers.whole_rows import reduced_problem
 
 Array = NDArray[np.float64]
 N_SAMPLES = 24

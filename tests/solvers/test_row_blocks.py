@@ -11,8 +11,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, random_array
 
-from mscam_dask.engine.row_blocks import tasks
-from mscam_dask.engine.row_blocks.candidates import block_ranges
+from mscam_dask.engine import graph as graphs
+from mscam_dask.engine import spectrum, views
+from mscam_dask.engine.blocks import block_ranges
 from mscam_dask.linalg import block_eigensolver as eigen
 from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
@@ -21,11 +22,12 @@ from mscam_dask.linalg.ridge import Basis
 from mscam_dask.solvers import admm, row_graph, row_view
 from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows, projected_distances
-from mscam_dask.solvers.lda import linear_discriminants
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, row_blocks
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
+from tests.solvers.discriminants import linear_discriminants
+from tests.solvers.whole_rows import reduced_problem
 from tests.synthetic import gaussian_views
 
 N = 600
@@ -45,7 +47,7 @@ def ridge_rows(view: NDArray[np.float64], scale: Scale = "standard") -> list[Rid
     moments = [row_view.moments_of_rows(read, *one, view.shape[1]) for one in RANGES]
     transform = row_view.row_scaling(moments, scale)
     sums = [row_view.gram_of_rows(read, *one, transform, block_bytes=4096) for one in RANGES]
-    factor = tasks.factor(sums, transform, ViewSettings(scale, 1.0), "v", 64)
+    factor = views.factor_of(sums, transform, ViewSettings(scale, 1.0), "v", 64)
     return [factor.ridge.of_rows(row_view.project_rows(read, *one, factor)) for one in RANGES]
 
 
@@ -74,7 +76,7 @@ def cut(array: NDArray[Any], rows: eigen.LaplacianRows) -> list[NDArray[Any]]:
 
 @pytest.mark.parametrize("n", [1, 6143, 12_289, 100_000, 10**6, 10**7])
 def test_blocks_cover_the_rows(n: int) -> None:
-    ranges = block_ranges(n)
+    ranges = block_ranges(n, is_large=True)
     assert ranges[0][0] == 0
     assert ranges[-1][1] == n
     assert all(left[1] == right[0] for left, right in pairwise(ranges))
@@ -173,7 +175,7 @@ def test_rows_of_the_laplacian_are_those_of_the_whole(view: NDArray[np.float64])
 def spectrum_by_blocks(
     graph: list[row_graph.GraphRows], view: NDArray[np.float64], n_accurate: int, n_vectors: int
 ) -> tuple[eigen.RitzPairs, NDArray[np.float32], int]:
-    """Coarse to fine, as `mscam_dask.engine.row_blocks.embedding.spectrum_of` submits it."""
+    """Coarse to fine, as `mscam_dask.engine.spectrum` submits it."""
     components = row_graph.components_of_forests(
         [row_graph.spanning_forest(block) for block in graph], N
     )
@@ -182,8 +184,8 @@ def spectrum_by_blocks(
         eigen.aggregate_rows(view[a:b].astype(np.float32), components.labels[a:b], N)
         for a, b in RANGES
     ]
-    joined = tasks.join_aggregates(parts)
-    coarse = [tasks.coarse_rows(block, joined, i, RANGES) for i, block in enumerate(rows)]
+    joined = spectrum.join_aggregates(parts)
+    coarse = [spectrum.coarse_rows(block, joined, i, RANGES) for i, block in enumerate(rows)]
     vectors = eigen.coarse_vectors(coarse, joined.sizes, n_vectors)[joined.labels]
     before, n_rounds = None, 0
     while True:
@@ -196,7 +198,7 @@ def spectrum_by_blocks(
         polynomial = eigen.next_filter(
             found, before, n_accurate, n_rounds, n_null=components.count, warm=False
         )
-        previous = tasks.rotated(vectors, found)
+        previous = spectrum.ritz_vectors(vectors, found)
         if polynomial is None:
             return found, previous, n_rounds
         current = eigen.filter_first(vectors, image, found, polynomial)
@@ -239,7 +241,7 @@ def test_a_coarse_start_has_the_null_vectors_of_a_graph_with_components() -> Non
 
 
 def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
-    graph, views = graph_of(view), ridge_rows(view)
+    graph, own_views = graph_of(view), ridge_rows(view)
     matrix = laplacian(whole(graph))
     found = bottom_eigenpairs(matrix, 6, rng=np.random.default_rng(0))
     vectors: NDArray[Any] = found.vectors.astype(np.float32)
@@ -250,7 +252,10 @@ def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
         own = slice(*RANGES[number])
         parts = [
             row_view.reduced_sums(
-                [*(views[block] for block in one.halo.blocks[a : a + together]), views[number]],
+                [
+                    *(own_views[block] for block in one.halo.blocks[a : a + together]),
+                    own_views[number],
+                ],
                 [*cut(vectors, one)[a : a + together], vectors[own]],
                 one,
                 a,
@@ -261,18 +266,20 @@ def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
         n_parts.append(len(parts))
         sums.append(row_view.added_sums(parts))
     assert n_parts == [2, 1, 1]
-    coefficients, solution = row_view.solve_reduced(sums, views[0], PARAMETERS, 2.0)
+    total = row_view.added_sums(sums)
+    assert total.n_rows == N
+    coefficients, solution = row_view.solve_reduced(total, own_views[0], PARAMETERS, 2.0)
     embedding = np.concatenate(
         [
             row_view.embed_rows(one, vectors[a:b], coefficients, PARAMETERS)
-            for one, (a, b) in zip(views, RANGES, strict=True)
+            for one, (a, b) in zip(own_views, RANGES, strict=True)
         ]
     )
     basis = Basis(
-        np.concatenate([one.basis.vectors for one in views]),
-        views[0].basis.singular_values_squared,
+        np.concatenate([one.basis.vectors for one in own_views]),
+        own_views[0].basis.singular_values_squared,
     )
-    problem = admm.reduced_problem(
+    problem = reduced_problem(
         basis,
         vectors,
         matrix,
@@ -295,21 +302,25 @@ def test_projected_distances_are_those_of_the_whole(view: NDArray[np.float64]) -
         candidates = candidate_neighbors(view, 9, start, stop)
         candidates.indices[::7, -1] = -1
         needed = sorted({*blocks_of(candidates.indices, RANGES), RANGES.index((start, stop))})
-        parts = [[one[slice(*RANGES[block])] for block in needed] for one in embeddings]
-        found = row_graph.projected_rows(parts, candidates, RANGES)
+        parts = [
+            [row_view.EmbeddedRows(one[slice(*RANGES[block])]) for block in needed]
+            for one in embeddings
+        ]
+        found = row_graph.projected_rows(parts, candidates, RANGES, together_bytes=0)
         for distances, embedding in zip(found, embeddings, strict=True):
             assert_array_equal(distances, projected_distances(embedding, candidates))
 
 
 def test_discriminants_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
-    views = ridge_rows(view)
+    own_views = ridge_rows(view)
     labels = np.random.default_rng(0).integers(0, 4, N)
     sums = [
-        tasks.class_sums_of(one, labels, a, b) for one, (a, b) in zip(views, RANGES, strict=True)
+        views.class_sums_of(one, labels, a, b)
+        for one, (a, b) in zip(own_views, RANGES, strict=True)
     ]
-    metric = tasks.metric_of(sums, views[0], "v")
-    found = [tasks.discriminants(one, metric) for one in views]
-    joined = views[0].of_rows(np.concatenate([one.basis.vectors for one in views]))
+    metric = views.learn_metric(sums, own_views[0], "v")
+    found = [views.discriminants(one, metric) for one in own_views]
+    joined = own_views[0].of_rows(np.concatenate([one.basis.vectors for one in own_views]))
     expected = linear_discriminants(joined, labels)
     points = np.concatenate([one.points for one in found])
     assert_allclose(np.abs(points), np.abs(expected.points), atol=1e-5)
@@ -318,17 +329,17 @@ def test_discriminants_are_those_of_the_whole(view: NDArray[np.float64]) -> None
 
 
 def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) -> None:
-    views = ridge_rows(view)
+    own_views = ridge_rows(view)
     labels = connected_components(
         csr_array(random_array((N, N), density=0.0015, rng=np.random.default_rng(3)))
     )
     components = row_graph.Components(labels[0], labels[1].astype(np.int32))
     sums = [
-        tasks.component_sums([one], components, a)
-        for one, (a, _) in zip(views, RANGES, strict=True)
+        graphs.component_sums([one], components, a)
+        for one, (a, _) in zip(own_views, RANGES, strict=True)
     ]
-    merged = tasks.merged_components(sums, components, np.arange(N, dtype=np.int32), 3)
-    joined = np.concatenate([one.embedding() for one in views])
+    merged = graphs.merged_by_sums(sums, components, np.arange(N, dtype=np.int32), 3)
+    joined = np.concatenate([one.embedding() for one in own_views])
     assert_array_equal(merged, merge_components(joined, labels[1], 3))
 
 

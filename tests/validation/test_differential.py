@@ -20,10 +20,10 @@ from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine import candidate_neighbors as candidate_blocks
+from mscam_dask.engine import neighbors
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.tasks import view_shape
+from mscam_dask.engine.views import view_shape
 from mscam_dask.pipeline.run.doctor import violations
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters
@@ -162,7 +162,7 @@ def test_the_solver_finds_the_clusters_that_the_oracle_finds_on_200_problems() -
 @pytest.fixture
 def blocks_of_16_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small data are split and summed as large ones."""
-    monkeypatch.setattr(candidate_blocks, "_MIN_BLOCK", 16)
+    monkeypatch.setattr(neighbors, "_MIN_PART", 16)
 
 
 def random_shape(seed: int) -> tuple[list[Array], Callable[..., Any]]:

@@ -36,21 +36,6 @@ from dask.sizeof import sizeof
 from scipy.sparse import csr_array, issparse
 from threadpoolctl import OpenBLASController, threadpool_limits
 
-__all__ = [
-    "BASE_BYTES",
-    "DASK_TRIM",
-    "PinnedBlas",
-    "RefCountedContext",
-    "aligned",
-    "exempt_from_collection",
-    "keep_freed_memory",
-    "make_measurable",
-    "n_bytes",
-    "prepare_worker",
-    "return_freed_memory",
-    "without_dask_trim",
-]
-
 
 class RefCountedContext:
     """A process-wide setting: the first of overlapping fits sets it, the last restores it.

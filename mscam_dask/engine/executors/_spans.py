@@ -8,68 +8,16 @@ from typing import Any
 
 from dask.base import get_annotations
 
-__all__ = ["MAX_CACHED_KEYS", "Spans", "phase_of", "scheduler_cleaner"]
-
 _TOP = "mscam"
 
 MAX_CACHED_KEYS = 2000
 """Keys of tasks that Dask's cache of key prefixes may hold before it is emptied."""
 
-# In the keys of these stages a leading number is that of an outer iteration; elsewhere it may be
-# a view's name, or a number of clusters.
-_ITERATION_STAGES = frozenset(
-    {
-        "admm_view",
-        "aggregates",
-        "apply_laplacian",
-        "assemble_graph",
-        "best_cut",
-        "class_sums",
-        "coarse_rows",
-        "coarse_spectrum",
-        "component_count",
-        "components",
-        "cut_rows",
-        "cut_sample",
-        "embed_rows",
-        "extend_cut",
-        "filter",
-        "graph_arrays",
-        "graph_rows",
-        "graph_spectrum",
-        "join_aggregates",
-        "laplacian_rows",
-        "learn_metric",
-        "linked_blocks",
-        "mean_graph",
-        "metric",
-        "ordered_labels",
-        "partition_scores",
-        "partitions",
-        "projected_distances",
-        "prolong",
-        "qr_start",
-        "random_starts",
-        "reduce_distances",
-        "reduced_sums",
-        "ritz_sums",
-        "ritz_vectors",
-        "score",
-        "spanning_forest",
-        "spectral_cut",
-        "spectrum_facts",
-        "vectors_of",
-        "view_record",
-        "view_records",
-        "warm_start",
-    }
-)
 
-
-def phase_of(stage: str, first: str) -> str | None:
-    """Phase named by the first part of a key after the stage: an iteration, a setting, or None."""
+def phase_of(first: str) -> str | None:
+    """Phase named by the first part of a key after the function: an iteration, a setting, or None."""
     if first.isdecimal():
-        return f"outer iteration {int(first) + 1}" if stage in _ITERATION_STAGES else None
+        return f"outer iteration {int(first) + 1}"
     setting = re.fullmatch(r"setting-\d+-(\d+)", first)
     return None if setting is None else f"setting {int(setting[1]) + 1}"
 

@@ -8,7 +8,6 @@ fixed by the driver, so that every executor gives identical bits.
 from __future__ import annotations
 
 import concurrent.futures
-import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
@@ -17,20 +16,6 @@ from typing import Any, Protocol, Self
 import psutil
 
 from mscam_dask.engine.executors._process import PinnedBlas
-
-__all__ = [
-    "Executor",
-    "Handle",
-    "HandleGroup",
-    "SerialExecutor",
-    "ThreadExecutor",
-    "available_memory_bytes",
-    "gather_groups",
-    "single_handles",
-    "submit_tree",
-    "usable_cores",
-]
-
 
 Handle = Any
 """Future result of a task, opaque to everything except its executor."""
@@ -119,40 +104,10 @@ class Executor(Protocol):
     ) -> None: ...
 
 
-def gather_groups(executor: Executor, *groups: Sequence[Handle]) -> list[list[Any]]:
-    """Return the results of several groups of handles, for which the driver waits once."""
-    gathered = iter(executor.gather([handle for group in groups for handle in group]))
-    return [list(itertools.islice(gathered, len(group))) for group in groups]
-
-
-def submit_tree(
-    executor: Executor,
-    function: Callable[[list[Any]], Any],
-    handles: list[Handle],
-    fan_in: int,
-    *,
-    key: str,
-    n_left: int = 1,
-) -> list[Handle]:
-    """Submit the merges of `fan_in` consecutive results each, until at most `n_left` are left.
-
-    Results that were merged are released.
-    """
-    depth = 0
-    while len(handles) > n_left:
-        merged = [
-            executor.submit(function, handles[first : first + fan_in], key=f"{key}/{depth}/{first}")
-            for first in range(0, len(handles), fan_in)
-        ]
-        executor.release(handles)
-        handles, depth = merged, depth + 1
-    return handles
-
-
 class _Value:
     """Handle of the serial executor: a finished result."""
 
-    __slots__ = ("value",)
+    __slots__ = ("__weakref__", "value")
 
     def __init__(self, value: Any) -> None:
         self.value = value

@@ -48,17 +48,6 @@ from mscam_dask.errors import (
     WorkersPausedError,
 )
 
-__all__ = [
-    "POLL_S",
-    "DaskExecutor",
-    "WorkerWatchdog",
-    "ask_workers",
-    "check_versions",
-    "client_of",
-    "present_workers",
-    "wait_for_a_worker",
-    "workers_timeout_s",
-]
 
 POLL_S = 2.0
 """Seconds between two checks of a driver that waits."""
@@ -81,7 +70,7 @@ _LOW_PRIORITY = frozenset({"reference_graphs", "perturbed_cuts", "view_agreement
 # Stages of similar tasks with the same large arguments. The scheduler would leave them to the worker
 # that has the arguments, even while others are idle. So each is submitted to the next worker in turn,
 # and the scheduler may still move it.
-_SPREAD_STAGES = frozenset({"candidate_neighbors", "projected_distances", "admm_view"})
+_SPREAD_STAGES = frozenset({"exact_neighbors", "projected_distances", "admm_view"})
 
 _FIT_CONFIG = RefCountedContext(
     lambda: dask.config.set(
@@ -469,7 +458,7 @@ class DaskExecutor:
         stage, _, name = key.partition("/")
         first, _, rest = name.partition("/")
         group = f"{stage}-{self.run_id}"
-        phase = phase_of(stage, first)
+        phase = phase_of(first)
         if phase is not None:
             group, name = f"{group}-{first}", rest
         unique = self._unique(group, name)

@@ -1,7 +1,4 @@
-"""Quantities that do not depend on α or k: the SVD of every view and its reference graphs.
-
-Fits of incomplete views, and their limits, are checked here.
-"""
+"""Views of a fit: their SVDs for each scaling, and the ridge views and candidate neighbors of one setting."""
 
 from __future__ import annotations
 
@@ -11,28 +8,23 @@ from collections.abc import Iterator, Sequence
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
-from mscam_dask.engine import tasks as iteration_tasks
-from mscam_dask.engine.executors.base import Executor, Handle
-from mscam_dask.engine.iteration_steps import LazyReferenceGraphs
+from mscam_dask.engine import views as of_views
+from mscam_dask.engine.blocks import Candidates, RowOrder, View, block_ranges
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.neighbors import ordered_candidates
 from mscam_dask.engine.preprocessing_selection import rows_compared
+from mscam_dask.engine.scores import Scorer, compared_views
+from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared
 from mscam_dask.types.parameters import Parameters, Scale
 from mscam_dask.types.rules import SIZES
 
-__all__ = [
-    "PrecomputedViews",
-    "check_incomplete",
-    "exact_limit",
-    "precompute_views",
-    "uses_sample",
-]
-
 
 @dataclasses.dataclass(frozen=True)
 class PrecomputedViews:
-    """Handles of quantities that do not depend on α or k, kept during the whole fit.
+    """Quantities that do not depend on α or k, kept during the whole fit.
 
     Attributes
     ----------
@@ -40,11 +32,11 @@ class PrecomputedViews:
     n_samples : int
     factored : dict of tuple of str to tuple of handles
         SVDs of the views by the scalings of the views; usable scalings only.
-    reference_graphs : LazyReferenceGraphs
+    scorer : Scorer
     records : tuple of ViewPrepared
         Records of the views with the first usable scaling; for large data of the sample.
     data : MultiViewData or None
-        Large data, whose SVDs are computed by `prepare_views` once the setting is selected.
+        Large data, whose ridge views are computed once the setting is selected.
     sample : PrecomputedViews or None
         Sample of large data on which the settings are selected.
     n_validation_samples : int
@@ -54,17 +46,58 @@ class PrecomputedViews:
     names: tuple[str, ...]
     n_samples: int
     factored: dict[tuple[Scale, ...], tuple[Handle, ...]]
-    reference_graphs: LazyReferenceGraphs
+    scorer: Scorer
     records: tuple[ViewPrepared, ...]
     data: MultiViewData | None = None
     sample: PrecomputedViews | None = None
     n_validation_samples: int = 0
 
 
+@dataclasses.dataclass(frozen=True)
+class Prepared:
+    """Ridge views and candidate neighbors of one setting of scale, α and k.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Names of the views that are not excluded.
+    views : tuple of View, one per name
+    candidates : Candidates
+    validation_views : tuple of str
+        Views whose reference graphs score partitions.
+    scorer : Scorer
+    n_validation_samples : int
+        Number of samples of the reference graphs if these are not all, otherwise 0.
+    """
+
+    names: tuple[str, ...]
+    views: tuple[View, ...]
+    candidates: Candidates
+    validation_views: tuple[str, ...]
+    scorer: Scorer
+    n_validation_samples: int = 0
+
+    @property
+    def order(self) -> RowOrder:
+        """Order of the rows."""
+        return self.candidates.order
+
+    @property
+    def n_samples(self) -> int:
+        """Number of samples."""
+        return self.order.n_samples
+
+    def scores(self, stage: Stage, partitions: Handle) -> Handle:
+        """Submit the score of each partition of a list."""
+        return self.scorer.scores(
+            stage, self.validation_views, partitions, self.n_validation_samples
+        )
+
+
 def precompute_views(
+    stage: Stage,
     data: MultiViewData,
     scales: Sequence[tuple[Scale, ...]],
-    executor: Executor,
     *,
     exact_samples: int | None = None,
 ) -> PrecomputedViews:
@@ -78,7 +111,7 @@ def precompute_views(
     if exact_samples is not None and data.n_samples > exact_samples:
         rows = sampled_rows(data.n_samples, SIZES.n_scored)
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
-        sample = _precompute(drawn, scales, executor, max_rank=SIZES.max_rank)
+        sample = _precompute(stage, drawn, scales, max_rank=SIZES.max_rank)
         return dataclasses.replace(
             sample,
             n_samples=data.n_samples,
@@ -87,23 +120,21 @@ def precompute_views(
             n_validation_samples=sample.n_samples,
         )
     of_sample = uses_sample(data)
-    precomputed = _precompute(
-        data, scales, executor, max_rank=SIZES.max_rank if of_sample else None
-    )
+    precomputed = _precompute(stage, data, scales, max_rank=SIZES.max_rank if of_sample else None)
     n_scored = rows_compared(len(data.views), SIZES.n_scored)
     if (n_scored == SIZES.n_scored and not of_sample) or n_scored >= data.n_samples:
         return precomputed
     return dataclasses.replace(
         precomputed,
-        reference_graphs=LazyReferenceGraphs(data, sampled_rows(data.n_samples, n_scored)),
+        scorer=Scorer(stage, data, sampled_rows(data.n_samples, n_scored)),
         n_validation_samples=n_scored,
     )
 
 
 def _precompute(
+    stage: Stage,
     data: MultiViewData,
     scales: Sequence[tuple[Scale, ...]],
-    executor: Executor,
     *,
     max_rank: int | None = None,
 ) -> PrecomputedViews:
@@ -117,33 +148,23 @@ def _precompute(
                 if view not in single:
                     index, scale = view
                     source = data.views[index]
-                    single[view] = executor.submit(
-                        iteration_tasks.svd_view,
-                        source,
-                        scale,
-                        max_rank,
-                        key=f"factor/{scale}/{source.name}",
+                    single[view] = stage.submit(
+                        of_views.svd_view, source, scale, max_rank, part=f"{scale}/{source.name}"
                     )
             factored[by_view] = tuple(single[view] for view in enumerate(by_view))
     records: dict[tuple[Scale, ...], tuple[ViewPrepared, ...]] = {}
-    for setting, (by_view, views) in enumerate(factored.items()):
+    for by_view, views in factored.items():
         handles = [
-            executor.submit(
-                iteration_tasks.view_prepared,
-                view,
-                source.name,
-                source.shape[1],
-                key=f"view_prepared/{setting}/{source.name}",
-            )
+            stage.submit(of_views.view_prepared, view, source.name, source.shape[1])
             for view, source in zip(views, data.views, strict=True)
         ]
         with _collected(refusals):
-            records[by_view] = tuple(executor.gather(handles))
+            records[by_view] = tuple(stage.executor.gather(handles))
     if not records:
         raise refusals[0]
     usable = {by_view: views for by_view, views in factored.items() if by_view in records}
     return PrecomputedViews(
-        names, data.n_samples, usable, LazyReferenceGraphs(data), records[next(iter(records))]
+        names, data.n_samples, usable, Scorer(stage, data), records[next(iter(records))]
     )
 
 
@@ -155,6 +176,64 @@ def _collected(refusals: list[DataError]) -> Iterator[None]:
         raise
     except DataError as error:
         refusals.append(error)
+
+
+def prepare_views(
+    stage: Stage, precomputed: PrecomputedViews, parameters: Parameters, *, all_score: bool = False
+) -> Prepared:
+    """Submit the ridge views and candidate neighbors of one setting, without its excluded views.
+
+    Excluded views do not score partitions either, unless `all_score`.
+    """
+    active = parameters.active_views(len(precomputed.names))
+    names = tuple(precomputed.names[index] for index in active)
+    data, n = precomputed.data, precomputed.n_samples
+    if data is None:
+        factored = precomputed.factored[parameters.scales(len(precomputed.names))]
+        views = [
+            of_views.of_svd(
+                stage,
+                factored[index],
+                parameters.settings_of_view(index).alpha,
+                precomputed.names[index],
+            )
+            for index in active
+        ]
+    else:
+        # no partition is scored before the eigenvectors are there: until then workers have time for these
+        precomputed.scorer.graphs(names)
+        if 1 < parameters.n_clusters < n:
+            precomputed.scorer.perturbed_cuts(
+                compared_views(names),
+                parameters.n_clusters,
+                parameters.n_pairs(precomputed.n_validation_samples),
+            )
+        precomputed.factored.clear()  # the settings are selected
+        views = [
+            of_views.by_blocks(
+                stage.sub(data.views[index].name),
+                data.views[index],
+                parameters.settings_of_view(index),
+                block_ranges(n, is_large=True),
+                SIZES.max_rank,
+            )
+            for index in active
+        ]
+    ordered, candidates = ordered_candidates(
+        stage,
+        views,
+        block_ranges(n, is_large=data is not None),
+        parameters.candidates(n),
+        parameters.seed,
+    )
+    return Prepared(
+        names=names,
+        views=tuple(ordered),
+        candidates=candidates,
+        validation_views=precomputed.names if all_score else names,
+        scorer=precomputed.scorer,
+        n_validation_samples=precomputed.n_validation_samples,
+    )
 
 
 def exact_limit(data: MultiViewData) -> dict[str, int]:

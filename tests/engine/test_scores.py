@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM
-from mscam_dask.engine import tasks as judge
-from mscam_dask.engine.tasks import partition_scores, score_partitions
+from mscam_dask.engine import scores as judge
+from mscam_dask.engine.scores import partition_scores, score_partitions
 from mscam_dask.linalg.neighbor_information import adjusted_information
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.partition_score import ReferenceGraphs, view_evidence

@@ -1,0 +1,107 @@
+"""Spectral cuts of a graph, by k-means on a sample of the rows of its spectral embedding.
+
+The sample of one block of rows is all of them. The other rows follow by the nearest mean.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.engine.blocks import RowOrder, Spectrum
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.stage import Stage
+from mscam_dask.solvers.row_graph import (
+    Cuts,
+    CutSample,
+    choose_cuts,
+    cut_sample,
+    extend_rows,
+    join_partitions,
+    sample_vectors,
+)
+from mscam_dask.solvers.spectral_cut import Minimum, random_minima, start_minima
+from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import SIZES
+
+# Minimum number of samples per cluster for k-means.
+_PER_CLUSTER = 4
+
+# Random starts of k-means in one task: many where it takes little time.
+_STARTS = ((2000, SIZES.n_random_starts), (SIZES.exact_samples, 5))
+_FEWEST_STARTS = 2
+
+
+def spectral_cuts(
+    stage: Stage,
+    spectrum: Spectrum,
+    order: RowOrder,
+    parameters: Parameters,
+    *,
+    init_labels: Handle | None = None,
+    random: bool = False,
+    all_minima: bool = False,
+) -> Handle:
+    """Submit the partitions of a spectral embedding, in the order of the data.
+
+    k-means starts from the eigenvectors, unless all minima are wanted and there is no partition.
+
+    Parameters
+    ----------
+    init_labels : handle, optional
+        A partition from which k-means starts too.
+    random : bool
+        Whether it has random starts.
+    all_minima : bool
+        All good minima of the random starts instead of the best.
+    """
+    n, c = order.n_samples, parameters.n_clusters
+    n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, _PER_CLUSTER * c))
+    n_pairs = parameters.n_pairs(n)
+    samples = [
+        stage.submit(sample_vectors, vectors, n_pairs, start, n, n_wanted)
+        for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
+    ]
+    sample = stage.submit(cut_sample, samples, spectrum.values, c, n, n_wanted)
+    together = next((starts for most, starts in _STARTS if n <= most), _FEWEST_STARTS)
+    minima = [
+        stage.submit(
+            random_starts,
+            sample,
+            parameters.seed,
+            range(first, min(first + together, SIZES.n_random_starts)),
+        )
+        for first in range(0, SIZES.n_random_starts if random else 0, together)
+    ]
+    started = None
+    if init_labels is not None or not all_minima:
+        started = stage.submit(started_minima, sample, init_labels, order.order)
+    cuts = stage.submit(chosen_cuts, sample, started, minima, all_minima, kind="spectral_cut")
+    labels = [stage.submit(extend_rows, vectors, sample, cuts) for vectors in spectrum.vectors]
+    return stage.submit(join_partitions, labels, sample, cuts, order.order)
+
+
+def random_starts(sample: CutSample, seed: int, starts: range) -> list[Minimum]:
+    """Local minima of k-means from some random starts."""
+    drawn = int(np.random.default_rng(seed).integers(2**31))
+    return random_minima(sample.embedding, drawn, starts)
+
+
+def started_minima(
+    sample: CutSample, init_labels: NDArray[np.int64] | None, order: NDArray[np.int32]
+) -> tuple[Minimum, Minimum | None]:
+    """Local minima of k-means from the eigenvectors and from an earlier partition."""
+    of_sample = (
+        None if init_labels is None else init_labels[order[sample.positions]].astype(np.int64)
+    )
+    return start_minima(sample.embedding, of_sample)
+
+
+def chosen_cuts(
+    sample: CutSample,
+    started: tuple[Minimum, Minimum | None] | None,
+    minima: list[list[Minimum]],
+    all_minima: bool,  # noqa: FBT001 - tasks take positions
+) -> Cuts:
+    """Partitions of the sample among the local minima of k-means."""
+    return choose_cuts(sample, started, minima, all_minima=all_minima)

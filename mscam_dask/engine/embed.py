@@ -1,0 +1,268 @@
+"""Embedding of each view given the graph: ADMM for MSCAM, a linear system for MSCAN; projected distances."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.engine.blocks import Candidates, Embedding, Spectrum, View, taken
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.stage import FAN_IN, Stage
+from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges
+from mscam_dask.linalg.distances import mean_squared_distance
+from mscam_dask.linalg.laplacian import induced_laplacian
+from mscam_dask.solvers.graph_update import CandidateEdges, projected_weight
+from mscam_dask.solvers.mscan import smooth_self_representation
+from mscam_dask.solvers.ridge_view import RidgeView
+from mscam_dask.solvers.row_graph import projected_rows
+from mscam_dask.solvers.row_view import (
+    EmbeddedRows,
+    ReducedSums,
+    added_sums,
+    embed_rows,
+    reduced_sums,
+    smoothed_coefficients,
+    solve_reduced,
+)
+from mscam_dask.solvers.sums import added
+from mscam_dask.types.events import ViewIteration
+from mscam_dask.types.parameters import Parameters
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SolvedView:
+    """Coefficients (h, c) of the embedding of a view, the factor of its distances, and the record."""
+
+    coefficients: NDArray[np.float64]
+    factor: float
+    record: ViewIteration
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class SolvedRows:
+    """Embedding of a view in one block, and the record of its ADMM."""
+
+    embedded: EmbeddedRows
+    record: ViewIteration
+
+
+def embed_views(
+    stage: Stage,
+    spectrum: Spectrum,
+    graph_weight: float,
+    views: Sequence[View],
+    names: Sequence[str],
+    parameters: Parameters,
+) -> list[Embedding]:
+    """Submit the embedding of each view."""
+    results = []
+    for view, name in zip(views, names, strict=True):
+        if len(view.rows) == 1:
+            solved = stage.submit(
+                admm_view,
+                view.rows[0],
+                spectrum.vectors[0],
+                spectrum.laplacian[0],
+                name,
+                parameters,
+                graph_weight,
+                part=name,
+            )
+            results.append(Embedding((solved,), solved))
+            continue
+        sums = stage.tree(
+            added_sums,
+            [
+                part
+                for number in range(len(spectrum.halos))
+                for part in _block_sums(stage, view, spectrum, number, parameters)
+            ],
+            n_left=FAN_IN,
+        )
+        solved = stage.submit(
+            solve_view, sums, view.empty, name, parameters, graph_weight, part=name
+        )
+        rows = tuple(
+            stage.submit(embedded, block, vectors, solved, parameters)
+            for block, vectors in zip(view.rows, spectrum.vectors, strict=True)
+        )
+        results.append(Embedding(rows, solved))
+    return results
+
+
+def _block_sums(
+    stage: Stage, view: View, spectrum: Spectrum, number: int, parameters: Parameters
+) -> list[Handle]:
+    """Submit the sums of a block of rows: a task for each sixteen blocks of its halo, from the block itself on."""
+    halo = spectrum.halos[number]
+    return [
+        stage.submit(
+            reduced_sums,
+            taken(view.rows, [*halo[first : first + FAN_IN], number]),
+            taken(spectrum.vectors, [*halo[first : first + FAN_IN], number]),
+            spectrum.laplacian[number],
+            first,
+            parameters,
+        )
+        for first in range(halo.index(number), len(halo), FAN_IN)
+    ]
+
+
+def admm_view(
+    view: RidgeView,
+    vectors: NDArray[Any],
+    rows: LaplacianRows,
+    name: str,
+    parameters: Parameters,
+    graph_weight: float,
+) -> SolvedRows:
+    """Solve the problem of a view in one block."""
+    if parameters.model == "mscan":
+        return _smoothed(view, vectors, rows, name, parameters, graph_weight)
+    sums = reduced_sums([view, view], [vectors, vectors], rows, 0, parameters)
+    solved = solve_view([sums], view, name, parameters, graph_weight)
+    return SolvedRows(embedded(view, vectors, solved, parameters), solved.record)
+
+
+def solve_view(
+    sums: list[ReducedSums],
+    view: RidgeView,
+    name: str,
+    parameters: Parameters,
+    graph_weight: float,
+) -> SolvedView:
+    """Solve the problem of a view from the sums over its rows."""
+    started = time.perf_counter()
+    total = added_sums(sums)
+    weight = graph_weight * projected_weight(total.n_rows, parameters.n_clusters)
+    if parameters.model == "mscan":
+        coefficients, distance, value = smoothed_coefficients(total, view, parameters, weight)
+        record = _record(name, started, value)
+        return SolvedView(coefficients, 1.0 / max(distance, np.finfo(float).tiny), record)
+    coefficients, solution = solve_reduced(total, view, parameters, weight)
+    state = solution.state
+    record = _record(
+        name,
+        started,
+        solution.objective,
+        residuals=(state.primal_residual, state.dual_residual),
+        iterations=state.iteration,
+        converged=solution.converged,
+    )
+    share = 1.0 if view.present is None else len(view.present) / view.present.n_samples
+    return SolvedView(coefficients, share, record)
+
+
+def _record(
+    name: str,
+    started: float,
+    objective: float,
+    *,
+    residuals: tuple[float, float] = (0.0, 0.0),
+    iterations: int = 0,
+    converged: bool = True,
+) -> ViewIteration:
+    return ViewIteration(
+        view=name,
+        primal_residual=residuals[0],
+        dual_residual=residuals[1],
+        inner_iterations=iterations,
+        converged=converged,
+        objective=objective,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _smoothed(
+    view: RidgeView,
+    vectors: NDArray[Any],
+    rows: LaplacianRows,
+    name: str,
+    parameters: Parameters,
+    graph_weight: float,
+) -> SolvedRows:
+    """Z-step of MSCAN of a view in one block, by conjugate gradients on all rows."""
+    started = time.perf_counter()
+    vectors, laplacian = vectors[:, : 2 * parameters.n_clusters], rows.matrix
+    if view.present is not None:
+        vectors = np.linalg.qr(vectors[view.present.samples])[0]
+        laplacian = induced_laplacian(laplacian, view.present.samples)
+    smooth = smooth_self_representation(
+        view.basis,
+        laplacian,
+        vectors,
+        alpha=view.alpha,
+        graph_weight=graph_weight * projected_weight(len(vectors), parameters.n_clusters),
+    )
+    record = _record(
+        name,
+        started,
+        smooth.objective,
+        residuals=(smooth.relative_residual, 0.0),
+        iterations=smooth.iterations,
+        converged=smooth.converged,
+    )
+    distance = max(mean_squared_distance(smooth.embedding), np.finfo(float).tiny)
+    embedding = smooth.embedding if view.present is None else view.present.spread(smooth.embedding)
+    return SolvedRows(EmbeddedRows(embedding, 1.0 / distance), record)
+
+
+def embedded(
+    view: RidgeView, vectors: NDArray[Any], solved: SolvedView, parameters: Parameters
+) -> EmbeddedRows:
+    """Rows of the embedding of a view."""
+    return EmbeddedRows(embed_rows(view, vectors, solved.coefficients, parameters), solved.factor)
+
+
+def rows_of(result: EmbeddedRows | SolvedRows) -> NDArray[Any]:
+    """Rows of an embedding."""
+    return (result.embedded if isinstance(result, SolvedRows) else result).rows
+
+
+def view_records(results: list[SolvedView | SolvedRows]) -> list[ViewIteration]:
+    """Records of the ADMM of several views."""
+    return [result.record for result in results]
+
+
+def submit_records(stage: Stage, solved: Sequence[Handle]) -> list[Handle]:
+    """Submit the records of the ADMM of all views, by groups of views."""
+    return [
+        stage.submit(view_records, list(solved[first : first + FAN_IN]))
+        for first in range(0, len(solved), FAN_IN)
+    ]
+
+
+def projected_sums(
+    stage: Stage, results: Sequence[Embedding], candidates: Candidates
+) -> list[Handle]:
+    """Submit the sums over views of the projected distances of each part, by a tree in view order."""
+    summed = []
+    is_whole = candidates.order.is_whole
+    for number, (part, links) in enumerate(zip(candidates.parts, candidates.links, strict=True)):
+        needed = sorted({0 if is_whole else number, *links})
+        level = [
+            stage.submit(
+                projected_distances,
+                [taken(one.rows, needed) for one in results[first : first + FAN_IN]],
+                part,
+                candidates.order.ranges,
+            )
+            for first in range(0, len(results), FAN_IN)
+        ]
+        summed += stage.tree(added, level)
+    return summed
+
+
+def projected_distances(
+    views: list[list[EmbeddedRows | SolvedRows]], candidates: CandidateEdges, ranges: Ranges
+) -> NDArray[np.float64]:
+    """Sum over some views of projected squared distances on candidate edges."""
+    rows = [
+        [one.embedded if isinstance(one, SolvedRows) else one for one in parts] for parts in views
+    ]
+    return added(projected_rows(rows, candidates, ranges))

@@ -1,0 +1,378 @@
+"""Consensus graph by blocks of rows: A-step, connected components, means of graphs, partition graph."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array, vstack
+
+from mscam_dask.data.store.arrays import ArrayPieces
+from mscam_dask.engine.blocks import Candidates, Graph, RowOrder, Spectrum, View, block_ranges
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.neighbors import candidates_in_order
+from mscam_dask.engine.stage import Stage
+from mscam_dask.engine.views import reordered
+from mscam_dask.linalg.block_eigensolver import Ranges
+from mscam_dask.linalg.laplacian import connected_components
+from mscam_dask.solvers import partition_graph as partition
+from mscam_dask.solvers.cluster_tree import merge_components, ward_merge
+from mscam_dask.solvers.graph_update import CandidateEdges, neighbor_graph, spread_affinity
+from mscam_dask.solvers.lda import LinearDiscriminants
+from mscam_dask.solvers.predict import extend_labels
+from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
+from mscam_dask.solvers.row_graph import (
+    Components,
+    GraphRows,
+    components_of_forests,
+    graph_block,
+    linked_blocks,
+    mean_rows,
+    spanning_forest,
+    whole_graph,
+)
+from mscam_dask.solvers.spectral_cut import canonical_labels
+from mscam_dask.solvers.sums import added
+
+
+def a_step(
+    stage: Stage,
+    candidates: Candidates,
+    summed: Sequence[Handle] | None,
+    *,
+    n_neighbors: int,
+    data_weight: float,
+    projected_weight: float,
+) -> Graph:
+    """Submit the A-step, and gather the number of connected components of the graph.
+
+    `summed` has the projected distances of each part of the candidates, summed over views.
+    """
+    ranges = candidates.order.ranges
+    rows = [
+        stage.submit(
+            graph_block,
+            part,
+            None if summed is None else summed[number],
+            n_neighbors,
+            data_weight,
+            projected_weight,
+            ranges[-1][1],
+            kind="graph_rows",
+        )
+        for number, part in enumerate(candidates.parts)
+    ]
+    if candidates.order.is_whole and len(rows) > 1:
+        rows = [stage.submit(joined_rows, rows)]
+    return connected(stage, rows, ranges)
+
+
+def connected(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> Graph:
+    """Return the graph of blocks of rows, with its connected components."""
+    if len(ranges) == 1:
+        components = stage.submit(components_of_rows, rows[0], kind="components")
+        count = stage.value(stage.attribute(components, "count"))
+        return Graph(ranges, tuple(rows), ((0,),), components, int(count))
+    forests = [stage.submit(spanning_forest, block) for block in rows]
+    components = stage.submit(components_of_forests, forests, ranges[-1][1], kind="components")
+    links = [stage.submit(linked_blocks, block, ranges) for block in rows]
+    (count,), found = stage.gather([stage.attribute(components, "count")], links)
+    return Graph(ranges, tuple(rows), tuple(found), components, int(count))
+
+
+def joined_rows(parts: list[GraphRows]) -> GraphRows:
+    """Consecutive rows as one block."""
+    stacked = csr_array(vstack([part.affinity for part in parts], format="csr"))
+    stacked.has_sorted_indices = True
+    return GraphRows(parts[0].start, stacked)
+
+
+def components_of_rows(rows: GraphRows) -> Components:
+    """Connected components of a graph in one block."""
+    count, labels = connected_components(rows.affinity)
+    return Components(count, labels.astype(np.int32))
+
+
+def mean_graph(stage: Stage, graphs: Sequence[Graph], weights: Sequence[float]) -> Graph:
+    """Submit the weighted mean of graphs of the same rows, with its connected components."""
+    rows = [
+        stage.submit(mean_rows, list(blocks), tuple(weights))
+        for blocks in zip(*(graph.rows for graph in graphs), strict=True)
+    ]
+    return connected(stage, rows, graphs[0].ranges)
+
+
+def mean_of_view_graphs(
+    stage: Stage,
+    views: Sequence[View],
+    order: RowOrder,
+    *,
+    n_neighbors: int,
+    n_candidates: int,
+    seed: int,
+) -> Graph:
+    """Submit the mean of the adaptive-neighbor graphs of the single views."""
+    graphs = []
+    for number, view in enumerate(views):
+        one = stage.sub(number)
+        if order.is_whole:
+            rows = one.submit(view_graph, view.rows[0], n_neighbors)
+            graphs.append(Graph(order.ranges, (rows,), ((0,),), None, 0))
+            continue
+        found = candidates_in_order(one, [view], order, n_candidates, seed)
+        graphs.append(
+            a_step(one, found, None, n_neighbors=n_neighbors, data_weight=1.0, projected_weight=0.0)
+        )
+    return mean_graph(stage, graphs, (1.0,) * len(graphs))
+
+
+def view_graph(view: RidgeView, n_neighbors: int) -> GraphRows:
+    """Adaptive-neighbor graph of a single view; samples that it does not have have no neighbors."""
+    if view.present is None:
+        return GraphRows(0, neighbor_graph(joint_embedding([view]), n_neighbors).affinity)
+    whole = dataclasses.replace(view, present=None)
+    graph = neighbor_graph(joint_embedding([whole]), min(n_neighbors, len(view.present) - 1))
+    return GraphRows(0, csr_array(spread_affinity(graph.affinity, view.present).tocsr()))
+
+
+# components and labels -------------------------------------------------------------------------
+
+
+def component_labels(stage: Stage, graph: Graph, order: RowOrder) -> Handle:
+    """Submit the connected component of each sample."""
+    return stage.submit(labels_of_components, graph.components, order.positions)
+
+
+def labels_of_components(components: Components, positions: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Connected component of each sample in the order of the data, by first appearance."""
+    return canonical_labels(components.labels[positions].astype(np.int64))
+
+
+def merged_components(
+    stage: Stage, views: Sequence[View], graph: Graph, order: RowOrder, n_clusters: int
+) -> Handle:
+    """Submit the connected components merged to c clusters, by Ward's criterion."""
+    if order.is_whole:
+        own = [view.rows[0] for view in views]
+        return stage.submit(merged_whole, own, graph.components, n_clusters)
+    sums = [
+        stage.submit(component_sums, [view.rows[number] for view in views], graph.components, start)
+        for number, (start, _) in enumerate(graph.ranges)
+    ]
+    return stage.submit(merged_by_sums, sums, graph.components, order.positions, n_clusters)
+
+
+def merged_whole(
+    views: list[RidgeView], components: Components, n_clusters: int
+) -> NDArray[np.int64]:
+    """Connected components, merged to c clusters, of views in one block, which may be incomplete."""
+    labels = canonical_labels(components.labels.astype(np.int64))
+    return merge_components(joint_embedding(views), labels, n_clusters)
+
+
+def component_sums(
+    views: list[RidgeView], components: Components, start: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Number of rows of a block in each component, and the sum of their points."""
+    points = complete_embedding(views)
+    own = components.labels[start : start + len(points)].astype(np.int64)
+    sizes = np.bincount(own, minlength=components.count).astype(np.float64)
+    return sizes, points.means(own, np.ones(components.count))
+
+
+def merged_by_sums(
+    sums: list[tuple[NDArray[np.float64], NDArray[np.float64]]],
+    components: Components,
+    positions: NDArray[np.int32],
+    n_clusters: int,
+) -> NDArray[np.int64]:
+    """Connected components, merged to c clusters, in the order of the data."""
+    sizes = added(size for size, _ in sums)
+    merged = ward_merge(added(total for _, total in sums) / sizes[:, None], sizes, n_clusters)
+    return canonical_labels(merged[components.labels[positions]])
+
+
+def extended_labels(
+    blocks: list[GraphRows],
+    order: NDArray[np.int32],
+    init_labels: NDArray[np.int64],
+    n_clusters: int,
+) -> NDArray[np.int64]:
+    """Earlier labels, extended to new samples (−1) on the whole graph."""
+    return extend_labels(whole_graph(blocks, order), init_labels, n_clusters)
+
+
+# partition graph -------------------------------------------------------------------------------
+
+
+def partition_graph(
+    stage: Stage, views: Sequence[View], candidates: Candidates, labels: Any, n_neighbors: int
+) -> Graph:
+    """Submit the graph whose connected components are exactly the clusters of a partition."""
+    order = candidates.order
+    ranges = order.ranges
+    if order.is_whole:
+        own = [view.rows[0] for view in views]
+        return connected(stage, [stage.submit(rebuilt_graph, own, labels, n_neighbors)], ranges)
+    by_rows = stage.submit(reordered, labels, order.order)
+    of_blocks = [[view.rows[number] for view in views] for number in range(len(ranges))]
+    pools = [
+        stage.submit(pool, block, start, by_rows, n_neighbors)
+        for block, (start, _) in zip(of_blocks, ranges, strict=True)
+    ]
+    members = stage.submit(partition.join_pools, pools)
+    rows = [
+        stage.submit(partition_rows, block, found, by_rows, members, n_neighbors)
+        for block, found in zip(of_blocks, candidates.parts, strict=True)
+    ]
+    graph = connected(stage, rows, ranges)
+    ends = stage.submit(partition.bridge_ends, graph.components, by_rows)
+    if stage.value(ends).size:
+        points = [
+            stage.submit(bridge_points, block, start, ends)
+            for block, (start, _) in zip(of_blocks, ranges, strict=True)
+        ]
+        edges = stage.submit(partition.bridges, ends, points, graph.components, by_rows)
+        joined = [
+            stage.submit(partition.with_bridges, block, edges, n_neighbors) for block in graph.rows
+        ]
+        graph = connected(stage.sub("bridged"), joined, ranges)
+    return graph
+
+
+def rebuilt_graph(views: list[RidgeView], labels: NDArray[np.int64], n_neighbors: int) -> GraphRows:
+    """Partition graph of views in one block, by exhaustive search in each cluster."""
+    return GraphRows(
+        0, partition.partition_graph(joint_embedding(views), labels, n_neighbors).affinity
+    )
+
+
+def pool(
+    views: list[RidgeView], start: int, labels: NDArray[np.int64], n_neighbors: int
+) -> partition.Pool:
+    """Evenly spaced members of the clusters among a block of rows."""
+    return partition.pool_of_rows(complete_embedding(views), start, labels, n_neighbors)
+
+
+def partition_rows(
+    views: list[RidgeView | LinearDiscriminants],
+    candidates: CandidateEdges,
+    labels: NDArray[np.int64],
+    members: partition.Pool,
+    n_neighbors: int,
+) -> GraphRows:
+    """Rows of the partition graph."""
+    return partition.cluster_rows(
+        complete_embedding(views), candidates, labels, members, n_neighbors
+    )
+
+
+def bridge_points(
+    views: list[RidgeView], start: int, samples: NDArray[np.int64]
+) -> NDArray[np.float32]:
+    """Points of a block between which clusters are connected."""
+    return partition.points_at(complete_embedding(views), start, samples)
+
+
+# checkpoints and results -----------------------------------------------------------------------
+
+
+def gather_graph(
+    stage: Stage, graph: Graph, of_samples: NDArray[np.int32]
+) -> csr_array[np.float64]:
+    """Gather the graph of the samples in their own order."""
+    return whole_graph(stage.executor.gather(graph.rows), of_samples)
+
+
+def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
+    """Return data, indices and indptr of the graph in the order of the rows, gathered by blocks.
+
+    Those of one block are arrays.
+    """
+    if len(graph.rows) == 1:
+        affinity = stage.value(graph.rows[0]).affinity
+        return affinity.data, affinity.indices, affinity.indptr
+
+    def part(name: str) -> Iterator[Any]:
+        for block in graph.rows:
+            yield stage.value(stage.submit(part_of_graph, block, name))
+
+    def pointers() -> Iterator[NDArray[np.int64]]:
+        yield np.zeros(1, dtype=np.int64)
+        end = 0
+        for own in part("indptr"):
+            yield end + own[1:].astype(np.int64)
+            end += int(own[-1])
+
+    n_samples, n_entries = graph.ranges[-1][1], sum(part("nnz"))
+    return (
+        ArrayPieces((n_entries,), np.dtype(np.float64), lambda: part("data")),
+        ArrayPieces((n_entries,), np.dtype(np.int32), lambda: part("indices")),
+        ArrayPieces((n_samples + 1,), np.dtype(np.int64), pointers),
+    )
+
+
+def part_of_graph(rows: GraphRows, name: str) -> Any:
+    """Array of the sparse matrix of a block of rows."""
+    return getattr(rows.affinity, name)
+
+
+def vector_pieces(stage: Stage, vectors: Sequence[Handle], n_samples: int) -> Any:
+    """Return the eigenvectors in the order of the rows, gathered by blocks; an array if they are one block."""
+    first = stage.value(vectors[0])
+    if len(vectors) == 1:
+        return first
+
+    def pieces() -> Iterator[NDArray[Any]]:
+        for block in vectors:
+            yield stage.value(block)
+
+    return ArrayPieces((n_samples, first.shape[1]), first.dtype, pieces)
+
+
+def restore_graph(
+    stage: Stage,
+    data: NDArray[np.float64],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    *,
+    is_large: bool,
+) -> Graph:
+    """Submit a graph from the arrays of `graph_pieces`."""
+    n = len(indptr) - 1
+    ranges = block_ranges(n, is_large=is_large)
+    rows = []
+    for start, stop in ranges:
+        own = slice(indptr[start], indptr[stop])
+        pointers = (indptr[start : stop + 1] - indptr[start]).astype(np.int32)
+        rows.append(
+            stage.submit(
+                restored_rows, data[own], indices[own].astype(np.int32), pointers, start, n
+            )
+        )
+    return connected(stage, rows, ranges)
+
+
+def restored_rows(
+    data: NDArray[np.float64],
+    indices: NDArray[Any],
+    indptr: NDArray[Any],
+    start: int,
+    n_samples: int,
+) -> GraphRows:
+    """Block of rows of a graph from its arrays."""
+    shape = (len(indptr) - 1, n_samples)
+    return GraphRows(start, csr_array((data, indices, indptr), shape=shape))
+
+
+def restore_vectors(stage: Stage, vectors: NDArray[Any], *, is_large: bool) -> Spectrum:
+    """Submit start vectors of the eigensolver from those of a checkpoint."""
+    ranges = block_ranges(len(vectors), is_large=is_large)
+    rows = tuple(
+        stage.submit(np.asarray, vectors[start:stop], kind="restored_vectors")
+        for start, stop in ranges
+    )
+    return Spectrum((), rows, (), None, converged=True)

@@ -1,0 +1,292 @@
+"""Candidate neighbors: only they can have an edge in the consensus graph.
+
+The search is exhaustive in one block of rows, and within near cells of the joint embedding in several.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.engine.blocks import (
+    Candidates,
+    RowOrder,
+    View,
+    exchanged,
+    group_edges,
+    own_order,
+)
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.stage import Stage
+from mscam_dask.linalg.block_eigensolver import (
+    Ranges,
+    RowPieces,
+    blocks_of,
+    join_rows,
+    split_rows,
+)
+from mscam_dask.linalg.ivf import (
+    CELL_POINTS,
+    IVFIndex,
+    assign_to_cells,
+    cut_cells,
+    ivf_search,
+    train_centers,
+    training_rows,
+)
+from mscam_dask.linalg.neighbors import ColumnFacts
+from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors, search_facts
+from mscam_dask.solvers.lda import LinearDiscriminants
+from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
+from mscam_dask.solvers.row_graph import linked_blocks
+
+Points = RidgeView | LinearDiscriminants
+
+# Parts of one block in which neighbors are searched.
+_MIN_PART = 512
+_MAX_PART = 8192
+_PARTS = 8
+
+# Number of views of which one task finds the column facts, or searches a whole part, and most tasks of a part.
+_VIEWS_TOGETHER = 8
+_MAX_TASKS = 16
+
+
+def row_parts(n_samples: int) -> list[tuple[int, int]]:
+    """Parts of one block; they depend on n only, never on the number of workers."""
+    size = min(_MAX_PART, max(_MIN_PART, -(-n_samples // _PARTS)))
+    return [(start, min(start + size, n_samples)) for start in range(0, n_samples, size)]
+
+
+def ordered_candidates(
+    stage: Stage, views: list[View], ranges: Ranges, n_candidates: int, seed: int
+) -> tuple[list[View], Candidates]:
+    """Submit the candidate neighbors in the joint embedding, and the views in the order of their rows.
+
+    The order of several blocks is that of the cells. Then the list of views is emptied, so that their
+    rows in the order of the data are freed before the search.
+    """
+    if len(ranges) == 1:
+        order = stage.submit(own_order, ranges[-1][1], kind="row_order")
+        same = RowOrder(ranges, order, order)
+        return views, candidates_in_order(stage, views, same, n_candidates, seed)
+    return _by_cells(stage, views, ranges, n_candidates, seed)
+
+
+def candidates_in_order(
+    stage: Stage, views: Sequence[View], order: RowOrder, n_candidates: int, seed: int
+) -> Candidates:
+    """Submit candidate neighbors for rows that keep their order."""
+    if order.is_whole:
+        return _exhaustive(stage, [view.rows[0] for view in views], order, n_candidates)
+    _, found = _by_cells(stage, [*views], order.ranges, n_candidates, seed)
+    edges = group_edges(order.ranges)
+    pieces = [
+        stage.submit(split_candidates, part, found.order.order, edges) for part in found.parts
+    ]
+    parts = exchanged(stage, pieces, join_candidates, (), order.ranges)
+    return Candidates(order, tuple(parts), _links(stage, parts, order.ranges))
+
+
+def _links(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> tuple[tuple[int, ...], ...]:
+    """Gather the blocks in which the neighbors of each block are."""
+    return tuple(stage.executor.gather([stage.submit(linked_blocks, one, ranges) for one in rows]))
+
+
+# exhaustive search -----------------------------------------------------------------------------
+
+
+def _exhaustive(
+    stage: Stage, views: list[Handle], order: RowOrder, n_candidates: int
+) -> Candidates:
+    facts = [
+        stage.submit(facts_of_views, views, slice(first, first + _VIEWS_TOGETHER))
+        for first in range(0, len(views), _VIEWS_TOGETHER)
+    ]
+    parts = []
+    for start, stop in row_parts(order.n_samples):
+        size = -(-(stop - start) // min(_MAX_TASKS, -(-len(views) // _VIEWS_TOGETHER)))
+        searched = [
+            stage.submit(
+                exact_neighbors, views, facts, n_candidates, first, min(first + size, stop)
+            )
+            for first in range(start, stop, size)
+        ]
+        parts.append(
+            searched[0] if len(searched) == 1 else stage.submit(joined_candidates, searched)
+        )
+    return Candidates(order, tuple(parts), ((0,),) * len(parts))
+
+
+def facts_of_views(views: Sequence[Points], some: slice) -> list[ColumnFacts]:
+    """Facts of the columns of some views in the joint embedding, for `exact_neighbors`."""
+    return search_facts(joint_embedding(views), some)
+
+
+def exact_neighbors(
+    views: Sequence[Points],
+    facts: Sequence[list[ColumnFacts]],
+    n_candidates: int,
+    start: int,
+    stop: int,
+) -> CandidateEdges:
+    """Candidate neighbors of some rows in the joint embedding of all rows."""
+    of_views = [one for group in facts for one in group]
+    return candidate_neighbors(joint_embedding(views), n_candidates, start, stop, of_views)
+
+
+def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:
+    """Candidate neighbors of consecutive parts as one part."""
+    coverages = [part.coverage for part in parts if part.coverage is not None]
+    return CandidateEdges(
+        parts[0].row_start,
+        np.concatenate([part.indices for part in parts]),
+        np.concatenate([part.squared_distances for part in parts]),
+        np.concatenate(coverages) if coverages else None,
+    )
+
+
+# search in near cells --------------------------------------------------------------------------
+
+
+def _by_cells(
+    stage: Stage, views: list[View], ranges: Ranges, n_candidates: int, seed: int
+) -> tuple[list[View], Candidates]:
+    """Submit the views in the order of the cells of their joint embedding, and the candidate neighbors."""
+    n = ranges[-1][1]
+    blocks = [[view.rows[number] for view in views] for number in range(len(ranges))]
+    samples = [
+        stage.submit(training_points, block, start, stop, n, seed, CELL_POINTS)
+        for block, (start, stop) in zip(blocks, ranges, strict=True)
+    ]
+    centers = stage.submit(cell_centers, samples, n, seed, CELL_POINTS)
+    parts = [stage.submit(assigned_cells, block, centers) for block in blocks]
+    index = stage.submit(cells, parts, centers, n_candidates, CELL_POINTS)
+    order = RowOrder(
+        ranges,
+        stage.attribute(index, "order"),
+        stage.attribute(index, "positions"),
+    )
+    searched = stage.submit(searched_blocks, index, ranges)
+    moved = [_moved(stage, view, order) for view in views]
+    del blocks
+    views.clear()
+    rows = []
+    for number, needed in enumerate(stage.value(searched)):
+        points = [
+            stage.submit(
+                searched_points, [view.rows[other] for view in moved], index, other, number, ranges
+            )
+            for other in needed
+        ]
+        rows.append(stage.submit(ivf_neighbors, points, index, n_candidates, *ranges[number]))
+    return moved, Candidates(order, tuple(rows), _links(stage, rows, ranges))
+
+
+def _moved(stage: Stage, view: View, order: RowOrder) -> View:
+    """Submit a view in a new order of rows."""
+    edges = group_edges(order.ranges)
+    pieces = [
+        stage.submit(split_view, block, order.positions, start, edges)
+        for block, (start, _) in zip(view.rows, order.ranges, strict=True)
+    ]
+    rows = exchanged(stage, pieces, join_view, (view.empty,), order.ranges)
+    return View(tuple(rows), view.empty)
+
+
+def training_points(
+    views: list[Points], start: int, stop: int, n_samples: int, seed: int, cell_points: int
+) -> NDArray[np.float32]:
+    """Points of a block on which the centers of the cells are trained."""
+    rows = training_rows(start, stop, n_samples, seed, cell_points=cell_points)
+    return np.asarray(complete_embedding(views).stacked(rows, np.float32))
+
+
+def cell_centers(
+    samples: list[NDArray[np.float32]], n_samples: int, seed: int, cell_points: int
+) -> NDArray[np.float32]:
+    """Centers of the cells."""
+    n_cells = max(1, n_samples // cell_points)
+    return train_centers(np.concatenate(samples), n_cells, np.random.default_rng(seed))
+
+
+def assigned_cells(views: list[Points], trained: NDArray[np.float32]) -> NDArray[np.int32]:
+    """Cell of each row of a block."""
+    points = complete_embedding(views)
+    return assign_to_cells(points.stacked(slice(None), np.float32), trained).astype(np.int32)
+
+
+def cells(
+    parts: list[NDArray[np.int32]],
+    trained: NDArray[np.float32],
+    n_candidates: int,
+    cell_points: int,
+) -> IVFIndex:
+    """Cells and the order of the rows by cell."""
+    return cut_cells(np.concatenate(parts), trained, n_candidates, cell_points=cell_points)
+
+
+def searched_blocks(index: IVFIndex, ranges: Ranges) -> list[tuple[int, ...]]:
+    """For each block of rows in the order of the cells, the blocks in which its rows search."""
+    return [blocks_of(index.searched(start, stop), ranges) for start, stop in ranges]
+
+
+def searched_points(
+    views: list[Points], index: IVFIndex, number: int, by: int, ranges: Ranges
+) -> NDArray[np.float32]:
+    """Points of the block `number` in which the rows of the block `by` search."""
+    (start, stop), searched = ranges[number], index.searched(*ranges[by])
+    mine = searched[(searched >= start) & (searched < stop)] - start
+    return np.asarray(complete_embedding(views).stacked(mine, np.float32))
+
+
+@dataclasses.dataclass(frozen=True)
+class _SearchedPoints:
+    """Points at some ascending positions among all rows, read by position."""
+
+    points: NDArray[np.float32]
+    positions: NDArray[np.int64]
+
+    def stacked(self, rows: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
+        return self.points[np.searchsorted(self.positions, rows)].astype(dtype, copy=False)
+
+
+def ivf_neighbors(
+    parts: list[NDArray[np.float32]], index: IVFIndex, n_candidates: int, start: int, stop: int
+) -> CandidateEdges:
+    """Candidate neighbors of a block of rows in the order of the cells, among `searched_points`."""
+    points = _SearchedPoints(np.concatenate(parts), index.searched(start, stop))
+    found = ivf_search(points, index, n_candidates, start=start, stop=stop)
+    return CandidateEdges(start, *found)
+
+
+def split_view(
+    view: Points, positions: NDArray[np.int32], start: int, edges: tuple[int, ...]
+) -> list[RowPieces]:
+    """Rows of a block by the group of blocks to which they go."""
+    vectors, _ = view.coordinates()
+    return split_rows([vectors], positions[start : start + len(vectors)], edges)
+
+
+def join_view(pieces: list[RowPieces], view: Points, start: int, stop: int) -> Points:
+    """View of a block of rows in the new order, from the pieces of all blocks."""
+    (vectors,) = join_rows(pieces, start, stop)
+    return view.of_rows(vectors)
+
+
+def split_candidates(
+    candidates: CandidateEdges, order: NDArray[np.int32], edges: tuple[int, ...]
+) -> list[RowPieces]:
+    """Candidate edges of a block in the order of other cells, back in the first order."""
+    own = order[candidates.row_start : candidates.row_start + len(candidates.indices)]
+    indices = np.where(candidates.indices < 0, np.int32(-1), order[candidates.indices])
+    return split_rows([indices, candidates.squared_distances], own, edges)
+
+
+def join_candidates(pieces: list[RowPieces], start: int, stop: int) -> CandidateEdges:
+    """Candidate edges of a block of rows from the pieces of all blocks."""
+    return CandidateEdges(start, *join_rows(pieces, start, stop))

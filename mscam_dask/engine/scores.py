@@ -1,0 +1,251 @@
+"""Scores of partitions by the reference graphs of the views, without labels."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import RowSource
+from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sampling import cache_chunks, sampled_view
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.stage import Stage
+from mscam_dask.engine.views import view_shape
+from mscam_dask.linalg.neighbor_information import entropy, joint_information
+from mscam_dask.solvers import assessment
+from mscam_dask.solvers.partition_score import (
+    PartitionScore,
+    ReferenceGraphs,
+    argbest,
+    reference_graphs,
+    view_evidence,
+)
+from mscam_dask.solvers.spectral_cut import sampled_rows, spread_rows
+from mscam_dask.types.rules import CONSTANTS
+
+# Maximum number of tasks that score partitions; with more views, each task has several.
+_MAX_TASKS = 16
+
+# Maximum number of log-likelihoods of one partition, a row per sample and a column per cluster.
+_MAX_EVIDENCE_ENTRIES = 2**20
+
+# Views whose reference graphs are compared; of more views, evenly spaced ones.
+_MAX_COMPARED = 16
+
+
+def compared_views(names: Sequence[str]) -> tuple[str, ...]:
+    """Views whose reference graphs are compared."""
+    return tuple(names[index] for index in spread_rows(len(names), _MAX_COMPARED))
+
+
+@dataclasses.dataclass(frozen=True)
+class BestPartition:
+    """Labels of the best partition so far, its score, and the outer iteration that found it."""
+
+    labels: Handle
+    partition_score: PartitionScore
+    iteration: int
+
+    @property
+    def score(self) -> float:
+        """Cross-view information of the partition, in nats."""
+        return self.partition_score.score
+
+
+class Scorer:
+    """Reference graphs of the views, and what a fit computes from them alone, submitted when first needed.
+
+    Parameters
+    ----------
+    stage : Stage
+    data : MultiViewData
+        Views, or the sample of the views of large data.
+    rows : (m,) int64, optional
+        Ascending rows that the graphs have; all by default.
+
+    Notes
+    -----
+    They depend on the views only and are not needed before the first partition is scored. By then the
+    eigensolver of the initial graph runs, which is one task: the other workers would be idle.
+    """
+
+    def __init__(
+        self, stage: Stage, data: MultiViewData, rows: NDArray[np.int64] | None = None
+    ) -> None:
+        self._stage = stage
+        self._views = {source.name: source for source in data.views}
+        self._rows = rows
+        self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
+        n_present = [source.shape[0] for source in data.views]
+        mean = sum(n_present) / len(n_present)
+        self._weights = {view.name: view.shape[0] / mean for view in data.views}
+        self._graphs: dict[str, Handle] = {}
+        self._perturbed: dict[tuple[tuple[str, ...], int, int], Handle] = {}
+        self._agreement: dict[tuple[str, ...], Handle] = {}
+
+    def graphs(self, names: Sequence[str]) -> list[Handle]:
+        """Return the reference graphs of these views, the same handles in each call."""
+        for name in names:
+            if name not in self._graphs:
+                source = self._views.pop(name)  # a sample of a view in memory is a copy
+                if self._rows is not None:
+                    source = sampled_view(source, self._rows)
+                self._graphs[name] = self._stage.submit(
+                    reference_graphs_of_view,
+                    source,
+                    self._n_neighbors,
+                    self._weights[name],
+                    kind="reference_graphs",
+                    part=name,
+                )
+        return [self._graphs[name] for name in names]
+
+    def perturbed_cuts(self, names: tuple[str, ...], n_clusters: int, n_pairs: int) -> Handle:
+        """Return the cuts of graphs of two halves of these views, the same handle in each call."""
+        key = (names, n_clusters, n_pairs)
+        if key not in self._perturbed:
+            self._perturbed[key] = self._stage.submit(
+                assessment.cuts_of_perturbed_graphs,
+                self.graphs(names),
+                None,
+                n_clusters,
+                n_pairs,
+                kind="perturbed_cuts",
+            )
+        return self._perturbed[key]
+
+    def view_agreement(self, names: tuple[str, ...]) -> Handle:
+        """Return the agreement of each pair of these views, the same handle in each call."""
+        if names not in self._agreement:
+            self._agreement[names] = self._stage.submit(
+                assessment.view_agreement, self.graphs(names)
+            )
+        return self._agreement[names]
+
+    def scores(
+        self, stage: Stage, names: Sequence[str], partitions: Handle, n_validation_samples: int
+    ) -> Handle:
+        """Submit the score by these views of each partition of a list."""
+        graphs = self.graphs(names)
+        together = -(-len(graphs) // _MAX_TASKS)
+        by_view = [
+            stage.submit(
+                score_partitions,
+                graphs[first : first + together],
+                partitions,
+                n_validation_samples,
+                kind="score",
+            )
+            for first in range(0, len(graphs), together)
+        ]
+        return stage.submit(partition_scores, partitions, by_view, n_validation_samples)
+
+
+def best_partition(stage: Stage, partitions: Handle, scores: Handle) -> BestPartition:
+    """Gather the scores of some partitions, and return the best one."""
+    found = stage.value(scores)
+    index = argbest(found)
+    return BestPartition(stage.item(partitions, index), found[index], iteration=0)
+
+
+def reference_graphs_of_view(
+    source: RowSource, n_neighbors: int, weight: float = 1.0
+) -> ReferenceGraphs:
+    """Read one view and build its reference graphs; `weight` is that of the view in mean scores."""
+    source = cache_chunks(source)
+    graphs = reference_graphs(source.read, view_shape(source), n_neighbors, dtype=np.float32)
+    present = present_samples(source)
+    if present is None and weight == 1.0:
+        return graphs
+    return dataclasses.replace(graphs, present=present, weight=weight)
+
+
+@dataclasses.dataclass(frozen=True)
+class ViewScores:
+    """Scores and log-likelihoods of some partitions by some views; equal partitions are scored once.
+
+    Attributes
+    ----------
+    scores : list of list of float
+        Scores by view, then by partition.
+    evidence : list of (m, c) float32
+        For each distinct partition, the sum of the log-likelihoods of these views.
+    """
+
+    scores: list[list[float]]
+    evidence: list[NDArray[np.float32]]
+
+
+def score_partitions(
+    views: list[ReferenceGraphs],
+    partitions: list[NDArray[np.int64]],
+    n_validation_samples: int = 0,
+    *,
+    max_entries: int = _MAX_EVIDENCE_ENTRIES,
+) -> ViewScores:
+    """Score each partition by the reference graphs of some views.
+
+    With `n_validation_samples` these graphs are of a sample of that size.
+    """
+    distinct, which = _distinct(partitions, n_validation_samples)
+    rows = _evidence_rows(distinct, max_entries)
+    scores: list[list[float]] = []
+    evidence: list[NDArray[np.float32]] = []
+    for view in views:
+        scored = view_evidence(view, distinct, rows)
+        scores.append([scored[i][0] for i in which])
+        for i, (_, log_likelihood) in enumerate(scored):
+            if len(scores) == 1:
+                evidence.append(log_likelihood)
+            else:
+                evidence[i] += log_likelihood
+    return ViewScores(scores, evidence)
+
+
+def partition_scores(
+    partitions: list[NDArray[np.int64]],
+    groups: list[ViewScores],
+    n_validation_samples: int = 0,
+    *,
+    max_entries: int = _MAX_EVIDENCE_ENTRIES,
+) -> list[PartitionScore]:
+    """Score of each partition by all views."""
+    distinct, which = _distinct(partitions, n_validation_samples)
+    rows = _evidence_rows(distinct, max_entries)
+    joint = []
+    for labels, *by_group in zip(distinct, *(group.evidence for group in groups), strict=True):
+        total = by_group[0].copy()
+        for evidence in by_group[1:]:
+            total += evidence
+        joint.append(joint_information(labels[rows], total))
+    view_scores = zip(*(scores for group in groups for scores in group.scores), strict=True)
+    return [
+        PartitionScore(scores, entropy(labels), joint[i])
+        for scores, labels, i in zip(view_scores, partitions, which, strict=True)
+    ]
+
+
+def _distinct(
+    partitions: list[NDArray[np.int64]], n_validation_samples: int
+) -> tuple[list[NDArray[np.int64]], list[int]]:
+    """Distinct partitions of the scored samples, and the position of each partition among them."""
+    if n_validation_samples:
+        rows = sampled_rows(len(partitions[0]), n_validation_samples)
+        partitions = [np.unique(labels[rows], return_inverse=True)[1] for labels in partitions]
+    positions: dict[bytes, int] = {}
+    which = [positions.setdefault(labels.tobytes(), len(positions)) for labels in partitions]
+    return [partitions[which.index(i)] for i in range(len(positions))], which
+
+
+def _evidence_rows(
+    partitions: list[NDArray[np.int64]], max_entries: int
+) -> slice | NDArray[np.int64]:
+    """Samples for the joint information of all views; not all of them if there are many clusters."""
+    n, n_clusters = len(partitions[0]), max(int(labels.max()) for labels in partitions) + 1
+    if n * n_clusters <= max_entries:
+        return slice(None)
+    return sampled_rows(n, max(1, max_entries // n_clusters))

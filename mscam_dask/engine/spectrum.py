@@ -1,0 +1,286 @@
+"""Bottom eigenpairs of the Laplacian of a graph.
+
+One task finds those of a graph in one block. Several blocks go from coarse to fine: the aggregated
+graph, then rounds of a Chebyshev filter and Rayleigh-Ritz (`mscam_dask.linalg.block_eigensolver`).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.engine.blocks import Graph, Spectrum, View, taken
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.stage import Stage
+from mscam_dask.linalg import block_eigensolver as by_blocks
+from mscam_dask.linalg import eigensolver
+from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, RitzPairs
+from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding
+from mscam_dask.solvers.row_graph import Components, laplacian_rows
+from mscam_dask.types.parameters import Parameters
+
+# Residual of the eigenpairs relative to the largest eigenvalue: far below any relevant eigengap.
+_TOLERANCE = 1e-6
+
+# The same where a component for each cluster leaves the eigengap alone to be found.
+_GAP_TOLERANCE = 1e-3
+
+
+def bottom_eigenpairs(
+    stage: Stage,
+    graph: Graph,
+    previous: Spectrum | None,
+    views: Sequence[View],
+    parameters: Parameters,
+    *,
+    n_pairs: int | None = None,
+    all_accurate: bool = False,
+) -> Spectrum:
+    """Submit the bottom eigenpairs of a graph, from the previous eigenvectors if there are any.
+
+    With `all_accurate`, a graph with c components does not get fewer accurate pairs.
+    """
+    wanted = parameters.n_pairs(graph.ranges[-1][1]) if n_pairs is None else n_pairs
+    laplacian = _laplacian(stage, graph)
+    if len(graph.ranges) == 1:
+        found = stage.submit(
+            graph_spectrum,
+            laplacian[0],
+            graph.components,
+            None if previous is None else previous.vectors[0],
+            wanted,
+            0 if all_accurate else parameters.n_clusters,
+            parameters.seed,
+        )
+        values, vectors, converged = (
+            stage.attribute(found, name) for name in ("values", "vectors", "converged")
+        )
+        return Spectrum(laplacian, (vectors,), graph.halos, values, converged)
+    return _from_coarse_to_fine(stage, graph, laplacian, previous, views, parameters, wanted)
+
+
+def null_spectrum(stage: Stage, graph: Graph) -> Spectrum:
+    """Submit the null vectors of a graph: scaled indicators of its components."""
+    vectors = tuple(
+        stage.submit(indicators, graph.components, start, stop, kind="null_vectors")
+        for start, stop in graph.ranges
+    )
+    values = np.zeros(graph.n_components)
+    return Spectrum(_laplacian(stage, graph), vectors, graph.halos, values, converged=True)
+
+
+def start_vectors(spectrum: Spectrum) -> Spectrum:
+    """Return the eigenvectors of a spectrum, without its Laplacian."""
+    return dataclasses.replace(spectrum, laplacian=())
+
+
+def spectrum_facts(stage: Stage, spectrum: Spectrum, n_clusters: int) -> Handle:
+    """Submit the gap λ_{c+1} − λ_c, and whether the eigenpairs converged."""
+    return stage.submit(gap_and_convergence, spectrum.values, spectrum.converged, n_clusters)
+
+
+def gap_and_convergence(
+    values: NDArray[np.float64],
+    converged: bool,  # noqa: FBT001 - tasks take positions
+    n_clusters: int,
+) -> tuple[float, bool]:
+    """Gap λ_{c+1} − λ_c of ascending eigenvalues (NaN if there are only c), and `converged`."""
+    if len(values) <= n_clusters:
+        return float("nan"), bool(converged)
+    return float(values[n_clusters] - values[n_clusters - 1]), bool(converged)
+
+
+def _laplacian(stage: Stage, graph: Graph) -> tuple[Handle, ...]:
+    precision = np.float64 if len(graph.ranges) == 1 else np.float32
+    return tuple(
+        stage.submit(
+            laplacian_rows, graph.rows[number], taken(graph.rows, sources), graph.ranges, precision
+        )
+        for number, sources in enumerate(graph.sources)
+    )
+
+
+def graph_spectrum(
+    rows: LaplacianRows,
+    components: Components,
+    start: NDArray[Any] | None,
+    n_pairs: int,
+    n_clusters: int,
+    seed: int,
+) -> eigensolver.Spectrum:
+    """Bottom eigenpairs of a Laplacian in one block, from the previous eigenvectors as a start.
+
+    All of them meet the tolerance, unless there is a component for each cluster. Then the null vectors
+    are exact, and of the others only the first has to meet a coarser tolerance, because only the eigengap
+    is wanted. Its error is quadratic in the residual. This takes a quarter as many products.
+    """
+    has_components = components.count == n_clusters
+    return eigensolver.bottom_eigenpairs(
+        rows.matrix,
+        n_pairs,
+        warm_start=start,
+        components=(components.count, components.labels.astype(np.int64)),
+        n_accurate=n_clusters + 1 if has_components else n_pairs,
+        relative_tolerance=_GAP_TOLERANCE if has_components else _TOLERANCE,
+        rng=np.random.default_rng(seed),
+    )
+
+
+def indicators(components: Components, start: int, stop: int) -> NDArray[np.float32]:
+    """Rows of the null vectors of the Laplacian: scaled indicators of the components."""
+    roots = np.sqrt(np.bincount(components.labels))
+    own = components.labels[start:stop]
+    rows = np.zeros((stop - start, components.count), dtype=np.float32)
+    rows[np.arange(stop - start), own] = 1.0 / roots[own]
+    return rows
+
+
+# from coarse to fine ---------------------------------------------------------------------------
+
+
+def _from_coarse_to_fine(
+    stage: Stage,
+    graph: Graph,
+    laplacian: tuple[Handle, ...],
+    previous: Spectrum | None,
+    views: Sequence[View],
+    parameters: Parameters,
+    n_pairs: int,
+) -> Spectrum:
+    halos, n_blocks = graph.halos, range(len(graph.ranges))
+    vectors: Sequence[Handle] = (
+        _coarse_vectors(stage, graph, laplacian, views, n_pairs + max(5, n_pairs // 2))
+        if previous is None
+        else previous.vectors
+    )
+    before: RitzPairs | None = None
+    n_rounds = 0
+    while True:
+        one = stage.sub(n_rounds)
+        image = [
+            one.submit(apply_laplacian, laplacian[b], taken(vectors, halos[b])) for b in n_blocks
+        ]
+        sums = one.map(by_blocks.ritz_sums, laplacian, vectors, image)
+        ritz = one.submit(by_blocks.ritz_pairs, list(sums), kind="graph_spectrum")
+        found = one.value(ritz)
+        polynomial = by_blocks.next_filter(
+            found,
+            before,
+            parameters.n_clusters,
+            n_rounds,
+            n_null=graph.n_components,
+            warm=previous is not None,
+        )
+        start = [one.submit(ritz_vectors, vectors[b], ritz) for b in n_blocks]
+        if polynomial is None:
+            converged = found.converged(parameters.n_clusters)
+            return Spectrum(laplacian, tuple(start), halos, found.values, converged)
+        # a Chebyshev filter on the Ritz vectors
+        current = [
+            one.submit(by_blocks.filter_first, vectors[b], image[b], ritz, polynomial)
+            for b in n_blocks
+        ]
+        del image, sums
+        for _ in range(2, polynomial.degree + 1):
+            start, current = (
+                current,
+                [
+                    one.submit(
+                        by_blocks.filter_next,
+                        laplacian[b],
+                        start[b],
+                        taken(current, halos[b]),
+                        polynomial,
+                    )
+                    for b in n_blocks
+                ],
+            )
+        vectors, before, n_rounds = current, found, n_rounds + 1
+
+
+def _coarse_vectors(
+    stage: Stage, graph: Graph, laplacian: Sequence[Handle], views: Sequence[View], n_vectors: int
+) -> list[Handle]:
+    """Submit eigenvectors of the aggregated graph, prolonged to all samples."""
+    ranges = graph.ranges
+    parts = [
+        stage.submit(
+            aggregates_of,
+            [view.rows[number] for view in views],
+            graph.components,
+            start,
+            ranges[-1][1],
+        )
+        for number, (start, _) in enumerate(ranges)
+    ]
+    joined = stage.submit(join_aggregates, parts)
+    coarse = [
+        stage.submit(coarse_rows, rows, joined, number, ranges)
+        for number, rows in enumerate(laplacian)
+    ]
+    vectors = stage.submit(coarse_eigenvectors, coarse, joined, n_vectors)
+    return [stage.submit(prolonged, vectors, joined, start, stop) for start, stop in ranges]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Aggregates:
+    """Aggregate of each sample, and number of samples of each aggregate."""
+
+    labels: NDArray[np.int32]
+    sizes: NDArray[np.float64]
+
+
+def aggregates_of(
+    views: list[RidgeView], components: Components, start: int, n_samples: int
+) -> NDArray[np.int32]:
+    """Aggregate of each row of a block."""
+    points = complete_embedding(views).stacked(slice(None), np.float32)
+    own = components.labels[start : start + len(points)]
+    return by_blocks.aggregate_rows(points, own, n_samples)
+
+
+def join_aggregates(parts: list[NDArray[np.int32]]) -> Aggregates:
+    """Aggregates of all blocks, numbered one block after the other."""
+    counts = [int(part.max()) + 1 for part in parts]
+    firsts = np.cumsum([0, *counts[:-1]])
+    labels = np.concatenate(
+        [part + np.int32(first) for part, first in zip(parts, firsts, strict=True)]
+    )
+    return Aggregates(labels, np.bincount(labels).astype(np.float64))
+
+
+def coarse_rows(
+    rows: LaplacianRows, found: Aggregates, number: int, ranges: Ranges
+) -> csr_array[Any]:
+    """Entries of a block of rows of the Laplacian, summed by aggregates."""
+    own, *others = (found.labels[slice(*ranges[block])] for block in (number, *rows.halo.blocks))
+    return by_blocks.coarse_block(rows, own, others)
+
+
+def coarse_eigenvectors(
+    blocks: list[csr_array[Any]], found: Aggregates, n_vectors: int
+) -> NDArray[np.float32]:
+    """Bottom eigenvectors of the Laplacian of the aggregates."""
+    return by_blocks.coarse_vectors(blocks, found.sizes, n_vectors)
+
+
+def prolonged(
+    vectors: NDArray[np.float32], found: Aggregates, start: int, stop: int
+) -> NDArray[np.float32]:
+    """Rows of coarse eigenvectors for the samples of a block."""
+    return vectors[found.labels[start:stop]]
+
+
+def apply_laplacian(rows: LaplacianRows, parts: list[NDArray[Any]]) -> NDArray[Any]:
+    """Rows of L V."""
+    return rows.apply(parts)
+
+
+def ritz_vectors(vectors: NDArray[np.float32], found: RitzPairs) -> NDArray[np.float32]:
+    """Rows of the Ritz vectors."""
+    return np.asarray(vectors @ found.rotation.astype(np.float32))

@@ -1,0 +1,232 @@
+"""Views of a fit: singular vectors, ridge views and linear discriminants, by blocks of rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.sources import RowSource
+from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sampling import cache_chunks
+from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.engine.blocks import RowOrder, View
+from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.stage import FAN_IN, Stage
+from mscam_dask.linalg.block_eigensolver import Ranges
+from mscam_dask.linalg.incomplete import PresentSamples
+from mscam_dask.linalg.scaling import ColumnMoments, RowTransform
+from mscam_dask.solvers.lda import (
+    ClassSums,
+    LinearDiscriminants,
+    class_sums,
+    discriminant_points,
+    fitted_discriminants,
+)
+from mscam_dask.solvers.ridge_view import RidgeView, ViewSVD, ridge_view
+from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.row_view import (
+    GramSum,
+    ViewFactor,
+    gram_of_rows,
+    moments_of_rows,
+    project_rows,
+    ridge_factor,
+    row_scaling,
+)
+from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, view_svd
+from mscam_dask.types.events import ViewIteration, ViewPrepared
+from mscam_dask.types.parameters import Scale, ViewSettings
+
+# Axes of each view that figures show, two at a time.
+N_AXES = 6
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TimedView:
+    """SVD of a view, the samples that it has (None for all), and the seconds it took."""
+
+    view: ViewSVD
+    seconds: float
+    present: PresentSamples | None = None
+
+
+def view_shape(source: RowSource) -> ViewShape:
+    """Shape and type of a view, which solvers need before they read it."""
+    return ViewShape(source.shape[0], source.shape[1], source.view_type)
+
+
+def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> TimedView:
+    """Read one view, scale it and compute its SVD."""
+    started = time.perf_counter()
+    source = cache_chunks(source)
+    view = view_svd(
+        source.read,
+        view_shape(source),
+        scale=scale,
+        name=source.name,
+        dtype=np.float32,
+        max_rank=max_rank,
+    )
+    return TimedView(view, time.perf_counter() - started, present_samples(source))
+
+
+def view_prepared(timed: TimedView, name: str, n_features: int) -> ViewPrepared:
+    """Record of the SVD of a view."""
+    basis = timed.view.basis
+    return ViewPrepared(
+        view=name,
+        n_features=n_features,
+        rank=basis.rank,
+        effective_rank=timed.view.effective_rank,
+        seconds=timed.seconds,
+        n_bytes=basis.vectors.nbytes,
+    )
+
+
+def ridge_view_of(timed: TimedView, alpha: float) -> RidgeView:
+    """Ridge view: the directions of a view with their ridge shrinkage."""
+    return ridge_view(timed.view, alpha=alpha, present=timed.present)
+
+
+def of_svd(stage: Stage, factored: Handle, alpha: float, part: str) -> View:
+    """Submit the ridge view of a view in one block."""
+    view = stage.submit(ridge_view_of, factored, alpha, part=part)
+    return View((view,), view)
+
+
+def by_blocks(
+    stage: Stage, source: RowSource, settings: ViewSettings, ranges: Ranges, max_rank: int
+) -> View:
+    """Submit the ridge view of a view by blocks of rows in the order of the data.
+
+    The moments of the columns, the Gram matrix of the scaled rows and the projection are three passes.
+    Views of many columns, and distance and kernel views, are decomposed by one task.
+    """
+    if source.view_type != "features" or source.shape[1] > MAX_EXACT_GRAM:
+        factored = stage.submit(svd_view, source, settings.scale, max_rank)
+        view = stage.submit(ridge_view_of, factored, settings.alpha)
+        *rows, empty = (
+            stage.submit(rows_of_view, view, start, stop) for start, stop in (*ranges, (0, 0))
+        )
+        return View(tuple(rows), empty)
+    data = [_rows(stage, source, start, stop) for start, stop in ranges]
+    moments = [stage.submit(moments_of, *block) for block in data]
+    transform = stage.submit(row_scaling, moments, settings.scale)
+    grams = stage.tree(  # since a task would hold the matrices of all blocks
+        merged_grams, [stage.submit(gram, *block, transform) for block in data], n_left=FAN_IN
+    )
+    factor = stage.submit(factor_of, grams, transform, settings, source.name, max_rank)
+    rows = [stage.submit(project, *block, factor) for block in data]
+    return View(tuple(rows), stage.attribute(factor, "ridge"))
+
+
+def _rows(stage: Stage, source: RowSource, start: int, stop: int) -> tuple[Any, int, int]:
+    """Source of a block of rows, and their range in it: only these rows of an array are sent."""
+    if not isinstance(source, ArrayRows):
+        return source, start, stop
+    rows = stage.submit(ArrayRows, source.array[start:stop], source.name, kind="rows")
+    return rows, 0, stop - start
+
+
+def moments_of(source: RowSource, start: int, stop: int) -> ColumnMoments:
+    """Moments of the columns of a view over a block of rows."""
+    return moments_of_rows(cache_chunks(source).read, start, stop, source.shape[1])
+
+
+def gram(source: RowSource, start: int, stop: int, transform: RowTransform) -> GramSum:
+    """Centered Gram matrix of a block of scaled rows."""
+    return gram_of_rows(cache_chunks(source).read, start, stop, transform)
+
+
+def merged_grams(sums: list[GramSum]) -> GramSum:
+    """Sum of the Gram matrices of several blocks."""
+    return functools.reduce(GramSum.merge, sums)
+
+
+def factor_of(
+    sums: list[GramSum], transform: RowTransform, settings: ViewSettings, name: str, max_rank: int
+) -> ViewFactor:
+    """Directions of a view from the Gram matrices of all blocks."""
+    return ridge_factor(
+        sums, transform, scale=settings.scale, alpha=settings.alpha, name=name, max_rank=max_rank
+    )
+
+
+def project(source: RowSource, start: int, stop: int, found: ViewFactor) -> RidgeView:
+    """Ridge view of a block of rows."""
+    return found.ridge.of_rows(project_rows(cache_chunks(source).read, start, stop, found))
+
+
+def rows_of_view(view: RidgeView, start: int, stop: int) -> RidgeView:
+    """Ridge view of some rows of a whole ridge view."""
+    return view.of_rows(view.basis.vectors[start:stop].copy())
+
+
+def principal_coordinates(view: RidgeView) -> NDArray[np.float32]:
+    """First principal coordinates (m, ≤ 6) of a block of a view; NaN for samples that it does not have."""
+    vectors, weights = view.coordinates()
+    found = np.asarray(vectors[:, :N_AXES] * np.sqrt(weights[:N_AXES]), dtype=np.float32)
+    return found if view.present is None else view.present.spread(found)
+
+
+# learned metrics -------------------------------------------------------------------------------
+
+
+def learn_metrics(
+    stage: Stage, views: Sequence[View], names: Sequence[str], labels: Handle, order: RowOrder
+) -> tuple[list[View], list[Handle]]:
+    """Submit the linear discriminants of each view for a partition, and their records."""
+    by_rows = stage.submit(reordered, labels, order.order)
+    metrics, records = [], []
+    for view, name in zip(views, names, strict=True):
+        sums = [
+            stage.submit(class_sums_of, block, by_rows, start, stop)
+            for block, (start, stop) in zip(view.rows, order.ranges, strict=True)
+        ]
+        metric = stage.submit(learn_metric, sums, view.empty, name, part=name)
+        rows = tuple(stage.submit(discriminants, block, metric) for block in view.rows)
+        metrics.append(View(rows, stage.item(metric, 1)))
+        records.append(stage.item(metric, 2))
+    return metrics, records
+
+
+def reordered(labels: NDArray[np.int64], order: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Labels in the order of the rows."""
+    return np.asarray(labels[order])
+
+
+def class_sums_of(view: RidgeView, labels: NDArray[np.int64], start: int, stop: int) -> ClassSums:
+    """Sums of a block of rows by cluster."""
+    n_clusters, own = int(labels.max()) + 1, labels[start:stop]
+    return class_sums(view, own if view.present is None else own[view.present.samples], n_clusters)
+
+
+def learn_metric(
+    sums: list[ClassSums], view: RidgeView, name: str
+) -> tuple[NDArray[np.float64], LinearDiscriminants, ViewIteration]:
+    """Loadings of the linear discriminants of a view, the discriminants without rows, and the record."""
+    started = time.perf_counter()
+    loadings, metric = fitted_discriminants(functools.reduce(ClassSums.merge, sums), view)
+    record = ViewIteration(
+        view=name,
+        primal_residual=0.0,
+        dual_residual=0.0,
+        inner_iterations=0,
+        converged=True,
+        objective=-metric.separation,
+        seconds=time.perf_counter() - started,
+    )
+    return loadings, metric, record
+
+
+def discriminants(
+    view: RidgeView, metric: tuple[NDArray[np.float64], LinearDiscriminants, ViewIteration]
+) -> LinearDiscriminants:
+    """Rows of a view in its linear discriminants."""
+    return metric[1].of_rows(discriminant_points(view, metric[0]))
