@@ -5,9 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mscam_dask.engine.blocks import Graph
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.prepare import Prepared

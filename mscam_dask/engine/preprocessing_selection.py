@@ -15,10 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import RowSource
 from mscam_dask.data.views.presence import PresentRows, present_samples
 from mscam_dask.data.views.sampling import SampledRows, sampled_view
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import DataError

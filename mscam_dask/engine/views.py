@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.sources import RowSource
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import cache_chunks
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.sources import ArrayRows, RowSource
 from mscam_dask.engine.blocks import RowOrder, View
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import FAN_IN, Stage

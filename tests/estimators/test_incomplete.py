@@ -14,8 +14,8 @@ from sklearn.metrics import adjusted_rand_score
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import memory, precompute
-from mscam_dask.engine.neighbors import exact_neighbors, joined_candidates
 from mscam_dask.engine.memory import plan_memory
+from mscam_dask.engine.neighbors import exact_neighbors, joined_candidates
 from mscam_dask.engine.views import ridge_view_of, svd_view
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning
 from mscam_dask.solvers.ridge_view import Encoder

@@ -19,7 +19,6 @@ from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sample_ids import linked_groups
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import (
-    BLOCK_BYTES,
     RowSource,
     ViewDigest,
     check_view,
@@ -171,7 +170,6 @@ def validate(
         if digest
     }
     return ValidationReport(data.n_samples, data.view_names, tuple(issues), digests)
-
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:

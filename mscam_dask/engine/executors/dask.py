@@ -48,7 +48,6 @@ from mscam_dask.errors import (
     WorkersPausedError,
 )
 
-
 POLL_S = 2.0
 """Seconds between two checks of a driver that waits."""
 
