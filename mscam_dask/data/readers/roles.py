@@ -75,20 +75,10 @@ class IdColumn:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Columns of a table that may have its sample ids.
+    """Columns of a table, as text by position, that may have its sample ids.
 
-    Attributes
-    ----------
-    where
-        The table, for messages.
-    names
-        Names of all columns, none without a header.
-    texts
-        Possible columns by position, as text.
-    others_are_like
-        Whether at least half of the other columns with numbers have whole numbers that differ too.
-    told
-        Position that the user, or the format, tells.
+    `others_are_like` says that at least half of the other columns with numbers have whole numbers that differ
+    too; `told` is what the user, or the format, says.
     """
 
     where: str
@@ -109,12 +99,7 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
 
     In this order: what is told; a column of unique text or whole numbers whose name, or place at the
     front, several tables share beside half of the values; one that is called as ids are; the first one of
-    unique text; a first column of whole numbers that ascend.
-
-    Raises
-    ------
-    DataError
-        A first column of unique whole numbers may as well be a feature.
+    unique text; a first column of whole numbers that ascend. Other unique whole numbers there are an error.
     """
     unique = [_unique(table) for table in tables]
     shared = _shared(tables, unique)

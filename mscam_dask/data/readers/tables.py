@@ -117,26 +117,10 @@ class TableRows:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table whose first rows are known.
+    """A table whose first rows (`head`) are known as text; `fill` reads the rows into what it gets.
 
-    Attributes
-    ----------
-    source, where, view
-        Its file; its name for messages, and that of its view.
-    columns
-        Names of the columns.
-    head
-        First rows as text.
-    fill
-        Reads the rows into what it gets.
-    has_header, samples_in
-        Whether the columns are named; where the samples are.
-    id_position
-        Column that the format says has the ids of the rows.
-    left_out
-        Columns that are no features by the format, and why.
-    form, notes, decimal
-        How it is written.
+    `where` names it in messages, `view` is the name of its view; `id_position` is a column that the format says
+    has the ids of the rows; `left_out` are columns that are no features by the format, and why.
     """
 
     source: Source
@@ -193,14 +177,6 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
 
     Samples on rows: a column has their ids, one the labels, all others are features. Samples on columns: the
     header has their ids, a column the names of features, a row the labels.
-
-    Raises
-    ------
-    DataError
-        It is unclear whether a column has ids; a feature has text; there is no feature or no row; a label is
-        missing.
-    ConfigurationError
-        `Source.id_column` names no column.
     """
     upright = [table for table in tables if table.samples_in == "rows"]
     rows = [table.fill(_wanted_rows(table, upright, selection)) for table in upright]
