@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, unreadable
 from mscam_dask.data.readers.registry import table_of
-from mscam_dask.data.readers.roles import Candidates, id_columns
-from mscam_dask.data.readers.tables import MISSING, TableRows, is_number, parsed_labels
+from mscam_dask.data.readers.roles import MISSING, Candidates, id_columns
+from mscam_dask.data.readers.tables import TableRows, is_number, parsed_labels
 from mscam_dask.errors import DataError
 
 

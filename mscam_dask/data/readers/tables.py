@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Selection, Source, SourceContents
 from mscam_dask.data.readers.roles import (
+    MISSING,
     Candidates,
     IdColumn,
     are_names,
@@ -22,12 +23,6 @@ from mscam_dask.data.readers.roles import (
 )
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
-
-MISSING = (
-    *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
-    *("#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
-)
-"""Fields, in any case, that stand for a missing value; pandas knows them too."""
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f]\d{3})+([.,]\d+)?")
