@@ -42,32 +42,15 @@ def gather(
     *,
     may_lack_views: bool = False,
 ) -> tuple[MultiViewData, tuple[str, ...], tuple[Mapping[str, str], ...]]:
-    """Read sources as one data set: views chosen and renamed, labels encoded, ids compared.
+    """Read sources as one data set: views chosen and renamed, labels encoded, samples matched by id.
 
-    Parameters
-    ----------
-    sources, views, labels
-        As for `mscam_dask.data.ingest.ingest`.
-    stack
-        Keeps files open for views that are read later; closed by the caller.
-    join
-        Samples of sources with different ids; None refuses them.
-    may_lack_views
-        Whether some, but not all, of the requested views may be missing.
+    Parameters are those of `mscam_dask.data.ingest.ingest`; `stack` keeps files open for views that are read
+    later; with `may_lack_views` some, but not all, requested views may be missing.
 
     Returns
     -------
-    data
-        Views are read lazily.
-    notes
-        How variables and columns were interpreted, and which were skipped.
-    origin
-        The same of each table in few words, by title.
-
-    Raises
-    ------
-    DataError
-        When a source cannot be read, a requested view or labels are missing, or sources disagree.
+    data, notes, origin
+        Notes say how variables and columns were interpreted; origin says it of each table in few words, by title.
     """
     wanted = None if views is None else tuple(views)
     label_key = labels if isinstance(labels, str) else None
@@ -98,7 +81,7 @@ def gather(
     orientations = {file.samples_in for file in files}
     if chosen and len(orientations) == 1:
         n_labels = None if codes is None else len(codes)
-        check_sample_counts(chosen, n_labels, orientations.pop(), held_in)
+        _check_sample_counts(chosen, n_labels, orientations.pop(), held_in)
     data = as_multi_view(list(chosen))
     data = replace(data, sample_ids=ids, labels=codes, label_names=names)
     notes = (*(note for item in loaded for note in item.notes), *more)
@@ -219,7 +202,7 @@ def _labels(
             )
         labels = Path(labels)
     if isinstance(labels, Path):
-        values, notes = labels_of_file(labels, ids)
+        values, notes = _labels_of_file(labels, ids)
         return (*encode_labels(values), notes)
     if labels is not None and not isinstance(labels, str):
         return (*encode_labels(labels), ())
@@ -256,7 +239,7 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
     places = joined.places[item.where]
     other = next((view for view in item.views if n_samples_of(view) != len(own)), None)
     if other is not None:
-        if own == joined.ids:  # `check_sample_counts` says more
+        if own == joined.ids:  # `_check_sample_counts` says more
             return item
         raise DataError(
             f"{item.where}: view {other.name!r} has {n_samples_of(other)} rows for {len(own)} sample ids; "
@@ -286,7 +269,7 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
     )
 
 
-def labels_of_file(
+def _labels_of_file(
     file: Path, sample_ids: tuple[str, ...] | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Labels of a separate file, by id if it has ids, else row by row, and notes."""
@@ -316,7 +299,7 @@ def labels_of_file(
     return labels[[rows[name] for name in sample_ids]], notes
 
 
-def check_sample_counts(
+def _check_sample_counts(
     views: Sequence[RowSource],
     n_labels: int | None,
     samples_in: Literal["rows", "columns"],
@@ -327,104 +310,62 @@ def check_sample_counts(
     Views in one file of which only some have to be turned, and other numbers of labels, are left to
     `MultiViewData`.
     """
-    counts = {n_samples_of(view) for view in views}
+    counts, widths = {n_samples_of(view) for view in views}, {view.shape[1] for view in views}
     if len(counts) == 1 and n_labels in (None, *counts):
         return
-    message = None
-    if n_labels is not None:
-        message = _by_labels(views, n_labels, samples_in)
-    if message is None and len(counts) > 1:
-        message = _by_files(views, n_labels, samples_in, held_in) or _by_columns(views, samples_in)
-    if message is not None:
-        raise DataError(message)
-
-
-def _by_labels(
-    views: Sequence[RowSource], n_labels: int, samples_in: Literal["rows", "columns"]
-) -> str | None:
-    """Return a message from the number of labels, or None."""
-    as_read, where, instead = _reading(samples_in)
-    listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
-    got = f"There are {n_labels} labels and"
+    as_read, where = "", "columns"
+    instead = "read the file with Source(path, samples_in='columns') (--samples-in columns)"
+    if samples_in == "columns":
+        as_read, where = ", read with samples_in='columns',", "the rows of the file"
+        instead = "leave out samples_in='columns' (--samples-in columns)"
+    shapes = ", ".join(f"{view.name!r} {view.shape}" for view in views)
     on_rows = [view.name for view in views if view.shape[0] == n_labels]
     on_columns = [view.name for view in views if view.shape[1] == n_labels]
-    if len(on_columns) == len(views):
-        return (
-            f"{got} every view{as_read} has that many columns ({listing}): samples are on {where}; "
-            f"{instead}."
+    got = f"There are {n_labels} labels and"
+    if n_labels is not None and len(on_columns) == len(views):
+        raise DataError(
+            f"{got} every view{as_read} has that many columns ({shapes}): samples are on {where}; {instead}."
         )
-    if len({view.shape[0] for view in views}) == 1:
-        return None
+    if len(counts) == 1:
+        return
     if on_columns and not on_rows:
-        return (
-            f"{got} no view{as_read} has that many rows but some have that many columns ({listing}): "
+        raise DataError(
+            f"{got} no view{as_read} has that many rows but some have that many columns ({shapes}): "
             f"samples are on {where}; {instead}, and take the views that have as many: "
             f"{_taking(on_columns)}."
         )
     if on_rows and len({*on_rows, *on_columns}) < len(views):
-        return (
-            f"{got} not every view{as_read} has that many rows ({listing}); every view must have one "
+        raise DataError(
+            f"{got} not every view{as_read} has that many rows ({shapes}); every view must have one "
             f"row per sample. Take those that have: {_taking(on_rows)}."
         )
-    return None
-
-
-def _by_files(
-    views: Sequence[RowSource],
-    n_labels: int | None,
-    samples_in: Literal["rows", "columns"],
-    held_in: Sequence[str],
-) -> str | None:
-    """Return a message naming files with samples on columns and others on rows, or None."""
-    counts = [view.shape[0] for view in views]
-    for count in sorted(dict.fromkeys(counts), key=lambda count: count != n_labels):
-        turned = {file for file, rows in zip(held_in, counts, strict=True) if rows != count}
+    rows = [view.shape[0] for view in views]
+    for count in sorted(dict.fromkeys(rows), key=lambda count: count != n_labels):
+        turned = {file for file, own in zip(held_in, rows, strict=True) if own != count}
         if turned < set(held_in) and all(
             view.shape[file in turned] == count for view, file in zip(views, held_in, strict=True)
         ):
-            break
-    else:
-        return None
-    as_read, _, _ = _reading(samples_in)
-    listing = ", ".join(f"{view.name!r} {view.shape}" for view in views)
-    on_columns = turned if samples_in == "rows" else set(held_in) - turned
-    files = [file for file in dict.fromkeys(held_in) if file in on_columns]
-    others = [file for file in dict.fromkeys(held_in) if file not in on_columns]
-    return (
-        f"The views{as_read} have different numbers of samples ({listing}): it looks as if {count} samples "
-        f"were on columns in {', '.join(files)} and on rows in {', '.join(others)}. Read only the first "
-        "with Source(path, samples_in='columns'). --samples-in columns is for all files of a command; "
-        f"have one for the first alone, mscam-dask ingest {shlex.join(files)} --samples-in columns -o "
-        "turned.zarr, and name turned.zarr in their place."
-    )
-
-
-def _by_columns(views: Sequence[RowSource], samples_in: Literal["rows", "columns"]) -> str | None:
-    """Return a message for views of different numbers of rows; None if some have to be transposed."""
-    as_read, _, instead = _reading(samples_in)
-    listing = ", ".join(f"{view.name!r}: {view.shape[0]}" for view in views)
-    counts = {view.shape[0] for view in views}
-    widths = {view.shape[1] for view in views}
+            first = turned if samples_in == "rows" else set(held_in) - turned
+            files = [file for file in dict.fromkeys(held_in) if file in first]
+            others = [file for file in dict.fromkeys(held_in) if file not in first]
+            raise DataError(
+                f"The views{as_read} have different numbers of samples ({shapes}): it looks as if {count} "
+                f"samples were on columns in {', '.join(files)} and on rows in {', '.join(others)}. Read only "
+                "the first with Source(path, samples_in='columns'). --samples-in columns is for all files of "
+                f"a command; have one for the first alone, mscam-dask ingest {shlex.join(files)} --samples-in "
+                "columns -o turned.zarr, and name turned.zarr in their place."
+            )
+    hint = "Keep"
     if len(widths) == 1:
         hint = f"All have {widths.pop()} columns: if these are the samples, {instead}. Else keep"
     elif any(all(count in view.shape for view in views) for count in counts):
-        return None
-    else:
-        hint = "Keep"
-    return (
+        return
+    listing = ", ".join(f"{view.name!r}: {view.shape[0]}" for view in views)
+    raise DataError(
         f"The views{as_read} have different numbers of samples ({listing}); every view must have one "
         f"row per sample. {hint} the samples all views share, in the same order; if some of these are "
         "no views, take only those that are: views=[...] (--view NAME for each)."
     )
-
-
-def _reading(samples_in: Literal["rows", "columns"]) -> tuple[str, str, str]:
-    """Return how the files were read, where the samples are otherwise, and how to read them that way."""
-    if samples_in == "rows":
-        other = "read the file with Source(path, samples_in='columns') (--samples-in columns)"
-        return "", "columns", other
-    other = "leave out samples_in='columns' (--samples-in columns)"
-    return ", read with samples_in='columns',", "the rows of the file", other
 
 
 def _taking(names: Sequence[str]) -> str:

@@ -11,27 +11,16 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, unreadable
 from mscam_dask.data.readers.registry import table_of
-from mscam_dask.data.readers.roles import Candidates, id_columns
-from mscam_dask.data.readers.tables import MISSING, TableRows, is_number, parsed_labels
+from mscam_dask.data.readers.roles import MISSING, Candidates, id_columns
+from mscam_dask.data.readers.tables import TableRows, is_number, parsed_labels
 from mscam_dask.errors import DataError
 
 
 def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     """Read labels from a .npy file, or a table with a column of labels, maybe beside one of ids.
 
-    Labels are the only column beside the ids, or the one that is called labels, class or the like.
-
-    Returns
-    -------
-    labels
-        One for each row.
-    ids
-        Ids of the samples, where the table has them.
-
-    Raises
-    ------
-    DataError
-        When the file cannot be read or holds variables (.mat, .npz), has other columns, or a label is missing.
+    Labels are the only column beside the ids, or the one that is called labels, class or the like. Returns one
+    label for each row, and the ids of the rows where the table has them.
     """
     if file.suffix.lower() in (".mat", ".npz"):
         raise DataError(
@@ -74,24 +63,8 @@ def read_sample_columns(
 ) -> dict[str, NDArray[Any]]:
     """Read the columns of a table of samples, put in the order of the samples.
 
-    Parameters
-    ----------
-    file
-        A table with names of columns in the first line: text, Parquet, Feather or Excel.
-        The first column has sample ids.
-    sample_ids
-        None for samples that are known by their row 0, 1, ...
-    n_samples
-
-    Returns
-    -------
-    dict of str to (n,) object array
-        Numbers or text, None where missing, of every column but the first.
-
-    Raises
-    ------
-    DataError
-        The file cannot be read, an id occurs twice, or no sample is in it.
+    The table has names of columns in the first line and sample ids in the first column; without `sample_ids`
+    these are the rows 0, 1, ... Columns (n,) have numbers or text, None where missing.
     """
     names, (own, *others) = _texts(file)
     if names is None or len(set(names)) < len(names) or len(names) < 2:

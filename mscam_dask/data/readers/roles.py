@@ -10,6 +10,12 @@ from dataclasses import dataclass
 
 from mscam_dask.errors import DataError
 
+MISSING = (
+    *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
+    *("#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
+)
+"""Fields, in any case, that stand for a missing value; pandas knows them too."""
+
 # An id by its name: certainly; of a family; maybe.
 _CERTAIN, _FAMILY, _MAYBE = 3, 2, 1
 
@@ -60,8 +66,6 @@ def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
 
 def are_unique(texts: Sequence[str]) -> bool:
     """Return whether no text is missing or repeated."""
-    from mscam_dask.data.readers.tables import MISSING
-
     return len(set(texts)) == len(texts) and not any(text.lower() in MISSING for text in set(texts))
 
 
@@ -75,20 +79,10 @@ class IdColumn:
 
 @dataclass(frozen=True, eq=False)
 class Candidates:
-    """Columns of a table that may have its sample ids.
+    """Columns of a table, as text by position, that may have its sample ids.
 
-    Attributes
-    ----------
-    where
-        The table, for messages.
-    names
-        Names of all columns, none without a header.
-    texts
-        Possible columns by position, as text.
-    others_are_like
-        Whether at least half of the other columns with numbers have whole numbers that differ too.
-    told
-        Position that the user, or the format, tells.
+    `others_are_like` says that at least half of the other columns with numbers have whole numbers that differ
+    too; `told` is what the user, or the format, says.
     """
 
     where: str
@@ -109,12 +103,7 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
 
     In this order: what is told; a column of unique text or whole numbers whose name, or place at the
     front, several tables share beside half of the values; one that is called as ids are; the first one of
-    unique text; a first column of whole numbers that ascend.
-
-    Raises
-    ------
-    DataError
-        A first column of unique whole numbers may as well be a feature.
+    unique text; a first column of whole numbers that ascend. Other unique whole numbers there are an error.
     """
     unique = [_unique(table) for table in tables]
     shared = _shared(tables, unique)
@@ -199,7 +188,8 @@ def _id_column(table: Candidates, unique: Mapping[int, Sequence[str]]) -> IdColu
     if names:
         return IdColumn(min(names), "text that differs in every row")
     for place, texts in table.texts.items():  # repeated or missing ids, which are refused
-        is_text = place == 0 and are_names([text for text in texts if text], with_numbers=True)
+        known = [text for text in texts if text.lower() not in MISSING]
+        is_text = place == 0 and are_names(known, with_numbers=True)
         mostly_differ = 2 * len(set(texts)) > len(texts)
         if (is_text and mostly_differ) or table.strength(place) == _CERTAIN:
             return IdColumn(place, "by its name" if table.strength(place) else "text")

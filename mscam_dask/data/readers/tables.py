@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Selection, Source, SourceContents
 from mscam_dask.data.readers.roles import (
+    MISSING,
     Candidates,
     IdColumn,
     are_names,
@@ -22,12 +23,6 @@ from mscam_dask.data.readers.roles import (
 )
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
-
-MISSING = (
-    *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
-    *("#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
-)
-"""Fields, in any case, that stand for a missing value; pandas knows them too."""
 
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f]\d{3})+([.,]\d+)?")
@@ -117,26 +112,10 @@ class TableRows:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table whose first rows are known.
+    """A table whose first rows (`head`) are known as text; `fill` reads the rows into what it gets.
 
-    Attributes
-    ----------
-    source, where, view
-        Its file; its name for messages, and that of its view.
-    columns
-        Names of the columns.
-    head
-        First rows as text.
-    fill
-        Reads the rows into what it gets.
-    has_header, samples_in
-        Whether the columns are named; where the samples are.
-    id_position
-        Column that the format says has the ids of the rows.
-    left_out
-        Columns that are no features by the format, and why.
-    form, notes, decimal
-        How it is written.
+    `where` names it in messages, `view` is the name of its view; `id_position` is a column that the format says
+    has the ids of the rows; `left_out` are columns that are no features by the format, and why.
     """
 
     source: Source
@@ -193,14 +172,6 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
 
     Samples on rows: a column has their ids, one the labels, all others are features. Samples on columns: the
     header has their ids, a column the names of features, a row the labels.
-
-    Raises
-    ------
-    DataError
-        It is unclear whether a column has ids; a feature has text; there is no feature or no row; a label is
-        missing.
-    ConfigurationError
-        `Source.id_column` names no column.
     """
     upright = [table for table in tables if table.samples_in == "rows"]
     rows = [table.fill(_wanted_rows(table, upright, selection)) for table in upright]

@@ -14,8 +14,8 @@ from typing import IO, Any
 import numpy as np
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, open_text, unreadable
-from mscam_dask.data.readers.roles import id_strength
-from mscam_dask.data.readers.tables import MISSING, THOUSANDS, Table, TableRows, is_number
+from mscam_dask.data.readers.roles import MISSING, id_strength
+from mscam_dask.data.readers.tables import THOUSANDS, Table, TableRows, is_number
 from mscam_dask.errors import ConfigurationError, DataError
 
 _DELIMITERS = ("\t", ";", "|", ",")
@@ -127,6 +127,7 @@ def _table(
         has_header is not False
         and len(heading) == len(first)
         and not _is_gct(above)
+        and all(heading)
         and not all(is_number(name, decimal) for name in heading)
         and all(_is_value(field, decimal) for field in first[1:])
     ):  # NumPy writes # before the header
@@ -246,6 +247,10 @@ def _delimiter(
     several = best is not None and any(
         _SEVERAL_NUMBERS.match(field) for row in _fields(lines, best[2]) for field in row
     )
+    if (
+        best is not None and best[2] == "," and by_blanks[0] > 2 * best[1]
+    ):  # commas are decimal marks
+        several = True
     if best is not None and not (several and by_blanks[0] > best[1]):
         return best[2], source.decimal or best[3]
     widths = {len(row) for row in _fields(lines, None) if row}
