@@ -63,7 +63,7 @@ class Unwatched(MSCAM):
     """The same fit without the observer for the dashboard."""
 
     def _observers(
-        self, data: MultiViewData, n_clusters: int, executor: Executor
+        self, data: MultiViewData, n_clusters: int, client: Client | None, executor: Executor
     ) -> tuple[Observer, ...]:
         return ()
 

@@ -81,6 +81,8 @@ def test_a_loaded_run_predicts_samples_of_some_views(run: tuple[Path, Any, Any])
     assert_array_equal(model.view_presence_, data.presence)
     assert np.mean(model.predict(data) == model.labels_) > 0.95
     assert_array_equal(model.view_votes_["a"] < 0, ~data.presence[:, 0])
+    samples = pd.read_csv(directory / "samples.csv")
+    assert_array_equal(samples["vote_a"].fillna(-1), model.view_votes_["a"])
     table = predict_files(directory, [str(directory.parent / "a.csv")])
     assert len(table["cluster"]) == has[:, 0].sum()
     by_id = dict(zip(data.sample_ids or (), model.labels_.tolist(), strict=True))
