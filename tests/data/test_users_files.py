@@ -137,7 +137,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "NUL": (beside(csv_of(A).replace("P05", "P05\0")), "a.csv"),
     "a price": (beside(csv_of(A.assign(a1=A["a1"].map("${:.3f}".format)))), "a1"),
     "thousands of France": (beside(csv_of(LARGE.assign(a1=LARGE["a1"].map("{:,.1f}".format).str.replace(",", "\u202f").str.replace(".", ",")), sep=";", decimal=","), frame=LARGE), "a1"),
-    "a comment below": (({"a.txt": A.to_csv(sep=" ", index=False, header=False) + "# end\n"}, (A.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1),)), "a.txt"),
+    "a comment below": (({"a.txt": A.to_csv(sep=" ", index=False, header=False) + "# end of data\n"}, (A.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1),)), "a.txt"),
     "an end mark of DOS": (beside(csv_of(A) + "\x1a"), "a.csv"),
     "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
     "infinite": (beside(changed(4, LINES[4].split(",")[2], "1e400")), "a"),
