@@ -259,7 +259,9 @@ def projected_sums(
 
 
 def projected_distances(
-    views: list[list[EmbeddedRows | SolvedRows]], candidates: CandidateEdges, ranges: Ranges
+    views: Sequence[Sequence[EmbeddedRows | SolvedRows]],
+    candidates: CandidateEdges,
+    ranges: Ranges,
 ) -> NDArray[np.float64]:
     """Sum over some views of projected squared distances on candidate edges."""
     rows = [

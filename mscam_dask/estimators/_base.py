@@ -25,8 +25,9 @@ from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.data.views.validation import DataIssue, validate
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.fit import Observer, run_fit
+from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import check_memory
+from mscam_dask.engine.session import Observer
 from mscam_dask.errors import (
     ConfigurationError,
     ConvergenceWarning,

@@ -13,7 +13,7 @@ from mscam_dask.data.views.presence import is_in_memory
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor, usable_cores
-from mscam_dask.engine.fit import Observer
+from mscam_dask.engine.session import Observer
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.events import Event
 from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished

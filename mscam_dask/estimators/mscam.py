@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from mscam_dask.engine.checkpoint import CheckpointStore
-from mscam_dask.engine.fit import Observer
+from mscam_dask.engine.session import Observer
 from mscam_dask.estimators._base import BaseMultiViewClustering
 from mscam_dask.types.parameters import Parameters, Scale
 

@@ -46,7 +46,7 @@ from mscam_dask import MSCAM
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.fit import Observer
+from mscam_dask.engine.session import Observer
 from mscam_dask.monitor.dashboard.metrics import RunMetrics
 from mscam_dask.monitor.dashboard.page import Page
 from mscam_dask.monitor.dashboard.plugin import (

@@ -247,7 +247,7 @@ def test_embeddings_of_the_result_have_the_last_weight_of_the_graph(
     stage: Any = None
     for learned in ("the graph", "another"):
         final: Any = SimpleNamespace(graph="the graph", learned_graph=learned, status=status)
-        graphs = finalize._arrays(stage, final, context, None, history)
+        graphs: Any = finalize._arrays(stage, final, context, None, history)
         others = {} if learned == "the graph" else {"learned_graph": learned}
         assert graphs == {"consensus_graph": "the graph", **others}
     last = weights[-1] if weights else PARAMETERS.graph_weight

@@ -19,7 +19,9 @@ from scipy.spatial.distance import pdist, squareform
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.as_multi_view import MultiViewData, ViewType, as_multi_view
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sources import ViewType
 from mscam_dask.engine.executors._process import BASE_BYTES
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory

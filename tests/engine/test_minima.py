@@ -11,7 +11,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import initialize
+from mscam_dask.engine import cuts, initialize
 from mscam_dask.engine import select as selection
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
@@ -69,7 +69,7 @@ def test_one_that_is_hardly_better_is_not(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_clear_clusters_are_not_cut_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = initialize.spectral_cuts
+    plain = cuts.spectral_cuts
 
     def never(*arguments: Any, all_minima: bool = False, **settings: Any) -> Any:
         assert not all_minima, "minima of a clear start were looked for"

@@ -257,7 +257,8 @@ def test_a_refinement_without_a_new_partition_leaves_the_decision_before_it(
     monkeypatch.setattr(refine, "refine_iteration", iterate)
     monkeypatch.setattr(refine, "_is_mixed", lambda _: False)
     best: Any = SimpleNamespace(score=0.5)
-    start = LoopState("a graph", None, RankControl(3, 1.3, 0.1), best, decision)
+    graph: Any = "a graph"
+    start = LoopState(graph, None, RankControl(3, 1.3, 0.1), best, decision)
     context: Any = SimpleNamespace(refines=True, parameters=PARAMETERS, view_graphs=None)
     session: Any = SimpleNamespace(
         stage=lambda name: None, finish_iteration=lambda *_: None, notify=lambda *_: None

@@ -57,7 +57,7 @@ from mscam_dask.pipeline.tls import check_handshake
 if TYPE_CHECKING:
     from distributed import Client, Security, SpecCluster
 
-    from mscam_dask.engine.fit import Observer
+    from mscam_dask.engine.session import Observer
 
 __all__ = [
     "LOG_LENGTHS",

@@ -22,7 +22,7 @@ from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
-from mscam_dask.engine.fit import Observer
+from mscam_dask.engine.session import Observer
 from mscam_dask.errors import (
     ConvergenceWarning,
     DataError,
