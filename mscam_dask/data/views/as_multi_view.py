@@ -245,12 +245,11 @@ def _from_tables(
             for name, table in zip(names, tables, strict=True)
         )
     )  # counts and names are compared before ids
-    # A default index is no id, unless it stands beside a frame that has ids.
-    default = any(sample_ids_of(table) is not None for table in tables)
     ids = {
-        view.name: sample_ids_of(table, default_index=default)
-        for view, table in zip(data.views, tables, strict=True)
+        view.name: sample_ids_of(table) for view, table in zip(data.views, tables, strict=True)
     }
+    if any(own is not None for own in ids.values()):
+        ids |= _default_ids(ids, tables)
     joined = join_samples(ids, None)
     if joined is None:
         return data
@@ -259,6 +258,26 @@ def _from_tables(
         for view, own in zip(data.views, ids.values(), strict=True)
     ]
     return MultiViewData(tuple(views), joined.ids)
+
+
+def _default_ids(
+    ids: Mapping[str, tuple[str, ...] | None], tables: Sequence[Any]
+) -> dict[str, tuple[str, ...]]:
+    """Default indexes of frames beside others with ids; refused where these are the same in another order."""
+    found = {}
+    for (name, own), table in zip(ids.items(), tables, strict=True):
+        default = sample_ids_of(table, default_index=True)
+        if own is None and default is not None:
+            found[name] = default
+            for other, others in ids.items():
+                if others not in (None, default) and set(default) == set(others or ()):
+                    raise DataError(
+                        f"{other!r} has the ids {list(others[:3])}, ..., which {name!r} has as its default index "
+                        "0, 1, ..., so its rows may be in either order. If both have the same sample in a row, "
+                        "give both frame.reset_index(drop=True); if the default index has the ids, give "
+                        f"{name!r} in the order of {other!r}, as frame.loc[other.index]."
+                    )
+    return found
 
 
 def views_of(
