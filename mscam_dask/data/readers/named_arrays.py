@@ -180,8 +180,9 @@ def _square_views(value: Any) -> tuple[list[Any], ViewType]:
         if not np.allclose(rows, columns.transpose(0, 2, 1), 0, allowed, equal_nan=True):
             continue
         gaps = rows[:, :, : rows.shape[1]].astype(np.float64)
-        are_distances = not gaps.diagonal(axis1=1, axis2=2).any() and all(
-            (gap[:, None] <= (1 + 1e-6) * (gap[:, :, None] + gap)).all() for gap in gaps
+        # absent samples are NaN, which neither test refuses
+        are_distances = not np.nan_to_num(gaps.diagonal(axis1=1, axis2=2)).any() and not any(
+            (gap[:, None] > (1 + 1e-6) * (gap[:, :, None] + gap)).any() for gap in gaps
         )
         found.append((list(stack), "distance" if are_distances else "kernel"))
     return found[0] if len(found) == 1 else ([], "kernel")

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import (
@@ -126,6 +125,8 @@ class _Arrays(Mapping[str, Any]):
             matrix = sparse_from_parts(form[:3], parts, node.attrs["shape"], where)
             return check_row_size(matrix, source)
         if form == "dataframe":
+            import pandas as pd
+
             names = map(as_text, node.attrs["column-order"])
             return pd.DataFrame({name: _column(node[name], source) for name in names})
         if not hasattr(node, "dtype"):
@@ -145,6 +146,8 @@ def _index(frame: Any, source: Source) -> tuple[str, ...]:
 
 def _column(node: Any, source: Source) -> NDArray[Any]:
     """Column of a data frame; missing values of categories and nullable columns are NaN."""
+    import pandas as pd
+
     if hasattr(node, "dtype"):
         values = np.asarray(in_memory(node, source))
         is_text = values.dtype.kind in "OS"

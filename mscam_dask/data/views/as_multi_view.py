@@ -245,9 +245,7 @@ def _from_tables(
             for name, table in zip(names, tables, strict=True)
         )
     )  # counts and names are compared before ids
-    ids = {
-        view.name: sample_ids_of(table) for view, table in zip(data.views, tables, strict=True)
-    }
+    ids = {view.name: sample_ids_of(table) for view, table in zip(data.views, tables, strict=True)}
     if any(own is not None for own in ids.values()):
         ids |= _default_ids(ids, tables)
     joined = join_samples(ids, None)

@@ -236,6 +236,32 @@ def test_stacks_of_square_matrices(
     assert report.views[1].name == "seen_1"
 
 
+@pytest.mark.parametrize("has_diagonal", [True, False])
+@pytest.mark.parametrize("view_type", ["kernel", "distance"])
+@pytest.mark.parametrize("put", [save_version_5, save_version_73, "npy"])
+def test_samples_absent_from_stacked_matrices_and_features_are_rows_of_nan(
+    put: Any, tmp_path: Path, view_type: str, has_diagonal: bool
+) -> None:
+    whole = KERNEL if view_type == "kernel" else GAPS
+    holed = np.where(np.isin(np.arange(5), [0, 3])[:, None], np.nan, whole)
+    holed[:, [0, 3]] = np.nan
+    if has_diagonal:
+        np.fill_diagonal(holed, whole.diagonal())
+    array = np.stack([whole, holed], axis=2)
+    path = tmp_path / f"K.{'npy' if put == 'npy' else 'mat'}"
+    rows = np.where(np.arange(5)[:, None] == 1, np.nan, COLOUR)
+    if put == "npy":
+        np.save(path, array)
+    else:
+        put(path, K=array, rows=rows)
+    data = open_store(ingest(path, tmp_path / "s.zarr").output)
+    assert [view.view_type for view in data.views[:2]] == [view_type] * 2
+    assert data.presence[:, :2].tolist() == [[True, row not in (0, 3)] for row in range(5)]
+    np.testing.assert_array_equal(data.views[1].read(0, 3), whole[np.ix_([1, 2, 4], [1, 2, 4])])
+    if put != "npy":
+        np.testing.assert_array_equal(data.views[2].read(0, 4), np.delete(COLOUR, 1, axis=0))
+
+
 @pytest.mark.parametrize(
     "array",
     [
