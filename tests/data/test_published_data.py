@@ -114,6 +114,8 @@ MEMBERSHIP = {
 @pytest.mark.parametrize("style", ["plain", "normalized"])
 def test_nus_wide_keeps_images_of_one_concept(tmp_path: Path, style: str) -> None:
     tables = write_nus_wide(tmp_path / "nus", MEMBERSHIP, 5, style)
+    for concept, column in MEMBERSHIP.items():  # of all images, as in the folder AllLabels
+        np.savetxt(tmp_path / f"nus/ground truth/Labels_{concept}.txt", column, fmt="%d")
     data = load_nus_wide(tmp_path / "nus")
     kept = [0, 1, 2, 3, 4, 5]  # of image 6 there is no concept, of image 7 two
     assert data.view_names == ("CH", "CM", "CORR", "EDH", "WT", "BOW_SIFT")
@@ -154,15 +156,15 @@ def test_nus_wide_with_a_list_of_classes(tmp_path: Path) -> None:
     [
         (
             lambda root: (root / "low level features" / "Test_CH.dat").unlink(),
-            ["CH", ["train"], ["test", "train"]],
+            ["CH", {"train": 5}, "test"],
         ),
         (
             lambda root: (root / "low level features" / "Test_WT.dat").write_text("1 2 3 4 5 6\n"),
-            ["CH", 3, "WT", 1],
+            ["CH", 3, "WT", (1, 6)],
         ),
         (
             lambda root: (root / "low level features" / "Test_WT.dat").write_text("1 2\n" * 3),
-            ["WT", {"train": 6, "test": 2}],
+            ["WT", (5, 6), (3, 2)],
         ),
         (
             lambda root: (root / "low level features" / "Train_WT.dat").write_text("a b\n"),

@@ -356,14 +356,14 @@ def _(path: Path, canary: Path) -> None:
 
 @hostile("bomb_5.mat")
 def _(path: Path, canary: Path) -> None:
-    """1.2 GB of zeros in 1.2 MB."""
+    """9.6 GB of zeros in 9.6 MB."""
     nbytes = 12 * 10**8
     head = matrix(6, (nbytes // 8, 1), struct.pack("<2I", 9, nbytes))
     packer = zlib.compressobj()
     parts = [packer.compress(struct.pack("<2I", 14, len(head) - 8 + nbytes) + head[8:])]
     parts += [packer.compress(bytes(10**7)) for _ in range(120)]
     packed = b"".join(parts) + packer.flush()
-    version_5(path, struct.pack("<2I", 15, len(packed)), packed)
+    version_5(path, *[struct.pack("<2I", 15, len(packed)) + packed] * 8)
 
 
 @hostile("damaged_zlib.mat")

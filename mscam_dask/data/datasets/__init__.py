@@ -8,8 +8,7 @@ returns one row of features per image, (n, d) float64. Nothing is scaled or cent
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from math import factorial
+from math import comb
 from numbers import Integral
 
 import numpy as np
@@ -22,33 +21,29 @@ from mscam_dask.data.datasets.published import (
     load_nus_wide,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sampling import sample_per_class
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError
 
 __all__ = [
     "CORRUPTED_SHARES",
-    "MIXTURE",
-    "GaussianMixture",
     "corrupted_mixture",
     "digits_views",
     "fetch_mfeat",
     "load_flowers17",
     "load_mfeat",
     "load_nus_wide",
-    "sample_per_class",
     "subspace_mixture",
 ]
 
 Images = NDArray[np.float64]
 
 
-def pixels(images: Images) -> NDArray[np.float64]:
+def pixels(images: Images) -> Images:
     """Ink of every pixel, row by row; d = height * width."""
     return images.reshape(len(images), -1)
 
 
-def profiles(images: Images) -> NDArray[np.float64]:
+def profiles(images: Images) -> Images:
     """Ink per row and column, distance of the outline from each side, ink per 2 x 2 zone.
 
     d = 3 (height + width) + (height // 2) (width // 2). An outline is the number of pixels
@@ -58,73 +53,47 @@ def profiles(images: Images) -> NDArray[np.float64]:
     n_images, height, width = images.shape
     strongest = images.max(axis=(1, 2), keepdims=True)
     is_ink = (images >= 0.5 * strongest) & (strongest > 0)
+    sides = ((is_ink, 2), (is_ink[:, :, ::-1], 2), (is_ink, 1), (is_ink[:, ::-1, :], 1))
     outlines = [
         np.where(side.any(axis=axis), side.argmax(axis=axis), side.shape[axis])
-        for side, axis in (
-            (is_ink, 2),
-            (is_ink[:, :, ::-1], 2),
-            (is_ink, 1),
-            (is_ink[:, ::-1, :], 1),
-        )
+        for side, axis in sides
     ]
     even = images[:, : height - height % 2, : width - width % 2]
     zones = even.reshape(n_images, height // 2, 2, width // 2, 2).mean(axis=(2, 4))
-    parts = [
-        images.mean(axis=2),
-        images.mean(axis=1),
-        *outlines,
-        zones.reshape(n_images, -1),
-    ]
+    parts = [images.mean(axis=2), images.mean(axis=1), *outlines, zones.reshape(n_images, -1)]
     return np.concatenate(parts, axis=1, dtype=np.float64)
 
 
-def fourier_magnitudes(images: Images) -> NDArray[np.float64]:
+def fourier_magnitudes(images: Images) -> Images:
     """Magnitudes of the two-dimensional Fourier transform; unchanged by cyclic shifts.
 
     d = height * (width // 2 + 1): the half-plane that determines the rest for real images.
     Divided by the number of pixels, so that the first feature is the mean ink.
     """
     n_images, height, width = images.shape
-    spectrum: NDArray[np.float64] = np.abs(np.fft.rfft2(images)) / (height * width)
+    spectrum: Images = np.abs(np.fft.rfft2(images)) / (height * width)
     return spectrum.reshape(n_images, -1)
 
 
-def gradient_orientations(
-    images: Images, *, n_orientations: int = 8, cell: int = 4, stride: int = 2
-) -> NDArray[np.float64]:
-    """Histograms of gradient orientation in overlapping square cells, L2-normalized per cell.
+def gradient_orientations(images: Images) -> Images:
+    """Histograms of 8 gradient orientations in cells of 4 x 4 pixels, 2 apart (Dalal & Triggs, 2005).
 
-    Parameters
-    ----------
-    images
-        (n, height, width).
-    n_orientations
-        Bins over the full circle; a gradient is shared between its two nearest bins.
-    cell, stride
-        Side of a cell and distance between cells, in pixels.
-
-    Notes
-    -----
-    d = cells * n_orientations. A cell without gradient stays zero: norms are taken as
-    sqrt(sum of squares + 1e-4), in units of ink per pixel.
-
-    References
-    ----------
-    N. Dalal, B. Triggs, "Histograms of oriented gradients for human detection", CVPR 2005,
-    doi:10.1109/CVPR.2005.177.
+    d = cells * 8. A gradient is shared between its two nearest orientations. Each cell is divided by its
+    norm sqrt(sum of squares + 1e-4), in units of ink per pixel; one without gradient stays zero.
     """
+    n_orientations, cell, stride = 8, 4, 2
     n_images, height, width = images.shape
     down, right = np.gradient(images, axis=(1, 2))
     magnitude = np.hypot(down, right)
     position = np.arctan2(down, right) / (2 * np.pi) * n_orientations
     lower = np.floor(position)
-    share_above = position - lower
-    binned = np.zeros((n_images, height, width, n_orientations))
-    for orientation in range(n_orientations):
-        binned[..., orientation] = magnitude * (
-            (lower % n_orientations == orientation) * (1 - share_above)
-            + ((lower + 1) % n_orientations == orientation) * share_above
-        )
+    above = position - lower
+    bins = np.arange(n_orientations)
+    is_lower = lower[..., None] % n_orientations == bins
+    is_upper = (lower[..., None] + 1) % n_orientations == bins
+    binned = magnitude[..., None] * (
+        is_lower * (1 - above[..., None]) + is_upper * above[..., None]
+    )
     cells = [
         binned[:, top : top + cell, left : left + cell].sum(axis=(1, 2))
         for top in range(0, height - cell + 1, stride)
@@ -135,16 +104,11 @@ def gradient_orientations(
     return histograms.reshape(n_images, -1)
 
 
-def zernike_magnitudes(images: Images, *, max_order: int = 8) -> NDArray[np.float64]:
-    """Magnitudes of the Zernike moments up to an order; unchanged by quarter turns.
+def zernike_magnitudes(images: Images, *, max_order: int = 8) -> Images:
+    """Magnitudes of the Zernike moments up to an order (Khotanzad & Hong, 1990); unchanged by quarter turns.
 
     |A_pq| = (p+1)/pi |sum f(r, t) R_pq(r) exp(-i q t)| da over pixel centers inside the
     circle through the corners of the image, for q >= 0, p - q even; d = 25 for order 8.
-
-    References
-    ----------
-    A. Khotanzad, Y. H. Hong, "Invariant image recognition by Zernike moments", IEEE TPAMI
-    12(5), 1990, doi:10.1109/34.55109.
     """
     n_images, height, width = images.shape
     down, right = np.meshgrid(
@@ -152,33 +116,25 @@ def zernike_magnitudes(images: Images, *, max_order: int = 8) -> NDArray[np.floa
     )
     circle = np.hypot(height, width)
     radius, angle = np.hypot(down, right).ravel() / circle, np.arctan2(down, right).ravel()
-    area = 4 / circle**2
     flat = images.reshape(n_images, -1)
     magnitudes = []
     for order in range(max_order + 1):
         for repetition in range(order % 2, order + 1, 2):
-            basis = _zernike_radial(order, repetition, radius) * np.exp(-1j * repetition * angle)
-            magnitudes.append(np.abs(flat @ basis) * (order + 1) / np.pi * area)
+            # R_pq(r): sum over s of (-1)^s (p-s)! r^(p-2s) / (s! ((p+q)/2-s)! ((p-q)/2-s)!)
+            half_gap = (order - repetition) // 2
+            radial = sum(
+                (-1) ** term
+                * comb(order - term, term)
+                * comb(order - 2 * term, half_gap - term)
+                * radius ** (order - 2 * term)
+                for term in range(half_gap + 1)
+            )
+            basis = radial * np.exp(-1j * repetition * angle)
+            magnitudes.append(np.abs(flat @ basis) * (order + 1) / np.pi * 4 / circle**2)
     return np.stack(magnitudes, axis=1)
 
 
-def _zernike_radial(
-    order: int, repetition: int, radius: NDArray[np.float64]
-) -> NDArray[np.float64]:
-    """Radial polynomial R_pq: sum over s of (-1)^s (p-s)! r^(p-2s) / (s! a! b!)."""
-    total = np.zeros_like(radius)
-    for term in range((order - repetition) // 2 + 1):
-        coefficient = (-1) ** term * factorial(order - term)
-        coefficient //= (
-            factorial(term)
-            * factorial((order + repetition) // 2 - term)
-            * factorial((order - repetition) // 2 - term)
-        )
-        total += coefficient * radius ** (order - 2 * term)
-    return total
-
-
-FAMILIES: dict[str, Callable[[Images], NDArray[np.float64]]] = {
+FAMILIES: dict[str, Callable[[Images], Images]] = {
     "pixels": pixels,
     "profiles": profiles,
     "fourier": fourier_magnitudes,
@@ -309,76 +265,17 @@ def subspace_mixture(
     return MultiViewData(views=tuple(views), labels=labels)
 
 
-Array = NDArray[np.float64]
-
 CORRUPTED_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 """Shares of the samples that the paper's Table 2 corrupts."""
 
-
-@dataclass(frozen=True)
-class GaussianMixture:
-    """Means and covariances of each cluster in each view.
-
-    Attributes
-    ----------
-    means : V tuples of c tuples of d numbers
-        means[v][g] is the center of cluster g in view v.
-    covariances : V tuples of c (d, d) nested tuples
-        Symmetric positive definite.
-
-    Raises
-    ------
-    ConfigurationError
-        When shapes do not fit each other, or a covariance is no covariance.
-    """
-
-    means: tuple[tuple[tuple[float, ...], ...], ...]
-    covariances: tuple[tuple[tuple[tuple[float, ...], ...], ...], ...]
-
-    def __post_init__(self) -> None:
-        means = [np.asarray(view, dtype=np.float64) for view in self.means]
-        spreads = [np.asarray(view, dtype=np.float64) for view in self.covariances]
-        expected = [(*view.shape, view.shape[-1]) for view in means]
-        found = [view.shape for view in spreads]
-        if not means or any(view.ndim != 2 for view in means) or expected != found:
-            raise ConfigurationError(
-                f"means of shapes {[view.shape for view in means]} with covariances of shapes "
-                f"{found}; allowed are (c, d) and (c, d, d) for each view, one view at least."
-            )
-        if len({len(view) for view in means}) > 1:
-            raise ConfigurationError(
-                f"the views have {[len(view) for view in means]} clusters; allowed is the same "
-                "number in every view."
-            )
-        for index, view in enumerate(spreads):
-            is_symmetric = np.array_equal(view, view.transpose(0, 2, 1))
-            if not is_symmetric or np.linalg.eigvalsh(view).min() <= 0:
-                raise ConfigurationError(
-                    f"a covariance of view {index} is not symmetric positive definite: "
-                    f"{view.tolist()}."
-                )
-
-    @property
-    def n_clusters(self) -> int:
-        """c, the clusters in every view."""
-        return len(self.means[0])
-
-
 _WIDE, _NARROW = ((1.0, 0.5), (0.5, 1.5)), ((0.3, 0.0), (0.0, 0.6))
 
-MIXTURE = GaussianMixture(
-    means=(
-        ((1.0, 1.0), (2.0, 2.0)),
-        ((2.0, 2.0), (1.0, 1.0)),
-        ((1.0, 1.0), (2.0, 2.0)),
-    ),
-    covariances=(
-        (_WIDE, _NARROW),
-        (_NARROW, _WIDE),
-        (((1.2, 0.2), (0.2, 1.0)), ((0.6, 0.1), (0.1, 0.5))),
-    ),
+MIXTURE = (
+    (((1.0, 1.0), (2.0, 2.0)), (_WIDE, _NARROW)),
+    (((2.0, 2.0), (1.0, 1.0)), (_NARROW, _WIDE)),
+    (((1.0, 1.0), (2.0, 2.0)), (((1.2, 0.2), (0.2, 1.0)), ((0.6, 0.1), (0.1, 0.5)))),
 )
-"""The mixture of `corrupted_mixture`, before its covariances are scaled.
+"""Means (c, d) and covariances (c, d, d) of each view of `corrupted_mixture`, before these are scaled.
 
 Views 1 and 2 have the means (1, 1), (2, 2) and the two covariances of Kumar & Daumé's mixture,
 the clusters changing places; view 3 has the same means and two covariances in between.
@@ -392,7 +289,6 @@ def corrupted_mixture(
     corruption_rate: float = 0.0,
     noise_variance: float = 0.3,
     within_variance: float = 0.89,
-    mixture: GaussianMixture = MIXTURE,
 ) -> MultiViewData:
     """Draw samples of a mixture in several views, a share of them corrupted in each view.
 
@@ -413,12 +309,11 @@ def corrupted_mixture(
         0.3 in the paper.
     within_variance
         Factor > 0 on every covariance. The default is calibrated, see docs/experiments.md.
-    mixture
 
     Returns
     -------
     MultiViewData
-        Views "view_1", "view_2", ... with labels 0..c-1.
+        Views "view_1", "view_2", ... with labels 0 and 1.
 
     Raises
     ------
@@ -439,56 +334,27 @@ def corrupted_mixture(
     >>> int(changed.any(axis=1).sum()), np.bincount(clean.labels).tolist()
     (10, [25, 25])
     """
-    _check_numbers(n_samples, corruption_rate, noise_variance, within_variance, mixture)
-    labels = rng.permutation(np.arange(n_samples, dtype=np.int64) % mixture.n_clusters)
+    if not isinstance(n_samples, Integral) or n_samples < 2:
+        raise ConfigurationError(
+            f"n_samples={n_samples!r}; allowed is a whole number of at least 2, one sample for each cluster."
+        )
+    for name, value, usable, allowed in (
+        ("corruption_rate", corruption_rate, 0 <= corruption_rate <= 1, "a share from 0 to 1"),
+        ("noise_variance", noise_variance, 0 <= noise_variance < np.inf, "a finite number >= 0"),
+        ("within_variance", within_variance, 0 < within_variance < np.inf, "a finite number > 0"),
+    ):
+        if not usable:
+            raise ConfigurationError(f"{name}={value!r}; allowed is {allowed}.")
+    labels = rng.permutation(np.arange(n_samples, dtype=np.int64) % 2)
     n_corrupted = round(corruption_rate * n_samples)
     views = []
-    for index, (means, covariances) in enumerate(
-        zip(mixture.means, mixture.covariances, strict=True), start=1
-    ):
-        rows = _clean_rows(
-            np.asarray(means), within_variance * np.asarray(covariances), labels, rng
-        )
+    for index, (means, covariances) in enumerate(MIXTURE, start=1):
+        factors = np.linalg.cholesky(within_variance * np.asarray(covariances))
+        standard = rng.standard_normal((n_samples, 2))
+        rows = np.asarray(means)[labels] + np.einsum("nij,nj->ni", factors[labels], standard)
         noise = rng.standard_normal(rows.shape)
         chosen = rng.permutation(n_samples)[:n_corrupted]
         lengths = np.linalg.norm(rows[chosen], axis=1, keepdims=True)
         rows[chosen] += np.sqrt(noise_variance * lengths) * noise[chosen]
         views.append(ArrayRows(rows, f"view_{index}"))
     return MultiViewData(views=tuple(views), labels=labels)
-
-
-def _clean_rows(
-    means: Array, covariances: Array, labels: NDArray[np.int64], rng: np.random.Generator
-) -> Array:
-    """One view of the mixture, (n, d)."""
-    factors = np.linalg.cholesky(covariances)
-    standard = rng.standard_normal((len(labels), means.shape[1]))
-    rows: Array = means[labels] + np.einsum("nij,nj->ni", factors[labels], standard)
-    return rows
-
-
-def _check_numbers(
-    n_samples: int,
-    corruption_rate: float,
-    noise_variance: float,
-    within_variance: float,
-    mixture: GaussianMixture,
-) -> None:
-    if not isinstance(n_samples, Integral) or n_samples < mixture.n_clusters:
-        raise ConfigurationError(
-            f"n_samples={n_samples!r}; allowed is a whole number of at least {mixture.n_clusters}, "
-            "one sample for each cluster."
-        )
-    if not 0 <= corruption_rate <= 1:
-        raise ConfigurationError(
-            f"corruption_rate={corruption_rate!r}; allowed is a share from 0 to 1 (0.3 for 30 %)."
-        )
-    for name, value, usable in (
-        ("noise_variance", noise_variance, 0 <= noise_variance < np.inf),
-        ("within_variance", within_variance, 0 < within_variance < np.inf),
-    ):
-        if not usable:
-            raise ConfigurationError(
-                f"{name}={value!r}; allowed is a finite number "
-                f"{'>= 0' if name == 'noise_variance' else '> 0'}."
-            )

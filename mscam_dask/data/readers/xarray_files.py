@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,23 +13,19 @@ from mscam_dask.data.readers.base import (
     Selection,
     Source,
     SourceContents,
-    check_hdf5,
     check_lazy_size,
     check_size,
     oriented,
     unreadable,
     view_type_named,
 )
+from mscam_dask.data.readers.hdf5 import open_hdf5
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.conversion import dataset_views, rows_of, sample_dimension
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.errors import DataError
 
-__all__ = ["read_netcdf", "read_store", "read_zarr"]
-
-_METADATA = (".zarray", ".zgroup", ".zattrs", "zarr.json", ".zmetadata")
-_SHAPES = ("shape", "chunks", "chunk_shape")
-_MAX_METADATA_BYTES = 64 * 2**20
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
+_CODECS = ("codecs", "compressor", "filters")
 
 
 def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
@@ -48,19 +43,11 @@ def read_netcdf(source: Source, selection: Selection, stack: ExitStack) -> Sourc
 def _checked_engine(source: Source) -> Literal["h5netcdf", "scipy"]:
     """Name of xarray's engine for a file, which is checked where it is HDF5 (NetCDF-4)."""
     with source.file.open("rb") as stream:
-        is_classic = stream.read(3) == b"CDF"
-    if is_classic:
-        return "scipy"
-    try:
-        import h5netcdf  # noqa: F401 - xarray imports it by name
-        import h5py
-    except ImportError as error:
-        raise DataError(
-            f"{source.path} is a NetCDF-4 (HDF5) file, which needs h5netcdf. Install it (pip install "
-            "'mscam-dask[netcdf]'), or save the file as NetCDF-3."
-        ) from error
-    with h5py.File(source.file, "r") as file:
-        check_hdf5(file, source)
+        if stream.read(3) == b"CDF":
+            return "scipy"
+    with ExitStack() as closing:
+        needs, instead = ("h5py", "h5netcdf"), "save the file as NetCDF-3"
+        open_hdf5(source, closing, extra="netcdf", needs=needs, instead=instead)
     return "h5netcdf"
 
 
@@ -109,12 +96,9 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
         node = zarr.open(source.file, mode="r")
         _check_arrays(node, source)
         if isinstance(node, zarr.Array):
-            values = da.from_zarr(node)
+            table, file = oriented(da.from_zarr(node), source), str(source.path)
             return SourceContents(
-                where=str(source.path),
-                views=(
-                    rows_of(oriented(values, source), name=source.view_name, file=str(source.path)),
-                ),
+                where=file, views=(rows_of(table, name=source.view_name, file=file),)
             )
         dataset = stack.enter_context(xr.open_zarr(source.file, chunks={}, consolidated=False))
         return _from_dataset(dataset, source, selection)
@@ -135,31 +119,24 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
         if name != label_name and not selection.wants(str(name))
     ]
     kept = dataset.drop_vars(skipped)
-    if skipped and set(kept.data_vars) <= {label_name}:
-        labels = kept.get(label_name)
-        return SourceContents(
-            where=str(source.path),
-            views=(),
-            labels=None if labels is None else np.asarray(labels),
-            labels_explicit=are_chosen,
-            notes=notes,
-            skipped=tuple(skipped),
+    views: tuple[RowSource, ...] = ()
+    ids, labels = None, kept.get(label_name)
+    if not skipped or set(kept.data_vars) - {label_name}:
+        tables, ids, labels = dataset_views(kept, label_name=label_name)
+        _check_samples_on(kept, source)
+        views = tuple(
+            rows_of(
+                table,
+                name=name,
+                view_type=view_type_named(table.attrs.get("view_type", "features"), name, source),
+                file=str(source.path),
+            )
+            for name, table in tables.items()
         )
-    tables, ids, labels = dataset_views(kept, label_name=label_name)
-    _check_samples_on(kept, source)
-    views = tuple(
-        rows_of(
-            table,
-            name=name,
-            view_type=view_type_named(table.attrs.get("view_type", "features"), name, source),
-            file=str(source.path),
-        )
-        for name, table in tables.items()
-    )
     return SourceContents(
         where=str(source.path),
         views=views,
-        labels=labels,
+        labels=None if labels is None else np.asarray(labels),
         sample_ids=ids,
         labels_explicit=are_chosen,
         notes=notes,
@@ -186,102 +163,43 @@ def _check_samples_on(dataset: Any, source: Source) -> None:
 
 
 def _check_files(root: Path) -> None:
-    """Refuse stores with links, devices, pickled objects or unusable metadata; decodes nothing."""
+    """Refuse stores with links or devices."""
     for file in root.rglob("*"):
         if file.is_symlink():
             raise DataError(
                 f"{file} is a symbolic link; links are refused in a store. Copy the store with its "
                 "links resolved (cp -rL)."
             )
-        if file.is_dir():
-            continue
-        if not file.is_file():
+        if not file.is_dir() and not file.is_file():
             raise DataError(
                 f"{file} is not a regular file; a store has only directories and regular files. Remove it."
             )
-        if file.name in _METADATA:
-            _check_metadata(file)
-
-
-def _check_metadata(file: Path) -> None:
-    size = file.stat().st_size
-    if size > _MAX_METADATA_BYTES:
-        raise DataError(
-            f"{file} has {size} bytes; allowed are {_MAX_METADATA_BYTES} for Zarr metadata. Restore it "
-            "from a copy."
-        )
-    try:
-        metadata = json.loads(file.read_bytes(), object_pairs_hook=_without_repeats)
-        _check_shapes(metadata)
-        codecs = json.dumps(_codec_names(metadata))
-    except (ValueError, RecursionError) as error:
-        raise DataError(
-            f"{file} is not valid Zarr metadata ({error}). Restore it from a copy."
-        ) from error
-    if "pickle" in codecs.lower():
-        raise DataError(
-            f"{file} declares pickled Python objects; they are refused, because reading them can run "
-            "code of the person who wrote the store. Write it again with numeric arrays only."
-        )
-
-
-def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """Make an object of its members; each has a name of its own."""
-    members = dict(pairs)
-    if len(members) < len(pairs):
-        names = [name for name, _ in pairs]
-        repeated = sorted({name for name in names if names.count(name) > 1})
-        raise ValueError(f"an object has several members called {repeated[:3]}")
-    return members
-
-
-def _check_shapes(metadata: Any) -> None:
-    """Refuse shapes that are not of whole numbers, outside attributes; a chunk has at least one row."""
-    if isinstance(metadata, list):
-        for item in metadata:
-            _check_shapes(item)
-    if not isinstance(metadata, dict):
-        return
-    for key, value in metadata.items():
-        if key in _SHAPES and isinstance(value, list):
-            lowest = 0 if key == "shape" else 1
-            if any(type(size) is not int or size < lowest for size in value):
-                raise ValueError(f"{key} {value[:8]} is not of whole numbers from {lowest}")
-        elif key != "attributes":
-            _check_shapes(value)
 
 
 def _check_arrays(node: Any, source: Source) -> None:
-    """Check the declared sizes of the arrays of a Zarr group, or of one array."""
+    """Refuse arrays of a Zarr group, or one array, that are pickled or declare sizes that are too large."""
     import zarr
 
-    is_array = isinstance(node, zarr.Array)
-    arrays = (
-        [("", node)]
-        if is_array
-        else [item for item in node.members(max_depth=None) if isinstance(item[1], zarr.Array)]
-    )
-    for path, array in arrays:
-        files = [file for file in (source.file / path).rglob("*") if file.is_file()]
-        chunks = array.shards or array.chunks
+    nodes = {"": node} if isinstance(node, zarr.Array) else dict(node.members(max_depth=None))
+    for path, array in nodes.items():
+        if not isinstance(array, zarr.Array):
+            continue
+        name = repr(path or source.view_name)
+        codecs = {key: array.metadata.to_dict().get(key) for key in _CODECS}
+        if "pickle" in str(codecs).lower():
+            raise DataError(
+                f"{source.path}: {name} has pickled Python objects; they are refused, because reading them "
+                "can run code of the person who wrote the store. Write it again with numeric arrays only."
+            )
+        chunks, item_bytes = array.shards or array.chunks, array.dtype.itemsize
+        check_size(source, f"a chunk {chunks} of {name}", math.prod(chunks) * item_bytes)
         check_lazy_size(
             source,
-            repr(path or source.view_name),
+            name,
             shape=array.shape,
-            item_bytes=array.dtype.itemsize,
+            item_bytes=item_bytes,
             chunks=array.chunks,
-            stored_bytes=sum(file.stat().st_size for file in files),
+            stored_bytes=sum(
+                file.stat().st_size for file in (source.file / path).rglob("*") if file.is_file()
+            ),
         )
-        n_bytes = math.prod(chunks) * array.dtype.itemsize
-        check_size(source, f"a shard {chunks} of {path or source.view_name!r}", n_bytes)
-
-
-def _codec_names(metadata: Any) -> list[str]:
-    """Every "id" and "name" of a codec or filter, at any depth, attributes aside."""
-    if isinstance(metadata, list):
-        return [name for item in metadata for name in _codec_names(item)]
-    if not isinstance(metadata, dict):
-        return []
-    names = [str(metadata[field]) for field in ("id", "name") if field in metadata]
-    nested = [value for key, value in metadata.items() if key != "attributes"]
-    return names + _codec_names(nested)

@@ -18,7 +18,6 @@ from scipy.spatial.distance import cdist
 from mscam_dask.data.datasets import (
     FAMILIES,
     MIXTURE,
-    GaussianMixture,
     corrupted_mixture,
     digits_views,
     fourier_magnitudes,
@@ -274,9 +273,7 @@ def rows(data: MultiViewData) -> list[np.ndarray]:
 def test_each_cluster_has_the_mean_and_the_covariance_of_the_mixture() -> None:
     data = corrupted_mixture(100_000, rng=np.random.default_rng(3), within_variance=1.5)
     assert data.labels is not None
-    for view, means, covariances in zip(
-        rows(data), MIXTURE.means, MIXTURE.covariances, strict=True
-    ):
+    for view, (means, covariances) in zip(rows(data), MIXTURE, strict=True):
         for cluster in (0, 1):
             members = view[data.labels == cluster]
             np.testing.assert_allclose(members.mean(axis=0), means[cluster], atol=0.03)
@@ -331,7 +328,7 @@ def test_each_view_has_corrupted_samples_of_its_own() -> None:
     [
         ({"n_samples": 1}, ["n_samples=1", 2]),
         ({"n_samples": 10.5}, ["n_samples=10.5", 2]),
-        ({"corruption_rate": 30}, ["corruption_rate=30", 0.3, "30 %"]),
+        ({"corruption_rate": 30}, ["corruption_rate=30", 0, 1]),
         ({"corruption_rate": float("nan")}, ["corruption_rate=nan"]),
         ({"noise_variance": -1}, ["noise_variance=-1"]),
         ({"noise_variance": float("inf")}, ["noise_variance=inf", ">= 0"]),
@@ -341,16 +338,3 @@ def test_each_view_has_corrupted_samples_of_its_own() -> None:
 def test_numbers_out_of_range(options: dict[str, float], quoted: list[object]) -> None:
     with pytest.raises(ConfigurationError, match=quotes(*quoted)):
         corrupted_mixture(rng=np.random.default_rng(0), **options)  # type: ignore[arg-type]
-
-
-@pytest.mark.parametrize(
-    ("means", "covariances", "quoted"),
-    [
-        ((((0.0,),),), (), [[(1, 1)], [], "(c, d, d)"]),
-        ((((0.0,), (1.0,)), ((0.0,),)), ((((1.0,),),) * 2, (((1.0,),),)), [[2, 1]]),
-        ((((0.0,),),), ((((-1.0,),),),), [0, [[[-1.0]]]]),
-    ],
-)
-def test_a_mixture_that_is_none(means: object, covariances: object, quoted: list[object]) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
-        GaussianMixture(means, covariances)  # type: ignore[arg-type]

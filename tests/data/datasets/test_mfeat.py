@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import urllib.error
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.datasets import fetch_mfeat, load_mfeat, published
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
-from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.errors import DataError
 from tests.messages import quotes
 
 Tables = dict[str, NDArray[np.float64]]
@@ -57,9 +56,11 @@ class OpenML:
         self.tables = {OPENML_IDS[name]: values for name, values in tables.items()}
         self.error = error
         self.asked: list[int] = []
+        self.caches: set[str] = set()
 
-    def __call__(self, *, data_id: int, **options: Any) -> Any:
+    def __call__(self, *, data_id: int, data_home: str, **options: Any) -> Any:
         self.asked.append(data_id)
+        self.caches.add(data_home)
         if self.error is not None:
             raise self.error
         return type("Bunch", (), {"data": self.tables[data_id]})
@@ -79,10 +80,10 @@ def openml(
     monkeypatch.setattr("sklearn.datasets.fetch_openml", client)
     monkeypatch.setattr(
         published,
-        "_TABLES",
+        "_MFEAT",
         {
-            name: replace(table, fingerprint=fingerprints[name])
-            for name, table in published._TABLES.items()
+            name: table._replace(fingerprint=fingerprints[name])
+            for name, table in published._MFEAT.items()
         },
     )
     return client
@@ -135,30 +136,23 @@ def test_files_may_end_in_txt_and_missing_ones_are_listed(uci_files: Path, tmp_p
     ids=["short", "narrow", "text", "web page"],
 )
 def test_files_that_are_not_the_published_ones_are_named(
-    tmp_path: Path, content: str, quoted: list[object]
+    uci_files: Path, tmp_path: Path, content: str, quoted: list[object]
 ) -> None:
+    for name in WIDTHS:
+        (tmp_path / f"mfeat-{name}").symlink_to(uci_files / f"mfeat-{name}")
+    (tmp_path / "mfeat-mor").unlink()
     (tmp_path / "mfeat-mor").write_text(content)
     with pytest.raises(DataError, match=quotes(tmp_path / "mfeat-mor", *quoted)):
-        published._read_text(tmp_path / "mfeat-mor", "mor")
+        load_mfeat(tmp_path)
 
 
 # ----------------------------------------------------------------------------- OpenML
 
 
-def test_fetched_once_and_cached(openml: OpenML, tables: Tables, tmp_path: Path) -> None:
-    cache = tmp_path / "deep" / "cache"
-    assert_is(fetch_mfeat(cache), tables)
+def test_fetched_into_the_cache(openml: OpenML, tables: Tables, tmp_path: Path) -> None:
+    assert_is(fetch_mfeat(tmp_path), tables)
     assert openml.asked == [12, 14, 16, 18, 20, 22]
-    assert_is(fetch_mfeat(cache), tables)
-    assert len(openml.asked) == 6
-    assert [file.name for file in cache.iterdir()] == ["mfeat.npz"]
-
-
-def test_the_cached_file_is_a_source_to_ingest(openml: OpenML, tmp_path: Path) -> None:
-    fetch_mfeat(tmp_path)
-    report = ingest(tmp_path / "mfeat.npz", tmp_path / "s.zarr", views=["mor"])
-    assert report.n_classes == 10
-    assert report.notes == ()
+    assert openml.caches == {str(tmp_path)}
 
 
 def test_tables_rounded_to_six_decimals_are_accepted(
@@ -172,7 +166,7 @@ def test_tables_rounded_to_six_decimals_are_accepted(
 
 
 @pytest.mark.parametrize("change", ["rows swapped", "one value", "columns swapped", "shuffled"])
-def test_other_tables_are_refused_and_not_cached(
+def test_other_tables_are_refused(
     openml: OpenML, tables: Tables, tmp_path: Path, change: str
 ) -> None:
     values = tables["fou"].copy()
@@ -187,7 +181,6 @@ def test_other_tables_are_refused_and_not_cached(
     openml.tables[14] = values
     with pytest.raises(DataError, match=quotes(14, "mfeat-fou")):
         fetch_mfeat(tmp_path)
-    assert not (tmp_path / "mfeat.npz").exists()
 
 
 def test_tables_of_another_shape_are_refused(openml: OpenML, tmp_path: Path) -> None:
@@ -217,25 +210,6 @@ def test_without_a_network_the_message_lists_what_to_download(
     assert "load_mfeat" in str(caught.value)
 
 
-def test_a_damaged_cache_is_never_used(openml: OpenML, tmp_path: Path) -> None:
-    fetch_mfeat(tmp_path)
-    file = tmp_path / "mfeat.npz"
-    original = file.read_bytes()
-    flipped = bytearray(original)
-    flipped[len(flipped) // 2] ^= 1
-    for content in (bytes(flipped), original[:-100], b""):
-        file.write_bytes(content)
-        with pytest.raises(StoreCorruptError, match=quotes(file)):
-            fetch_mfeat(tmp_path)
-    file.write_bytes(original)
-    with np.load(file) as archive:
-        arrays: dict[str, Any] = {name: archive[name] for name in archive.files}
-    arrays["view_3"] = arrays["view_3"] + 1
-    np.savez(file, allow_pickle=False, **arrays)
-    with pytest.raises(StoreCorruptError, match=quotes(file, "mfeat-mor")):
-        fetch_mfeat(tmp_path)
-
-
 def test_fingerprints_are_those_of_the_published_values(
     data_file: Callable[[str], Path],
 ) -> None:
@@ -243,7 +217,7 @@ def test_fingerprints_are_those_of_the_published_values(
         for index, name in enumerate(archive["view_names"].tolist()):
             values = archive[f"view_{index}"].astype(np.float64)
             published._check_fingerprint(name, np.round(values, 6))
-            assert published._TABLES[name].fingerprint == pytest.approx(
+            assert published._MFEAT[name].fingerprint == pytest.approx(
                 fingerprint(values), rel=1e-9
             )
             swapped = values.copy()

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 from scipy import io, sparse
 
-__all__ = ["cells", "save_version_5", "save_version_73"]
+__all__ = ["cells", "save_compressed", "save_version_5", "save_version_73"]
 
 
 def cells(*arrays: Any) -> NDArray[np.object_]:
@@ -22,6 +22,12 @@ def cells(*arrays: Any) -> NDArray[np.object_]:
 
 def save_version_5(path: Path, **variables: Any) -> Path:
     io.savemat(path, variables)
+    return path
+
+
+def save_compressed(path: Path, **variables: Any) -> Path:
+    """Write as MATLAB does by default (-v7)."""
+    io.savemat(path, variables, do_compression=True)
     return path
 
 
@@ -52,9 +58,17 @@ def _put(file: Any, references: Any, name: str, value: Any, parent: Any = None) 
         node = parent.create_dataset(name, data=utf_16[:, None])
         node.attrs["MATLAB_class"] = np.bytes_("char")
         return node
+    if isinstance(value, dict):
+        group = parent.create_group(name)
+        group.attrs["MATLAB_class"] = np.bytes_("struct")
+        for field, item in value.items():
+            _put(file, references, field, item, group)
+        return group
     if value.dtype == object:
         items = [
-            _put(file, references, f"{name}_{index}", item, references).ref
+            _put(
+                file, references, f"{parent.name}{name}_{index}".replace("/", ""), item, references
+            ).ref
             for index, item in enumerate(value.ravel(order="F"))
         ]
         h5py = pytest.importorskip("h5py")

@@ -12,7 +12,7 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.ingested import stored
-from tests.data.readers.matlab_files import save_version_5, save_version_73
+from tests.data.readers.matlab_files import save_compressed, save_version_5, save_version_73
 from tests.messages import quotes
 
 TABLE = np.random.default_rng(0).normal(size=(20, 3))
@@ -38,6 +38,7 @@ def save_zarr(path: Path, **arrays: Any) -> Path:
     [
         (save_npz, "a.npz"),
         (save_version_5, "a.mat"),
+        (save_compressed, "a.mat"),
         (save_version_73, "a.mat"),
         (save_zarr, "a.zarr"),
     ],
@@ -49,7 +50,13 @@ def test_a_file_may_hold_as_much_as_the_source_allows(save: Any, name: str, tmp_
 
 
 @pytest.mark.parametrize(
-    ("save", "name"), [(save_npz, "a.npz"), (save_version_5, "a.mat"), (save_zarr, "a.zarr")]
+    ("save", "name"),
+    [
+        (save_npz, "a.npz"),
+        (save_version_5, "a.mat"),
+        (save_compressed, "a.mat"),
+        (save_zarr, "a.zarr"),
+    ],
 )
 def test_what_takes_more_memory_is_refused_with_both_sizes(
     save: Any, name: str, tmp_path: Path

@@ -170,9 +170,95 @@ def test_objects_asked_for_as_views_are_refused(
         read(path, stack, views=("colour", name))
 
 
-def test_structs_are_no_views(stack: ExitStack, tmp_path: Path) -> None:
-    path = save_version_5(tmp_path / "a.mat", data={"colour": COLOUR})
-    with pytest.raises(DataError, match=quotes(path, "data", (1, 1))):
+def test_fields_of_a_struct_are_variables(save: Any, stack: ExitStack, tmp_path: Path) -> None:
+    fields = {"colour": COLOUR, "X": cells(SHAPE, WORDS), "gt": LABELS, "note": "hello"}
+    path = save(tmp_path / "a.mat", data=fields)
+    loaded = read(path, stack)
+    assert values(loaded) == {
+        "data.colour": COLOUR.tolist(),
+        "data.X_0": SHAPE.astype(float).tolist(),
+        "data.X_1": WORDS.toarray().tolist(),
+    }
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == LABELS.ravel().tolist()
+    (taken, left) = loaded.notes
+    assert re.match(quotes("'data.gt'"), taken)
+    assert re.match(quotes("data.note"), left)
+    for asked, expected in (("data.X", ["data.X_0", "data.X_1"]), ("data", list(values(loaded)))):
+        report = ingest(path, tmp_path / "s.zarr", views=[asked], labels="data.gt", overwrite=True)
+        assert [view.name for view in report.views] == expected
+
+
+def test_arrays_of_structs_are_no_views(stack: ExitStack, tmp_path: Path) -> None:
+    array = np.array([[(COLOUR,), (SHAPE,)]], dtype=[("X", object)])
+    path = save_version_5(tmp_path / "a.mat", data=array, inner={"s": {"X": COLOUR}})
+    with pytest.raises(DataError, match=quotes(path, "'data' (struct, shape (1, 2))", "inner.s")):
+        read(path, stack)
+
+
+KERNEL = COLOUR @ COLOUR.T
+GAPS = np.abs(COLOUR[:, :1] - COLOUR[:, 0])
+
+
+@pytest.mark.parametrize(
+    ("array", "view_type", "expected"),
+    [
+        (np.stack([KERNEL, 2 * KERNEL], axis=2), "kernel", [KERNEL, 2 * KERNEL]),
+        (np.stack([KERNEL, 2 * KERNEL], axis=0), "kernel", [KERNEL, 2 * KERNEL]),
+        (np.stack([KERNEL] * 6, axis=2).astype("f4"), "kernel", [KERNEL.astype("f4")] * 6),
+        (np.stack([GAPS, GAPS**0.5], axis=2), "distance", [GAPS, GAPS**0.5]),
+        (np.stack([1 - np.eye(5), GAPS > 1], axis=2), "kernel", [1 - np.eye(5), GAPS > 1]),
+    ],
+    ids=["(n, n, V)", "(V, n, n)", "single", "distances", "graphs without loops"],
+)
+@pytest.mark.parametrize("put", [save_version_5, save_version_73, "npz", "npy"])
+def test_stacks_of_square_matrices(
+    put: Any, tmp_path: Path, array: Any, view_type: str, expected: list[Any]
+) -> None:
+    path = tmp_path / "K.mat"
+    if put == "npz":
+        path = tmp_path / "K.npz"
+        np.savez(path, K=array, Y=LABELS)
+    elif put == "npy":
+        path = tmp_path / "K.npy"
+        np.save(path, array)
+    else:
+        put(path, K=array, Y=LABELS)
+    report = ingest(path, tmp_path / "s.zarr")
+    assert [(view.name, view.view_type) for view in report.views] == [
+        (f"K_{index}", view_type) for index in range(len(expected))
+    ]
+    for view, values_of_view in zip(open_store(report.output).views, expected, strict=True):
+        np.testing.assert_array_equal(view.read(0, 5), values_of_view)
+    assert any(re.match(quotes("'K'", array.shape, view_type), note) for note in report.notes)
+    assert report.n_classes == (None if put == "npy" else 3)
+    report = ingest(path, tmp_path / "s.zarr", views={"K": "seen"}, overwrite=True)
+    assert report.views[1].name == "seen_1"
+
+
+@pytest.mark.parametrize(
+    "array",
+    [
+        np.stack([COLOUR, COLOUR + 1], axis=2),
+        np.stack([KERNEL + np.triu(KERNEL), KERNEL], axis=2),
+        np.full((5, 5, 5), 0.5),
+        np.ones((5, 5, 5, 2)),
+        np.zeros((5, 5, 0)),
+    ],
+    ids=["features", "not symmetric", "in both ways", "four", "none"],
+)
+@pytest.mark.parametrize("suffix", [".mat", ".npz", ".npy"])
+def test_other_arrays_of_three_dimensions_are_refused_with_their_shape(
+    tmp_path: Path, stack: ExitStack, array: Any, suffix: str
+) -> None:
+    path = tmp_path / f"K{suffix}"
+    if suffix == ".npy":
+        np.save(path, array)
+    elif suffix == ".npz":
+        np.savez(path, K=array, Y=LABELS)
+    else:
+        save_version_5(path, K=array, Y=LABELS)
+    with pytest.raises(DataError, match=quotes("K", array.shape)):
         read(path, stack)
 
 
@@ -185,7 +271,7 @@ def test_complex_matrices_are_refused(stack: ExitStack, tmp_path: Path) -> None:
 def test_matrices_of_version_73_are_read_by_rows_only_when_asked(
     stack: ExitStack, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("mscam_dask.data.readers.matlab.BLOCK_BYTES", 2 * 8 * 3)  # two rows
+    monkeypatch.setattr("mscam_dask.data.readers.hdf5.BLOCK_BYTES", 2 * 8 * 3)  # two rows
     path = save_version_73(tmp_path / "a.mat", colour=COLOUR)
     (view,) = read(path, stack).views
     assert getattr(view, "chunk_size", None) == 2
@@ -194,7 +280,7 @@ def test_matrices_of_version_73_are_read_by_rows_only_when_asked(
 
 @pytest.mark.parametrize("keep", [0, 100, 600, 1500])
 def test_truncated_files_are_named(save: Any, stack: ExitStack, tmp_path: Path, keep: int) -> None:
-    path = save(tmp_path / "a.mat", colour=np.tile(COLOUR, (50, 1)))
+    path = save(tmp_path / "a.mat", colour=RNG.standard_normal((250, 3)))
     path.write_bytes(path.read_bytes()[:keep])
     with pytest.raises(DataError, match=quotes(path)):
         read(path, stack)
@@ -205,5 +291,5 @@ def test_without_h5py_version_73_says_what_to_install(
 ) -> None:
     path = save_version_73(tmp_path / "a.mat", colour=COLOUR)
     monkeypatch.setitem(sys.modules, "h5py", None)
-    with pytest.raises(DataError, match=quotes(path, "v7.3", "h5py", "mscam-dask[mat]", "-v7")):
+    with pytest.raises(DataError, match=quotes(path, "HDF5", "h5py", "mscam-dask[mat]", "-v7")):
         read(path, stack)

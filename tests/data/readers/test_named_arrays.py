@@ -20,7 +20,7 @@ from scipy import sparse
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.named_arrays import find_labels
+from mscam_dask.data.readers.named_arrays import contents_of
 from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
@@ -221,10 +221,8 @@ def test_a_view_with_a_name_of_labels_is_known_by_its_first_rows(
     table = da.map_blocks(
         features, chunks=(chunks, chunks), dtype=np.float64, meta=np.empty((0, 0))
     )
-    found = find_labels(
-        ["Y"], lambda _: table, source=Source(tmp_path / "a.mat"), selection=Selection()
-    )
-    assert (found.values, found.names) == (None, frozenset())
+    found = contents_of({"Y": table}, Source(tmp_path / "a.mat"), Selection())
+    assert (found.labels, [view.name for view in found.views]) == (None, ["Y"])
     assert looked_at == {(0, 0), (0, 1), (0, 2), (1, 0), (2, 0)}
     truth = np.arange(300) % 3
     late = np.stack([truth, np.where(np.arange(300) < 200, truth, 9)], axis=1)
@@ -371,7 +369,7 @@ def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
     assert loaded.labels is not None
     assert loaded.labels.tolist() == [0, 1, 2, 3]
     assert read(path, views=("x",)).labels is not None
-    with pytest.raises(DataError, match=quotes("'flat'", 1, (4,), "(n, 1)")):
+    with pytest.raises(DataError, match=quotes("'flat'", (4,))):
         read(path, views=("x", "flat"))
     np.savez(path, allow_pickle=False, view_0=column, y=np.arange(4), view_names=np.array(["y"]))
     numbered = read(path, views=("y",))
@@ -447,7 +445,7 @@ def test_flipped_bytes_of_an_archive_are_noticed(tmp_path: Path) -> None:
         ({"view_0": np.eye(2), "view_names": np.array(["a", "b"])}, [2, "'view_names'", 1]),
         ({"view_0": np.eye(2), "kind": np.array([], dtype=str)}, [0, "'kind'", 1]),
         ({"view_0": np.ones(3)}, ["'view_0'", 1, (3,)]),
-        ({"weights": np.ones(3)}, [["weights"]]),
+        ({"weights": np.ones(3)}, ["'weights'", (3,)]),
     ],
     ids=["kind", "names", "kinds", "vector", "no view"],
 )

@@ -176,7 +176,7 @@ def test_one_zarr_array_is_one_view(stack: ExitStack, tmp_path: Path, zarr_forma
     np.testing.assert_array_equal(view.read(1, 5), COLOUR[1:])
 
 
-def pickled_zarr_2(path: Path, trace: Path) -> Path:
+def pickled_zarr_2(path: Path, trace: Path, dtype: str) -> Path:
     """A v2 store whose only chunk is a pickle that leaves a trace."""
     array = path / "colour"
     array.mkdir(parents=True)
@@ -186,8 +186,8 @@ def pickled_zarr_2(path: Path, trace: Path) -> Path:
         "zarr_format": 2,
         "shape": [1, 1],
         "chunks": [1, 1],
-        "dtype": "|O",
-        "fill_value": None,
+        "dtype": dtype,
+        "fill_value": 0 if dtype == "<f8" else None,
         "order": "C",
         "compressor": None,
         "filters": [{"id": "pickle", "protocol": 4}],
@@ -197,11 +197,14 @@ def pickled_zarr_2(path: Path, trace: Path) -> Path:
     return path
 
 
-def test_pickled_zarr_chunks_are_refused_and_not_loaded(stack: ExitStack, tmp_path: Path) -> None:
+@pytest.mark.parametrize("dtype", ["|O", "<f8"])
+def test_pickled_zarr_chunks_are_refused_and_not_loaded(
+    stack: ExitStack, tmp_path: Path, dtype: str
+) -> None:
     trace = tmp_path / "executed"
-    path = pickled_zarr_2(tmp_path / "a.zarr", trace)
+    path = pickled_zarr_2(tmp_path / "a.zarr", trace, dtype)
     for store in (path, path / "colour"):
-        with pytest.raises(DataError, match=quotes(path / "colour" / ".zarray")):
+        with pytest.raises(DataError, match=quotes(store, "pickle")):
             read(store, stack)
     assert not trace.exists()
 
@@ -209,7 +212,7 @@ def test_pickled_zarr_chunks_are_refused_and_not_loaded(stack: ExitStack, tmp_pa
 def test_damaged_foreign_stores_are_named(stack: ExitStack, tmp_path: Path) -> None:
     path = save_zarr_3(tmp_path / "a.zarr", dataset().drop_vars("grade"))
     (path / "colour" / "zarr.json").write_text("{")
-    with pytest.raises(DataError, match=quotes(path / "colour" / "zarr.json")):
+    with pytest.raises(DataError, match=quotes(path)):
         read(path, stack)
     netcdf = tmp_path / "b.nc"
     netcdf.write_bytes(b"CDF\x01 not really")
@@ -217,12 +220,11 @@ def test_damaged_foreign_stores_are_named(stack: ExitStack, tmp_path: Path) -> N
         read(netcdf, stack)
 
 
-@pytest.mark.parametrize("depth", [900, 100_000])
-@pytest.mark.parametrize("node", [".", "colour"])
+@pytest.mark.parametrize(("node", "depth"), [(".", 100_000), ("colour", 100_000), ("colour", 900)])
 def test_metadata_that_nest_too_deeply_are_named(
     stack: ExitStack, tmp_path: Path, node: str, depth: int
 ) -> None:
     path = save_zarr_3(tmp_path / "a.zarr", dataset().drop_vars("grade"))
     (path / node / "zarr.json").write_text('{"codecs": ' + "[" * depth + "]" * depth + "}")
-    with pytest.raises(DataError, match=quotes(path / node / "zarr.json")):
+    with pytest.raises(DataError, match=quotes(path)):
         read(path, stack)
