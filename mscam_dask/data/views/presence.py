@@ -1,4 +1,4 @@
-"""Views of samples in another order, and views that do not have all samples.
+"""Some rows of views: samples in another order, and views that do not have all samples.
 
 Rows that are all NaN stand for absent samples.
 """
@@ -33,10 +33,10 @@ _SHOWN = 5
 
 @dataclass(frozen=True, eq=False)
 class LiftedRows(RowsOf):
-    """View of samples in another order, or of some of the samples as a view of all: rows of the others are NaN.
+    """Some rows of a view, in any order, and the same columns of a square pairwise view; read lazily.
 
-    `places` (n,) is the row of each sample in the source, −1 for absent samples. `columns` (n,) is its column
-    in a square pairwise view; by default the columns are in the order of the rows.
+    `places` (m,) are their positions in the source; −1 stands for a row of NaN. `columns` are those of a pairwise
+    view, by default `places`.
     """
 
     source: RowSource
@@ -45,15 +45,17 @@ class LiftedRows(RowsOf):
 
     @property
     def _columns(self) -> NDArray[np.int64] | None:
-        """Column of each sample in a square pairwise view; None where columns are no samples."""
-        if self.view_type == "features" or self.source.shape[0] != self.source.shape[1]:
+        """Columns that are taken; None for all, where they are no samples."""
+        if self.columns is None and self.source.shape[0] != self.source.shape[1]:
+            return None
+        if self.view_type == "features":
             return None
         return self.places if self.columns is None else self.columns
 
     @property
     def shape(self) -> tuple[int, int]:
-        n = len(self.places)
-        return n, self.source.shape[1] if self._columns is None else n
+        columns = self._columns
+        return len(self.places), self.source.shape[1] if columns is None else len(columns)
 
     @property
     def feature_names(self) -> tuple[str, ...] | None:
@@ -65,11 +67,18 @@ class LiftedRows(RowsOf):
         return as_rows(rows_at(self.source, self.places[start:stop], self._columns))
 
     def in_memory(self) -> ArrayRows:
-        """Return a view in memory that has all samples, in their order."""
-        array = cast("ArrayRows", self.source).array
+        """Return the rows as an array, for which the source is read once."""
+        # single precision stays: half the memory, and no digit lost
+        dtype = np.float32 if self.dtype == np.float32 else np.float64
+        rows = rows_at(self.source, self.places, self._columns, dtype=dtype)
+        return ArrayRows(rows, self.name, self.view_type, self.feature_names)
+
+    def of_array(self) -> ArrayRows:
+        """Return the rows of an array as an array of its kind; all rows are there."""
+        array: Any = cast("ArrayRows", self.source).array
         columns = self._columns
-        ordered = array[self.places] if columns is None else array[np.ix_(self.places, columns)]
-        return ArrayRows(ordered, self.name, self.view_type, self.feature_names)
+        index = self.places if columns is None else np.ix_(self.places, columns)
+        return ArrayRows(array[index], self.name, self.view_type, self.feature_names)
 
 
 def lifted(
@@ -89,28 +98,18 @@ def lifted(
     if isinstance(view, PresentRows):
         has = presence_table([view])[places, 0] & (places >= 0)
         places = np.where(has, places, -1)
-        columns = places if columns is None else np.where(has, columns, -1)
+        columns = None if columns is None else np.where(has, columns, -1)
         view = view.source
     return LiftedRows(view, places, columns)
 
 
-@dataclass(frozen=True, eq=False)
-class PresentRows(RowsOf):
-    """Rows of the samples that an incomplete view has, and the same columns of a pairwise view.
-
-    `samples` (m,) are their positions in the source, ascending. `columns` are those of a pairwise view that are
-    kept, by default those of `samples`.
-    """
-
-    source: RowSource
-    samples: NDArray[np.int64]
-    columns: NDArray[np.int64] | None = None
+class PresentRows(LiftedRows):
+    """Rows of the samples that an incomplete view has, and the same columns of a pairwise view."""
 
     @property
-    def impute(self) -> ImputeMethod | None:
-        """Method by which a store says that missing cells were filled."""
-        method: ImputeMethod | None = getattr(self.source, "impute", None)
-        return method
+    def samples(self) -> NDArray[np.int64]:
+        """Positions of the samples among all, (m,), ascending."""
+        return self.places
 
     @property
     def n_samples(self) -> int:
@@ -118,25 +117,14 @@ class PresentRows(RowsOf):
         return self.source.shape[0]
 
     @property
-    def _columns(self) -> NDArray[np.int64] | None:
-        if self.view_type == "features":
-            return None
-        return self.samples if self.columns is None else self.columns
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        columns = self._columns
-        return len(self.samples), self.source.shape[1] if columns is None else len(columns)
+    def impute(self) -> ImputeMethod | None:
+        """Method by which a store says that missing cells were filled."""
+        return getattr(self.source, "impute", None)
 
     @property
     def recorded_digest(self) -> str:
         """Digest of these rows that a store has recorded; else an empty text."""
         return recorded_digest(self.source) if self.columns is None else ""
-
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return the rows of the view's samples start..stop-1 as read-only float64."""
-        check_row_range(self, start, stop)
-        return as_rows(rows_at(self.source, self.samples[start:stop], self._columns))
 
 
 def present_samples(source: RowSource) -> PresentSamples | None:
@@ -179,12 +167,14 @@ def restrict_to_present(
     *,
     columns: NDArray[np.int64] | None = None,
 ) -> RowSource:
-    """Return a view with a row for every sample without its absent samples; the view itself if it has all.
+    """Return a view without its absent samples; the view itself if it has all or is without them.
 
     `absent` are their positions, by default the rows of an array that are all NaN, and samples whose ids the view
     does not have; other views that are not in memory have all samples then. `columns` of a pairwise view are
     kept, and rows may be all NaN in them.
     """
+    if isinstance(view, PresentRows):
+        return view
     if absent is None:
         absent = np.zeros(0, dtype=np.int64)
         if isinstance(view, LiftedRows):
@@ -193,7 +183,7 @@ def restrict_to_present(
                 n_rows, n_columns = view.source.shape
                 may_be_pairs = view.view_type == "features" and n_rows == n_columns
                 if not absent.size and not may_be_pairs:  # whose type may be set later
-                    return restrict_to_present(view.in_memory(), columns=columns)
+                    return restrict_to_present(view.of_array(), columns=columns)
                 nowhere = np.isin(view.places, _rows_of_nan(view.source, None))
                 absent = np.union1d(absent, np.flatnonzero(nowhere))
         elif isinstance(view, ArrayRows):

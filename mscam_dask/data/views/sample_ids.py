@@ -5,12 +5,11 @@ A holder is anything whose rows are samples: a file, a frame, a modality.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
@@ -143,11 +142,13 @@ def check_printable(texts: Iterable[str], what: str) -> None:
     )
 
 
-def linked_groups(presence: NDArray[np.bool_], n_needed: int) -> tuple[list[list[int]], int]:
+def linked_groups(
+    presence: NDArray[np.bool_], n_needed: int, *, share: float = 0.5
+) -> tuple[list[list[int]], int]:
     """Groups of views, or holders, that samples link, and the most samples that two of several groups share.
 
     `presence` (n, V) says whether each view has each sample. Two views or linked groups are linked by `n_needed`
-    samples that both have, or half of the samples of one of them.
+    samples that both have, or by more than this `share` of the samples of one of them.
     """
     groups = [[view] for view in range(presence.shape[1])]
     while True:
@@ -155,8 +156,8 @@ def linked_groups(presence: NDArray[np.bool_], n_needed: int) -> tuple[list[list
         most = 0
         for one, other in itertools.combinations(range(len(groups)), 2):
             n_shared = int(np.count_nonzero(has[one] & has[other]))
-            half = -(-min(int(np.count_nonzero(has[at])) for at in (one, other)) // 2)
-            if n_shared >= max(1, min(n_needed, half)):
+            smaller = min(int(np.count_nonzero(has[at])) for at in (one, other))
+            if n_shared >= min(n_needed, int(share * smaller) + 1):
                 groups[one] += groups.pop(other)
                 break
             most = max(most, n_shared)
@@ -172,6 +173,7 @@ def places_of(own: Sequence[str], wanted: Sequence[str]) -> NDArray[np.int64]:
 
 def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[str, ...]:
     """Ids of the joined samples, in the order in which holders name them first."""
+    first = next(iter(known.values()))
     sets = {name: frozenset(own) for name, own in known.items()}
     for (name, own), (other, others) in itertools.combinations(sets.items(), 2):
         if own != others:
@@ -185,6 +187,8 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
                     "frames: give each view all samples, with rows of NaN for those that it does not have "
                     "(frame.reindex(ids))."
                 )
+    if join is None:
+        return first
     union = tuple(dict.fromkeys(name for own in known.values() for name in own))
     if join == "inner":
         everywhere = frozenset.intersection(*sets.values())
@@ -239,71 +243,69 @@ def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str)
     own, others = set(known[name]), set(known[other])
     left = [text for text in known[name] if text not in others][:_COMPARED]
     right = [text for text in known[other] if text not in own][:_COMPARED]
-    if not left or not right:
-        return
-    shared, smaller = len(own & others), min(len(own), len(others))
-    found = _spellings(left, right)
-    if 2 * shared < smaller:
-        found += _affixes(left, right)
-    n_matched, what, remedy = max(found, key=lambda one: one[0])  # the first of equals
-    if 2 * n_matched >= min(len(left), len(right)):
+    shared = len(own & others)
+    pairs = _alike(left, right, affixes=2 * shared < min(len(own), len(others)))
+    if pairs and 2 * len(pairs) >= min(len(left), len(right)):
+        examples = [[pair[side] for pair in pairs[:_SHOWN]] for side in (0, 1)]
+        what, remedy = _difference(pairs)
         raise DataError(
-            f"The sample ids of {name!r} ({left[:_SHOWN]}) and {other!r} ({right[:_SHOWN]}) are written in two "
-            f"ways: {shared} are equal, and {n_matched} more would be but for {what}. Write them in one way "
-            f"in both, such as {remedy} in pandas."
+            f"The sample ids of {name!r} ({examples[0]}) and {other!r} ({examples[1]}) are written in two ways: "
+            f"{shared} are equal, and {len(pairs)} more would be but for {what}. Write them in one way in "
+            f"both{remedy}."
         )
 
 
-def _spellings(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, str]]:
-    """Number of ids that match in each spelling, its difference and a remedy."""
-    changes: list[tuple[str, Callable[[str], str], str]] = [
-        (
-            what,
-            functools.partial(re.sub, pattern, instead),
-            f"replace({pattern!r}, {instead!r}, regex=True)",
-        )
-        for what, (pattern, instead) in _PATTERNS.items()
-    ]
-    changes += [
-        ("upper and lower case", str.casefold, "lower()"),
-        ("Unicode form", functools.partial(unicodedata.normalize, "NFKC"), "normalize('NFKC')"),
-        ("several of blanks, case, zeros and punctuation", _in_one_spelling, "strip().str.lower()"),
-    ]
-    return [
-        (len(set(map(change, left)) & set(map(change, right))), what, f"ids.str.{remedy}")
-        for what, change, remedy in changes
-    ]
-
-
-def _affixes(left: Sequence[str], right: Sequence[str]) -> list[tuple[int, str, str]]:
-    """Number of ids that match without what only one side has before or after them."""
-    found = []
-    for more, change in (("", str), (" and their spelling", _in_one_spelling)):
-        for short, long in ((left, right), (right, left)):
-            texts = set(map(change, long))
-            cuts = [(text, cut) for text in texts for cut in _SEPARATOR.finditer(text)]
-            shortened = {
-                "a suffix": {text[: cut.start()] for text, cut in cuts},
-                "a prefix": {text[cut.end() :] for text, cut in cuts},
-                "a prefix or suffix that all have": set(map(change, _without_common(long))),
-            }
-            wanted = set(map(change, short))
-            remedy = "ids.str.replace(r'^PREFIX|SUFFIX$', '', regex=True)"
-            for what, ids in shortened.items():
-                found.append((len(wanted & ids), f"{what}{more}", remedy))
+def _alike(left: Sequence[str], right: Sequence[str], *, affixes: bool) -> list[tuple[str, str]]:
+    """Ids of both sides that are equal in one spelling, or without what one side has before or after them."""
+    sides = [{_in_one_spelling(text): text for text in side} for side in (left, right)]
+    found = [(text, sides[1][key]) for key, text in sides[0].items() if key in sides[1]]
+    for short, long in (sides, sides[::-1]) if affixes and left and right else ():
+        parts: dict[str, str] = {}
+        head, tail = _common_ends(list(long))
+        for key, text in long.items():
+            for cut in _SEPARATOR.finditer(key):
+                parts.setdefault(key[: cut.start()], text)
+                parts.setdefault(key[cut.end() :], text)
+            parts.setdefault(key.removeprefix(head).removesuffix(tail), text)
+        cut_off = [(text, parts[key]) for key, text in short.items() if key in parts]
+        if len(cut_off) > len(found):
+            found = cut_off if short is sides[0] else [pair[::-1] for pair in cut_off]
     return found
 
 
-def _without_common(side: Sequence[str]) -> set[str]:
-    """Ids without the letters and separators that begin, or end, all of them."""
-    n_head = len(_common_start(side).rstrip("0123456789"))
-    tail = _common_start([text[n_head:][::-1] for text in side])[::-1]
-    start = _SEPARATOR.search(tail)  # digits before it may be of the id
-    tail = tail[start.start() :] if start else ""
-    return {text[n_head:].removesuffix(tail) for text in side} - {""}
+def _common_ends(texts: Sequence[str]) -> tuple[str, str]:
+    """What begins all of some texts, and what ends them from a separator on; digits may be of the ids."""
+    head = _common_start(texts).rstrip("0123456789")
+    tail = _common_start([text[len(head) :][::-1] for text in texts])[::-1]
+    start = _SEPARATOR.search(tail)
+    return head, tail[start.start() :] if start else ""
 
 
 def _common_start(texts: Sequence[str]) -> str:
     first, last = min(texts), max(texts)
     same = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(first, last, strict=False))
     return "".join(one for one, _ in same)
+
+
+def _difference(pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """Difference of the spellings of some ids, and a remedy."""
+    for what, (pattern, instead) in _PATTERNS.items():
+        if all(len({re.sub(pattern, instead, text) for text in pair}) == 1 for pair in pairs):
+            return (
+                what,
+                f", such as ids.str.replace({pattern!r}, {instead!r}, regex=True) in pandas",
+            )
+    if all(len(set(map(str.casefold, pair))) == 1 for pair in pairs):
+        return "upper and lower case", ", such as ids.str.lower() in pandas"
+    if all(len({unicodedata.normalize("NFKC", text) for text in pair}) == 1 for pair in pairs):
+        return "their Unicode form", ", such as ids.str.normalize('NFKC') in pandas"
+    ordered = [sorted(pair, key=len) for pair in pairs]
+    affixes = {
+        "a suffix": str.startswith,
+        "a prefix": str.endswith,
+        "what stands around them": str.__contains__,
+    }
+    for what, holds in affixes.items():
+        if all(holds(long, short) for short, long in ordered):
+            return what, ""
+    return "several of blanks, case, zeros, punctuation, prefixes and suffixes", ""

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import PresentRows
+from mscam_dask.data.views.presence import LiftedRows, PresentRows
 from mscam_dask.data.views.sources import (
     DIGEST_ROWS,
     ArrayRows,
@@ -16,7 +16,6 @@ from mscam_dask.data.views.sources import (
     RowSource,
     as_rows,
     check_row_range,
-    rows_at,
     rows_of_chunk,
 )
 from mscam_dask.errors import DataError
@@ -26,37 +25,12 @@ from mscam_dask.linalg.incomplete import PresentSamples
 _MAX_BLOCKS = 64
 
 
-@dataclasses.dataclass(frozen=True, eq=False)
-class SampledRows(RowsOf):
-    """Rows of a view (m,), ascending, and the same columns of a pairwise view; read lazily.
+class SampledRows(LiftedRows):
+    """Sample of the rows of a view.
 
     A task that gets this reads the rows itself: they pass through no other process. Nothing is kept, since a
     worker keeps the arguments of a task for as long as its result: see `cache_chunks`.
     """
-
-    source: RowSource
-    rows: NDArray[np.int64]
-
-    @property
-    def _columns(self) -> NDArray[np.int64] | None:
-        return None if self.view_type == "features" else self.rows
-
-    @property
-    def shape(self) -> tuple[int, int]:
-        m = len(self.rows)
-        return m, self.source.shape[1] if self._columns is None else m
-
-    def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 of the sample."""
-        check_row_range(self, start, stop)
-        return as_rows(rows_at(self.source, self.rows[start:stop], self._columns))
-
-    def in_memory(self) -> ArrayRows:
-        """Return the rows as an array; the whole view is read for it, once."""
-        # single precision stays: half the memory, and no digit lost
-        dtype = np.float32 if self.dtype == np.float32 else np.float64
-        rows = rows_at(self.source, self.rows, self._columns, dtype=dtype)
-        return ArrayRows(rows, self.name, self.view_type)
 
 
 def blocks_of_rows(view: RowSource) -> list[RowSource]:

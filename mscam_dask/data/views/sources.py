@@ -104,7 +104,8 @@ class _Array:
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.dtype(self.array.dtype)
+        dtype: np.dtype[Any] = np.dtype(self.array.dtype)
+        return dtype
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -103,12 +103,6 @@ def test_values_that_are_not_finite_are_refused_and_nothing_is_left(output: Path
 def test_empty_views_are_refused(output: Path, shape: tuple[int, int]) -> None:
     with pytest.raises(DataError, match=quotes("'v'", shape)):
         write_store(as_multi_view({"v": np.ones(shape)}), output, overwrite=True)
-
-
-def test_repeated_ids_are_refused(tmp_path: Path) -> None:
-    data = replace(example_data(), sample_ids=("x",) * N)
-    with pytest.raises(DataError, match=quotes("'x'", [0, 1, 2, 3, 4])):
-        write_store(data, tmp_path / "s.zarr")
 
 
 def test_a_store_is_replaced_only_when_told(store: Path) -> None:

@@ -297,6 +297,38 @@ def test_polars_and_arrow_tables_keep_names_of_columns(as_arrow: bool) -> None:
         as_multi_view({"v": table({"x": [1, 2], "city": ["a", "b"]})})
 
 
+ODD = {
+    "List": lambda pl: pl.Series([[1.0], [2.0]]),
+    "Array": lambda pl: pl.Series([[1.0], [2.0]], dtype=pl.Array(pl.Float64, 1)),
+    "Struct": lambda pl: pl.Series([{"u": 1}, {"u": 2}]),
+    "Int128": lambda pl: pl.Series([1, 2], dtype=pl.Int128),
+    "Decimal": lambda pl: pl.Series(["1.5", "2"]).cast(pl.Decimal(10, 2)),
+    "Categorical": lambda pl: pl.Series(["a", "b"], dtype=pl.Categorical),
+    "Date": lambda pl: pl.Series([1, 2]).cast(pl.Date),
+    "Null": lambda pl: pl.Series([None, None]),
+    "Binary": lambda pl: pl.Series([b"a", b"b"]),
+    "Object": lambda pl: pl.Series([{1}, {2}], dtype=pl.Object),
+    "String": lambda pl: pl.Series(["p1", "p2"]),
+}
+
+
+@pytest.mark.parametrize("kind", ODD)
+@pytest.mark.parametrize("form", ["polars", "arrow", "batch", "pandas"])
+def test_columns_that_are_no_numbers_are_named_whatever_they_hold(kind: str, form: str) -> None:
+    pl = pytest.importorskip("polars", reason="polars is not installed")
+    table: Any = pl.DataFrame({"x": [0.5, 1.5]}).with_columns(ODD[kind](pl).alias("odd"))
+    if form != "polars":
+        if kind in ("Int128", "Object"):
+            pytest.skip("Arrow has no such type")
+        table = table.to_arrow()
+    if form == "batch":
+        table = table.combine_chunks().to_batches()[0]
+    if form == "pandas":
+        table = table.to_pandas(types_mapper=pd.ArrowDtype)
+    with pytest.raises(DataError, match=quotes("'v'", "1 column(s)", "'odd'", "set_index('odd')")):
+        as_multi_view({"v": table})
+
+
 def test_missing_value_of_a_nullable_frame_becomes_nan() -> None:
     frame = pd.DataFrame({"x": pd.array([1, None, 3], dtype="Int64"), "y": [1.0, 2.0, 3.0]})
     values = as_multi_view([frame]).views[0].read(0, 3)

@@ -1,0 +1,93 @@
+"""Views without shared samples are refused whichever way they come in; views with few are warned of."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from mscam_dask.data.ingest import ingest
+from mscam_dask.data.store.write import write_store
+from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.validation import validate
+from mscam_dask.errors import DataError
+from tests.messages import quotes
+from tests.omics import anndata_of, mudata_of
+
+N = 120
+IDS = [f"s{i}x" for i in range(N)]
+
+
+def tables(n_shared: int) -> dict[str, pd.DataFrame]:
+    """Two views; each has the shared samples and half of the others."""
+    rng = np.random.default_rng(0)
+    half = (N - n_shared) // 2
+    rows = {"rna": range(half + n_shared), "prot": range(half, N)}
+    return {
+        name: pd.DataFrame(rng.standard_normal((len(own), 6)), [IDS[row] for row in own])
+        for name, own in rows.items()
+    }
+
+
+def _arrays(views: dict[str, pd.DataFrame], _: Path) -> Any:
+    return {name: view.reindex(IDS).to_numpy() for name, view in views.items()}
+
+
+def _frames(views: dict[str, pd.DataFrame], _: Path) -> Any:
+    return {name: view.reindex(IDS) for name, view in views.items()}
+
+
+def _store(views: dict[str, pd.DataFrame], folder: Path) -> Any:
+    return write_store(as_multi_view(_arrays(views, folder)), folder / "s.zarr", overwrite=True)
+
+
+def _mudata(views: dict[str, pd.DataFrame], _: Path) -> Any:
+    return mudata_of(
+        **{name: anndata_of(view.to_numpy(), tuple(view.index)) for name, view in views.items()}
+    )
+
+
+def _files(views: dict[str, pd.DataFrame], folder: Path) -> Any:
+    for name, view in views.items():
+        view.to_csv(folder / f"{name}.csv", index_label="id")
+    paths = [folder / f"{name}.csv" for name in views]
+    return ingest(paths, folder / "f.zarr", join="outer", overwrite=True).output
+
+
+@pytest.mark.parametrize("way", [_arrays, _frames, _store, _mudata, _files])
+def test_views_without_a_shared_sample_are_refused(way: Any, tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=quotes("rna", "prot", "share", 0)):
+        validate(as_multi_view(way(tables(0), tmp_path)), n_clusters=2, n_neighbors=3)
+    validate(as_multi_view(way(tables(12), tmp_path)), n_clusters=2, n_neighbors=3)
+
+
+@pytest.mark.parametrize(("n_clusters", "n_shared"), [(1, 0), (2, 1), (3, 2), (5, 4), (8, 6)])
+def test_each_cluster_needs_a_shared_sample(n_clusters: int, n_shared: int) -> None:
+    data = as_multi_view(_arrays(tables(n_shared), Path()))
+    with pytest.raises(DataError, match=quotes("['rna']", "['prot']", n_shared, N, n_clusters)):
+        validate(data, n_clusters=n_clusters, n_neighbors=3)
+
+
+@pytest.mark.parametrize(("n_shared", "is_few"), [(4, True), (8, True), (10, False), (12, False)])
+def test_few_shared_samples_are_reported(n_shared: int, *, is_few: bool) -> None:
+    data = as_multi_view(_arrays(tables(n_shared), Path()))
+    found = validate(data, n_clusters=2, n_neighbors=3).issues
+    assert [issue.kind for issue in found] == ["few shared samples"] * is_few
+    for issue in found:
+        assert (issue.view, issue.others, issue.count) == ("prot", ("rna",), n_shared)
+        assert all(text in issue.message for text in ("'prot'", "'rna'", f"only {n_shared} of {N}"))
+
+
+def test_samples_of_a_view_that_are_all_in_another_are_not_few() -> None:
+    whole, few = np.random.default_rng(0).standard_normal((2, N, 6))
+    few[5:] = np.nan
+    assert validate(as_multi_view([whole, few]), n_clusters=4, n_neighbors=3).issues == ()
+
+
+def test_ingest_refuses_views_without_a_shared_sample(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", **_arrays(tables(0), tmp_path))
+    with pytest.raises(DataError, match=quotes("rna", "prot", 0)):
+        ingest([tmp_path / "a.npz"], tmp_path / "s.zarr")
