@@ -234,7 +234,12 @@ def _delimiter(
         return told, source.decimal or _share(lines, told, where)[1]
     found: list[tuple[bool, float, str, str]] = []
     for mark in _DELIMITERS:
-        rows = [row for row in _fields(lines, mark) if row]
+        if not all(mark in line for line in lines[1:] if line.strip()):
+            continue
+        try:
+            rows = [row for row in _fields(lines, mark) if row]
+        except csv.Error:  # a field of more than 128 KiB
+            continue
         widths = {len(row) for row in rows[1:]} or {len(row) for row in rows[:1]}
         if len(widths) != 1 or (width := widths.pop()) < 2:
             continue
