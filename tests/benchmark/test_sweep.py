@@ -50,7 +50,7 @@ def test_views_are_factored_once_for_the_whole_grid() -> None:
     executor = Counting()
     fits = list(sweep_fits(DATA, SETTINGS, executor))
     assert len(fits) == len(SETTINGS)
-    assert executor.stages["factor"] == len(VIEWS)
+    assert executor.stages["svd_view"] == len(VIEWS)
     assert executor.stages["reference_graphs"] == len(VIEWS)
     assert executor.stages["sweep_fit"] == len(SETTINGS)
 

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Status
-from mscam_dask.engine import tasks as iteration_tasks
+from mscam_dask.linalg import eigensolver
 from mscam_dask.errors import ConvergenceWarning, DataError
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.types.events import FitFinished, FitStarted
@@ -125,7 +125,7 @@ def test_eigenvectors_that_did_not_converge_are_told(monkeypatch: pytest.MonkeyP
     model = MSCAM(n_clusters=3, auto_settings=False, max_iter=2, n_jobs=1)
     model.fit(views)  # a warning would be an error
     assert model.history_["spectrum_converged"].values.tolist() == [1] * model.n_iter_
-    monkeypatch.setattr(iteration_tasks, "bottom_eigenpairs", rough)
+    monkeypatch.setattr(eigensolver, "bottom_eigenpairs", rough)
     with pytest.warns(ConvergenceWarning, match=quotes(model.n_iter_, "random_state")):
         model.fit(views)
     assert model.history_["spectrum_converged"].values.tolist() == [0] * model.n_iter_

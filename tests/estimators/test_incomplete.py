@@ -13,7 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import memory, precompute
+from mscam_dask.engine import memory, prepare
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.engine.neighbors import exact_neighbors, joined_candidates
 from mscam_dask.engine.views import ridge_view_of, svd_view
@@ -276,7 +276,7 @@ def test_cells_that_are_missing_are_no_absent_samples() -> None:
 def with_sizes(monkeypatch: pytest.MonkeyPatch, **sizes: int) -> None:
     """Give the modules that tell incomplete data by their number of samples other limits."""
     changed = dataclasses.replace(SIZES, **sizes)
-    for module in (memory, precompute):
+    for module in (memory, prepare):
         monkeypatch.setattr(module, "SIZES", changed)
 
 
