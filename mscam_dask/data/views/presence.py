@@ -26,20 +26,13 @@ from mscam_dask.data.views.sources import (
     row_ranges,
     rows_at,
 )
-from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.types.parameters import ImputeMethod
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
 class LiftedRows(RowsOf):
-    """Some rows of a view, in any order, and the same columns of a square pairwise view; read lazily.
-
-    `places` (m,) are their positions in the source; −1 stands for a row of NaN. `columns` are those of a pairwise
-    view, by default `places`.
-    """
+    """Rows of a view at `places` (m,), NaN for −1, read lazily; of a pairwise view also `columns`, else `places`."""
 
     source: RowSource
     places: NDArray[np.int64]
@@ -86,10 +79,9 @@ class LiftedRows(RowsOf):
 def lifted(
     view: RowSource, places: NDArray[np.int64], own: Sequence[str], wanted: Sequence[str]
 ) -> RowSource:
-    """Return a view with a row for each sample, NaN for those that it does not have.
+    """Return a view with the row at `places` (n,) for each sample, NaN for −1; `own` are the ids of its rows.
 
-    `places` (n,) is the row of each sample, −1 for absent ones; `own` are the ids of the rows, `wanted` of the
-    samples. Columns that are named by the same ids are those of a pairwise view, in whichever order.
+    Columns that are named by the same ids are those of a pairwise view, in whichever order.
     """
     names = feature_names_of(view)
     columns = None
@@ -137,7 +129,9 @@ def present_samples(source: RowSource) -> PresentSamples | None:
 
 
 def replaced_view(view: RowSource, **changes: Any) -> RowSource:
-    """Return a view with another name or view type."""
+    """Return a view with another name or view type; the view itself where they are the same."""
+    if all(getattr(view, what) == new for what, new in changes.items()):
+        return view
     if isinstance(view, RowsOf):
         changes = {"source": replaced_view(view.source, **changes)}
     return cast("RowSource", replace(cast("Any", view), **changes))
@@ -169,10 +163,9 @@ def restrict_to_present(
     *,
     columns: NDArray[np.int64] | None = None,
 ) -> RowSource:
-    """Return a view without its absent samples; the view itself if it has all or is without them.
+    """Return a view without its absent samples, by default the rows of an array or a file that are all NaN.
 
-    `absent` are their positions, by default the rows of an array, in memory or a file, that are all NaN, and
-    samples whose ids the view does not have. `columns` of a pairwise view are kept, and rows may be all NaN in them.
+    `columns` of a pairwise view are kept, and rows may be all NaN in them.
     """
     if isinstance(view, PresentRows):
         return view
@@ -194,10 +187,7 @@ def restrict_to_present(
 
 
 def _rows_of_nan(view: RowSource, columns: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Positions of the rows that are all NaN, but for the diagonal of a square pairwise view.
-
-    Dask arrays that are not read from a file are not computed for it.
-    """
+    """Positions of the rows of an array or a file that are all NaN, but for the diagonal of a square pairwise view."""
     nowhere = np.zeros(0, dtype=np.int64)
     if not isinstance(view, ArrayRows | DaskRows) or (isinstance(view, DaskRows) and not view.file):
         return nowhere
@@ -222,19 +212,6 @@ def _rows_of_nan(view: RowSource, columns: NDArray[np.int64] | None) -> NDArray[
                 gone[np.arange(len(here)), here] = True
             absent.append(here[gone.all(axis=1)])
     return np.concatenate([nowhere, *absent])
-
-
-def check_presence(views: Sequence[RowSource], sample_ids: Sequence[str] | None = None) -> None:
-    """Refuse samples that no view has, with a `DataError`."""
-    nowhere = np.flatnonzero(~presence_table(views).any(axis=1))
-    if nowhere.size:
-        first = nowhere[:_SHOWN].tolist()
-        shown = first if sample_ids is None else [sample_ids[row] for row in first]
-        raise DataError(
-            f"{nowhere.size} sample(s) are absent from every view: all their values are NaN (first "
-            f"{'rows' if sample_ids is None else 'ids'}: {shown}). Drop these samples; every sample must be "
-            "in at least one view."
-        )
 
 
 def recorded_presence(view: RowSource) -> str:
