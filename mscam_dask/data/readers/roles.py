@@ -35,7 +35,8 @@ _MAYBE_NAME = re.compile(
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
-_NUMERAL = re.compile(r"[-+\d.,_ eEjJ%]+", re.ASCII)
+# 1_000, 1+2j, 12-34, $5.10, 5.1 mg
+_AMOUNT = re.compile(r"[-+\d.,_ eEjJ%]+$|\W*\d+[.,\s]\d|[\W\d_]+$")
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _FEW = 5  # rows in which numbers may ascend, or differ, by chance
 
@@ -60,7 +61,7 @@ def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
     if are_whole(texts):
         return any(text[:1] == "0" and text[1:2].isdigit() for text in texts)
     return all(
-        _NAME.fullmatch(text) and (with_numbers or not _NUMERAL.fullmatch(text)) for text in texts
+        _NAME.fullmatch(text) and (with_numbers or not _AMOUNT.match(text)) for text in texts
     )
 
 
@@ -194,7 +195,7 @@ def _id_column(table: Candidates, unique: Mapping[int, Sequence[str]]) -> IdColu
         if (is_text and mostly_differ) or table.strength(place) == _CERTAIN:
             return IdColumn(place, "by its name" if table.strength(place) else "text")
     first = min(table.texts)
-    if first not in unique or first > 0:
+    if first not in unique or first > 0 or not are_whole(unique[first]):
         return None
     return _id_numbers(table, first, [int(float(text)) for text in unique[first]])
 

@@ -234,7 +234,12 @@ def _delimiter(
         return told, source.decimal or _share(lines, told, where)[1]
     found: list[tuple[bool, float, str, str]] = []
     for mark in _DELIMITERS:
-        rows = [row for row in _fields(lines, mark) if row]
+        if not all(mark in line for line in lines[1:] if line.strip()):
+            continue
+        try:
+            rows = [row for row in _fields(lines, mark) if row]
+        except csv.Error:  # a field of more than 128 KiB
+            continue
         widths = {len(row) for row in rows[1:]} or {len(row) for row in rows[:1]}
         if len(widths) != 1 or (width := widths.pop()) < 2:
             continue
@@ -303,12 +308,22 @@ def _has_header(
         is_named = id_strength(first[0]) > 2 or first[0].lower() in (*_FIRST_NAMES, *LABEL_COLUMNS)
         if is_named or (second and _is_value(second[0], decimal) and second[0]):
             return True
-        if of_samples and _are_odd(first[1:], second[1:]) and len(first) > _NUMBERED:
-            return True
+        if of_samples and len(first) > _NUMBERED and _are_odd(first[1:], [""]):
+            is_padded = any(field[0] == "0" and len(field) > 1 for field in first[1:])
+            if is_padded or _are_odd(first[1:], second[1:]):
+                return True
+            raise _unclear(where, first)
     return _is_numbering(where, first, second, has_ids=is_text(first[0]))
 
 
 _FIRST_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
+
+
+def _unclear(where: str, first: list[str]) -> DataError:
+    return DataError(
+        f"{where}: the first line, {_shown(first)}, may be column numbers or the first "
+        "sample. Set header=True or header=False (--header, --no-header)."
+    )
 
 
 def _is_numbering(where: str, first: list[str], second: list[str], *, has_ids: bool) -> bool:
@@ -327,10 +342,7 @@ def _is_numbering(where: str, first: list[str], second: list[str], *, has_ids: b
     if below_are_others and (start == 0 or has_ids):
         return True
     if below_are_others or start == 0:
-        raise DataError(
-            f"{where}: the first line, {_shown(first)}, may be column numbers or the first "
-            "sample. Set header=True or header=False (--header, --no-header)."
-        )
+        raise _unclear(where, first)
     return False
 
 

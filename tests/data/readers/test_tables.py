@@ -251,3 +251,20 @@ def test_a_store_keeps_what_was_decided(tmp_path: Path) -> None:
     assert len(append(tmp_path / "a.csv", report.output).origin) == 2
     done = CliRunner().invoke(main, ["describe", str(report.output)])
     assert "comma, header" in done.output
+
+
+@pytest.mark.parametrize("cell", ["${}", "{} mg", "<{}", "20 {}"])
+def test_amounts_are_neither_ids_nor_left_out(tmp_path: Path, cell: str) -> None:
+    path = tmp_path / "a.csv"
+    frame(NUMBERS).assign(a1=[cell.format(row + 0.5) for row in range(N)]).to_csv(path)
+    with pytest.raises(DataError, match=quotes(path, "'a1'")):
+        read(path)
+
+
+def test_a_first_column_of_numbers_and_marks_is_no_id(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    np.savetxt(path, VALUES, fmt="%.4f", footer="x y", comments="# ")
+    with pytest.raises(DataError, match=quotes(path, "'#'")):
+        read(path)
+    (loaded,) = read(Source(path, comment="#"))
+    np.testing.assert_array_equal(values(loaded), VALUES)
