@@ -140,8 +140,11 @@ def random_minima(
     ordered = rows[order]
     if len(rows) < 2 * c:
         return [_in_data_order(order, ordered, *_merged(ordered, c), c)]
-    found = k_means_starts(ordered, c, seed, starts)
-    return [_in_data_order(order, ordered, *minimum, c) for minimum in found]
+    seeds = np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts)
+    return [
+        _in_data_order(order, ordered, *k_means_starts(ordered, c, seeds[start], range(1))[0], c)
+        for start in starts
+    ]
 
 
 def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
