@@ -285,10 +285,12 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
         )
     flat = array.ravel()
     if flat.dtype.kind == "O":
-        gone = [row for row, item in enumerate(flat) if is_missing(item)]
-        if gone:
+        from pandas import isna
+
+        gone = np.flatnonzero(isna(flat))
+        if gone.size:
             raise DataError(
-                f"{len(gone)} label(s) are missing, the first {flat[gone[0]]} in row {gone[0]}. Give "
+                f"{gone.size} label(s) are missing, the first {flat[gone[0]]} in row {gone[0]}. Give "
                 "unlabeled samples a number of their own, for example -1, or a name where labels are "
                 "text."
             )
@@ -313,10 +315,3 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
             "number of their own, for example -1."
         )
     return flat.astype(np.int64), None
-
-
-def is_missing(item: object) -> bool:
-    """Return whether a Python object is a missing value, as pandas defines it."""
-    if isinstance(item, float | np.floating):
-        return bool(np.isnan(item))
-    return item is None or type(item).__name__ in ("NAType", "NaTType")
