@@ -283,40 +283,29 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
             f"Labels have shape {array.shape}; allowed is one label per sample, (n,). "
             "From an indicator matrix take indicator.argmax(axis=1)."
         )
-    flat = array.ravel()
-    if flat.dtype.kind == "O":
-        gone = [row for row, item in enumerate(flat) if is_missing(item)]
-        if gone:
-            raise DataError(
-                f"{len(gone)} label(s) are missing, the first {flat[gone[0]]} in row {gone[0]}. Give "
-                "unlabeled samples a number of their own, for example -1, or a name where labels are "
-                "text."
-            )
-    if flat.dtype.kind == "S" or (
-        flat.dtype.kind == "O" and all(isinstance(item, str | bytes) for item in flat)
-    ):
-        flat = np.array([as_text(item) for item in flat.tolist()], dtype=np.str_)
-    if flat.dtype.kind in "UT":
-        names, codes = np.unique(flat.astype(np.str_), return_inverse=True)
+    flat, is_unusable = array.ravel(), np.zeros(array.size, dtype=np.bool_)
+    kind = flat.dtype.kind
+    if kind == "O":
+        from pandas import isna
+
+        is_unusable = isna(flat)
+    elif kind in "fu":
+        numbers = flat.astype(np.float64)
+        is_unusable = ~((np.abs(numbers) < 2.0**62) & (np.floor(numbers) == numbers))
+    if is_unusable.any():
+        row = int(is_unusable.argmax())
+        raise DataError(
+            f"{np.count_nonzero(is_unusable)} label(s) are missing or not whole numbers, the first {flat[row]} in "
+            f"row {row}; allowed are integers or text, one per sample. Give unlabeled samples a number of their "
+            "own, for example -1, or a name where labels are text."
+        )
+    if kind in "SUT" or (kind == "O" and all(isinstance(item, str | bytes) for item in flat)):
+        texts = np.array([as_text(item) for item in flat.tolist()], dtype=np.str_)
+        names, codes = np.unique(texts, return_inverse=True)
         return codes.astype(np.int64), tuple(names.tolist())
-    if flat.dtype.kind not in "biuf":
+    if kind not in "biuf":
         raise DataError(
             f"Labels have dtype {flat.dtype}; allowed are integers or text, one per sample. Encode "
             "them with numpy.unique(y, return_inverse=True)[1]."
         )
-    numbers = flat.astype(np.float64)
-    rows = np.flatnonzero(~((np.abs(numbers) < 2.0**62) & (np.floor(numbers) == numbers)))
-    if rows.size and flat.dtype.kind in "fu":
-        raise DataError(
-            f"{rows.size} label(s) are not whole numbers, the first {flat[rows[0]]} in row "
-            f"{rows[0]}; allowed are integers or text, one per sample. Give unlabeled samples a "
-            "number of their own, for example -1."
-        )
     return flat.astype(np.int64), None
-
-
-def is_missing(item: object) -> bool:
-    """Return whether a Python object is a missing value, as pandas defines it."""
-    if isinstance(item, float | np.floating):
-        return bool(np.isnan(item))
-    return item is None or type(item).__name__ in ("NAType", "NaTType")

@@ -403,22 +403,27 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
                 row, column = np.unravel_index(int(gap.argmax()), gap.shape)
                 largest = float(gap.max())
                 where = (int(row) + start, int(column) + other_start)
-    far = int(np.abs(diagonal).argmax())
     in_order = (
         "If its rows are in another order than its columns, name both by the sample ids (index and columns of a "
         "frame) or give them in one order"
     )
-    if view.view_type == "distance" and abs(diagonal[far]) > rounding:
+    is_wrong, rule, remedy = {
+        "distance": (
+            np.abs(diagonal) > rounding,
+            "the distance of a sample to itself is 0",
+            "if it holds similarities, declare it view_type='kernel'; else set the diagonal to 0",
+        ),
+        "kernel": (
+            diagonal < -rounding,
+            "a kernel's diagonal (squared lengths) is nonnegative",
+            "if it holds distances, declare it view_type='distance'",
+        ),
+    }[view.view_type]
+    if is_wrong.any():
+        far = int(np.where(is_wrong, np.abs(diagonal), 0).argmax())
         raise DataError(
-            f"Distance view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row {far}; the distance "
-            f"of a sample to itself is 0. {in_order}; if it holds similarities, declare it view_type='kernel'; "
-            "else set the diagonal to 0."
-        )
-    if view.view_type == "kernel" and diagonal.min() < -rounding:
-        raise DataError(
-            f"Kernel view {view.name!r} has {diagonal.min():.6g} on the diagonal; a kernel's diagonal "
-            f"(squared lengths) is nonnegative. {in_order}; if it holds distances, declare it "
-            "view_type='distance'."
+            f"{view.view_type.capitalize()} view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row "
+            f"{far}; {rule}. {in_order}; {remedy}."
         )
     if n_different:
         raise DataError(
