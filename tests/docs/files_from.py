@@ -58,9 +58,7 @@ def _write_r(
     rows = [[quoted(_IDS[i]), *expression[i]] for i in range(_N)]
     _lines(folder / "expression.txt", [genes, *rows], " ")
     header = ['""', *map(quoted, ("CD3", "CD19", "CD56"))]
-    _lines(
-        folder / "protein.csv", [header, *([quoted(_IDS[i]), *protein[i]] for i in order)], ","
-    )
+    _lines(folder / "protein.csv", [header, *([quoted(_IDS[i]), *protein[i]] for i in order)], ",")
     (folder / "methylation.rds").write_bytes(b"\x1f\x8b\x08\x00")
 
 
@@ -127,9 +125,12 @@ def _write_instruments(folder: Path, genes: NDArray[np.float64]) -> None:
     accessions = [f"GSM{2450153 + i}" for i in range(_N)]
     series = [
         ["!Series_title", '"Blood of twelve donors"'],
-                ["!series_matrix_table_begin"],
+        ["!series_matrix_table_begin"],
         ['"ID_REF"', *(f'"{name}"' for name in accessions)],
-        *([f'"{probe}"', *row] for probe, row in zip(("1007_s_at", "1053_at", "117_at", "121_at"), genes, strict=True)),
+        *(
+            [f'"{probe}"', *row]
+            for probe, row in zip(("1007_s_at", "1053_at", "117_at", "121_at"), genes, strict=True)
+        ),
         ["!series_matrix_table_end"],
     ]
     _lines(folder / "GSE94648_series_matrix.txt", series, "\t")

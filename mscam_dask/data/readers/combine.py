@@ -263,7 +263,10 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
         labels=labels,
         label_names=names,
         sample_ids=joined.ids,
-        notes=(*item.notes, f"{item.where}: rows matched by sample id with {first} ({moved}{others})."),
+        notes=(
+            *item.notes,
+            f"{item.where}: rows matched by sample id with {first} ({moved}{others}).",
+        ),
         origin={**item.origin, "rows": moved + others} if item.origin else {},
     )
 
