@@ -74,12 +74,20 @@ def _write_excel(folder: Path, protein: NDArray[np.float64]) -> None:
 def _write_matlab(
     folder: Path, expression: NDArray[np.float64], protein: NDArray[np.float64]
 ) -> None:
+    import h5py
     from scipy.io import savemat
 
     cells = np.empty((1, 2), dtype=object)
     cells[0, :] = expression, protein
     savemat(folder / "leaves.mat", {"X": cells, "gt": _KIND[:, None] + 1})
     savemat(folder / "images.mat", {"X": np.stack([expression, expression], axis=2)})
+    with h5py.File(folder / "struct_v73.mat", "w", userblock_size=512) as file:
+        file.create_group("data").attrs["MATLAB_class"] = np.bytes_("struct")
+        for name, view in (("color", expression), ("shape", protein)):
+            file["data"][name] = view.T
+            file["data"][name].attrs["MATLAB_class"] = np.bytes_("double")
+    with (folder / "struct_v73.mat").open("r+b") as stream:
+        stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
     kernels = np.stack([view @ view.T for view in (expression, protein)], axis=2)
     savemat(folder / "kernels.mat", {"K": kernels, "Y": _KIND[:, None] + 1})
 
