@@ -29,7 +29,12 @@ from mscam_dask.data.views.missing_cells import (
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import Join
 from mscam_dask.data.views.sources import ViewType
+<<<<<<< HEAD
 from mscam_dask.data.views.validation import check_linked, validate_view
+=======
+from mscam_dask.data.views.validation import check_linked, check_not_empty, validate_view
+from mscam_dask.errors import ConfigurationError
+>>>>>>> text2
 from mscam_dask.types.parameters import ImputeMethod
 
 __all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
@@ -142,7 +147,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
     check_output(output, overwrite=overwrite)
     with ExitStack() as stack:
         data, notes, origin = gather(sources, views, labels, stack, join)
-        data = with_view_types(data, "features" if view_type is None else view_type)
+        data = _of_types(data, view_type)
         methods = impute_methods(impute, data.view_names)
         data, imputed = _imputed(data, methods)
         check_linked(data)
@@ -203,7 +208,7 @@ def append(  # noqa: PLR0913 - as `ingest`
     old = open_store(output)
     with ExitStack() as stack:
         data, notes, origin = gather(sources, views, labels, stack, join)
-        data = with_view_types(data, "features" if view_type is None else view_type)
+        data = _of_types(data, view_type)
         methods = impute_methods(impute, data.view_names)
         data, imputed = _imputed(data, methods)
         joined = joined_samples(old, data, where=str(output))
@@ -218,6 +223,17 @@ def append(  # noqa: PLR0913 - as `ingest`
             )
     added = f"{data.n_samples} samples added to {old.n_samples}"
     return _report(root, (added, *notes, *_absences(joined), *imputed))
+
+
+def _of_types(data: MultiViewData, view_type: ViewTypeSpec | None) -> MultiViewData:
+    """Return the data with view types as told, else as their files say."""
+    others = [view.name for view in data.views if view.view_type != "features"]
+    if view_type == "features" and others:
+        raise ConfigurationError(
+            f"view_type='features', but the sources say that {others} are distances or kernels. Leave "
+            "view_type out, or give a mapping by name to take them as features."
+        )
+    return with_view_types(data, "features" if view_type is None else view_type)
 
 
 def _imputed(

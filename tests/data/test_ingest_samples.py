@@ -111,6 +111,14 @@ def test_label_file_with_ids_needs_data_with_ids(tmp_path: Path) -> None:
         ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr", labels=file)
 
 
+def test_clusters_of_a_run_are_labels_by_row_where_samples_have_no_ids(tmp_path: Path) -> None:
+    file = tmp_path / "labels.csv"
+    rows = [f"{row},{label},0.5" for row, label in enumerate(LABELS)]
+    file.write_text("\n".join(["sample,cluster,confidence", *rows[::-1]]))
+    report = ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr", labels=file)
+    assert labels_of(report) == LABELS.tolist()
+
+
 def test_sources_must_agree_on_labels(tmp_path: Path) -> None:
     first = save_npz(tmp_path / "a.npz", labels=LABELS, view_names=np.array(["a", "b"]))
     same = save_npz(tmp_path / "b.npz", labels=LABELS, view_names=np.array(["c", "d"]))

@@ -160,3 +160,20 @@ def test_few_shared_ids_are_not_joined_silently(tmp_path: Path) -> None:
     for join in ("inner", "outer"):
         found = read(tmp_path, files, (A, B), join=join)
         assert re.match(quotes("refused", "a.csv", "b.csv", "P03-01A"), found)
+
+
+@pytest.mark.parametrize("ids", [["100", "300", "200"], [f"{row * row % 97}" for row in range(12)]])
+def test_one_name_above_other_whole_numbers_is_asked_about(tmp_path: Path, ids: list[str]) -> None:
+    first, second = A[: len(ids)].set_axis(ids), B[: len(ids)].set_axis([f"9{i}" for i in ids])
+    files = {"a.csv": csv_of(first, "nhc"), "b.csv": csv_of(second, "nhc")}
+    assert "id_column='nhc'" in read(tmp_path, files, (first, second))
+
+
+def test_ids_written_twice_without_a_header(tmp_path: Path) -> None:
+    first, second = A.set_axis(NUMBERS), B.set_axis(NUMBERS)
+    twice = csv_of(first.reset_index(names="FID").set_axis(NUMBERS), "IID", sep=" ")
+    files = {
+        "a.txt": twice.split("\n", 1)[1],
+        "b.csv": csv_of(second.iloc[ORDER], "IID"),
+    }
+    assert read(tmp_path, files, (first.set_axis(range(4), axis=1), second)) == "right"

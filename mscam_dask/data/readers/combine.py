@@ -255,8 +255,14 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
         labels = np.where(places < 0, UNLABELED, codes[places])
     n_held = int(np.count_nonzero(places >= 0))
     n_moved = int(np.count_nonzero((places >= 0) & (places != np.arange(len(places)))))
+<<<<<<< HEAD
     moved = f"{n_moved} of {n_held} moved"
     others = f", {len(own) - n_held} left out" if len(own) > n_held else ""
+=======
+    rows = f"rows matched by sample id with {first} ({n_moved} of {n_held} samples stood elsewhere)"
+    if len(own) > n_held:
+        rows += f"; {len(own) - n_held} others left out"
+>>>>>>> text2
     return replace(
         item,
         views=views,
@@ -280,6 +286,8 @@ def _labels_of_file(
         if sample_ids is None:
             return labels, ()
         return labels, (f"{file}: no sample ids; its first label is taken for {sample_ids[0]!r}.",)
+    if sample_ids is None and sorted(ids) == sorted(map(str, range(len(ids)))):  # of a run
+        return labels[np.argsort(np.array(ids, dtype=np.int64))], (f"{file}: labels by row.",)
     if sample_ids is None:
         raise DataError(
             f"{file} has labels by sample id, but the data have no ids. Give one label per line, in the "

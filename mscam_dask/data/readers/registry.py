@@ -168,7 +168,8 @@ def _opened(
     if path.suffix.lower() in (".rds", ".rdata", ".rda"):
         raise DataError(
             f"{path} is a file of R, which only R reads. In R write its table as text, with row names as ids: "
-            f'write.csv(readRDS({path.name!r}), "{path.stem}.csv"), or arrow::write_parquet(...).'
+            f'write.csv(readRDS({path.name!r}), "{path.stem}.csv"), or arrow::write_parquet('
+            f'tibble::rownames_to_column(x, "id"), "{path.stem}.parquet").'
         )
     of_run = path / "data.zarr"
     hint = f" The data of this run are {of_run}." if of_run.is_dir() else ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shlex
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -35,6 +35,7 @@ _MAYBE_NAME = re.compile(
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
+_POWER = re.compile(r"[-+]?\d{1,4}(\.\d{1,6})?[eE]\+?\d{1,2}", re.ASCII)  # R and Excel write 1e+05
 # 1_000, 1+2j, 12-34, $5.10, 5.1 mg
 _AMOUNT = re.compile(r"[-+\d.,_ eEjJ%]+$|\W*\d+[.,\s]\d|[\W\d_]+$")
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
@@ -52,8 +53,14 @@ def id_strength(name: str) -> int:
 
 
 def are_whole(texts: Sequence[str]) -> bool:
-    """Return whether all are whole numbers, also written as 1000.0."""
-    return all(map(_WHOLE.fullmatch, texts))
+    """Return whether all are whole numbers, also written as 1000.0 or 1e+05."""
+    return all(map(_is_whole, texts))
+
+
+def _is_whole(text: str) -> bool:
+    return _WHOLE.fullmatch(text) is not None or (
+        _POWER.fullmatch(text) is not None and float(text).is_integer()
+    )
 
 
 def are_names(texts: Sequence[str], *, with_numbers: bool = False) -> bool:
@@ -95,6 +102,10 @@ class Candidates:
     def name(self, position: int) -> str:
         return f"column {position}" if self.names is None else self.names[position]
 
+    @property
+    def first_name(self) -> str | None:
+        return None if self.names is None or 0 not in self.texts else self.names[0].strip().lower()
+
     def strength(self, position: int) -> int:
         return 0 if self.names is None else id_strength(self.names[position])
 
@@ -108,10 +119,22 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
     """
     unique = [_unique(table) for table in tables]
     shared = _shared(tables, unique)
-    return [
-        table.told or shared.get(index) or _id_column(table, unique[index])
+    firsts = Counter(table.first_name for table in tables)
+    found = [
+        table.told
+        or shared.get(index)
+        or _id_column(table, unique[index], is_repeated=firsts[table.first_name] > 1)
         for index, table in enumerate(tables)
     ]
+    names_of_ids = {
+        table.name(ids.position).strip().lower()
+        for table, ids in zip(tables, found, strict=True)
+        if ids is not None and table.names is not None
+    }
+    for table, ids, columns in zip(tables, found, unique, strict=True):
+        if ids is None and table.first_name in names_of_ids and are_whole(columns.get(0, ["x"])):
+            raise _unclear(table)
+    return found
 
 
 def _unique(table: Candidates) -> dict[int, Sequence[str]]:
@@ -166,17 +189,18 @@ def _shared(
 
 
 def _plain(text: str) -> str:
-    return str(int(float(text))) if _WHOLE.fullmatch(text) else text.casefold()
+    return str(int(float(text))) if _is_whole(text) else text.casefold()
 
 
-def _id_column(table: Candidates, unique: Mapping[int, Sequence[str]]) -> IdColumn | None:
-    """The column of the sample ids of one table."""
-    if not table.texts:
-        return None
+def _id_column(
+    table: Candidates, unique: Mapping[int, Sequence[str]], *, is_repeated: bool
+) -> IdColumn | None:
+    """The column of the sample ids of one table; the first column of another may have the same name."""
+    first = min(table.texts, default=0)
     names = [
         place
         for place, texts in unique.items()
-        if are_names(texts, with_numbers=place == min(table.texts)) and len(texts) > 1
+        if are_names(texts, with_numbers=place == first) and len(texts) > 1
     ]
     named = [
         place
@@ -184,33 +208,32 @@ def _id_column(table: Candidates, unique: Mapping[int, Sequence[str]]) -> IdColu
         if table.strength(place) == _CERTAIN
         or (table.strength(place) and (place in names or (are_whole(texts) and len(texts) >= _FEW)))
     ]
-    if named:
-        return IdColumn(min(named, key=lambda p: (-table.strength(p), p)), "by its name")
-    if names:
-        return IdColumn(min(names), "text that differs in every row")
+    if named or names:
+        best = min(named or names, key=lambda p: (-table.strength(p) * bool(named), p))
+        return IdColumn(best, "by its name" if named else "text that differs in every row")
     for place, texts in table.texts.items():  # repeated or missing ids, which are refused
         known = [text for text in texts if text.lower() not in MISSING]
         is_text = place == 0 and are_names(known, with_numbers=True)
         mostly_differ = 2 * len(set(texts)) > len(texts)
         if (is_text and mostly_differ) or table.strength(place) == _CERTAIN:
             return IdColumn(place, "by its name" if table.strength(place) else "text")
-    first = min(table.texts)
     if first not in unique or first > 0 or not are_whole(unique[first]):
         return None
-    return _id_numbers(table, first, [int(float(text)) for text in unique[first]])
-
-
-def _id_numbers(table: Candidates, first: int, numbers: Sequence[int]) -> IdColumn | None:
-    """The first column, of unique whole numbers under a name that tells nothing, where it has ids."""
+    # unique whole numbers under a name that tells nothing
+    numbers = [int(float(text)) for text in unique[0]]
     if _are_counted([str(number) for number in numbers]) and len(numbers) >= _FEW:
-        return IdColumn(first, "consecutive whole numbers")
-    if table.others_are_like or len(numbers) < _FEW:
+        return IdColumn(0, "consecutive whole numbers")
+    if table.others_are_like or (len(numbers) < _FEW and not (is_repeated and table.first_name)):
         return None
-    if table.names is not None and list(numbers) == sorted(numbers):
-        return IdColumn(first, "ascending whole numbers")
-    name = table.name(first)
-    by, option = (str(first),) * 2 if table.names is None else (repr(name), shlex.quote(name))
-    raise DataError(
+    if table.names is not None and numbers == sorted(numbers):
+        return IdColumn(0, "ascending whole numbers")
+    raise _unclear(table)
+
+
+def _unclear(table: Candidates) -> DataError:
+    name = table.name(0)
+    by, option = ("0", "0") if table.names is None else (repr(name), shlex.quote(name))
+    return DataError(
         f"{table.where}: the first column, {name!r}, has whole numbers that differ in every row, which may be "
         f"sample ids or a feature. Set id_column={by} (--id-column {option}) or "
         "id_column=False (--id-column none)."

@@ -27,6 +27,11 @@ from mscam_dask.errors import ConfigurationError, DataError
 _NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f]\d{3})+([.,]\d+)?")
 _LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
+_OF_GENES = re.compile(
+    r"((entrez|hugo|ensembl)?[_ .]?(gene|probe)?[_ .]?(ids?|names?|symbols?|type|biotype|length))|entrez|chr(om|"
+    r"omosome)?|start|end|strand|length|description",
+    re.IGNORECASE,
+)
 _KIND_ROWS = 20
 _TEXTS = 20  # columns of numbers that are kept as text too
 
@@ -69,7 +74,8 @@ class TableRows:
         start, stop = len(self.values), len(self.values) + len(frame)
         shape = (stop, len(self.numbers))
         texts = {place: [text.strip() for text in frame[place].tolist()] for place in self.texts}
-        is_plain = [p not in texts and frame.dtypes[p].kind == "f" for p in self.numbers]
+        kinds = [dtype.kind for dtype in frame.dtypes]
+        is_plain = [p not in texts and kinds[p] == "f" for p in self.numbers]
         if not start:
             self.values = np.empty((0, len(self.numbers)))
         self.values.resize(shape, refcheck=False)  # where it is, without a second copy
@@ -198,6 +204,7 @@ def _wanted_rows(table: Table, tables: Sequence[Table], selection: Selection) ->
         for place in free
         if (table.strength(place) and table.is_whole(place))
         or ((place == free[0] or table.columns[place].lower() in elsewhere) and table.is_key(place))
+        or (place == 1 and table.is_key(1) and table.head_of(1) == table.head_of(0))  # FID, IID
     ]
     texts = {*only_text, *may_be_ids[:_TEXTS]}
     return TableRows(
@@ -270,7 +277,11 @@ def _on_rows(
         if place in left_out or place in labels or (ids is not None and ids.position == place):
             continue
         strength = table.strength(place)
-        if ids is not None and (strength > 1 or (are_unique(texts) and are_names(texts))):
+        if ids is not None and (
+            strength > 1
+            or texts == rows.texts[ids.position]
+            or (are_unique(texts) and are_names(texts))
+        ):
             left_out[place] = "ids too"
         elif strength:
             notes.append(
@@ -311,7 +322,8 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         others = [
             p
             for p in places
-            if p != key.position and not any(map(table.is_value, table.head_of(p)))
+            if p != key.position
+            and (_OF_GENES.fullmatch(names[p]) or not any(map(table.is_value, table.head_of(p))))
         ]
         left_out |= dict.fromkeys(others, "describes the features")
     samples = [p for p in places if p not in left_out and (key is None or p != key.position)]

@@ -28,6 +28,7 @@ _SHOWN = 5
 _MOST = 0.5
 _FIELD = re.compile(r'"((?:[^"]|"")*)"(?=\s|$)|(\S+)')
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
+_END = "\x1a"  # of a text, in DOS
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
 # Other spellings, such as nAn, take the way of what is not plain.
@@ -74,6 +75,8 @@ def _first_lines(source: Source, opened: Callable[[], IO[str]]) -> tuple[list[st
         for line in stream:
             if "\0" in line:
                 raise _nul(source)
+            if not (line := line.rstrip(_END)):
+                break
             is_above = len(above) < source.skip or (
                 not lines
                 and (
@@ -231,7 +234,7 @@ def _delimiter(
     Runs of blanks count where no other delimiter gives rows of one length.
     """
     if told is not None:
-        return told, source.decimal or _share(lines, told, where)[1]
+        return told, _share(lines, told, where, source.decimal)[1]
     found: list[tuple[bool, float, str, str]] = []
     for mark in _DELIMITERS:
         if not all(mark in line for line in lines[1:] if line.strip()):
@@ -245,10 +248,10 @@ def _delimiter(
             continue
         if abs(len(rows[0]) - width) > 1 or (mark == "," and len(rows[0]) == 1):
             continue
-        share, decimal = _share(lines, mark, where)
+        share, decimal = _share(lines, mark, where, source.decimal)
         found.append((len(rows[0]) == width, share, mark, decimal))
     best = max(found, key=lambda one: one[:2], default=None)  # the first of equals
-    by_blanks = _share(lines, None, where)
+    by_blanks = _share(lines, None, where, source.decimal)
     several = best is not None and any(
         _SEVERAL_NUMBERS.match(field) for row in _fields(lines, best[2]) for field in row
     )
@@ -257,10 +260,10 @@ def _delimiter(
     ):  # commas are decimal marks
         several = True
     if best is not None and not (several and by_blanks[0] > best[1]):
-        return best[2], source.decimal or best[3]
+        return best[2], best[3]
     widths = {len(row) for row in _fields(lines, None) if row}
     if best is None and len(widths) == 1 and widths != {1} and by_blanks[0] > _MOST:
-        return None, source.decimal or by_blanks[1]
+        return None, by_blanks[1]
     own = {".csv": ",", ".tsv": "\t"}.get(source.suffix)
     in_all = [
         mark
@@ -269,13 +272,15 @@ def _delimiter(
     ]
     if best is None and in_all:  # rows of several lengths: reading says which
         return in_all[0], source.decimal or "."
-    return None, source.decimal or by_blanks[1]
+    return None, by_blanks[1]
 
 
-def _share(lines: list[str], mark: str | None, where: str) -> tuple[float, str]:
+def _share(lines: list[str], mark: str | None, where: str, told: str | None) -> tuple[float, str]:
     """Share of fields that are numbers, and their decimal mark."""
     rows = [row for row in _fields(lines, mark) if row]
     fields = [field for row in (rows[1:] or rows) for field in row]
+    if told is not None:
+        return sum(is_number(field, told) for field in fields) / max(1, len(fields)), told
     dots = sum(is_number(field) for field in fields)
     if mark == "," or not fields:
         return dots / max(1, len(fields)), "."
@@ -400,6 +405,7 @@ class _Rows:
 
     def read(self, size: int = -1) -> str:
         part = self._stream.read(size) if self._filtered is None else next(self._filtered, "")
+        part = part.rstrip(_END)
         if "\0" in part:
             raise _nul(self._source)
         self.n_delimiters += part.count(self._dialect.delimiter or "\n")
