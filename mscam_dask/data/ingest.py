@@ -29,12 +29,8 @@ from mscam_dask.data.views.missing_cells import (
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import Join
 from mscam_dask.data.views.sources import ViewType
-<<<<<<< HEAD
 from mscam_dask.data.views.validation import check_linked, validate_view
-=======
-from mscam_dask.data.views.validation import check_linked, check_not_empty, validate_view
 from mscam_dask.errors import ConfigurationError
->>>>>>> text2
 from mscam_dask.types.parameters import ImputeMethod
 
 __all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]

@@ -255,14 +255,8 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
         labels = np.where(places < 0, UNLABELED, codes[places])
     n_held = int(np.count_nonzero(places >= 0))
     n_moved = int(np.count_nonzero((places >= 0) & (places != np.arange(len(places)))))
-<<<<<<< HEAD
     moved = f"{n_moved} of {n_held} moved"
     others = f", {len(own) - n_held} left out" if len(own) > n_held else ""
-=======
-    rows = f"rows matched by sample id with {first} ({n_moved} of {n_held} samples stood elsewhere)"
-    if len(own) > n_held:
-        rows += f"; {len(own) - n_held} others left out"
->>>>>>> text2
     return replace(
         item,
         views=views,
