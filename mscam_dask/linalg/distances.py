@@ -22,29 +22,9 @@ _BLOCK_BYTES = 1 << 20
 def squared_distances(
     rows: NDArray[np.float64], others: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Squared distances d_ij = ||rows_i - others_j||^2 by one matrix product.
+    """Squared distances (m, n) by one matrix product, centered at the mean of `others`, at least 0.
 
-    Parameters
-    ----------
-    rows : array of shape (m, r)
-    others : array of shape (n, r)
-
-    Returns
-    -------
-    array of shape (m, n)
-        Squared distances, clipped at 0.
-
-    Raises
-    ------
-    DataError
-        The two do not have the same number of columns.
-
-    Notes
-    -----
-    Both sides are first centered at the mean of `others`, so that a common offset costs
-    no digits; near coincident points still lose about eps * ||x||^2 to cancellation
-    (`squared_distances_on_edges` does not). 2 m n r flops, one (m, n) result and one
-    copy of each argument.
+    Near coincident points lose about eps * ||x||^2 to cancellation; `distances_to` does not.
     """
     _check_columns(rows, others)
     if rows.shape[1] == 0 or len(others) == 0:
@@ -58,21 +38,7 @@ def squared_distances(
 def distances_by_products(
     rows: NDArray[np.float64], others: NDArray[np.float64], squared_norms: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Squared distances of points that are already centered; `others` is not copied.
-
-    Parameters
-    ----------
-    rows : array of shape (m, r)
-    others : array of shape (n, r)
-        Points with mean near 0.
-    squared_norms : array of shape (n,)
-        Squared norms of `others`.
-
-    Returns
-    -------
-    array of shape (m, n)
-        Squared distances, clipped at 0.
-    """
+    """Squared distances (m, n) of points already centered; `squared_norms` (n,) of `others`."""
     result: NDArray[np.float64] = rows @ others.T
     result *= -2.0
     result += np.einsum("ij,ij->i", rows, rows)[:, None]
@@ -88,34 +54,9 @@ def squared_distances_on_edges(
     row_start: int = 0,
     block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
-    """Squared distances on edges, ||x_{row_start + i} - x_{indices[i, l]}||^2, by exact differences.
+    """Squared distances (m, K) of row_start + i and indices[i, l], by differences; inf for -1.
 
-    Parameters
-    ----------
-    embedding : array of shape (n, r) or WeightedBlocks
-        Coordinates of all samples.
-    indices : array of shape (m, K)
-        Candidates of rows ``row_start .. row_start + m``; -1 marks an absent one.
-    row_start : int
-        Sample of the first row of `indices`.
-    block_bytes : int
-        Size of the differences that are held at a time.
-
-    Returns
-    -------
-    array of shape (m, K)
-        Squared distances, ``inf`` where the candidate is absent. ``d_ij`` and ``d_ji``
-        are the same number to the last bit, and no value depends on `row_start` or on
-        how the rows were cut into calls.
-
-    Raises
-    ------
-    DataError
-        An index is below -1 or not below n, or the rows reach beyond the embedding.
-
-    Notes
-    -----
-    3 m K r flops; besides the result it holds two blocks of about a megabyte. Columns kept
+    d_ij and d_ji are the same to the last bit, however the rows were cut into calls. Columns kept
     as float32 are subtracted and summed in float32: about six digits.
     """
     n, m = len(embedding), len(indices)
@@ -164,8 +105,7 @@ def distances_to(
 def _gathered(columns: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
     """Rows of some columns by index; index −1 gives an arbitrary row, which the caller discards.
 
-    `take` is the faster of the two, but first copies columns that are not contiguous, as leading
-    columns of a basis are.
+    `take` is the faster of the two, but first copies columns that are not contiguous.
     """
     if columns.flags.c_contiguous:
         return np.take(columns, indices, axis=0, mode="clip")
@@ -175,14 +115,7 @@ def _gathered(columns: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]
 def subtract_twice_products(
     result: NDArray[np.float32], rows: NDArray[np.float32], others: NDArray[np.float32]
 ) -> None:
-    """Subtract 2 rows othersᵀ from `result` in place, by one BLAS call.
-
-    Parameters
-    ----------
-    result : C-contiguous (m, n)
-    rows : (m, r)
-    others : (n, r)
-    """
+    """Subtract 2 rows othersᵀ from the C-contiguous `result` (m, n) in place, by one BLAS call."""
     written = blas.sgemm(
         -2.0, others.T, rows.T, beta=1.0, c=result.T, trans_a=True, overwrite_c=True
     )
@@ -191,22 +124,7 @@ def subtract_twice_products(
 
 
 def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
-    """Mean squared distance ||x_i - x_j||^2 over the pairs i != j, from the moments.
-
-    Parameters
-    ----------
-    embedding : array of shape (n, r) or WeightedBlocks, n >= 2
-
-    Returns
-    -------
-    float
-        2 / (n - 1) * sum_i ||x_i - mean||^2, summed in float64; O(n r) time.
-
-    Raises
-    ------
-    DataError
-        Fewer than two rows: there is no pair.
-    """
+    """Mean ||x_i - x_j||^2 over pairs i != j: 2 / (n - 1) * sum_i ||x_i - mean||^2, in float64."""
     n = len(embedding)
     if n < 2:
         raise DataError(
@@ -233,18 +151,10 @@ def _check_columns(rows: NDArray[np.float64], others: NDArray[np.float64]) -> No
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightedBlocks:
-    """Points x_i with ‖x_i − x_j‖² = Σ_v Σ_l w_vl (s_v,il − s_v,jl)².
+    """Points x_i with ‖x_i − x_j‖² = Σ_v Σ_l w_vl (s_v,il − s_v,jl)²."""
 
-    Attributes
-    ----------
-    blocks : tuple of (n, r_v)
-        Columns, float32 or float64; at least one block.
-    weights : tuple of (r_v,)
-        nonnegative factors on the squared differences of each column.
-    """
-
-    blocks: tuple[NDArray[Any], ...]
-    weights: tuple[NDArray[np.float64], ...]
+    blocks: tuple[NDArray[Any], ...]  # (n, r_v) each, float32 or float64
+    weights: tuple[NDArray[np.float64], ...]  # (r_v,) each, nonnegative
 
     def __len__(self) -> int:
         return len(self.blocks[0])

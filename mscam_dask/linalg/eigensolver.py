@@ -42,27 +42,13 @@ _LOCK_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """Smallest eigenpairs of a Laplacian.
+    """Smallest eigenpairs of a Laplacian."""
 
-    Attributes
-    ----------
-    values : array of shape (m,)
-        Eigenvalues, ascending, >= 0; exactly 0 once per connected component.
-    vectors : array of shape (n, m)
-        Orthonormal eigenvectors in the dtype of L; the entry of largest magnitude is positive.
-    residual : float
-        max_i ||L v_i - theta_i v_i||, absolute.
-    n_matvecs : int
-        Products of L with one vector; 0 from the dense solver.
-    converged : bool
-        Whether `residual`, over the pairs that must be accurate, is within the tolerance.
-    """
-
-    values: NDArray[np.float64]
-    vectors: NDArray[Any]
-    residual: float
-    n_matvecs: int
-    converged: bool
+    values: NDArray[np.float64]  # (m,) ascending, >= 0; exactly 0 once per connected component
+    vectors: NDArray[Any]  # (n, m) orthonormal, oriented, in the dtype of L
+    residual: float  # largest ||L v - theta v||, absolute
+    n_matvecs: int  # products of L with one vector; 0 from the dense solver
+    converged: bool  # residual of the pairs that must be accurate is within the tolerance
 
 
 def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be solved
@@ -77,67 +63,18 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     dense_rows: int = _DENSE_ROWS,
     rng: np.random.Generator,
 ) -> Spectrum:
-    """Solve min tr(V^T L V) over V^T V = I with m columns (Ky Fan): the m smallest eigenpairs.
+    """Solve min tr(V^T L V) over V^T V = I with m columns (Ky Fan): the m smallest eigenpairs of L.
 
-    Parameters
-    ----------
-    laplacian : csr_array of shape (n, n)
-        L, symmetric positive semi-definite, null space spanned by the indicators of its
-        connected components. With float32 entries all computations are in single precision:
-        half the memory and nearly twice as fast, for tolerances from 1e-5.
-    n_pairs : int
-        m, between 1 and n.
-    warm_start : array of shape (n, p), p >= 1, optional
-        Vectors with a span near the wanted one, such as the `vectors` of a similar graph.
-        Any columns: they need be neither orthonormal nor independent.
-    components : (int, array of shape (n,)), optional
-        Connected components of the graph of L, as from `connected_components`; computed by
-        default.
-    n_accurate : int, optional
-        Number of pairs that must meet the tolerance, by default all. A warm start that meets it
-        is returned as it is.
-    relative_tolerance : float
-        Tolerance: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
-    max_iterations : int
-        At most this many filter rounds of at most 300 products each.
-    dense_rows : int
-        Up to this many rows the eigensolver is dense.
-    rng : numpy.random.Generator
-        Generator of guard vectors and of start vectors beyond the warm start. The eigenvalues
-        depend on it only within the tolerance.
+    The null space of L (n, n) must be spanned by the indicators of its connected components; these
+    are exact members of the answer. Beyond them: a dense eigensolver up to `dense_rows` rows, above
+    it at most `max_iterations` rounds of a Chebyshev filter and Rayleigh-Ritz, with guard vectors
+    and a degree from the gap between the wanted values and the cut. Float32 is for tolerances from
+    1e-5. A `warm_start` (n, any) need be neither orthonormal nor independent. The first
+    `n_accurate` pairs must have residual <= relative_tolerance * (Gershgorin bound of the largest
+    eigenvalue).
 
-    Returns
-    -------
-    Spectrum
-        If `max_iterations` did not suffice, the best pairs found, with ``converged=False``.
-
-    Raises
-    ------
-    ConfigurationError
-        `n_pairs` outside 1 .. n, `max_iterations` below 1, or a tolerance that is not
-        positive, or finer than the precision of L allows.
-    DataError
-        L is not square or not finite, L does not annihilate the indicator of each
-        component, or `warm_start` has not n rows.
-
-    Notes
-    -----
-    Components are found on the graph of L, and their null vectors are exact members of the
-    answer. In their orthogonal complement: dense eigensolver up to 800 rows, above it
-    Chebyshev-filtered subspace iteration with Rayleigh-Ritz, guard vectors, and a filter
-    degree chosen each round from the gap between the wanted values and the cut. Pairs
-    that have converged stay in the block but are not filtered any more. The largest
-    eigenvalue is bounded by Gershgorin's theorem, which cannot fail. The vertices are put in
-    reverse Cuthill-McKee order first, which halves the time of the products.
-
-    Per round O((nnz + n) p degree + n p^2) flops with p about 1.5 m columns; five blocks
-    of (n, p) and one and a half copies of L in memory beside it.
-
-    References
-    ----------
-    Y. Zhou, Y. Saad, M. L. Tiago, J. R. Chelikowsky, "Self-consistent-field calculations
-    using Chebyshev-filtered subspace iteration", J. Comput. Phys. 219 (2006),
-    doi:10.1016/j.jcp.2006.03.017. K. Fan, PNAS 35 (1949), doi:10.1073/pnas.35.11.652.
+    Y. Zhou, Y. Saad, M. L. Tiago, J. R. Chelikowsky, doi:10.1016/j.jcp.2006.03.017. K. Fan,
+    doi:10.1073/pnas.35.11.652.
     """
     n = laplacian.shape[0]
     _check_request(laplacian, n_pairs, warm_start, relative_tolerance, max_iterations)
@@ -348,23 +285,11 @@ def _check_request(
 
 @dataclass(frozen=True, slots=True)
 class _RitzBlock:
-    """Ritz pairs in the complement of the null space.
+    """Ritz pairs in the complement of the null space."""
 
-    Attributes
-    ----------
-    vectors : array of shape (n, p)
-        Orthonormal, in the dtype of L.
-    values : array of shape (p,)
-        Ascending.
-    residuals : array of shape (p,)
-        ||L v - theta v|| of each pair.
-    n_matvecs : int
-        Products of L with one vector.
-    """
-
-    vectors: NDArray[Any]
-    values: NDArray[np.float64]
-    residuals: NDArray[np.floating[Any]]
+    vectors: NDArray[Any]  # (n, p) orthonormal, in the dtype of L
+    values: NDArray[np.float64]  # (p,) ascending
+    residuals: NDArray[np.floating[Any]]  # (p,) ||L v - theta v||
     n_matvecs: int
 
 
@@ -379,17 +304,7 @@ def _start_block(
 ) -> _RitzBlock:
     """Initial block: the lowest Ritz vectors in the span of the warm start, then random vectors.
 
-    Parameters
-    ----------
-    laplacian : csr_array of shape (n, n)
-    null : csr_array of shape (n, count)
-        Orthonormal null vectors; the block is orthogonal to them.
-    warm_start : array of shape (n, q) or None
-        At most n_rest directions of its span are used. The other n_block - n_rest columns
-        stay random, to find directions that the warm start lacks.
-    n_rest, n_block : int
-        Wanted pairs, and columns of the block, n_rest <= n_block <= n - count.
-    rng : numpy.random.Generator
+    At most n_rest columns are of the warm start; the others find directions that it lacks.
     """
     start = rng.standard_normal((laplacian.shape[0], n_block), dtype=laplacian.dtype.type)
     n_matvecs = n_block
@@ -431,23 +346,7 @@ def _filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it
 ) -> _RitzBlock:
     """Filter and Rayleigh-Ritz until the `n_rest` lowest residuals meet `target`.
 
-    Parameters
-    ----------
-    laplacian : csr_array of shape (n, n)
-    null : csr_array of shape (n, count)
-        Orthonormal null vectors, kept out of the block.
-    start : _RitzBlock
-        From `_start_block`.
-    n_rest : int
-        Wanted pairs; the remaining columns are guards.
-    bound : float
-        Not below the largest eigenvalue of L.
-    target : float
-        Target of the residual norm.
-    max_rounds : int
-        The best block so far is returned after this many rounds.
-    accept_start : bool
-        Whether a start that meets the target is returned at once, although its guards are random.
+    With `accept_start`, a start that meets it is returned at once, although its guards are random.
     """
     block, n_matvecs = start, start.n_matvecs
     del start
@@ -564,7 +463,7 @@ def _shifted(laplacian: csr_array[Any], center: float, factor: float) -> csr_arr
 
 
 def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> _RitzBlock:
-    """Ritz pairs of L with residual norms, in the span of orthonormal columns, which are overwritten."""
+    """Ritz pairs of L with residual norms in the span of orthonormal columns; overwrites them."""
     products = apply_sparse(laplacian, basis)
     projected = np.asarray(basis.T @ products, dtype=np.float64)
     values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))
@@ -576,7 +475,7 @@ def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> _RitzBlock
 
 
 def _orthonormal(null: csr_array[Any], columns: NDArray[Any]) -> NDArray[Any]:
-    """Orthonormal basis of the part of the columns orthogonal to the null vectors; overwrites columns."""
+    """Orthonormal basis of the part of columns outside the null space; overwrites them."""
     columns -= apply_sparse(null, apply_sparse(null.T, columns))
     basis = np.asarray(
         scipy.linalg.qr(columns, mode="economic", overwrite_a=True, check_finite=False)[0]

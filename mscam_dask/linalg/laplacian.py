@@ -19,27 +19,7 @@ _ROWS = 4096
 def graph_from_neighbors(
     indices: NDArray[np.int64], weights: NDArray[np.float64]
 ) -> csr_array[np.float64]:
-    """Directed graph A with A[i, indices[i, l]] = weights[i, l].
-
-    Parameters
-    ----------
-    indices : array of shape (n, k)
-        Neighbors of all n samples, distinct within a row, none its own.
-    weights : array of shape (n, k)
-        nonnegative, rows summing to one.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Rows on the simplex, zero diagonal, column indices sorted. Weights equal to 0
-        are not stored, which leaves the row sums as they are.
-
-    Raises
-    ------
-    DataError
-        Shapes differ, an index is not a sample or is the row itself, or a weight is
-        negative or not finite.
-    """
+    """Directed graph A with A[i, indices[i, l]] = weights[i, l], of distinct neighbors (n, k)."""
     return graph_from_blocks([(indices, weights)])
 
 
@@ -48,24 +28,9 @@ def graph_from_blocks(
     *,
     n_rows: int = _ROWS,
 ) -> csr_array[np.float64]:
-    """Directed graph from consecutive row blocks, as `graph_from_neighbors`, without concatenation.
+    """Directed graph (n, n) from consecutive row blocks of indices and weights (m, k), sorted.
 
-    Parameters
-    ----------
-    blocks : sequence of (indices, weights)
-        Both (m, k) with the same k, of all n rows in order; at least one.
-    n_rows : int
-        Rows that are sorted at a time.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Beside it and the blocks a few thousand rows are held.
-
-    Raises
-    ------
-    DataError
-        As for `graph_from_neighbors`.
+    Weights 0 are not stored. Only `n_rows` rows are held beside the blocks and the graph.
     """
     n = sum(len(indices) for indices, _ in blocks)
     n_entries = sum(weights.size for _, weights in blocks)
@@ -123,23 +88,10 @@ def symmetric_affinity(graph: csr_array[Any]) -> csr_array[Any]:
 
 
 def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
-    """Graph Laplacian L = D - W with W = (A + A^T) / 2 and D its diagonal of row sums.
+    """Graph Laplacian L = D - W, with W = (A + A^T) / 2 and D its row sums; in the precision of A.
 
-    Parameters
-    ----------
-    graph : csr_array of shape (n, n)
-        A, nonnegative, directed or not; its diagonal does not matter.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Symmetric positive semi-definite, row sums zero (to rounding), sorted indices; in the
-        precision of the graph.
-
-    Notes
-    -----
-    v^T L v = 1/4 sum_ij (a_ij + a_ji) (v_i - v_j)^2; the multiplicity of the eigenvalue
-    0 is the number of connected components (Theorem 1 of the paper).
+    v^T L v = 1/4 sum_ij (a_ij + a_ji) (v_i - v_j)^2; the multiplicity of the eigenvalue 0 is the
+    number of connected components (Theorem 1 of the paper).
     """
     affinity = symmetric_affinity(graph)
     degrees = np.asarray(affinity.sum(axis=1))
@@ -156,19 +108,7 @@ def induced_laplacian(matrix: csr_array[Any], samples: NDArray[np.int64]) -> csr
 
 
 def connected_components(graph: csr_array[Any]) -> tuple[int, NDArray[np.int64]]:
-    """Connected components of a graph, without regard to the direction of edges.
-
-    Parameters
-    ----------
-    graph : csr_array of shape (n, n)
-        Stored non-zero entries are edges; explicit zeros are not.
-
-    Returns
-    -------
-    count : int
-    labels : array of shape (n,), int64
-        0 .. count - 1, numbered by first appearance: ``labels[0] == 0``.
-    """
+    """Number and labels (n,) of the weakly connected components, by first appearance."""
     if np.any(graph.data == 0):
         graph = graph.copy()
         graph.eliminate_zeros()
@@ -188,21 +128,7 @@ def _sorted(matrix: csr_array[Any]) -> csr_array[Any]:
 def edge_split(
     graph: csr_array[np.float64], rng: np.random.Generator
 ) -> tuple[csr_array[np.float64], csr_array[np.float64]]:
-    """Assign each undirected edge of a graph to one of two graphs at random.
-
-    Parameters
-    ----------
-    graph : (n, n) sparse
-        nonnegative, directed or not.
-    rng : numpy.random.Generator
-        Generator of one random bit per edge.
-
-    Returns
-    -------
-    two (n, n) CSR
-        Symmetric, without an edge in common; their sum is the symmetrised graph without its
-        diagonal.
-    """
+    """Assign each undirected edge of a graph to one of two symmetric graphs at random."""
     affinity = symmetric_affinity(graph)
     rows = np.repeat(np.arange(affinity.shape[0]), np.diff(affinity.indptr))
     upper = rows < affinity.indices

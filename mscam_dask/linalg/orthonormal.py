@@ -1,4 +1,4 @@
-"""Orthonormal columns: orthonormalization, canonical signs, quadratic problems on the Stiefel manifold."""
+"""Orthonormal columns: orthonormalization, canonical signs, W-step on the Stiefel manifold."""
 
 from __future__ import annotations
 
@@ -18,23 +18,10 @@ _BLOCK_ENTRIES = 1 << 17
 
 
 def orthonormalize_nearby(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solve argmin_Q ||Q - vectors||_F over Q^T Q = I, for columns already nearly so.
+    """Solve argmin_Q ||Q - vectors||_F over Q^T Q = I: vectors (vectors^T vectors)^{-1/2}.
 
-    Parameters
-    ----------
-    vectors : array of shape (n, r)
-        Columns orthonormal to a few digits, full rank.
-
-    Returns
-    -------
-    array of shape (n, r)
-        vectors (vectors^T vectors)^{-1/2}.
-
-    Notes
-    -----
     Newton-Schulz, Q <- Q (3 I - Q^T Q) / 2, squares the error of columns that are nearly
-    orthonormal: one or two steps of 4 n r^2 flops. Columns that are not take the inverse
-    square root through the eigenvectors of their Gram matrix.
+    orthonormal; others take the inverse root by the eigenvectors of their Gram matrix.
     """
     identity = np.eye(vectors.shape[1])
     gram = vectors.T @ vectors
@@ -59,26 +46,14 @@ def inverse_root(gram: NDArray[np.float64]) -> NDArray[np.float64]:
 def orient_columns(vectors: NDArray[np.floating[Any]]) -> NDArray[Any]:
     """Flip columns so that the first entry of (nearly) largest magnitude is positive.
 
-    Parameters
-    ----------
-    vectors : array of shape (n, m)
-
-    Returns
-    -------
-    array of shape (n, m)
-        A new array. Entries within 1e-8 of the largest (1e-6 in single precision) count as
-        largest, so rounding does not decide between two entries of opposite sign.
+    Entries within 1e-8 of the largest (1e-6 in single precision) count as largest, so rounding does
+    not decide between two entries of opposite sign.
     """
     return vectors * column_signs(vectors).astype(vectors.dtype, copy=False)
 
 
 def column_signs(vectors: NDArray[np.floating[Any]]) -> NDArray[np.float64]:
-    """Signs (m,), 1 or -1, by which `orient_columns` multiplies the columns.
-
-    Notes
-    -----
-    One pass over the rows for the largest entries, a second until each is met.
-    """
+    """Signs (m,), 1 or -1, by which `orient_columns` multiplies the columns."""
     n, m = vectors.shape
     signs = np.ones(m)
     if vectors.size == 0:
@@ -169,7 +144,7 @@ def _polar(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
 def stiefel_objective(
     quadratic: NDArray[np.float64], linear: NDArray[np.float64], *, point: NDArray[np.float64]
 ) -> float:
-    """Objective tr(w^T L w) - 2 tr(w^T E) at `point`; the paper's W-step with E = eta (F - Y/mu)."""
+    """Objective tr(w^T L w) - 2 tr(w^T E); the paper's W-step with E = eta (F - Y/mu)."""
     value = np.sum(point * (quadratic @ point)) - 2.0 * np.sum(point * linear)
     return float(value)
 
