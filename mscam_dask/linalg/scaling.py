@@ -34,9 +34,7 @@ class ColumnMoments:
 
     count: int
     mean: NDArray[np.float64]
-    deviation_norm: NDArray[
-        np.float64
-    ]  # root of the sum of squared deviations
+    deviation_norm: NDArray[np.float64]  # root of the sum of squared deviations
     minimum: NDArray[np.float64]
     maximum: NDArray[np.float64]
 
