@@ -26,7 +26,6 @@ def squared_distances(
 
     Near coincident points lose about eps * ||x||^2 to cancellation; `distances_to` does not.
     """
-    _check_columns(rows, others)
     if rows.shape[1] == 0 or len(others) == 0:
         return np.zeros((len(rows), len(others)))
     center = others.mean(axis=0)
@@ -59,18 +58,7 @@ def squared_distances_on_edges(
     d_ij and d_ji are the same to the last bit, however the rows were cut into calls. Columns kept
     as float32 are subtracted and summed in float32: about six digits.
     """
-    n, m = len(embedding), len(indices)
-    if not 0 <= row_start <= n - m:
-        raise DataError(
-            f"edges of rows {row_start} to {row_start + m} were requested, but the embedding "
-            f"has {n} rows. Pass the edges of rows inside it."
-        )
-    if indices.size and (indices.min() < -1 or indices.max() >= n):
-        raise DataError(
-            f"candidate indices span {indices.min()} to {indices.max()}; allowed are 0 to "
-            f"{n - 1}, and -1 for an absent candidate. Rebuild them for this embedding."
-        )
-    samples = np.arange(row_start, row_start + m)
+    samples = np.arange(row_start, row_start + len(indices))
     result = distances_to(embedding, samples, indices, block_bytes=block_bytes)
     result[indices < 0] = np.inf
     return result
@@ -86,30 +74,22 @@ def distances_to(
     """Squared distances ||x_samples[i] - x_indices[i, l]||^2 (m, K); arbitrary for index -1."""
     m, n_candidates = indices.shape
     result = np.zeros((m, n_candidates))
-    pairs = (
-        tuple(embedding.pairs()) if isinstance(embedding, WeightedBlocks) else ((embedding, None),)
-    )
-    for columns, weights in pairs:
+    is_weighted = isinstance(embedding, WeightedBlocks)
+    for columns, weights in embedding.pairs() if is_weighted else [(embedding, None)]:
         factors = None if weights is None else weights.astype(columns.dtype)
         r = columns.shape[1]
         step = max(1, block_bytes // max(1, columns.itemsize * r * n_candidates))
         for start in range(0, m, step):
             rows = slice(start, min(start + step, m))
-            ends = _gathered(columns, indices[rows])
+            # `take` is the faster, but copies all columns first if they are not contiguous
+            if columns.flags.c_contiguous:
+                ends = np.take(columns, indices[rows], axis=0, mode="clip")
+            else:
+                ends = columns[indices[rows]]
             ends -= columns[samples[rows], None, :]
             weighted = ends if factors is None else ends * factors
             result[rows] += np.einsum("ijk,ijk->ij", ends, weighted)
     return result
-
-
-def _gathered(columns: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows of some columns by index; index −1 gives an arbitrary row, which the caller discards.
-
-    `take` is the faster of the two, but first copies columns that are not contiguous.
-    """
-    if columns.flags.c_contiguous:
-        return np.take(columns, indices, axis=0, mode="clip")
-    return np.asarray(columns[indices])
 
 
 def subtract_twice_products(
@@ -139,14 +119,6 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
             centered = columns[start : start + step] - mean
             total += float(np.einsum("ij,ij->j", centered, centered) @ weights)
     return 2.0 * total / (n - 1)
-
-
-def _check_columns(rows: NDArray[np.float64], others: NDArray[np.float64]) -> None:
-    if rows.shape[1] != others.shape[1]:
-        raise DataError(
-            f"distances between points with {rows.shape[1]} and {others.shape[1]} columns are "
-            "undefined; both must have the same number. Pass rows of the same view."
-        )
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

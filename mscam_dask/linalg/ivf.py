@@ -271,18 +271,6 @@ def _nearest_cells(
         count *= 4
 
 
-def build_ivf(
-    points: NDArray[np.float32], *, n_candidates: int, seed: int, cell_points: int = CELL_POINTS
-) -> IVFIndex:
-    """IVF index of points that are all in memory."""
-    n = len(points)
-    sample = points[training_rows(0, n, n, seed, cell_points=cell_points)]
-    centers = train_centers(sample, max(1, n // cell_points), np.random.default_rng(seed))
-    return cut_cells(
-        assign_to_cells(points, centers), centers, n_candidates, cell_points=cell_points
-    )
-
-
 def ivf_search(
     points: Points, index: IVFIndex, n_candidates: int, *, start: int, stop: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:

@@ -7,10 +7,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csgraph as _csgraph
-from scipy.sparse import csr_array, diags_array, get_index_dtype
-
-from mscam_dask.errors import DataError
+from scipy.sparse import csgraph, csr_array, diags_array, get_index_dtype
 
 # Rows that are sorted at a time.
 _ROWS = 4096
@@ -41,15 +38,9 @@ def graph_from_blocks(
     pointers: NDArray[Any] = np.zeros(n + 1, dtype=index_dtype)
     filled = row = 0
     for block_indices, block_weights in blocks:
-        if block_indices.shape != block_weights.shape:
-            raise DataError(
-                f"neighbors have shape {block_indices.shape} and weights {block_weights.shape}; "
-                "both must be (n, k). Pass the two results of one selection."
-            )
         for start in range(0, len(block_indices), n_rows):
             part = slice(start, start + n_rows)
             indices, weights = block_indices[part], block_weights[part]
-            _check_rows(indices, weights, row, n)
             order = np.argsort(indices, axis=1)
             values = np.take_along_axis(weights, order, axis=1)
             stored = values > 0
@@ -64,20 +55,6 @@ def graph_from_blocks(
     graph: csr_array[np.float64] = csr_array((data, columns, pointers), shape=(n, n))
     graph.has_sorted_indices = True
     return graph
-
-
-def _check_rows(
-    indices: NDArray[np.int64], weights: NDArray[np.float64], first_row: int, n_samples: int
-) -> None:
-    if indices.size and (indices.min() < 0 or indices.max() >= n_samples):
-        raise DataError(
-            f"neighbor indices span {indices.min()} to {indices.max()}; allowed are 0 to "
-            f"{n_samples - 1}. Pass the neighbors of all rows, absent ones removed."
-        )
-    if np.any(indices == np.arange(first_row, first_row + len(indices))[:, None]):
-        raise DataError("a sample is its own neighbor; remove the row itself from its candidates.")
-    if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise DataError("graph weights must be finite and >= 0; compute them on the simplex.")
 
 
 def symmetric_affinity(graph: csr_array[Any]) -> csr_array[Any]:
@@ -112,7 +89,7 @@ def connected_components(graph: csr_array[Any]) -> tuple[int, NDArray[np.int64]]
     if np.any(graph.data == 0):
         graph = graph.copy()
         graph.eliminate_zeros()
-    count, labels = _csgraph.connected_components(graph, directed=True, connection="weak")
+    count, labels = csgraph.connected_components(graph, directed=True, connection="weak")
     _, first = np.unique(labels, return_index=True)
     rank = np.empty(int(count), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(int(count))
@@ -135,21 +112,11 @@ def edge_split(
     rows, columns = rows[upper], affinity.indices[upper].astype(rows.dtype)
     weights = affinity.data[upper]
     first = rng.random(len(weights)) < 0.5
-    n = affinity.shape[0]
-    return _symmetric(rows, columns, weights, first, n), _symmetric(
-        rows, columns, weights, ~first, n
-    )
-
-
-def _symmetric(
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    taken: NDArray[np.bool_],
-    n_samples: int,
-) -> csr_array[np.float64]:
-    i, j, values = rows[taken], columns[taken], weights[taken]
-    both = (np.concatenate((values, values)), (np.concatenate((i, j)), np.concatenate((j, i))))
-    matrix: csr_array[np.float64] = csr_array(both, shape=(n_samples, n_samples))
-    matrix.sort_indices()
-    return matrix
+    halves = []
+    for taken in (first, ~first):
+        i, j, values = rows[taken], columns[taken], weights[taken]
+        both = (np.concatenate((values, values)), (np.concatenate((i, j)), np.concatenate((j, i))))
+        half: csr_array[np.float64] = csr_array(both, shape=affinity.shape)
+        half.sort_indices()
+        halves.append(half)
+    return halves[0], halves[1]

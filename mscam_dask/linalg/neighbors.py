@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.distances import (
     WeightedBlocks,
     as_weighted_blocks,
@@ -60,11 +59,8 @@ def column_facts(points: WeightedBlocks, some: slice = slice(None)) -> list[Colu
 
 
 def _facts(columns: NDArray[Any], weights: NDArray[np.float64]) -> ColumnFacts:
-    # a finite sum means finite values, and is cheaper to check
     with np.errstate(over="ignore", invalid="ignore"):
         total = columns.sum(axis=0)
-    if not np.isfinite(total).all():
-        _check_finite(columns)
     largest = max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
     is_centered = float(np.abs(total).max(initial=0.0)) <= _CENTERED * largest * len(columns)
     mean = None
@@ -73,15 +69,6 @@ def _facts(columns: NDArray[Any], weights: NDArray[np.float64]) -> ColumnFacts:
     magnitude = largest * float(np.sqrt(weights.max(initial=0.0)))
     centered, factors = _scaled(columns, weights, mean, _exponent([magnitude]))
     return ColumnFacts(magnitude, mean, np.einsum("ij,ij->i", centered, centered * factors))
-
-
-def _check_finite(columns: NDArray[Any]) -> None:
-    bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
-    if bad.size:
-        raise DataError(
-            f"{bad.size} of {len(columns)} rows of the embedding hold NaN or infinity (first rows: "
-            f"{bad[:5].tolist()}). Clean or rescale the view."
-        )
 
 
 def _exponent(magnitudes: Sequence[float]) -> int:
@@ -126,7 +113,6 @@ def nearest_neighbors(
     points = as_weighted_blocks(embedding)
     n = len(points)
     stop = n if row_stop is None else row_stop
-    _check_search(points, n_candidates, row_start, stop)
     if row_start == stop:
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
@@ -154,7 +140,6 @@ def approximate_neighbors(
     """
     points = as_weighted_blocks(embedding)
     n = len(points)
-    _check_search(points, n_candidates, 0, n)
     found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n, _BLOCK_BYTES)
     is_self = found == np.arange(n)[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
@@ -229,25 +214,6 @@ def _rounding_depth(points: WeightedBlocks) -> int:
     return int(min(points.rank, by_block)) + 8
 
 
-def _check_search(points: WeightedBlocks, n_candidates: int, start: int, stop: int) -> None:
-    n = len(points)
-    if not 1 <= n_candidates <= n - 1:
-        raise ConfigurationError(
-            f"{n_candidates} neighbors were requested among {n} samples; allowed is 1 to "
-            f"{n - 1}. Lower n_neighbors."
-        )
-    if not 0 <= start <= stop <= n:
-        raise ConfigurationError(
-            f"rows {start} to {stop} were requested; allowed is within 0 to {n}. Check the "
-            "row blocks."
-        )
-    if points.rank == 0:
-        raise DataError(
-            f"the embedding has shape ({n}, 0); allowed is (n, r) with r >= 1. "
-            "A view without any usable direction has no neighbors: drop it."
-        )
-
-
 def _nearest_of(
     points: WeightedBlocks,
     samples: NDArray[np.int64],
@@ -268,7 +234,9 @@ def _search_in_float64(
     whole = points.stacked(slice(None))
     whole -= whole.mean(axis=0)
     squared_norms = np.einsum("ij,ij->i", whole, whole)
-    margin = _product_error(squared_norms, whole.shape[1])[samples]
+    # bound on the rounding of ‖x‖² + ‖y‖² − 2 x·y of centered points
+    unit = (whole.shape[1] + 8) * np.finfo(np.float64).eps
+    margin = 2.0 * unit * (squared_norms[samples] + squared_norms.max())
     result = np.empty((len(samples), n_candidates), dtype=np.int64)
     distances = np.empty(result.shape)
     ambiguous = np.zeros(len(samples), dtype=np.bool_)
@@ -308,13 +276,6 @@ def _ordered(
     return np.take_along_axis(neighbors, order, axis=1), np.take_along_axis(
         distances, order, axis=1
     )
-
-
-def _product_error(squared_norms: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
-    """Bound on the rounding of ||x||^2 + ||y||^2 - 2 x.y, per sample, for centered points."""
-    unit = (rank + 8) * np.finfo(np.float64).eps
-    bound: NDArray[np.float64] = 2.0 * unit * (squared_norms + squared_norms.max())
-    return bound
 
 
 def _by_lowest_index(

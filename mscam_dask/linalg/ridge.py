@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.linalg.orthonormal import orient_columns, orthonormalize_nearby
 
 # Relative to the largest squared singular value. A Gram matrix knows s^2 to about
@@ -35,34 +35,22 @@ class Basis:
         return len(self.singular_values_squared)
 
 
-def basis_from_rows(rows: NDArray[np.float64], *, rank_tolerance: float = RANK_TOLERANCE) -> Basis:
+def basis_from_rows(rows: NDArray[np.float64]) -> Basis:
     """Thin SVD X = Q S V^T of rows (n, d) through the smaller of X^T X and X X^T; r = 0 for zeros.
 
     The columns X v / s inherit the conditioning of the Gram matrix and are brought back to
-    orthonormality. Directions with s^2 <= rank_tolerance * max(s^2) are dropped.
+    orthonormality. Directions with s^2 <= 1e-10 * max(s^2) are dropped.
     """
     n, d = rows.shape
     if n < d:
-        return basis_from_kernel(rows @ rows.T, rank_tolerance=rank_tolerance)
-    components, s2 = basis_from_gram(rows.T @ rows, rank_tolerance=rank_tolerance)
+        return basis_from_kernel(rows @ rows.T)
+    components, s2 = basis_from_gram(rows.T @ rows)
     vectors = orthonormalize_nearby(rows @ (components / np.sqrt(s2)))
     return Basis(orient_columns(vectors), s2)
 
 
-def basis_from_gram(
-    gram: NDArray[np.float64], *, rank_tolerance: float = RANK_TOLERANCE
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+def basis_from_gram(gram: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Eigenvectors V (d, r) and eigenvalues s^2 (r,) of X^T X (d, d), descending."""
-    if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-        raise DataError(
-            f"a Gram or kernel matrix has shape {gram.shape}; it must be square. Check the "
-            "view type declared for the view."
-        )
-    if not 0 <= rank_tolerance < 1:
-        raise ConfigurationError(
-            f"rank_tolerance is {rank_tolerance!r}; allowed is 0 <= rank_tolerance < 1. "
-            "Leave the default unless tiny directions matter."
-        )
     if not np.isfinite(gram).all():
         raise DataError(
             "a Gram or kernel matrix holds NaN or infinity: the view does, or its values are "
@@ -73,17 +61,15 @@ def basis_from_gram(
     # where many eigenvalues are equal (a graph as a view) divide and conquer is six times as fast as MRRR
     values, vectors = scipy.linalg.eigh(symmetric, overwrite_a=True, driver="evd")
     values, vectors = values[::-1], vectors[:, ::-1]
-    keep = values > max(0.0, rank_tolerance * values[0]) if d else np.zeros(0, dtype=bool)
+    keep = values > max(0.0, RANK_TOLERANCE * values[0]) if d else np.zeros(0, dtype=bool)
     return np.ascontiguousarray(vectors[:, keep]), np.ascontiguousarray(values[keep])
 
 
 def basis_from_kernel(
     kernel: NDArray[np.float64],
-    *,
-    rank_tolerance: float = RANK_TOLERANCE,
 ) -> Basis:
     """Basis of the feature space of a kernel K = X X^T (n, n); negative eigenvalues are dropped."""
-    vectors, s2 = basis_from_gram(kernel, rank_tolerance=rank_tolerance)
+    vectors, s2 = basis_from_gram(kernel)
     return Basis(orient_columns(vectors), s2)
 
 
@@ -91,11 +77,6 @@ def shrinkage_factors(
     singular_values_squared: NDArray[np.float64], alpha: float
 ) -> NDArray[np.float64]:
     """Gains f = s^2 / (s^2 + alpha) in [0, 1), the eigenvalues of the ridge self-representation."""
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise ConfigurationError(
-            f"alpha is {alpha!r}; allowed is a positive finite number. Without "
-            "regularization the self-representation is the identity: set alpha > 0."
-        )
     gains: NDArray[np.float64] = singular_values_squared / (singular_values_squared + alpha)
     return gains
 
