@@ -1,8 +1,8 @@
 """Smallest eigenpairs of a Laplacian whose rows are in blocks, from coarse to fine.
 
-The samples are aggregated, the small Laplacian of the aggregates is solved, and its eigenvectors are
-prolonged to all samples. Rounds of a Chebyshev filter and Rayleigh-Ritz make them accurate. Each
-function is the work of one block, or of the small matrices (p, p) that are sums over blocks.
+The samples are aggregated, the small Laplacian of the aggregates is solved, and its eigenvectors
+are prolonged to all samples. Rounds of a Chebyshev filter and Rayleigh-Ritz make them accurate.
+Each function is the work of one block, or of the small matrices (p, p) that are sums over blocks.
 """
 
 from __future__ import annotations

@@ -58,11 +58,11 @@ def bottom_eigenpairs(
     """Solve min tr(V^T L V) over V^T V = I with m columns (Ky Fan): the m smallest eigenpairs of L.
 
     The null space of L (n, n) must be spanned by the indicators of its connected components; these
-    are exact members of the answer. Beyond them: a dense eigensolver for small graphs, else
-    rounds of a Chebyshev filter and Rayleigh-Ritz, with guard vectors and a degree from the gap between the wanted values and the cut. Float32 is for tolerances from
-    1e-5. A `warm_start` (n, any) need be neither orthonormal nor independent. The first
-    `n_accurate` pairs must have residual <= relative_tolerance * (Gershgorin bound of the largest
-    eigenvalue).
+    are exact members of the answer. Beyond them: a dense eigensolver for small graphs, else rounds
+    of a Chebyshev filter and Rayleigh-Ritz, with guard vectors and a degree from the gap between
+    the wanted values and the cut. Float32 is for tolerances from 1e-5. A `warm_start` (n, any) need
+    be neither orthonormal nor independent. The first `n_accurate` pairs must have residual <=
+    relative_tolerance * (Gershgorin bound of the largest eigenvalue).
 
     Y. Zhou, Y. Saad, M. L. Tiago, J. R. Chelikowsky, doi:10.1016/j.jcp.2006.03.017. K. Fan,
     doi:10.1073/pnas.35.11.652.

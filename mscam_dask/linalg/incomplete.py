@@ -1,10 +1,9 @@
 """Incomplete views: distances of samples that are absent from views, and imputation of missing cells.
 
-Points are given by blocks of columns that not every point has.
-The squared distance of two points is the mean over the blocks that both have, in units of the mean
-distance of each block, so that it averages to one over the pairs of any set of blocks. Each other
-block counts a tenth, at its mean distance. Points without a common block are infinitely far from each
-other.
+Points are given by blocks of columns that not every point has. The squared distance of two points
+is the mean over the blocks that both have, in units of the mean distance of each block, so that it
+averages to one over the pairs of any set of blocks. Each other block counts a tenth, at its mean
+distance. Points without a common block are infinitely far from each other.
 
 Imputation is the computation of scikit-learn's imputers, without the estimators, whose `fit`
 autologgers (MLflow) replace; see `mscam_dask.solvers.spectral_cut`.
@@ -119,9 +118,8 @@ class _Products:
     has,
 
         Σ_v m_iv m_jv ‖x_iv − x_jv‖² = Σ_v (m_iv ‖x_jv‖² + ‖x_iv‖² m_jv − 2 x_iv · x_jv),
-        Σ_v m_iv m_jv μ_v
 
-    are products of one matrix for i with one for j.
+    as Σ_v m_iv m_jv μ_v, is a product of one matrix for i with one for j.
     """
 
     def __init__(self, points: IncompleteBlocks, others: NDArray[np.int64]) -> None:

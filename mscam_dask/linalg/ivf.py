@@ -1,8 +1,8 @@
 """Approximate nearest neighbors by an inverted-file (IVF) index: cells of points and nearby cells.
 
 The points are put in the order of the cells, near cells next to each other, so that a block of rows
-searches few other blocks. Every step is a function of a block of points, of a sample or of one vector:
-neither the number of threads nor the blocks change a neighbor.
+searches few other blocks. Every step is a function of a block of points, of a sample or of one
+vector: neither the number of threads nor the blocks change a neighbor.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ CELL_POINTS = 500
 # Cells in the pool of a cell: a pool has about 4000 points.
 _PROBES = 8
 
-# If cells are small, as in sparse regions, a pool has as many cells as are needed for this many times the
-# requested neighbors.
+# If cells are small, as in sparse regions, a pool has as many cells as are needed for this many
+# times the requested neighbors.
 _POINTS_PER_NEIGHBOR = 4
 
 # Points on which each center is trained.
 _TRAINING_POINTS = 32
 _ROUNDS = 6
 
-# More centers than this are trained in groups, one group for each of √(number of centers) coarse centers.
+# More centers than this are trained in groups, one group for each of √(number of centers) coarse
+# centers.
 _MAX_CENTERS_AT_ONCE = 256
 
 # Smallest share of the centers in a part when their order is found.
 _MIN_SHARE_OF_SPLIT = 0.1
 
-# With more centers than this, a point is compared with the centers of its nearest groups of centers only,
-# because the time to compare all points with all centers grows as n².
+# With more centers than this, a point is compared with the centers of its nearest groups of centers
+# only, because the time to compare all points with all centers grows as n².
 _MAX_CENTERS_COMPARED = 4096
 _GROUPS = 8
 

@@ -81,8 +81,8 @@ _WELL_CONDITIONED = 1e-2
 def polar_factor(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     """Solve argmax_w tr(w^T M) over w^T w = I, also the orthonormal matrix nearest to M (h, c), h >= c.
 
-    U V^T of the thin SVD M = U S V^T, through M (M^T M)^{-1/2} where M is well conditioned. By LAPACK
-    directly, because for few columns wrappers cost more than the work.
+    U V^T of the thin SVD M = U S V^T, through M (M^T M)^{-1/2} where M is well conditioned. By
+    LAPACK directly, because for few columns wrappers cost more than the work.
     """
     gram = matrix.T @ matrix
     if not np.isfinite(gram).all():
@@ -106,8 +106,9 @@ def power_steps(
     """Minimize tr(w^T L w) - 2 tr(w^T E) over w^T w = I by steps of generalized power iteration.
 
     With sigma >= lambda_max(L) the function is, up to a constant on the manifold, minus the convex
-    tr(w^T (sigma I - L) w) + 2 tr(w^T E); maximizing its linearization at w gives w <- polar((sigma I - L) w
-    + E), and the objective never rises. There is no closed form (the paper's Eq. (22) is not one).
+    tr(w^T (sigma I - L) w) + 2 tr(w^T E); maximizing its linearization at w gives w <- polar((sigma
+    I - L) w + E), and the objective never rises. There is no closed form (the paper's Eq. (22) is
+    not one).
 
     F. Nie, R. Zhang, X. Li, doi:10.1007/s11432-016-9021-9.
     """

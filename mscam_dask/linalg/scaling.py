@@ -12,7 +12,8 @@ from mscam_dask.types.parameters import Scale
 # A column with a range below this share of its magnitude counts as constant.
 _CONSTANT_TOLERANCE = 8 * np.finfo(np.float64).eps
 
-# For magnitudes from 2^-200 to 2^200, squares, their sums and products neither underflow nor overflow.
+# For magnitudes from 2^-200 to 2^200, squares, their sums and products neither underflow nor
+# overflow.
 _SAFE_EXPONENT = 200
 
 

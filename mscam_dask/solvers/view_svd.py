@@ -1,7 +1,8 @@
 """Streaming SVD of one view, by row blocks.
 
-Every view is centered after scaling, because its mean would be the largest singular direction, but does
-not separate samples. Rows are read through a callable: arrays, Dask collections and Zarr stores all work.
+Every view is centered after scaling, because its mean would be the largest singular direction, but
+does not separate samples. Rows are read through a callable: arrays, Dask collections and Zarr
+stores all work.
 """
 
 from __future__ import annotations
@@ -57,38 +58,14 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     most_decomposed: int = MAX_EXACT_GRAM,
     block_bytes: int = BLOCK_BYTES,
 ) -> ViewSVD:
-    """Thin SVD X = Q S Vᵀ of a scaled and centered view.
+    """Thin SVD X = Q S Vᵀ of a scaled and centered view; DataError if all its rows are equal.
 
-    Parameters
-    ----------
-    read : RowReader
-    shape : ViewShape
-    scale : {"standard", "unit", "minmax", "none"}
-        For feature views; distance views become the kernel exp(−D / mean D), kernel views
-        are used as they are, both centered in feature space.
-    name : str
-        Name of the view in error messages.
-    dtype : {numpy.float64, numpy.float32}
-        Precision of Q; all computations before it are in float64.
-    max_rank : int, optional
-        Largest number of directions, those of largest s². The unit of s² is its mean over all.
-    most_decomposed : int
-        Largest side of a Gram matrix that is decomposed even if `max_rank` is given.
-    block_bytes : int
-        Bytes of the rows that are read at a time.
-
-    Raises
-    ------
-    DataError
-        All rows are equal after scaling.
-
-    Notes
-    -----
-    Three passes over the rows (moments, Gram matrix, basis), a fourth where small directions
-    need correction: 2 n d r + n d² flops, peak memory n·r + d² floats and a few blocks; the n×n
-    side is used when d > n. With `max_rank`, a view with more than 2048 rows and columns has no Gram
-    matrix, and a distance or kernel view of as many samples is not decomposed: see
-    `mscam_dask.solvers.view_svd`.
+    Distance views become the kernel exp(−D / mean D), kernel views are used as they are, both
+    centered in feature space. Three passes over the rows (moments, Gram matrix of the smaller side,
+    basis), a fourth where small directions need correction. All in float64, Q in `dtype`. Only the
+    `max_rank` directions of largest s² are kept; the unit of s² is its mean over all. Then a view
+    with more than `most_decomposed` rows and columns has no Gram matrix, and no kernel of that size
+    is decomposed.
     """
     smaller_side = min(shape.n_samples, shape.n_features)
     kept = _Kept(dtype, max_rank or smaller_side)
@@ -150,27 +127,13 @@ class _Kept:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Factors:
-    """Singular vectors and values of the centered rows X (n, d).
-
-    Attributes
-    ----------
-    basis : Basis
-        Q (n, r) and s² (r,) of the directions found.
-    offset : (d,)
-        Mean row.
-    loadings : (d, r)
-        V / s, so that Q = X V / s.
-    known_s2 : (≥ r,)
-        All known s², descending.
-    mean_s2 : float or None
-        Mean of s² over all directions; None if all s² are known.
-    """
+    """Singular vectors and values of the centered rows X (n, d)."""
 
     basis: Basis
-    offset: NDArray[np.float64]
-    loadings: NDArray[np.float64]
-    known_s2: NDArray[np.float64]
-    mean_s2: float | None = None
+    offset: NDArray[np.float64]  # (d,) mean row
+    loadings: NDArray[np.float64]  # (d, r) V / s, so that Q = X V / s
+    known_s2: NDArray[np.float64]  # (≥ r,) all known s², descending
+    mean_s2: float | None = None  # over all directions; None if all s² are known
 
 
 def _factor_by_columns(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
@@ -209,7 +172,7 @@ def _signed(
     loadings: NDArray[np.float64],
     vectors: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Products of rows and loadings, written to `vectors`, and the loadings, both with canonical signs."""
+    """Products of rows and loadings, in `vectors`, and the loadings, with canonical signs."""
     for start, stop, rows in blocks():
         vectors[start:stop] = (rows - offset) @ loadings
     signs = column_signs(vectors)
@@ -251,7 +214,7 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
 def _panels(
     blocks: Iterator[tuple[int, int, NDArray[np.float64]]],
 ) -> Iterator[list[tuple[int, int, NDArray[np.float64]]]]:
-    """Groups of blocks that are held together, so that the preceding rows are streamed once per group."""
+    """Groups of blocks held together, so that the preceding rows are streamed once per group."""
     panel: list[tuple[int, int, NDArray[np.float64]]] = []
     for start, stop, rows in blocks:
         if panel and (stop - panel[0][0]) * rows.shape[1] * 8 > _PANEL_BYTES:
@@ -307,21 +270,11 @@ _SEED = 0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TruncatedSVD:
-    """Truncated SVD of a centered view: the directions of largest variance.
+    """Truncated SVD of a centered view: the directions of largest variance."""
 
-    Attributes
-    ----------
-    directions : (d, r)
-        Right singular vectors, by descending s².
-    singular_values_squared : (r,)
-        s² of the centered rows X, Xv = s q.
-    total : float
-        ‖X‖²_F, the sum of s² over all directions.
-    """
-
-    directions: NDArray[np.float64]
-    singular_values_squared: NDArray[np.float64]
-    total: float
+    directions: NDArray[np.float64]  # (d, r) right singular vectors, by descending s²
+    singular_values_squared: NDArray[np.float64]  # (r,)
+    total: float  # ‖X‖²_F, the sum of s² over all directions
 
 
 def truncated_svd(
@@ -329,37 +282,12 @@ def truncated_svd(
 ) -> TruncatedSVD:
     """Solve max_V ‖XV‖² over VᵀV = I for centered rows X, by block power iteration on XᵀX.
 
-    Parameters
-    ----------
-    blocks : callable
-        Called for each pass.
-    shape : ViewShape
-    offset : (d,)
-        Mean row.
-    rank : int
-        Directions wanted.
+    Each pass sets V ← orth(XᵀX V); s² are the Ritz values, the eigenvalues of (XV)ᵀXV. The
+    iteration stops when their sum gains less than 10⁻⁴. Directions with similar s² may still be
+    mixed, which changes distances by no more than that. There are fewer directions if the view has
+    fewer.
 
-    Returns
-    -------
-    TruncatedSVD
-        Fewer directions than `rank` if the view has fewer.
-
-    Raises
-    ------
-    DataError
-        Values are NaN or too large to be squared.
-
-    Notes
-    -----
-    One pass per iteration, 4 n d b flops with b = rank + 16; memory for three times d b numbers. Each
-    pass sets V ← orth(XᵀX V); s² are the Ritz values, the eigenvalues of (XV)ᵀXV. The iteration stops
-    when their sum gains less than 10⁻⁴. Directions with similar s² may still be mixed, which changes
-    distances by no more than that.
-
-    References
-    ----------
-    N. Halko, P.-G. Martinsson, J. A. Tropp, "Finding structure with randomness", SIAM Review 53
-    (2011), doi:10.1137/090771806, algorithm 4.4.
+    N. Halko, P.-G. Martinsson, J. A. Tropp, doi:10.1137/090771806, algorithm 4.4.
     """
     d = shape.n_features
     width = min(rank + _N_OVERSAMPLES, shape.n_samples, d)
@@ -404,30 +332,11 @@ def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float64]:
 def truncated_eigh(
     kernel: NDArray[np.float64], rank: int, *, n_sampled: int = _RANK_SAMPLE
 ) -> tuple[Basis, float]:
-    """Leading eigenpairs of a centered kernel matrix, and the mean of all its positive eigenvalues.
+    """Leading eigenpairs of a centered kernel (n, n), and the mean of all its positive eigenvalues.
 
-    Parameters
-    ----------
-    kernel : (n, n)
-        Symmetric, n > 2048.
-    rank : int
-        Directions wanted.
-    n_sampled : int
-        Samples on which the rank is estimated.
-
-    Returns
-    -------
-    basis : Basis
-        Fewer directions than `rank` if the kernel has fewer; negative eigenvalues are dropped.
-    mean : float
-        Mean of s² over all directions.
-
-    Notes
-    -----
-    About a hundred products with the matrix, 2n² flops each, by ARPACK's restarted Lanczos method; memory
-    for 2 rank + 1 vectors. The sum of all eigenvalues is the trace. The number of positive eigenvalues and
-    the sum of the negative ones are estimated from 2048 samples: a kernel of lower rank shows all its
-    directions there, any other kernel is taken to have n − 1.
+    By ARPACK. The sum of all eigenvalues is the trace. The number of positive eigenvalues and the
+    sum of the negative ones are estimated from `n_sampled` samples: a kernel of lower rank shows
+    all its directions there, any other kernel is taken to have n − 1.
     """
     n = len(kernel)
     directions, negative = _eigenvalue_signs(kernel, n_sampled)
@@ -445,7 +354,7 @@ def truncated_eigh(
 
 
 def _eigenvalue_signs(kernel: NDArray[np.float64], n_sampled: int) -> tuple[float, float]:
-    """Estimated number of positive eigenvalues of a kernel, and total magnitude of the negative ones."""
+    """Estimated number of positive eigenvalues of a kernel, and magnitude of all negative ones."""
     n = len(kernel)
     drawn = np.sort(np.random.default_rng(_SEED).choice(n, min(n, n_sampled), replace=False))
     values = scipy.linalg.eigvalsh(kernel[np.ix_(drawn, drawn)])
