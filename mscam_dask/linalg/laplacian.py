@@ -2,57 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csgraph, csr_array, diags_array, get_index_dtype
 
-# Rows that are sorted at a time.
-_ROWS = 4096
-
 
 def graph_from_neighbors(
-    indices: NDArray[np.int64], weights: NDArray[np.float64]
+    indices: NDArray[np.integer[Any]], weights: NDArray[np.float64], n_columns: int | None = None
 ) -> csr_array[np.float64]:
-    """Directed graph A with A[i, indices[i, l]] = weights[i, l], of distinct neighbors (n, k)."""
-    return graph_from_blocks([(indices, weights)])
+    """Rows (m, n) of a directed graph from distinct neighbors and weights (m, k) of m = n rows or fewer.
 
-
-def graph_from_blocks(
-    blocks: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]],
-    *,
-    n_rows: int = _ROWS,
-) -> csr_array[np.float64]:
-    """Directed graph (n, n) from consecutive row blocks of indices and weights (m, k), sorted.
-
-    Weights 0 are not stored. Only `n_rows` rows are held beside the blocks and the graph.
+    Weights 0 are not stored.
     """
-    n = sum(len(indices) for indices, _ in blocks)
-    n_entries = sum(weights.size for _, weights in blocks)
-    # half the memory traffic of every product
-    index_dtype = get_index_dtype(maxval=max(n, n_entries))
-    data: NDArray[np.float64] = np.empty(n_entries)
-    columns: NDArray[Any] = np.empty(n_entries, dtype=index_dtype)
-    pointers: NDArray[Any] = np.zeros(n + 1, dtype=index_dtype)
-    filled = row = 0
-    for block_indices, block_weights in blocks:
-        for start in range(0, len(block_indices), n_rows):
-            part = slice(start, start + n_rows)
-            indices, weights = block_indices[part], block_weights[part]
-            order = np.argsort(indices, axis=1)
-            values = np.take_along_axis(weights, order, axis=1)
-            stored = values > 0
-            counts = np.count_nonzero(stored, axis=1)
-            end = filled + int(counts.sum())
-            data[filled:end] = values[stored]
-            columns[filled:end] = np.take_along_axis(indices, order, axis=1)[stored]
-            pointers[row + 1 : row + 1 + len(counts)] = filled + np.cumsum(counts)
-            filled, row = end, row + len(counts)
-    if filled < n_entries:
-        data, columns = data[:filled].copy(), columns[:filled].copy()
-    graph: csr_array[np.float64] = csr_array((data, columns, pointers), shape=(n, n))
+    order = np.argsort(indices, axis=1)
+    values = np.take_along_axis(weights, order, axis=1)
+    stored = values > 0
+    # 32 bits halve the memory traffic of every product
+    index_dtype = get_index_dtype(maxval=max(n_columns or 0, weights.size))
+    pointers = np.concatenate(([0], np.cumsum(np.count_nonzero(stored, axis=1))))
+    columns = np.take_along_axis(indices, order, axis=1)[stored]
+    graph: csr_array[np.float64] = csr_array(
+        (values[stored], columns.astype(index_dtype), pointers.astype(index_dtype)),
+        shape=(len(indices), n_columns or len(indices)),
+    )
     graph.has_sorted_indices = True
     return graph
 

@@ -6,21 +6,10 @@ import dataclasses
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
 
 from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.spectral_cut import canonical_labels
-
-
-def weights_between(
-    graph: csr_array[np.float64], labels: NDArray[np.int64], n_clusters: int
-) -> NDArray[np.float64]:
-    """Edge weight (c, c) of (A + Aᵀ)/2 within and between clusters."""
-    entries = coo_array(graph)
-    pairs = (entries.data, (labels[entries.coords[0]], labels[entries.coords[1]]))
-    weights = coo_array(pairs, shape=(n_clusters, n_clusters)).toarray()
-    return np.asarray(0.5 * (weights + weights.T))
 
 
 def cluster_tree(weights: NDArray[np.float64]) -> NDArray[np.float64]:

@@ -23,15 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.distances import WeightedBlocks, squared_distances_on_edges
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.incomplete import (
     IncompleteBlocks,
     PresentSamples,
     nearest_sharing,
     with_finite_distances,
 )
-from mscam_dask.linalg.laplacian import connected_components, graph_from_blocks
+from mscam_dask.linalg.laplacian import graph_from_neighbors
 from mscam_dask.linalg.neighbors import (
     ColumnFacts,
     column_facts,
@@ -61,24 +61,6 @@ class CandidateEdges:
         return self.squared_distances.astype(np.float64, copy=False)
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Graph:
-    """A consensus graph and its connected components.
-
-    Attributes
-    ----------
-    affinity : (n, n) CSR
-        A, rows on the simplex, zero diagonal.
-    n_components : int
-    components : (n,) int64
-        Numbered by first appearance.
-    """
-
-    affinity: csr_array[np.float64]
-    n_components: int
-    components: NDArray[np.int64]
-
-
 def projected_weight(n_samples: int, n_clusters: int) -> float:
     """Factor n / 2c that makes the mean squared distance of rows of F, FᵀF = I_c, equal to one."""
     return n_samples / (2.0 * n_clusters)
@@ -99,47 +81,15 @@ def candidate_neighbors(
     """Candidate edges of some rows: nearest neighbors in the joint ridge embedding, by distance."""
     if isinstance(points, IncompleteBlocks):
         indices, distances = nearest_sharing(points, n_candidates, row_start, row_stop)
-        coverage = _coverage(points, np.arange(row_start, row_stop), indices)
-        return CandidateEdges(row_start, indices, distances, coverage)
+        count = np.zeros(indices.shape)
+        for own in points.present:
+            has = own.positions >= 0
+            count += has[row_start:row_stop, None] & has[indices]
+        return CandidateEdges(row_start, indices, distances, count / len(points.present))
     indices, distances = nearest_neighbors(
         points, n_candidates, row_start=row_start, row_stop=row_stop, facts=facts
     )
     return CandidateEdges(row_start, indices, distances)
-
-
-def _coverage(
-    points: IncompleteBlocks, rows: NDArray[np.int64], indices: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Share of the blocks that `rows` and their `indices` have in common."""
-    count = np.zeros(indices.shape)
-    for own in points.present:
-        has = own.positions >= 0
-        count += has[rows][:, None] & has[indices]
-    return count / len(points.present)
-
-
-def projected_distances(
-    embedding: NDArray[np.float64],
-    candidates: CandidateEdges,
-    present: PresentSamples | None = None,
-) -> NDArray[np.float64]:
-    """Squared distances ‖F_i − F_j‖² (m, K) of one view on the candidate edges; 0 where absent.
-
-    If the view does not have all samples, its distances are multiplied by its share of them, so
-    that their mean over pairs is the same.
-    """
-    if present is not None:
-        root = np.sqrt(len(present) / present.n_samples)
-        embedding = present.spread(embedding * embedding.dtype.type(root), 0.0)
-        has = present.positions >= 0
-        rows = np.arange(candidates.row_start, candidates.row_start + len(candidates.indices))
-        distances = projected_distances(embedding, candidates)
-        return np.where(has[rows][:, None] & has[candidates.indices], distances, 0.0)
-    distances = squared_distances_on_edges(
-        embedding, candidates.indices, row_start=candidates.row_start
-    )
-    distances[candidates.indices < 0] = 0.0
-    return distances
 
 
 def graph_rows(
@@ -177,20 +127,8 @@ def nearest_candidates(
     (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width for which the row stays within its
     k candidates: the farthest then has weight 0, and k equal distances give uniform weights.
     """
-    if n_neighbors < 1:
-        raise ConfigurationError(
-            f"n_neighbors is {n_neighbors}; allowed is at least 1. Set n_neighbors, usually 9."
-        )
     absent = indices < 0
-    n_present = indices.shape[1] - np.count_nonzero(absent, axis=1)
     all_taken = indices.shape[1] == n_neighbors and not absent.any()
-    short = np.flatnonzero(n_present < n_neighbors + (not all_taken))
-    if short.size:
-        raise DataError(
-            f"{short.size} of {len(indices)} rows have fewer than n_neighbors + 1 = "
-            f"{n_neighbors + 1} candidates (first rows: {short[:5].tolist()}, the first has "
-            f"{n_present[short[0]]}). Propose more candidates or lower n_neighbors."
-        )
     distances = np.where(absent, np.inf, squared_distances)
     order = np.lexsort((indices, distances), axis=-1)[:, : n_neighbors + 1]
     nearest = np.take_along_axis(distances, order, axis=1)
@@ -261,11 +199,6 @@ def _relative_gaps(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(d_{k+1} - d_j) / d_{k+1} for j <= k, shape (n, k), and d_{k+1}, shape (n, 1)."""
     d = sorted_squared_distances
-    if d.ndim != 2 or d.shape[1] < 2:
-        raise DataError(
-            f"sorted squared distances have shape {d.shape}; allowed is (n, k + 1) with "
-            "k >= 1: the k nearest and one more. Ask for at least two candidates."
-        )
     valid = (d[:, 0] >= 0) & np.isfinite(d[:, -1]) & np.all(d[:, 1:] >= d[:, :-1], axis=1)
     bad = np.flatnonzero(~valid)
     if bad.size:
@@ -279,44 +212,20 @@ def _relative_gaps(
     return (farthest - d[:, :-1]) / divisor, farthest
 
 
-def assemble_graph(
-    blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
-) -> Graph:
-    """Graph of consecutive row blocks, with its connected components."""
-    affinity = graph_from_blocks(blocks)
-    count, components = connected_components(affinity)
-    return Graph(affinity, count, components)
-
-
 def neighbor_graph(
     points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks, n_neighbors: int
-) -> Graph:
-    """Adaptive-neighbor graph of all samples from the data distances alone, Eq. (29)–(30).
+) -> csr_array[np.float64]:
+    """Adaptive-neighbor graph (n, n) of all samples from the data distances alone, Eq. (29)–(30).
 
-    Samples that tie with the k-th neighbor are all kept, or all dropped if there are too many.
-
-    Parameters
-    ----------
-    points : (n, r), WeightedBlocks or IncompleteBlocks
-        Ridge embedding of one view, or of several side by side.
-    n_neighbors : int
-        k, at most n − 1; up to 4k are kept.
+    Samples that tie with the k-th neighbor are all kept, up to 4k, or all dropped.
     """
     n = len(points)
     found = candidate_neighbors(points, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
     if found.indices.shape[1] == n_neighbors:
-        return assemble_graph(
-            [graph_rows(found, None, n_neighbors, data_weight=1.0, projected_weight=0.0)]
-        )
+        chosen = graph_rows(found, None, n_neighbors, data_weight=1.0, projected_weight=0.0)
+        return graph_from_neighbors(*chosen)
     weights = tied_neighbor_weights(with_finite_distances(found.in_double()), n_neighbors)
-    return assemble_graph([(found.indices.astype(np.int64), weights)])
-
-
-def spread_graph(graph: Graph, present: PresentSamples) -> Graph:
-    """Graph of all samples from that of the samples of a view; absent ones have no edges."""
-    affinity = spread_affinity(graph.affinity, present)
-    count, components = connected_components(affinity)
-    return Graph(affinity, count, components)
+    return graph_from_neighbors(found.indices, weights)
 
 
 def spread_affinity(
@@ -326,34 +235,3 @@ def spread_affinity(
     own, samples = affinity.tocoo(), present.samples
     shape = (present.n_samples, present.n_samples)
     return csr_array((own.data, (samples[own.row], samples[own.col])), shape=shape)
-
-
-def mean_graph(graphs: Sequence[Graph], weights: Sequence[float] | None = None) -> Graph:
-    """Solve min_A Σ_v w_v ‖A − A_v‖² with rows on the simplex: the weighted mean of graphs.
-
-    Parameters
-    ----------
-    graphs : sequence of Graph
-        At least one, all of the same samples.
-    weights : sequence of float, optional
-        w, positive, one for each graph; equal by default.
-
-    Returns
-    -------
-    Graph
-        It has the edges of all graphs, so at most as many components as any of them. The row of a
-        sample is the mean over the graphs in which it has neighbors.
-    """
-    weights = weights or [1.0] * len(graphs)
-    affinity = graphs[0].affinity * weights[0]
-    for graph, weight in zip(graphs[1:], weights[1:], strict=True):
-        affinity = csr_array(affinity + graph.affinity * weight)
-    has_neighbors = [np.diff(graph.affinity.indptr) > 0 for graph in graphs]
-    if all(rows.all() for rows in has_neighbors):
-        affinity = csr_array(affinity * (1.0 / sum(weights)))
-    else:
-        totals = sum(w * rows for w, rows in zip(weights, has_neighbors, strict=True))
-        factors = 1.0 / np.where(totals > 0.0, totals, 1.0)
-        affinity.data *= np.repeat(factors, np.diff(affinity.indptr))
-    count, components = connected_components(affinity)
-    return Graph(affinity, count, components)

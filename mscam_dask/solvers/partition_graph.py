@@ -28,7 +28,7 @@ from mscam_dask.linalg.incomplete import (
 )
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
-from mscam_dask.solvers.graph_update import CandidateEdges, Graph, select_neighbors
+from mscam_dask.solvers.graph_update import CandidateEdges, select_neighbors
 from mscam_dask.solvers.row_graph import Components, GraphRows, rows_from_neighbors
 
 _BLOCK_BYTES = 64 * 2**20
@@ -41,7 +41,7 @@ def partition_graph(
     embedding: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     labels: NDArray[np.int64],
     n_neighbors: int,
-) -> Graph:
+) -> csr_array[np.float64]:
     """Graph (n, n) whose connected components are exactly the given clusters (n,), none empty.
 
     Exact search within each cluster; in clusters of at most k samples all other members are
@@ -59,9 +59,7 @@ def partition_graph(
             rows = _connected_rows(points.take(members), n_neighbors)
         order.append(members)
         inside.append(rows)
-    affinity = _assembled(inside, order)
-    count, components = connected_components(affinity)
-    return Graph(affinity, count, components)
+    return _assembled(inside, order)
 
 
 def _assembled(
@@ -99,15 +97,7 @@ def _connected_rows(
         distances = with_finite_distances(distances)
     else:
         indices, distances = nearest_neighbors(points, min(k + 1, m - 1))
-    return _joined(points, *select_neighbors(indices, distances, k))
-
-
-def _joined(
-    points: WeightedBlocks | IncompleteBlocks,
-    chosen: NDArray[np.int64],
-    weights: NDArray[np.float64],
-) -> csr_array[np.float64]:
-    """Graph of the points, with bridges between its connected components."""
+    chosen, weights = select_neighbors(indices, distances, k)
     graph = graph_from_neighbors(chosen, weights)
     count, pieces = connected_components(graph)
     edges = np.empty((2, count - 1), dtype=np.int64)
@@ -115,7 +105,7 @@ def _joined(
         i, j = edges[:, number] = _shortest_bridge(points, pieces)
         pieces = np.where(pieces == pieces[i], pieces[j], pieces)
         _, pieces = np.unique(pieces, return_inverse=True)
-    return with_bridges(GraphRows(0, graph), edges, chosen.shape[1]).affinity
+    return with_bridges(GraphRows(0, graph), edges, k).affinity
 
 
 def _shortest_bridge(

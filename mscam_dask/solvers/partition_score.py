@@ -33,7 +33,7 @@ from mscam_dask.solvers.row_blocks import (
     BLOCK_BYTES,
     RowReader,
     ViewShape,
-    column_moments,
+    moments_of_rows,
     row_blocks,
 )
 from mscam_dask.types.parameters import Parameters, Scale
@@ -138,7 +138,7 @@ def reference_graphs(
             rows[start:stop] = read(start, stop)
         graphs = [_graph_from_distances(_pair_distances(rows, shape), n_neighbors)]
     else:
-        moments = column_moments(read, shape, block_bytes=block_bytes)
+        moments = moments_of_rows(read, 0, n, shape.n_features, block_bytes)
         graphs = []
         for scale in _SCALES:
             transform = fit_transform_from_moments(scale, moments)
@@ -190,12 +190,6 @@ def _best_informed(
         )
         for labels in partitions
     ]
-
-
-def view_score(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
-    """Information of a view on one partition (n,), in nats."""
-    (score,) = view_scores(view, [labels])
-    return score
 
 
 def view_modularity(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:

@@ -15,7 +15,7 @@ from scipy.sparse import csgraph, csr_array, vstack
 
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, blocks_of, halo_of
 from mscam_dask.linalg.distances import squared_distances_on_edges
-from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
 from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
@@ -60,13 +60,7 @@ def graph_block(
     n_samples: int,
 ) -> GraphRows:
     """Solve the A-step for a block of rows of a graph of `n_samples`."""
-    indices, weights = graph_rows(
-        candidates,
-        projected,
-        n_neighbors=n_neighbors,
-        data_weight=data_weight,
-        projected_weight=projected_weight,
-    )
+    indices, weights = graph_rows(candidates, projected, n_neighbors, data_weight, projected_weight)
     return rows_from_neighbors(candidates.row_start, indices, weights, n_samples)
 
 
@@ -74,16 +68,7 @@ def rows_from_neighbors(
     start: int, indices: NDArray[np.int64], weights: NDArray[np.float64], n_samples: int
 ) -> GraphRows:
     """Block of rows from neighbors (m, k) and weights (m, k); weights 0 are not stored."""
-    order = np.argsort(indices, axis=1)
-    values = np.take_along_axis(weights, order, axis=1)
-    stored = values > 0
-    pointers = np.concatenate(([0], np.cumsum(np.count_nonzero(stored, axis=1)))).astype(np.int32)
-    columns = np.take_along_axis(indices, order, axis=1)[stored].astype(np.int32)
-    rows: csr_array[np.float64] = csr_array(
-        (values[stored], columns, pointers), shape=(len(indices), n_samples)
-    )
-    rows.has_sorted_indices = True
-    return GraphRows(start, rows)
+    return GraphRows(start, graph_from_neighbors(indices, weights, n_samples))
 
 
 def mean_rows(blocks: Sequence[GraphRows], weights: Sequence[float]) -> GraphRows:

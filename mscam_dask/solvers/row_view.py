@@ -64,18 +64,6 @@ class ViewFactor:
     ridge: RidgeView  # ridge view without rows
 
 
-def moments_of_rows(
-    read: RowReader, start: int, stop: int, n_features: int, block_bytes: int = BLOCK_BYTES
-) -> ColumnMoments:
-    """Moments of the columns over rows start … stop − 1, read by smaller blocks."""
-    moments: ColumnMoments | None = None
-    for first, last in row_blocks(stop - start, n_features, block_bytes=block_bytes):
-        block = ColumnMoments.from_rows(read(start + first, start + last))
-        moments = block if moments is None else moments.merge(block)
-    assert moments is not None, "a block has rows"
-    return moments
-
-
 def row_scaling(moments: Sequence[ColumnMoments], scale: Scale) -> RowTransform:
     """Scaling of the rows from the moments of all blocks."""
     total = moments[0]

@@ -67,27 +67,6 @@ def spectral_cut(
     return [labels for labels, _ in (*cuts, best)]
 
 
-def good_minima(
-    embedding: SpectralEmbedding, *, rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
-    """Local minima of k-means on a spectral embedding that are nearly as good as the best.
-
-    Parameters
-    ----------
-    embedding : SpectralEmbedding
-        Embedding of n samples, with c eigenvectors.
-    rng : numpy.random.Generator
-        Generator of thirty random starts.
-
-    Returns
-    -------
-    list of (n,) int64
-        At most ten distinct local minima, with a sum of squares at most a tenth above the least; one
-        where clusters have fewer than two samples on average.
-    """
-    return as_good_minima(random_minima(embedding, int(rng.integers(2**31))))
-
-
 Minimum = tuple[NDArray[np.int64], float]
 """Partition at a local minimum of k-means, and its sum of squares."""
 

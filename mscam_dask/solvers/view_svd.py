@@ -27,9 +27,9 @@ from mscam_dask.solvers.row_blocks import (
     Blocks,
     RowReader,
     ViewShape,
-    column_moments,
     mean_and_gram,
     mean_row,
+    moments_of_rows,
     row_blocks,
 )
 from mscam_dask.types.parameters import Scale
@@ -68,12 +68,11 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     is decomposed.
     """
     smaller_side = min(shape.n_samples, shape.n_features)
-    kept = _Kept(dtype, max_rank or smaller_side)
     exact = max_rank is None or smaller_side <= most_decomposed
     if shape.view_type != "features":
-        found, encoder = _factor_kernel(read, shape, None if exact else kept.max_rank, block_bytes)
+        found, encoder = _factor_kernel(read, shape, None if exact else max_rank, block_bytes)
     else:
-        moments = column_moments(read, shape, block_bytes=block_bytes)
+        moments = moments_of_rows(read, 0, shape.n_samples, shape.n_features, block_bytes)
         transform = fit_transform_from_moments(scale, moments)
 
         def blocks() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
@@ -88,14 +87,20 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
             factor = _factor_by_columns
         else:
             factor = _factor_by_rows
-        found = factor(blocks, shape, kept)
+        found = factor(blocks, shape, dtype, max_rank or smaller_side)
         encoder = Encoder("features", transform, 0, 1.0, found.offset, found.loadings)
-    known_s2 = found.known_s2
-    rank = int(np.count_nonzero(known_s2 > _rounding_floor(found.offset, shape)))
+    known_s2, offset = found.known_s2, found.offset
+    # rounding of the mean may leave this after centering
+    precision = 16 * float(np.finfo(np.float64).eps)
+    if shape.view_type == "features":
+        floor = shape.n_samples * precision**2 * float(offset @ offset)
+    else:
+        floor = shape.n_samples * precision * float(np.abs(offset).max())
+    rank = int(np.count_nonzero(known_s2 > floor))
     if rank == 0:
         raise equal_rows_error(name, scale)
     unit = float(known_s2[:rank].mean()) if found.mean_s2 is None else found.mean_s2
-    rank = min(rank, kept.max_rank)
+    rank = min(rank, max_rank or smaller_side)
     encoder = dataclasses.replace(encoder, loadings=found.loadings[:, :rank])
     vectors = found.basis.vectors[:, :rank].astype(dtype, copy=False)
     return ViewSVD(Basis(vectors, known_s2[:rank] / unit), encoder)
@@ -109,22 +114,6 @@ def equal_rows_error(name: str, scale: Scale) -> DataError:
     )
 
 
-def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
-    """Largest s² that rounding of the mean may leave after centering."""
-    precision = 16 * float(np.finfo(np.float64).eps)
-    if shape.view_type == "features":
-        return shape.n_samples * precision**2 * float(offset @ offset)
-    return shape.n_samples * precision * float(np.abs(offset).max())
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Kept:
-    """Dtype and largest number of directions of a basis."""
-
-    dtype: type[np.floating[Any]]
-    max_rank: int
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Factors:
     """Singular vectors and values of the centered rows X (n, d)."""
@@ -136,12 +125,13 @@ class _Factors:
     mean_s2: float | None = None  # over all directions; None if all s² are known
 
 
-def _factor_by_columns(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+def _factor_by_columns(
+    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], max_rank: int
+) -> _Factors:
     """SVD through XᵀX, for d ≤ n."""
-    n, dtype = shape.n_samples, kept.dtype
     offset, gram = mean_and_gram(blocks, shape)
     directions, all_s2 = basis_from_gram(gram)
-    s2 = all_s2[: kept.max_rank]
+    s2 = all_s2[:max_rank]
     loadings = directions[:, : len(s2)] / np.sqrt(s2)
     if s2.size and s2[-1] < _WELL_CONDITIONED[dtype] * s2[0]:
         # small directions of a Gram matrix are inaccurate: restore the orthonormality of Q
@@ -150,17 +140,21 @@ def _factor_by_columns(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factor
             part = (rows - offset) @ loadings
             overlap += part.T @ part
         loadings = loadings @ inverse_root(overlap)
-    vectors, loadings = _signed(blocks, offset, loadings, np.empty((n, len(s2)), dtype=dtype))
+    vectors, loadings = _signed(
+        blocks, offset, loadings, np.empty((shape.n_samples, len(s2)), dtype=dtype)
+    )
     return _Factors(Basis(vectors, s2), offset, loadings, all_s2)
 
 
-def _factor_strongest(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+def _factor_strongest(
+    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], max_rank: int
+) -> _Factors:
     """Truncated SVD; only the sum of the other s² is known."""
     offset = mean_row(blocks, shape)
-    found = truncated_svd(blocks, shape, offset, kept.max_rank)
+    found = truncated_svd(blocks, shape, offset, max_rank)
     s2 = found.singular_values_squared
     loadings = found.directions / np.sqrt(s2)
-    vectors = np.empty((shape.n_samples, len(s2)), dtype=kept.dtype)
+    vectors = np.empty((shape.n_samples, len(s2)), dtype=dtype)
     vectors, loadings = _signed(blocks, offset, loadings, vectors)
     mean_s2 = found.total / min(shape.n_samples - 1, shape.n_features)
     return _Factors(Basis(vectors, s2), offset, loadings, s2, mean_s2)
@@ -180,7 +174,9 @@ def _signed(
     return vectors, loadings * signs
 
 
-def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+def _factor_by_rows(
+    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], _: int
+) -> _Factors:
     """SVD through X Xᵀ, for d > n."""
     n = shape.n_samples
     offset = mean_row(blocks, shape)
@@ -206,7 +202,7 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
             some = slice(first, first + _COLUMNS)
             loadings[some] += rows[:, some].T @ basis.vectors[start:stop]
     loadings /= basis.singular_values_squared
-    vectors = basis.vectors.astype(kept.dtype, copy=False)
+    vectors = basis.vectors.astype(dtype, copy=False)
     s2 = basis.singular_values_squared
     return _Factors(Basis(vectors, s2), offset, loadings, s2)
 
@@ -291,42 +287,31 @@ def truncated_svd(
     """
     d = shape.n_features
     width = min(rank + _N_OVERSAMPLES, shape.n_samples, d)
-    rng = np.random.default_rng(_SEED)
-    basis = _orthonormal(rng.standard_normal((d, width)))
-    found, image = _one_pass(blocks, offset, basis, rank)
-    for _ in range(_MAX_ITERATIONS - 1):
-        before = found.singular_values_squared.sum()
-        found, image = _one_pass(blocks, offset, _orthonormal(image), rank)
-        if found.singular_values_squared.sum() <= before * (1.0 + _TOLERANCE):
+    image: NDArray[np.float64] = np.random.default_rng(_SEED).standard_normal((d, width))
+    before = -np.inf
+    for _ in range(_MAX_ITERATIONS):
+        basis = np.asarray(scipy.linalg.qr(image, mode="economic", check_finite=False)[0])
+        image, gram, total = np.zeros(basis.shape), np.zeros((width, width)), 0.0
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            for _, _, rows in blocks():
+                centered = rows - offset
+                projected = centered @ basis
+                image += centered.T @ projected
+                gram += projected.T @ projected
+                total += float(np.einsum("ij,ij->", centered, centered))
+        if not (np.isfinite(image).all() and np.isfinite(gram).all()):
+            raise DataError(
+                "values of a view are too large to be squared, or NaN. Clean it or choose a "
+                "scaling."
+            )
+        values, rotation = scipy.linalg.eigh(gram)
+        values, rotation = values[::-1][:rank], rotation[:, ::-1][:, :rank]
+        there = values > values.sum() * np.finfo(np.float64).eps
+        s2, directions = values[there], basis @ rotation[:, there]
+        if s2.sum() <= before * (1.0 + _TOLERANCE):
             break
-    return found
-
-
-def _one_pass(
-    blocks: Blocks, offset: NDArray[np.float64], basis: NDArray[np.float64], rank: int
-) -> tuple[TruncatedSVD, NDArray[np.float64]]:
-    """Ritz vectors and values in the span of the columns V of a basis (d, b), and XᵀX V."""
-    image, gram, total = np.zeros(basis.shape), np.zeros((basis.shape[1],) * 2), 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        for _, _, rows in blocks():
-            centered = rows - offset
-            projected = centered @ basis
-            image += centered.T @ projected
-            gram += projected.T @ projected
-            total += float(np.einsum("ij,ij->", centered, centered))
-    if not (np.isfinite(image).all() and np.isfinite(gram).all()):
-        raise DataError(
-            "values of a view are too large to be squared, or NaN. Clean it or choose a scaling."
-        )
-    values, rotation = scipy.linalg.eigh(gram)
-    values, rotation = values[::-1][:rank], rotation[:, ::-1][:, :rank]
-    there = values > values.sum() * np.finfo(np.float64).eps
-    return TruncatedSVD(basis @ rotation[:, there], values[there], total), image
-
-
-def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    q, _ = scipy.linalg.qr(columns, mode="economic", check_finite=False)
-    return np.asarray(q)
+        before = s2.sum()
+    return TruncatedSVD(directions, s2, total)
 
 
 def truncated_eigh(
@@ -343,9 +328,8 @@ def truncated_eigh(
     if directions == 0:
         return Basis(np.zeros((n, 0)), np.zeros(0)), 1.0
     first = np.random.default_rng(_SEED).standard_normal(n)
-    wanted = min(
-        rank, math.ceil(directions)
-    )  # searching for more is slow, because the others are zero
+    # searching for more is slow, because the others are zero
+    wanted = min(rank, math.ceil(directions))
     values, vectors = scipy.sparse.linalg.eigsh(kernel, wanted, which="LA", v0=first)
     values, vectors = values[::-1], vectors[:, ::-1]
     there = values > max(0.0, RANK_TOLERANCE * values[0])

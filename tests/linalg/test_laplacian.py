@@ -14,7 +14,6 @@ from scipy.sparse import csr_array
 from mscam_dask.linalg.laplacian import (
     connected_components,
     edge_split,
-    graph_from_blocks,
     graph_from_neighbors,
     laplacian,
     symmetric_affinity,
@@ -53,17 +52,6 @@ def test_graph_holds_the_weights_given(n: int, data: st.DataObject) -> None:
         columns = graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
         assert (np.diff(columns) > 0).all()
     assert_allclose(graph.sum(axis=1), 1.0)
-
-
-def test_a_graph_does_not_depend_on_its_blocks() -> None:
-    rng = np.random.default_rng(0)
-    indices = np.stack([rng.permutation(np.delete(np.arange(50), i))[:4] for i in range(50)])
-    weights = rng.random((50, 4)) * (rng.random((50, 4)) < 0.7)
-    whole = graph_from_neighbors(indices, weights)
-    cuts = [slice(0, 3), slice(3, 3), slice(3, 31), slice(31, 50)]
-    graph = graph_from_blocks([(indices[cut], weights[cut]) for cut in cuts], n_rows=7)
-    for name in ("data", "indices", "indptr"):
-        assert_array_equal(getattr(graph, name), getattr(whole, name))
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
