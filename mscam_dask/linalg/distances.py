@@ -74,8 +74,10 @@ def distances_to(
     """Squared distances ||x_samples[i] - x_indices[i, l]||^2 (m, K); arbitrary for index -1."""
     m, n_candidates = indices.shape
     result = np.zeros((m, n_candidates))
-    is_weighted = isinstance(embedding, WeightedBlocks)
-    for columns, weights in embedding.pairs() if is_weighted else [(embedding, None)]:
+    pairs = (
+        tuple(embedding.pairs()) if isinstance(embedding, WeightedBlocks) else ((embedding, None),)
+    )
+    for columns, weights in pairs:
         factors = None if weights is None else weights.astype(columns.dtype)
         r = columns.shape[1]
         step = max(1, block_bytes // max(1, columns.itemsize * r * n_candidates))

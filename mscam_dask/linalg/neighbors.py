@@ -54,21 +54,20 @@ class ColumnFacts:
 
 def column_facts(points: WeightedBlocks, some: slice = slice(None)) -> list[ColumnFacts]:
     """Facts of some blocks of columns, for `nearest_neighbors`."""
-    blocks, weights = points.blocks[some], points.weights[some]
-    return [_facts(*pair) for pair in zip(blocks, weights, strict=True)]
-
-
-def _facts(columns: NDArray[Any], weights: NDArray[np.float64]) -> ColumnFacts:
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = columns.sum(axis=0)
-    largest = max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
-    is_centered = float(np.abs(total).max(initial=0.0)) <= _CENTERED * largest * len(columns)
-    mean = None
-    if columns.dtype != np.float32 or not is_centered:
-        mean = columns.mean(axis=0, dtype=np.float64)
-    magnitude = largest * float(np.sqrt(weights.max(initial=0.0)))
-    centered, factors = _scaled(columns, weights, mean, _exponent([magnitude]))
-    return ColumnFacts(magnitude, mean, np.einsum("ij,ij->i", centered, centered * factors))
+    found = []
+    for columns, weights in zip(points.blocks[some], points.weights[some], strict=True):
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = columns.sum(axis=0)
+        largest = max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
+        is_centered = float(np.abs(total).max(initial=0.0)) <= _CENTERED * largest * len(columns)
+        mean = None
+        if columns.dtype != np.float32 or not is_centered:
+            mean = columns.mean(axis=0, dtype=np.float64)
+        magnitude = largest * float(np.sqrt(weights.max(initial=0.0)))
+        centered, factors = _scaled(columns, weights, mean, _exponent([magnitude]))
+        norms = np.einsum("ij,ij->i", centered, centered * factors)
+        found.append(ColumnFacts(magnitude, mean, norms))
+    return found
 
 
 def _exponent(magnitudes: Sequence[float]) -> int:
@@ -258,24 +257,14 @@ def _search_in_float64(
             lowest = _by_lowest_index(
                 squared[which], mine[which], n_candidates, kth[which], error[which]
             )
-            result[start + which], distances[start + which] = _ordered(points, mine[which], lowest)
+            again = _nearest_of(points, mine[which], lowest, n_candidates)
+            result[start + which], distances[start + which] = again
     which = np.flatnonzero(ambiguous)
     if which.size:
         radius = distances[which, -1] + margin[which]
         exact = _by_exact_differences(whole, squared_norms, samples[which], n_candidates, radius)
-        result[which], distances[which] = _ordered(points, samples[which], exact)
+        result[which], distances[which] = _nearest_of(points, samples[which], exact, n_candidates)
     return result, distances
-
-
-def _ordered(
-    points: WeightedBlocks, samples: NDArray[np.int64], neighbors: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Neighbors of some samples sorted by (exact distance, index), and the distances."""
-    distances = distances_to(points, samples, neighbors)
-    order = np.lexsort((neighbors, distances), axis=-1)
-    return np.take_along_axis(neighbors, order, axis=1), np.take_along_axis(
-        distances, order, axis=1
-    )
 
 
 def _by_lowest_index(

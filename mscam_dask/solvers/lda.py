@@ -115,7 +115,11 @@ def discriminant_loadings(sums: ClassSums, view: RidgeView) -> tuple[NDArray[np.
     """Solve B u = s S u: loadings (r, q) of the discriminants in rows of Q, and separation."""
     rank = len(sums.squares)
     scale = np.sqrt(view.coordinates()[1][:rank])
-    between, within = _covariances(sums, scale)
+    n = int(sums.sizes.sum())
+    means, mean = sums.sums / sums.sizes[:, None], sums.sums.sum(axis=0) / n
+    scatter = (means.T * sums.sizes) @ means
+    between = scale[:, None] * (scatter / n - np.outer(mean, mean)) * scale
+    within = scale[:, None] * ((sums.squares - scatter) / n) * scale
     spread, floor = np.trace(within) / rank, _MIN_SPREAD * np.trace(between + within) / rank
     shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * max(
         CONSTANTS.shrinkage * spread, floor
@@ -143,19 +147,6 @@ def discriminant_points(
     vectors = view.coordinates()[0][:, : len(loadings)]
     parts = [block @ loadings for block in _blocks(vectors, block_bytes)]
     return np.concatenate(parts).astype(np.float32)
-
-
-def _covariances(
-    of: ClassSums, scale: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Covariances (r, r) between and within the clusters."""
-    sizes, sums, squares, n = of.sizes, of.sums, of.squares, int(of.sizes.sum())
-    means = sums / sizes[:, None]
-    mean = sums.sum(axis=0) / n
-    scatter = (means.T * sizes) @ means
-    between = scatter / n - np.outer(mean, mean)
-    within = (squares - scatter) / n
-    return scale[:, None] * between * scale, scale[:, None] * within * scale
 
 
 def _blocks(vectors: NDArray[Any], block_bytes: int) -> Iterator[NDArray[np.float64]]:

@@ -82,12 +82,11 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
                 yield start, stop, transform.apply(read(start, stop))
 
         if not exact:
-            factor = _factor_strongest
+            found = _factor_strongest(blocks, shape, dtype, max_rank or smaller_side)
         elif shape.n_features <= shape.n_samples:
-            factor = _factor_by_columns
+            found = _factor_by_columns(blocks, shape, dtype, max_rank or smaller_side)
         else:
-            factor = _factor_by_rows
-        found = factor(blocks, shape, dtype, max_rank or smaller_side)
+            found = _factor_by_rows(blocks, shape, dtype)
         encoder = Encoder("features", transform, 0, 1.0, found.offset, found.loadings)
     known_s2, offset = found.known_s2, found.offset
     # rounding of the mean may leave this after centering
@@ -174,9 +173,7 @@ def _signed(
     return vectors, loadings * signs
 
 
-def _factor_by_rows(
-    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], _: int
-) -> _Factors:
+def _factor_by_rows(blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]]) -> _Factors:
     """SVD through X Xᵀ, for d > n."""
     n = shape.n_samples
     offset = mean_row(blocks, shape)
@@ -288,8 +285,8 @@ def truncated_svd(
     d = shape.n_features
     width = min(rank + _N_OVERSAMPLES, shape.n_samples, d)
     image: NDArray[np.float64] = np.random.default_rng(_SEED).standard_normal((d, width))
-    before = -np.inf
-    for _ in range(_MAX_ITERATIONS):
+    before, n_passes = -np.inf, 0
+    while True:
         basis = np.asarray(scipy.linalg.qr(image, mode="economic", check_finite=False)[0])
         image, gram, total = np.zeros(basis.shape), np.zeros((width, width)), 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
@@ -308,10 +305,10 @@ def truncated_svd(
         values, rotation = values[::-1][:rank], rotation[:, ::-1][:, :rank]
         there = values > values.sum() * np.finfo(np.float64).eps
         s2, directions = values[there], basis @ rotation[:, there]
-        if s2.sum() <= before * (1.0 + _TOLERANCE):
-            break
+        n_passes += 1
+        if n_passes == _MAX_ITERATIONS or s2.sum() <= before * (1.0 + _TOLERANCE):
+            return TruncatedSVD(directions, s2, total)
         before = s2.sum()
-    return TruncatedSVD(directions, s2, total)
 
 
 def truncated_eigh(
