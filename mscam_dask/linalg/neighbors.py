@@ -99,7 +99,6 @@ def nearest_neighbors(
     row_start: int = 0,
     row_stop: int | None = None,
     facts: Sequence[ColumnFacts] | None = None,
-    block_bytes: int = _BLOCK_BYTES,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """K nearest other samples of each row by exhaustive search, and squared distances (m, K).
 
@@ -116,7 +115,7 @@ def nearest_neighbors(
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
     facts = column_facts(points) if facts is None else facts
-    found, squared, error = _propose(points, facts, n_asked, row_start, stop, block_bytes)
+    found, squared, error = _propose(points, facts, n_asked, row_start, stop)
     own = np.arange(row_start, stop, dtype=np.int64)
     possible = _possible(found, squared, error, n_candidates)
     result, distances = _nearest_of(points, own, possible, n_candidates)
@@ -139,7 +138,7 @@ def approximate_neighbors(
     """
     points = as_weighted_blocks(embedding)
     n = len(points)
-    found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n, _BLOCK_BYTES)
+    found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n)
     is_self = found == np.arange(n)[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
     others: NDArray[np.int64] = found[~is_self].reshape(n, n_candidates)
@@ -152,7 +151,6 @@ def _propose(
     n_asked: int,
     start: int,
     stop: int,
-    block_bytes: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Nearest samples (m, n_asked) by float32 products, including the sample itself.
 
@@ -169,7 +167,7 @@ def _propose(
         norms += np.ldexp(of_block.squared_norms, 2 * (of_block.exponent - exponent))
     found = np.empty((stop - start, n_asked), dtype=np.int64)
     squared = np.empty(found.shape)
-    step = max(_MIN_ROWS, block_bytes // (4 * n))
+    step = max(_MIN_ROWS, _BLOCK_BYTES // (4 * n))
     norms32 = norms.astype(np.float32)
     for first in range(start, stop, step):
         rows = slice(first, min(first + step, stop))
