@@ -107,8 +107,8 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
     n = len(embedding)
     if n < 2:
         raise DataError(
-            f"the mean distance between samples is undefined for {n} sample(s); allowed are at least "
-            "2. Check the number of rows of the view."
+            f"the mean distance between samples is undefined for {n} sample(s); allowed are at "
+            "least 2. Check the number of rows of the view."
         )
     total = 0.0
     for columns, weights in as_weighted_blocks(embedding).pairs():

@@ -1,4 +1,4 @@
-"""Incomplete views: distances of samples that are absent from views, and imputation of missing cells.
+"""Incomplete views: distances of samples absent from views, and imputation of missing cells.
 
 Points are given by blocks of columns that not every point has. The squared distance of two points
 is the mean over the blocks that both have, in units of the mean distance of each block, so that it

@@ -122,10 +122,10 @@ def select_neighbors(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The k nearest candidates of each row, with their adaptive-neighbor weights, (m, k) each.
 
-    Candidates (m, K) are distinct, −1 where absent; nearest is by (distance, index). If all K = k are
-    taken (k = n − 1: there is no (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width for
-    which the row stays within its k candidates: the farthest then has weight 0, and k equal distances
-    give uniform weights.
+    Candidates (m, K) are distinct, −1 where absent; nearest is by (distance, index). If all K = k
+    are taken (k = n − 1: there is no (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width
+    for which the row stays within its k candidates: the farthest then has weight 0, and k equal
+    distances give uniform weights.
     """
     absent = indices < 0
     all_taken = indices.shape[1] == n_neighbors and not absent.any()

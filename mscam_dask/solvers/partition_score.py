@@ -76,7 +76,7 @@ def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bo
 
 
 def argbest(partition_scores: Sequence[PartitionScore]) -> int:
-    """Index of the best partition, by adjusted information if clearly different, else information."""
+    """Index of the best partition, by information, adjusted if that differs clearly."""
     by_score = max(range(len(partition_scores)), key=lambda i: partition_scores[i].score)
     by_adjusted = max(range(len(partition_scores)), key=lambda i: partition_scores[i].adjusted)
     now, before = _compared(partition_scores[by_adjusted], partition_scores[by_score])

@@ -1,4 +1,4 @@
-"""Prediction of clusters for new samples, by neighbors and by propagation on a graph; soft memberships.
+"""Clusters of new samples, by neighbors and by propagation on a graph; soft memberships.
 
 Memberships are votes of out-of-sample neighbors in every view. Neighbors in a view are those in its
 linear discriminants, which separate the clusters. Neighbors in the joint ridge embedding, which

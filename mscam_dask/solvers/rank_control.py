@@ -49,7 +49,7 @@ class RankControl:
     stalls: int = 0  # consecutive outer iterations that ended in a jump over c
 
     def observe(self, n_components: int) -> tuple[Decision, RankControl]:
-        """Decision after an A-step with `graph_weight` that gave these components, and next state."""
+        """Decision after an A-step with `graph_weight` and these components, and next state."""
         if n_components == self.n_clusters:
             return Decision.REACHED, self
         if n_components > self.n_clusters:

@@ -27,7 +27,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.solvers.partition_score import view_modularity
+from mscam_dask.solvers.partition_score import view_modularity, view_scores
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set
