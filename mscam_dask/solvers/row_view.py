@@ -250,9 +250,7 @@ def solve_reduced(
 ) -> tuple[NDArray[np.float64], ViewSolution]:
     """Solve the ADMM problem of a view from sums over all rows: coefficients (h, c) of F in B."""
     found = _subspace(sums, view, parameters)
-    h = found.basis.shape[1]
     problem = ReducedProblem(
-        subspace=np.eye(h),
         squared_singular_values=found.squared_singular_values,
         laplacian=found.laplacian,
         laplacian_bound=2.0 * sums.largest_degree,
@@ -263,7 +261,7 @@ def solve_reduced(
     columns = slice(found.rank, found.rank + parameters.n_clusters)
     start = found.basis.T @ sums.products[0][:, columns]
     solution = solve_view(problem, start, parameters.admm)
-    return found.basis @ solution.embedding, solution
+    return found.basis @ solution.state.f, solution
 
 
 def smoothed_coefficients(
