@@ -51,7 +51,6 @@ def squared_distances_on_edges(
     indices: NDArray[np.int64],
     *,
     row_start: int = 0,
-    block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
     """Squared distances (m, K) of row_start + i and indices[i, l], by differences; inf for -1.
 
@@ -59,7 +58,7 @@ def squared_distances_on_edges(
     as float32 are subtracted and summed in float32: about six digits.
     """
     samples = np.arange(row_start, row_start + len(indices))
-    result = distances_to(embedding, samples, indices, block_bytes=block_bytes)
+    result = distances_to(embedding, samples, indices)
     result[indices < 0] = np.inf
     return result
 
@@ -68,17 +67,17 @@ def distances_to(
     embedding: NDArray[Any] | WeightedBlocks,
     samples: NDArray[np.int64],
     indices: NDArray[np.int64],
-    *,
-    block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
     """Squared distances ||x_samples[i] - x_indices[i, l]||^2 (m, K); arbitrary for index -1."""
     m, n_candidates = indices.shape
     result = np.zeros((m, n_candidates))
-    is_weighted = isinstance(embedding, WeightedBlocks)
-    for columns, weights in embedding.pairs() if is_weighted else [(embedding, None)]:
+    pairs = (
+        tuple(embedding.pairs()) if isinstance(embedding, WeightedBlocks) else ((embedding, None),)
+    )
+    for columns, weights in pairs:
         factors = None if weights is None else weights.astype(columns.dtype)
         r = columns.shape[1]
-        step = max(1, block_bytes // max(1, columns.itemsize * r * n_candidates))
+        step = max(1, _BLOCK_BYTES // max(1, columns.itemsize * r * n_candidates))
         for start in range(0, m, step):
             rows = slice(start, min(start + step, m))
             # `take` is the faster, but copies all columns first if they are not contiguous
@@ -108,8 +107,8 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
     n = len(embedding)
     if n < 2:
         raise DataError(
-            f"the mean distance between samples is undefined for {n} sample(s); allowed are at least "
-            "2. Check the number of rows of the view."
+            f"the mean distance between samples is undefined for {n} sample(s); allowed are at "
+            "least 2. Check the number of rows of the view."
         )
     total = 0.0
     for columns, weights in as_weighted_blocks(embedding).pairs():

@@ -1,4 +1,4 @@
-"""Incomplete views: distances of samples that are absent from views, and imputation of missing cells.
+"""Incomplete views: distances of samples absent from views, and imputation of missing cells.
 
 Points are given by blocks of columns that not every point has. The squared distance of two points
 is the mean over the blocks that both have, in units of the mean distance of each block, so that it
@@ -269,7 +269,7 @@ class Imputer:
     statistics: Rows  # (d,) mean or median of each column
     donors: Rows | None = None  # (m, d) whose nearest are averaged; None for mean and median
 
-    def __call__(self, rows: Rows, *, block_bytes: int = _IMPUTED_BYTES) -> Rows:
+    def __call__(self, rows: Rows) -> Rows:
         """Copy of some rows (b, d) with a value in each cell that is NaN."""
         missing = np.isnan(rows)
         filled = np.where(missing, self.statistics, rows)
@@ -278,7 +278,7 @@ class Imputer:
         from sklearn.metrics.pairwise import nan_euclidean_distances  # slow to import
 
         some = np.flatnonzero(missing.any(axis=1))
-        step = max(1, block_bytes // (8 * len(self.donors)))
+        step = max(1, _IMPUTED_BYTES // (8 * len(self.donors)))
         for start in range(0, len(some), step):
             here = some[start : start + step]
             distances = nan_euclidean_distances(rows[here], self.donors)

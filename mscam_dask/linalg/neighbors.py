@@ -54,21 +54,20 @@ class ColumnFacts:
 
 def column_facts(points: WeightedBlocks, some: slice = slice(None)) -> list[ColumnFacts]:
     """Facts of some blocks of columns, for `nearest_neighbors`."""
-    blocks, weights = points.blocks[some], points.weights[some]
-    return [_facts(*pair) for pair in zip(blocks, weights, strict=True)]
-
-
-def _facts(columns: NDArray[Any], weights: NDArray[np.float64]) -> ColumnFacts:
-    with np.errstate(over="ignore", invalid="ignore"):
-        total = columns.sum(axis=0)
-    largest = max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
-    is_centered = float(np.abs(total).max(initial=0.0)) <= _CENTERED * largest * len(columns)
-    mean = None
-    if columns.dtype != np.float32 or not is_centered:
-        mean = columns.mean(axis=0, dtype=np.float64)
-    magnitude = largest * float(np.sqrt(weights.max(initial=0.0)))
-    centered, factors = _scaled(columns, weights, mean, _exponent([magnitude]))
-    return ColumnFacts(magnitude, mean, np.einsum("ij,ij->i", centered, centered * factors))
+    found = []
+    for columns, weights in zip(points.blocks[some], points.weights[some], strict=True):
+        with np.errstate(over="ignore", invalid="ignore"):
+            total = columns.sum(axis=0)
+        largest = max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
+        is_centered = float(np.abs(total).max(initial=0.0)) <= _CENTERED * largest * len(columns)
+        mean = None
+        if columns.dtype != np.float32 or not is_centered:
+            mean = columns.mean(axis=0, dtype=np.float64)
+        magnitude = largest * float(np.sqrt(weights.max(initial=0.0)))
+        centered, factors = _scaled(columns, weights, mean, _exponent([magnitude]))
+        norms = np.einsum("ij,ij->i", centered, centered * factors)
+        found.append(ColumnFacts(magnitude, mean, norms))
+    return found
 
 
 def _exponent(magnitudes: Sequence[float]) -> int:
@@ -100,7 +99,6 @@ def nearest_neighbors(
     row_start: int = 0,
     row_stop: int | None = None,
     facts: Sequence[ColumnFacts] | None = None,
-    block_bytes: int = _BLOCK_BYTES,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """K nearest other samples of each row by exhaustive search, and squared distances (m, K).
 
@@ -117,7 +115,7 @@ def nearest_neighbors(
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
     facts = column_facts(points) if facts is None else facts
-    found, squared, error = _propose(points, facts, n_asked, row_start, stop, block_bytes)
+    found, squared, error = _propose(points, facts, n_asked, row_start, stop)
     own = np.arange(row_start, stop, dtype=np.int64)
     possible = _possible(found, squared, error, n_candidates)
     result, distances = _nearest_of(points, own, possible, n_candidates)
@@ -140,7 +138,7 @@ def approximate_neighbors(
     """
     points = as_weighted_blocks(embedding)
     n = len(points)
-    found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n, _BLOCK_BYTES)
+    found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n)
     is_self = found == np.arange(n)[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
     others: NDArray[np.int64] = found[~is_self].reshape(n, n_candidates)
@@ -153,7 +151,6 @@ def _propose(
     n_asked: int,
     start: int,
     stop: int,
-    block_bytes: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Nearest samples (m, n_asked) by float32 products, including the sample itself.
 
@@ -170,7 +167,7 @@ def _propose(
         norms += np.ldexp(of_block.squared_norms, 2 * (of_block.exponent - exponent))
     found = np.empty((stop - start, n_asked), dtype=np.int64)
     squared = np.empty(found.shape)
-    step = max(_MIN_ROWS, block_bytes // (4 * n))
+    step = max(_MIN_ROWS, _BLOCK_BYTES // (4 * n))
     norms32 = norms.astype(np.float32)
     for first in range(start, stop, step):
         rows = slice(first, min(first + step, stop))
@@ -258,24 +255,14 @@ def _search_in_float64(
             lowest = _by_lowest_index(
                 squared[which], mine[which], n_candidates, kth[which], error[which]
             )
-            result[start + which], distances[start + which] = _ordered(points, mine[which], lowest)
+            again = _nearest_of(points, mine[which], lowest, n_candidates)
+            result[start + which], distances[start + which] = again
     which = np.flatnonzero(ambiguous)
     if which.size:
         radius = distances[which, -1] + margin[which]
         exact = _by_exact_differences(whole, squared_norms, samples[which], n_candidates, radius)
-        result[which], distances[which] = _ordered(points, samples[which], exact)
+        result[which], distances[which] = _nearest_of(points, samples[which], exact, n_candidates)
     return result, distances
-
-
-def _ordered(
-    points: WeightedBlocks, samples: NDArray[np.int64], neighbors: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Neighbors of some samples sorted by (exact distance, index), and the distances."""
-    distances = distances_to(points, samples, neighbors)
-    order = np.lexsort((neighbors, distances), axis=-1)
-    return np.take_along_axis(neighbors, order, axis=1), np.take_along_axis(
-        distances, order, axis=1
-    )
 
 
 def _by_lowest_index(

@@ -79,7 +79,7 @@ _WELL_CONDITIONED = 1e-2
 
 
 def polar_factor(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solve argmax_w tr(w^T M) over w^T w = I, also the orthonormal matrix nearest to M (h, c), h >= c.
+    """Solve argmax_w tr(w^T M) over w^T w = I, also the orthonormal matrix nearest to M (h, c).
 
     U V^T of the thin SVD M = U S V^T, through M (M^T M)^{-1/2} where M is well conditioned. By
     LAPACK directly, because for few columns wrappers cost more than the work.

@@ -58,7 +58,7 @@ def basis_from_gram(gram: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDA
         )
     d = len(gram)
     symmetric = 0.5 * (gram + gram.T)
-    # where many eigenvalues are equal (a graph as a view) divide and conquer is six times as fast as MRRR
+    # where many eigenvalues are equal (a graph as a view) divide and conquer is six times as fast
     values, vectors = scipy.linalg.eigh(symmetric, overwrite_a=True, driver="evd")
     values, vectors = values[::-1], vectors[:, ::-1]
     keep = values > max(0.0, RANK_TOLERANCE * values[0]) if d else np.zeros(0, dtype=bool)

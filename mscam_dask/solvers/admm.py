@@ -17,7 +17,6 @@ of by Eq. (22); the metric ridge τ bounds P; μ has a largest value.
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
 
 import numpy as np
 import scipy.linalg
@@ -42,7 +41,6 @@ NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
 class ReducedProblem:
     """ADMM problem of a view in the coordinates of H."""
 
-    subspace: NDArray[Any]  # (n, h) H, orthonormal columns
     squared_singular_values: NDArray[np.float64]  # (h,) s², 0 for directions of the graph
     laplacian: NDArray[np.float64]  # (h, h) L̂ = HᵀLH
     laplacian_bound: float  # upper bound on the eigenvalues of L̂
@@ -76,28 +74,26 @@ class AdmmState:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewSolution:
-    """Result of the ADMM of a view."""
+    """Result of the ADMM of a view; F = ZᵀP = H f has the projected samples."""
 
-    embedding: NDArray[Any]  # (n, c) F = ZᵀP, the projected samples
     objective: float
     state: AdmmState
     converged: bool
 
 
-def initial_state(problem: ReducedProblem, start: NDArray[np.float64], penalty: float) -> AdmmState:
-    """State before the first iteration: W = P = F = the orthonormal matrix nearest to HᵀV_c.
+def initial_state(start: NDArray[np.float64], penalty: float) -> AdmmState:
+    """State before the first iteration: w = p = f = the orthonormal matrix nearest to HᵀV_c (h, c).
 
-    V_c (n, c), the bottom eigenvectors of L, is inside span(H). The iteration depends only on the
-    graph, λ and the view, and is equivariant under rotations of V_c: no state is kept between outer
+    V_c, the bottom eigenvectors of L, is inside span(H). The iteration depends only on the graph, λ
+    and the view, and is equivariant under rotations of V_c: no state is kept between outer
     iterations.
     """
-    h, c = problem.subspace.shape[1], start.shape[1]
+    h, c = start.shape
     if h < c:
         raise DataError(
             f"the reduced space has {h} dimensions, fewer than n_clusters={c}; lower n_clusters."
         )
-    basis = problem.subspace
-    w = polar_factor(np.asarray(basis.T @ start.astype(basis.dtype, copy=False), dtype=np.float64))
+    w = polar_factor(start)
     zero = np.zeros_like(w)
     return AdmmState(w, w, w, zero, (zero, zero), penalty, 0, np.inf, np.inf)
 
@@ -238,13 +234,11 @@ def objective(problem: ReducedProblem, state: AdmmState) -> float:
 def solve_view(
     problem: ReducedProblem, start: NDArray[np.float64], settings: AdmmSettings
 ) -> ViewSolution:
-    """Solve the ADMM problem of a view from V_c (n, c) to the tolerance or `max_iterations`."""
-    state = initial_state(problem, start, settings.penalty)
+    """Solve the ADMM problem of a view from HᵀV_c (h, c) to the tolerance or `max_iterations`."""
+    state = initial_state(start, settings.penalty)
     while state.iteration < settings.max_iterations and not is_converged(state, settings.tolerance):
         state = step(problem, state, settings.penalty_growth)
-    embedding = problem.subspace @ state.f.astype(problem.subspace.dtype, copy=False)
     return ViewSolution(
-        embedding=np.asarray(embedding),
         objective=objective(problem, state),
         state=state,
         converged=is_converged(state, settings.tolerance),

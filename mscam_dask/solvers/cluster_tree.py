@@ -69,7 +69,11 @@ def ward_merge(
     merged = np.arange(len(sizes))
     members = [np.array([i]) for i in range(len(sizes))]
     alive = np.ones(len(sizes), dtype=bool)
-    cost = _ward_costs(centroids, sizes)
+    # increase of the within-cluster sum of squares when two groups merge
+    norms = np.sum(centroids**2, axis=1)
+    squared = np.maximum(norms[:, None] + norms - 2.0 * centroids @ centroids.T, 0.0)
+    cost = sizes[:, None] * sizes / (sizes[:, None] + sizes) * squared
+    np.fill_diagonal(cost, np.inf)
     for _ in range(len(sizes) - n_clusters):
         i, j = sorted(divmod(int(np.argmin(cost)), len(cost)))
         total = sizes[i] + sizes[j]
@@ -116,12 +120,3 @@ def _centroids(points: IncompleteBlocks, labels: NDArray[np.int64], count: int) 
     return dataclasses.replace(
         points, n_samples=count, blocks=tuple(blocks), present=tuple(present)
     )
-
-
-def _ward_costs(centroids: NDArray[np.float64], sizes: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Increase of the within-cluster sum of squares when two groups merge; ∞ on the diagonal."""
-    norms = np.sum(centroids**2, axis=1)
-    squared = np.maximum(norms[:, None] + norms - 2.0 * centroids @ centroids.T, 0.0)
-    cost = sizes[:, None] * sizes / (sizes[:, None] + sizes) * squared
-    np.fill_diagonal(cost, np.inf)
-    return np.asarray(cost, dtype=np.float64)

@@ -114,18 +114,18 @@ def graph_rows(
         distances = distances + projected_weight * projected
     if shared is not None:
         distances = with_finite_distances(np.where(shared, distances, np.inf))
-    indices, nearest = nearest_candidates(candidates.indices, distances, n_neighbors)
-    return indices, adaptive_neighbor_weights(nearest)
+    return select_neighbors(candidates.indices, distances, n_neighbors)
 
 
-def nearest_candidates(
+def select_neighbors(
     indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The k nearest candidates (m, k) of each row by (distance, index), and k + 1 distances.
+    """The k nearest candidates of each row, with their adaptive-neighbor weights, (m, k) each.
 
-    Candidates (m, K) are distinct, −1 where absent. If all K = k are taken (k = n − 1: there is no
-    (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width for which the row stays within its
-    k candidates: the farthest then has weight 0, and k equal distances give uniform weights.
+    Candidates (m, K) are distinct, −1 where absent; nearest is by (distance, index). If all K = k
+    are taken (k = n − 1: there is no (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width
+    for which the row stays within its k candidates: the farthest then has weight 0, and k equal
+    distances give uniform weights.
     """
     absent = indices < 0
     all_taken = indices.shape[1] == n_neighbors and not absent.any()
@@ -135,15 +135,7 @@ def nearest_candidates(
     if all_taken:
         nearest = np.concatenate((nearest, nearest[:, -1:]), axis=1)
     chosen = np.take_along_axis(indices, order[:, :n_neighbors], axis=1)
-    return chosen.astype(np.int64, copy=False), nearest
-
-
-def select_neighbors(
-    indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The k nearest candidates of each row with their adaptive-neighbor weights, (m, k) each."""
-    chosen, nearest = nearest_candidates(indices, squared_distances, n_neighbors)
-    return chosen, adaptive_neighbor_weights(nearest)
+    return chosen.astype(np.int64, copy=False), adaptive_neighbor_weights(nearest)
 
 
 def adaptive_neighbor_weights(

@@ -24,7 +24,7 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.ridge_view import RidgeView
-from mscam_dask.solvers.row_blocks import BLOCK_BYTES, row_blocks
+from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
 # Smallest spread, as a share of the mean variance: clusters of equal samples stay invertible.
@@ -91,7 +91,6 @@ def class_sums(
     n_clusters: int | None = None,
     *,
     most_directions: int = SIZES.max_rank,
-    block_bytes: int = BLOCK_BYTES,
 ) -> ClassSums:
     """Sums over the rows of a view, or of a block of them, with these labels."""
     vectors, _ = view.coordinates()
@@ -100,7 +99,7 @@ def class_sums(
     sizes = np.bincount(labels, minlength=n_clusters or 0).astype(np.float64)
     sums, squares = np.zeros((len(sizes), rank)), np.zeros((rank, rank))
     start = 0
-    for block in _blocks(vectors, block_bytes):
+    for block in _blocks(vectors):
         own = labels[start : start + len(block)]
         members = csr_array(
             (np.ones(len(block)), (own, np.arange(len(block)))), shape=(len(sizes), len(block))
@@ -115,7 +114,11 @@ def discriminant_loadings(sums: ClassSums, view: RidgeView) -> tuple[NDArray[np.
     """Solve B u = s S u: loadings (r, q) of the discriminants in rows of Q, and separation."""
     rank = len(sums.squares)
     scale = np.sqrt(view.coordinates()[1][:rank])
-    between, within = _covariances(sums, scale)
+    n = int(sums.sizes.sum())
+    means, mean = sums.sums / sums.sizes[:, None], sums.sums.sum(axis=0) / n
+    scatter = (means.T * sums.sizes) @ means
+    between = scale[:, None] * (scatter / n - np.outer(mean, mean)) * scale
+    within = scale[:, None] * ((sums.squares - scatter) / n) * scale
     spread, floor = np.trace(within) / rank, _MIN_SPREAD * np.trace(between + within) / rank
     shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * max(
         CONSTANTS.shrinkage * spread, floor
@@ -136,28 +139,13 @@ def mean_distance(sums: ClassSums, loadings: NDArray[np.float64]) -> float:
     return 2.0 * total / (float(n) - 1.0)
 
 
-def discriminant_points(
-    view: RidgeView, loadings: NDArray[np.float64], *, block_bytes: int = BLOCK_BYTES
-) -> NDArray[np.float32]:
+def discriminant_points(view: RidgeView, loadings: NDArray[np.float64]) -> NDArray[np.float32]:
     """Rows of a view, or of a block of them, in its linear discriminants (m, q)."""
     vectors = view.coordinates()[0][:, : len(loadings)]
-    parts = [block @ loadings for block in _blocks(vectors, block_bytes)]
+    parts = [block @ loadings for block in _blocks(vectors)]
     return np.concatenate(parts).astype(np.float32)
 
 
-def _covariances(
-    of: ClassSums, scale: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Covariances (r, r) between and within the clusters."""
-    sizes, sums, squares, n = of.sizes, of.sums, of.squares, int(of.sizes.sum())
-    means = sums / sizes[:, None]
-    mean = sums.sum(axis=0) / n
-    scatter = (means.T * sizes) @ means
-    between = scatter / n - np.outer(mean, mean)
-    within = (squares - scatter) / n
-    return scale[:, None] * between * scale, scale[:, None] * within * scale
-
-
-def _blocks(vectors: NDArray[Any], block_bytes: int) -> Iterator[NDArray[np.float64]]:
-    for start, stop in row_blocks(*vectors.shape, block_bytes=block_bytes):
+def _blocks(vectors: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
+    for start, stop in row_blocks(*vectors.shape):
         yield vectors[start:stop].astype(np.float64)

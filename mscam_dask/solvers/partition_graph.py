@@ -29,7 +29,7 @@ from mscam_dask.linalg.incomplete import (
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
 from mscam_dask.solvers.graph_update import CandidateEdges, select_neighbors
-from mscam_dask.solvers.row_graph import Components, GraphRows, rows_from_neighbors
+from mscam_dask.solvers.row_graph import Components, GraphRows
 
 _BLOCK_BYTES = 64 * 2**20
 
@@ -118,15 +118,23 @@ def _shortest_bridge(
     inside = inside[:: -(-len(inside) // _MAX_PIECE)]
     outside = outside[:: -(-len(outside) // _MAX_PIECE)]
     distances_of = _distances_to(points, outside)
-    best = (np.inf, int(inside[0]), int(outside[0]))  # of pieces without a common view
-    block = max(1, _BLOCK_BYTES // (8 * len(outside)))
-    for start in range(0, len(inside), block):
-        part = inside[start : start + block]
-        distances = distances_of(part)
-        flat = int(np.argmin(distances))
-        row, column = divmod(flat, len(outside))
-        candidate = (float(distances[row, column]), int(part[row]), int(outside[column]))
-        best = min(best, candidate)
+    # pieces without a common view are joined at their first samples
+    first, second = _closest_pair(
+        lambda rows: distances_of(inside[rows]), len(inside), len(outside)
+    )
+    return int(inside[first]), int(outside[second])
+
+
+def _closest_pair(
+    distances_of: Callable[[NDArray[np.int64]], NDArray[np.float64]], n_rows: int, n_columns: int
+) -> tuple[int, int]:
+    """First row and column of the least entry of a matrix that is computed by blocks of rows."""
+    best = (np.inf, 0, 0)
+    step = max(1, _BLOCK_BYTES // (8 * n_columns))
+    for start in range(0, n_rows, step):
+        distances = distances_of(np.arange(start, min(start + step, n_rows)))
+        row, column = divmod(int(np.argmin(distances)), n_columns)
+        best = min(best, (float(distances[row, column]), start + row, column))
     return best[1], best[2]
 
 
@@ -208,24 +216,23 @@ def cluster_rows(
     enough = (np.count_nonzero(inside, axis=1) > n_neighbors) & ~is_whole[own]
     indices = np.where(inside, candidates.indices, -1).astype(np.int64)
     distances = np.where(inside, candidates.in_double(), np.inf)
-    parts: list[tuple[NDArray[np.int64], GraphRows]] = []
+    parts: list[tuple[NDArray[np.int64], csr_array[np.float64]]] = []
     if enough.any():
         chosen = select_neighbors(indices[enough], distances[enough], n_neighbors)
-        parts.append((np.flatnonzero(enough), rows_from_neighbors(start, *chosen, n)))
+        parts.append((np.flatnonzero(enough), graph_from_neighbors(*chosen, n)))
     for cluster in np.unique(own[~enough]):
         mine = np.flatnonzero(~enough & (own == cluster))
         k = min(n_neighbors, int(sizes[cluster]) - 1)
         if k == 0:
-            empty: csr_array[np.float64] = csr_array((len(mine), n))
-            parts.append((mine, GraphRows(start, empty)))
+            parts.append((mine, csr_array((len(mine), n))))
             continue
         members = pooled == cluster
         nearby = Pool(pool.samples[members], pool.points[members])
         known = (indices[mine], distances[mine])
         chosen = _from_pool(points, rows, mine, nearby, None if is_whole[cluster] else known, k)
-        parts.append((mine, rows_from_neighbors(start, *chosen, n)))
+        parts.append((mine, graph_from_neighbors(*chosen, n)))
     order = np.concatenate([mine for mine, _ in parts])
-    stacked = csr_array(vstack([part.affinity for _, part in parts], format="csr"))
+    stacked = csr_array(vstack([part for _, part in parts], format="csr"))
     affinity = csr_array(stacked[np.argsort(order)])
     affinity.has_sorted_indices = True
     return GraphRows(start, affinity)
@@ -314,17 +321,15 @@ def bridges(
         while len(weights) > 1:
             smallest = min(weights, key=lambda piece: (weights[piece], piece))
             inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
-            best = (np.inf, -1, -1)
-            step = max(1, _BLOCK_BYTES // (8 * len(outside)))
-            for first in range(0, len(inside), step):
-                some = inside[first : first + step]
-                distances = squared_distances(points[mine[some]], points[mine[outside]])
-                row, column = divmod(int(np.argmin(distances)), len(outside))
-                best = min(
-                    best, (float(distances[row, column]), int(some[row]), int(outside[column]))
-                )
-            edges.append((int(samples[mine[best[1]]]), int(samples[mine[best[2]]])))
-            joined = int(pieces[best[2]])
+            others = points[mine[outside]]
+            first, second = _closest_pair(
+                lambda rows: squared_distances(points[mine[inside[rows]]], others),  # noqa: B023
+                len(inside),
+                len(outside),
+            )
+            first, second = inside[first], outside[second]
+            edges.append((int(samples[mine[first]]), int(samples[mine[second]])))
+            joined = int(pieces[second])
             weights[joined] += weights.pop(smallest)
             pieces[inside] = joined
     return np.array(edges, dtype=np.int64).reshape(-1, 2).T

@@ -30,7 +30,6 @@ from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
 from mscam_dask.solvers.graph_update import select_neighbors
 from mscam_dask.solvers.row_blocks import (
-    BLOCK_BYTES,
     RowReader,
     ViewShape,
     moments_of_rows,
@@ -77,7 +76,7 @@ def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bo
 
 
 def argbest(partition_scores: Sequence[PartitionScore]) -> int:
-    """Index of the best partition, by adjusted information if clearly different, else information."""
+    """Index of the best partition, by information, adjusted if that differs clearly."""
     by_score = max(range(len(partition_scores)), key=lambda i: partition_scores[i].score)
     by_adjusted = max(range(len(partition_scores)), key=lambda i: partition_scores[i].adjusted)
     now, before = _compared(partition_scores[by_adjusted], partition_scores[by_score])
@@ -124,7 +123,6 @@ def reference_graphs(
     n_neighbors: int,
     *,
     dtype: type[np.floating[Any]] = np.float64,
-    block_bytes: int = BLOCK_BYTES,
 ) -> ReferenceGraphs:
     """Reference graphs of one view: adaptive-neighbor graphs, Eq. (29), of its raw rows.
 
@@ -134,15 +132,15 @@ def reference_graphs(
     n = shape.n_samples
     if shape.view_type != "features":
         rows = np.empty((n, n))
-        for start, stop in row_blocks(n, n, block_bytes=block_bytes):
+        for start, stop in row_blocks(n, n):
             rows[start:stop] = read(start, stop)
         graphs = [_graph_from_distances(_pair_distances(rows, shape), n_neighbors)]
     else:
-        moments = moments_of_rows(read, 0, n, shape.n_features, block_bytes)
+        moments = moments_of_rows(read, 0, n, shape.n_features)
         graphs = []
         for scale in _SCALES:
             transform = fit_transform_from_moments(scale, moments)
-            rows = _transformed(read, shape, transform, dtype, block_bytes)
+            rows = _transformed(read, shape, transform, dtype)
             graphs.append(_graph_from_rows(rows, n_neighbors))
     return ReferenceGraphs(tuple(csr_array(graph.astype(dtype)) for graph in graphs))
 
@@ -202,10 +200,9 @@ def _transformed(
     shape: ViewShape,
     transform: RowTransform,
     dtype: type[np.floating[Any]],
-    block_bytes: int,
 ) -> NDArray[Any]:
     rows = np.empty((shape.n_samples, shape.n_features), dtype=dtype)
-    for start, stop in row_blocks(shape.n_samples, shape.n_features, block_bytes=block_bytes):
+    for start, stop in row_blocks(shape.n_samples, shape.n_features):
         rows[start:stop] = transform.apply(read(start, stop))
     return rows
 

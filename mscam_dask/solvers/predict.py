@@ -1,4 +1,4 @@
-"""Prediction of clusters for new samples, by neighbors and by propagation on a graph; soft memberships.
+"""Clusters of new samples, by neighbors and by propagation on a graph; soft memberships.
 
 Memberships are votes of out-of-sample neighbors in every view. Neighbors in a view are those in its
 linear discriminants, which separate the clusters. Neighbors in the joint ridge embedding, which
@@ -36,7 +36,6 @@ def predict_by_neighbors(
     *,
     n_neighbors: int,
     distances_between: _Distances = squared_distances,
-    block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.int64]:
     """Cluster (m,) of each query: the one with the largest sum of adaptive-neighbor weights.
 
@@ -50,7 +49,7 @@ def predict_by_neighbors(
     indices = np.full((m, wanted), n, dtype=np.int64)
     for start, block in candidate_blocks:
         positions = np.arange(start, start + len(block), dtype=np.int64)
-        step = max(1, block_bytes // (8 * (wanted + len(block))))
+        step = max(1, _BLOCK_BYTES // (8 * (wanted + len(block))))
         for first in range(0, m, step):
             rows = slice(first, min(first + step, m))
             distances = np.hstack([nearest[rows], distances_between(queries[rows], block)])

@@ -49,16 +49,23 @@ class RankControl:
     stalls: int = 0  # consecutive outer iterations that ended in a jump over c
 
     def observe(self, n_components: int) -> tuple[Decision, RankControl]:
-        """Decision after an A-step with `graph_weight` that gave these components, and next state."""
+        """Decision after an A-step with `graph_weight` and these components, and next state."""
         if n_components == self.n_clusters:
             return Decision.REACHED, self
         if n_components > self.n_clusters:
             return self._after_too_many()
         if self.above is None:
-            return Decision.ACCEPT, self._next(self.graph_weight * self.growth, stalls=0)
+            return Decision.ACCEPT, self._grown(stalls=0)
         if self.retries < _MAX_BISECTIONS:
             return self._retry(below=self.graph_weight, above=self.above)
-        return self._accept_despite_jump()
+        stalls = self.stalls + 1  # accept despite the jump over c
+        decision = Decision.STALLED if stalls >= _MAX_STALLS else Decision.ACCEPT
+        return decision, self._grown(stalls=stalls)
+
+    def _grown(self, *, stalls: int) -> RankControl:
+        """State of the next outer iteration."""
+        weight = self.graph_weight * self.growth
+        return RankControl(self.n_clusters, self.growth, weight, stalls=stalls)
 
     def _after_too_many(self) -> tuple[Decision, RankControl]:
         if self.below is None and self.retries >= _MAX_REDUCTIONS:
@@ -81,11 +88,3 @@ class RankControl:
             self, graph_weight=weight, below=below, above=above, retries=self.retries + 1
         )
         return Decision.RETRY, state
-
-    def _accept_despite_jump(self) -> tuple[Decision, RankControl]:
-        stalls = self.stalls + 1
-        decision = Decision.STALLED if stalls >= _MAX_STALLS else Decision.ACCEPT
-        return decision, self._next(self.graph_weight * self.growth, stalls=stalls)
-
-    def _next(self, graph_weight: float, *, stalls: int) -> RankControl:
-        return RankControl(self.n_clusters, self.growth, graph_weight, stalls=stalls)

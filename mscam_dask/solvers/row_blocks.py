@@ -38,11 +38,11 @@ class ViewShape:
 
 
 def row_blocks(
-    n_samples: int, n_columns: int, *, block_bytes: int = BLOCK_BYTES
+    n_samples: int, n_columns: int, *, block_bytes: int | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Row ranges of at most `block_bytes`, which depend only on the shape."""
+    """Row ranges of at most `block_bytes` (8 MiB), which depend only on the shape."""
     quarter = 8 * n_samples * n_columns // 4
-    most = min(block_bytes, max(_MIN_BLOCK_BYTES, quarter))
+    most = min(block_bytes or BLOCK_BYTES, max(_MIN_BLOCK_BYTES, quarter))
     size = max(1, most // (8 * max(1, n_columns)))
     for start in range(0, n_samples, size):
         yield start, min(start + size, n_samples)
@@ -78,12 +78,10 @@ def mean_and_gram(
     return shift + rest, gram - correction
 
 
-def moments_of_rows(
-    read: RowReader, start: int, stop: int, n_features: int, block_bytes: int = BLOCK_BYTES
-) -> ColumnMoments:
+def moments_of_rows(read: RowReader, start: int, stop: int, n_features: int) -> ColumnMoments:
     """Moments of the columns over rows start … stop − 1, merged block by block in order."""
     moments: ColumnMoments | None = None
-    for first, last in row_blocks(stop - start, n_features, block_bytes=block_bytes):
+    for first, last in row_blocks(stop - start, n_features):
         block = ColumnMoments.from_rows(read(start + first, start + last))
         moments = block if moments is None else moments.merge(block)
     assert moments is not None, "a block has rows"

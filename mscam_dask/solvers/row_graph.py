@@ -61,14 +61,7 @@ def graph_block(
 ) -> GraphRows:
     """Solve the A-step for a block of rows of a graph of `n_samples`."""
     indices, weights = graph_rows(candidates, projected, n_neighbors, data_weight, projected_weight)
-    return rows_from_neighbors(candidates.row_start, indices, weights, n_samples)
-
-
-def rows_from_neighbors(
-    start: int, indices: NDArray[np.int64], weights: NDArray[np.float64], n_samples: int
-) -> GraphRows:
-    """Block of rows from neighbors (m, k) and weights (m, k); weights 0 are not stored."""
-    return GraphRows(start, graph_from_neighbors(indices, weights, n_samples))
+    return GraphRows(candidates.row_start, graph_from_neighbors(indices, weights, n_samples))
 
 
 def mean_rows(blocks: Sequence[GraphRows], weights: Sequence[float]) -> GraphRows:

@@ -30,7 +30,7 @@ from mscam_dask.solvers.admm import (
     solve_view,
 )
 from mscam_dask.solvers.ridge_view import Encoder, RidgeView, n_directions
-from mscam_dask.solvers.row_blocks import BLOCK_BYTES, RowReader, row_blocks
+from mscam_dask.solvers.row_blocks import RowReader, row_blocks
 from mscam_dask.solvers.view_svd import equal_rows_error
 from mscam_dask.types.parameters import Parameters, Scale
 
@@ -72,12 +72,10 @@ def row_scaling(moments: Sequence[ColumnMoments], scale: Scale) -> RowTransform:
     return fit_transform_from_moments(scale, total)
 
 
-def gram_of_rows(
-    read: RowReader, start: int, stop: int, transform: RowTransform, block_bytes: int = BLOCK_BYTES
-) -> GramSum:
+def gram_of_rows(read: RowReader, start: int, stop: int, transform: RowTransform) -> GramSum:
     """Centered Gram matrix of the scaled rows start … stop − 1."""
     total: GramSum | None = None
-    for first, last in row_blocks(stop - start, len(transform.offset), block_bytes=block_bytes):
+    for first, last in row_blocks(stop - start, len(transform.offset)):
         rows = transform.apply(read(start + first, start + last))
         mean = rows.mean(axis=0)
         rows -= mean
@@ -129,13 +127,11 @@ def ridge_factor(
     return ViewFactor(svd, RidgeView(basis, alpha, weight, effective_rank, encoder))
 
 
-def project_rows(
-    read: RowReader, start: int, stop: int, factor: ViewFactor, block_bytes: int = BLOCK_BYTES
-) -> NDArray[np.float32]:
+def project_rows(read: RowReader, start: int, stop: int, factor: ViewFactor) -> NDArray[np.float32]:
     """Rows start … stop − 1 of Q (m, r)."""
     n_features = len(factor.svd.offset)
     vectors = np.empty((stop - start, factor.ridge.basis.rank), dtype=np.float32)
-    for first, last in row_blocks(stop - start, n_features, block_bytes=block_bytes):
+    for first, last in row_blocks(stop - start, n_features):
         vectors[first:last] = factor.svd(read(start + first, start + last))
     return vectors
 
@@ -254,9 +250,7 @@ def solve_reduced(
 ) -> tuple[NDArray[np.float64], ViewSolution]:
     """Solve the ADMM problem of a view from sums over all rows: coefficients (h, c) of F in B."""
     found = _subspace(sums, view, parameters)
-    h = found.basis.shape[1]
     problem = ReducedProblem(
-        subspace=np.eye(h),
         squared_singular_values=found.squared_singular_values,
         laplacian=found.laplacian,
         laplacian_bound=2.0 * sums.largest_degree,
@@ -267,7 +261,7 @@ def solve_reduced(
     columns = slice(found.rank, found.rank + parameters.n_clusters)
     start = found.basis.T @ sums.products[0][:, columns]
     solution = solve_view(problem, start, parameters.admm)
-    return found.basis @ solution.embedding, solution
+    return found.basis @ solution.state.f, solution
 
 
 def smoothed_coefficients(

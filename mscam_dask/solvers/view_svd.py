@@ -23,7 +23,6 @@ from mscam_dask.linalg.ridge import RANK_TOLERANCE, Basis, basis_from_gram, basi
 from mscam_dask.linalg.scaling import fit_transform_from_moments, safe_exponent
 from mscam_dask.solvers.ridge_view import Encoder, ViewSVD
 from mscam_dask.solvers.row_blocks import (
-    BLOCK_BYTES,
     Blocks,
     RowReader,
     ViewShape,
@@ -47,7 +46,7 @@ _COLUMNS = 2048
 _WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
 
 
-def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
+def view_svd(
     read: RowReader,
     shape: ViewShape,
     *,
@@ -56,7 +55,6 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     dtype: type[np.floating[Any]] = np.float64,
     max_rank: int | None = None,
     most_decomposed: int = MAX_EXACT_GRAM,
-    block_bytes: int = BLOCK_BYTES,
 ) -> ViewSVD:
     """Thin SVD X = Q S Vᵀ of a scaled and centered view; DataError if all its rows are equal.
 
@@ -70,24 +68,21 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     smaller_side = min(shape.n_samples, shape.n_features)
     exact = max_rank is None or smaller_side <= most_decomposed
     if shape.view_type != "features":
-        found, encoder = _factor_kernel(read, shape, None if exact else max_rank, block_bytes)
+        found, encoder = _factor_kernel(read, shape, None if exact else max_rank)
     else:
-        moments = moments_of_rows(read, 0, shape.n_samples, shape.n_features, block_bytes)
+        moments = moments_of_rows(read, 0, shape.n_samples, shape.n_features)
         transform = fit_transform_from_moments(scale, moments)
 
         def blocks() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
-            for start, stop in row_blocks(
-                shape.n_samples, shape.n_features, block_bytes=block_bytes
-            ):
+            for start, stop in row_blocks(shape.n_samples, shape.n_features):
                 yield start, stop, transform.apply(read(start, stop))
 
         if not exact:
-            factor = _factor_strongest
+            found = _factor_strongest(blocks, shape, dtype, max_rank or smaller_side)
         elif shape.n_features <= shape.n_samples:
-            factor = _factor_by_columns
+            found = _factor_by_columns(blocks, shape, dtype, max_rank or smaller_side)
         else:
-            factor = _factor_by_rows
-        found = factor(blocks, shape, dtype, max_rank or smaller_side)
+            found = _factor_by_rows(blocks, shape, dtype)
         encoder = Encoder("features", transform, 0, 1.0, found.offset, found.loadings)
     known_s2, offset = found.known_s2, found.offset
     # rounding of the mean may leave this after centering
@@ -174,9 +169,7 @@ def _signed(
     return vectors, loadings * signs
 
 
-def _factor_by_rows(
-    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], _: int
-) -> _Factors:
+def _factor_by_rows(blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]]) -> _Factors:
     """SVD through X Xᵀ, for d > n."""
     n = shape.n_samples
     offset = mean_row(blocks, shape)
@@ -221,12 +214,12 @@ def _panels(
 
 
 def _factor_kernel(
-    read: RowReader, shape: ViewShape, max_rank: int | None, block_bytes: int
+    read: RowReader, shape: ViewShape, max_rank: int | None
 ) -> tuple[_Factors, Encoder]:
     """SVD in feature space, and encoder, of a distance or kernel view."""
     n = shape.n_samples
     kernel = np.empty((n, n))
-    for start, stop in row_blocks(n, n, block_bytes=block_bytes):
+    for start, stop in row_blocks(n, n):
         kernel[start:stop] = read(start, stop)
     exponent = int(safe_exponent(max(kernel.max(), -kernel.min())))
     if exponent:
@@ -288,8 +281,8 @@ def truncated_svd(
     d = shape.n_features
     width = min(rank + _N_OVERSAMPLES, shape.n_samples, d)
     image: NDArray[np.float64] = np.random.default_rng(_SEED).standard_normal((d, width))
-    before = -np.inf
-    for _ in range(_MAX_ITERATIONS):
+    before, n_passes = -np.inf, 0
+    while True:
         basis = np.asarray(scipy.linalg.qr(image, mode="economic", check_finite=False)[0])
         image, gram, total = np.zeros(basis.shape), np.zeros((width, width)), 0.0
         with np.errstate(over="ignore", invalid="ignore"):  # refused below
@@ -308,10 +301,10 @@ def truncated_svd(
         values, rotation = values[::-1][:rank], rotation[:, ::-1][:, :rank]
         there = values > values.sum() * np.finfo(np.float64).eps
         s2, directions = values[there], basis @ rotation[:, there]
-        if s2.sum() <= before * (1.0 + _TOLERANCE):
-            break
+        n_passes += 1
+        if n_passes == _MAX_ITERATIONS or s2.sum() <= before * (1.0 + _TOLERANCE):
+            return TruncatedSVD(directions, s2, total)
         before = s2.sum()
-    return TruncatedSVD(directions, s2, total)
 
 
 def truncated_eigh(

@@ -27,7 +27,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.solvers.partition_score import view_modularity, view_score
+from mscam_dask.solvers.partition_score import view_modularity, view_scores
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set
@@ -80,7 +80,7 @@ def indices_of(data: BenchmarkData) -> dict[str, Index]:
     rows = np.hstack([StandardScaler().fit_transform(view) for view in data.views])
     return {
         "cross-view information": lambda y: float(
-            np.mean([view_score(v, y) for v in reference_graphs])
+            np.mean([view_scores(v, [y])[0] for v in reference_graphs])
         ),
         "cross-view modularity": lambda y: float(
             np.mean([view_modularity(v, y) for v in reference_graphs])

@@ -85,7 +85,7 @@ def test_admm(benchmark: Any, points: Any, graph: Any) -> None:
         problem = reduced_problem(
             basis, vectors, graph, alpha=1.0, metric_ridge=1.0, graph_weight=10.0
         )
-        return solve_view(problem, vectors[:, :5], AdmmSettings())
+        return solve_view(problem, problem.start(vectors[:, :5]), AdmmSettings())
 
     solution = benchmark.pedantic(solve, rounds=2)
     assert np.isfinite(solution.objective)

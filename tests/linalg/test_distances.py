@@ -67,7 +67,7 @@ def test_edges_are_symmetric_to_the_last_bit() -> None:
     assert_array_equal(d, d.T)
 
 
-def test_edges_do_not_depend_on_blocks() -> None:
+def test_edges_do_not_depend_on_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(4)
     points = rng.standard_normal((64, 37))
     indices = rng.integers(0, 64, size=(64, 5))
@@ -77,7 +77,8 @@ def test_edges_do_not_depend_on_blocks() -> None:
         for start in range(0, 64, 7)
     ]
     assert_array_equal(np.vstack(parts), whole)
-    assert_array_equal(squared_distances_on_edges(points, indices, block_bytes=1), whole)
+    monkeypatch.setattr("mscam_dask.linalg.distances._BLOCK_BYTES", 1)
+    assert_array_equal(squared_distances_on_edges(points, indices), whole)
 
 
 @given(st.integers(2, 9), st.integers(0, 4), st.integers(0, 1000))

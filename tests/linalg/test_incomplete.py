@@ -147,13 +147,16 @@ def _rows(seed: int) -> np.ndarray:
 
 @pytest.mark.parametrize("method", IMPUTE_METHODS)
 @pytest.mark.parametrize("block_bytes", [1, 2**20])
-def test_values_are_those_of_scikit_learn(method: ImputeMethod, block_bytes: int) -> None:
+def test_values_are_those_of_scikit_learn(
+    method: ImputeMethod, block_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("mscam_dask.linalg.incomplete._IMPUTED_BYTES", block_bytes)
     rows, others = _rows(0), _rows(1)[:7]
     reference = KNNImputer() if method == "knn" else SimpleImputer(strategy=method)
     reference.fit(rows)
     imputer = fit_imputer(rows, method)
     for given in (rows, others):
-        found = imputer(given, block_bytes=block_bytes)
+        found = imputer(given)
         assert_allclose(found, reference.transform(given), rtol=1e-12)
         assert_array_equal(found[~np.isnan(given)], given[~np.isnan(given)])
 

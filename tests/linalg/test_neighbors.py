@@ -78,16 +78,17 @@ def test_far_from_the_origin_distances_are_still_exact() -> None:
     assert_array_equal(nearest(points, 6), by_enumeration(points, 6))
 
 
-def test_row_blocks_agree_with_the_whole() -> None:
+def test_row_blocks_agree_with_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     rng = np.random.default_rng(2)
     points = rng.integers(0, 3, size=(70, 3)).astype(np.float64)
     whole = nearest(points, 7)
+    monkeypatch.setattr(neighbors, "_BLOCK_BYTES", 1)
     blocks = [
-        nearest(points, 7, row_start=start, row_stop=min(70, start + 16), block_bytes=1)
+        nearest(points, 7, row_start=start, row_stop=min(70, start + 16))
         for start in range(0, 70, 16)
     ]
     assert_array_equal(np.vstack(blocks), whole)
-    assert_array_equal(nearest(points, 7, block_bytes=1), whole)
+    assert_array_equal(nearest(points, 7), whole)
     assert nearest(points, 7, row_start=9, row_stop=9).shape == (0, 7)
 
 
@@ -106,7 +107,7 @@ def many_blocks(n: int, n_blocks: int, width: int) -> WeightedBlocks:
 @pytest.mark.parametrize(("n_blocks", "width"), [(1, 300), (96, 24), (300, 1)])
 def test_no_sample_is_nearer_than_the_radius_of_the_proposals(n_blocks: int, width: int) -> None:
     points = many_blocks(400, n_blocks, width)
-    found, squared, error = neighbors._propose(points, column_facts(points), 30, 100, 140, 1 << 20)
+    found, squared, error = neighbors._propose(points, column_facts(points), 30, 100, 140)
     reach = squared.max(axis=1) - error
     whole = points.stacked(slice(None))
     for row, (proposed, radius) in enumerate(zip(found, reach, strict=True), start=100):

@@ -12,7 +12,6 @@ from mscam_dask.solvers.lda import (
     fitted_discriminants,
 )
 from mscam_dask.solvers.ridge_view import RidgeView
-from mscam_dask.solvers.row_blocks import BLOCK_BYTES
 from mscam_dask.types.rules import SIZES
 
 
@@ -21,10 +20,9 @@ def linear_discriminants(
     labels: NDArray[np.int64],
     *,
     most_directions: int = SIZES.max_rank,
-    block_bytes: int = BLOCK_BYTES,
 ) -> LinearDiscriminants:
     """Solve B u = s S u for a view and a partition, and project the samples on the solutions."""
     own = labels if view.present is None else labels[view.present.samples]
-    sums = class_sums(view, own, most_directions=most_directions, block_bytes=block_bytes)
+    sums = class_sums(view, own, most_directions=most_directions)
     loadings, metric = fitted_discriminants(sums, view)
-    return metric.of_rows(discriminant_points(view, loadings, block_bytes=block_bytes))
+    return metric.of_rows(discriminant_points(view, loadings))

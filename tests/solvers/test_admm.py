@@ -19,7 +19,7 @@ from mscam_dask.linalg.ridge import Basis, basis_from_rows
 from mscam_dask.solvers import admm
 from mscam_dask.solvers.admm import (
     AdmmState,
-    ReducedProblem,
+    ViewSolution,
     initial_state,
     is_converged,
     objective,
@@ -30,7 +30,7 @@ from mscam_dask.types.parameters import AdmmSettings
 from tests import oracle
 from tests.messages import quotes
 from tests.solvers.reduced_core import self_representation_core
-from tests.solvers.whole_rows import reduced_problem
+from tests.solvers.whole_rows import WholeProblem, reduced_problem
 
 Array = NDArray[np.float64]
 N_SAMPLES = 24
@@ -40,7 +40,7 @@ N_SAMPLES = 24
 class Case:
     """A view, a graph and the sub-problem in both forms."""
 
-    reduced: ReducedProblem
+    reduced: WholeProblem
     dense: oracle.DenseProblem
     start: Array
 
@@ -90,18 +90,22 @@ def case(
     return Case(reduced, dense, pairs[:, :n_clusters])
 
 
-def lifted(problem: ReducedProblem, state: AdmmState) -> oracle.DenseState:
+def lifted(problem: WholeProblem, state: AdmmState) -> oracle.DenseState:
     """The state in the coordinates of the samples."""
     H = problem.subspace
     Z = H @ self_representation_core(problem, state) @ H.T
     return oracle.DenseState(Z, H @ state.p, H @ state.w, H @ state.f, H @ state.y, state.penalty)
 
 
-def after(problem: ReducedProblem, start: Array, n_steps: int, *, penalty: float) -> AdmmState:
-    state = initial_state(problem, start, penalty)
+def after(problem: WholeProblem, start: Array, n_steps: int, *, penalty: float) -> AdmmState:
+    state = initial_state(problem.start(start), penalty)
     for _ in range(n_steps):
         state = step(problem, state, 1.1)
     return state
+
+
+def solved(problem: WholeProblem, start: Array, settings_: AdmmSettings) -> ViewSolution:
+    return solve_view(problem, problem.start(start), settings_)
 
 
 CASES: dict[str, dict[str, Any]] = {
@@ -122,7 +126,7 @@ CASES: dict[str, dict[str, Any]] = {
 def test_eight_steps_equal_the_dense_formulas(name: str) -> None:
     # Scope: Z, P, W, F, Y and μ of each of eight iterations, to 1e-10 of their size.
     given_case = case(**CASES[name])
-    state = initial_state(given_case.reduced, given_case.start, 2.0)
+    state = initial_state(given_case.reduced.start(given_case.start), 2.0)
     W = given_case.start
     dense = oracle.DenseState(np.zeros((N_SAMPLES, N_SAMPLES)), W, W, W, np.zeros_like(W), 2.0)
     for _ in range(8):
@@ -226,9 +230,9 @@ def test_objective_is_the_dense_objective(name: str) -> None:
 
 def test_embedding_is_the_projected_self_representation() -> None:
     given_case = case()
-    solution = solve_view(given_case.reduced, given_case.start, AdmmSettings())
+    solution = solved(given_case.reduced, given_case.start, AdmmSettings())
     dense = lifted(given_case.reduced, solution.state)
-    assert_allclose(solution.embedding, dense.Z.T @ dense.P, atol=1e-10)
+    assert_allclose(given_case.reduced.subspace @ solution.state.f, dense.Z.T @ dense.P, atol=1e-10)
     assert solution.objective == pytest.approx(
         oracle.view_objective(given_case.dense, dense.Z, dense.P), rel=1e-9
     )
@@ -237,7 +241,7 @@ def test_embedding_is_the_projected_self_representation() -> None:
 @pytest.mark.parametrize("name", CASES)
 def test_residuals_vanish_as_the_penalty_grows(name: str) -> None:
     given_case = case(**CASES[name])
-    state = initial_state(given_case.reduced, given_case.start, 10.0)
+    state = initial_state(given_case.reduced.start(given_case.start), 10.0)
     for iteration in range(400):
         state = step(given_case.reduced, state, 1.15)
         if iteration >= 150:  # and stay so: the penalty does not outgrow what rounding leaves
@@ -263,9 +267,9 @@ def test_equivariance_under_rotation_of_the_start(seed: int) -> None:
     given_case = case(seed=seed % 7)
     rotation = polar_factor(np.random.default_rng(seed).standard_normal((3, 3)))
     settings_ = AdmmSettings(max_iterations=15, tolerance=1e-12)
-    plain = solve_view(given_case.reduced, given_case.start, settings_)
-    turned = solve_view(given_case.reduced, given_case.start @ rotation, settings_)
-    assert_allclose(turned.embedding, plain.embedding @ rotation, atol=1e-8)
+    plain = solved(given_case.reduced, given_case.start, settings_)
+    turned = solved(given_case.reduced, given_case.start @ rotation, settings_)
+    assert_allclose(turned.state.f, plain.state.f @ rotation, atol=1e-8)
     assert turned.objective == pytest.approx(plain.objective, rel=1e-9)
 
 
@@ -280,7 +284,8 @@ def test_solution_does_not_depend_on_the_basis_of_the_graph_vectors() -> None:
         problem = reduced_problem(
             basis, mixed, csr_array(laplacian), alpha=1.0, metric_ridge=1.0, graph_weight=0.3
         )
-        embeddings.append(solve_view(problem, pairs[:, :3], AdmmSettings()).embedding)
+        solution = solved(problem, pairs[:, :3], AdmmSettings())
+        embeddings.append(problem.subspace @ solution.state.f)
     assert_allclose(embeddings[0], embeddings[1], atol=1e-8)
 
 
@@ -321,16 +326,16 @@ def test_graph_vectors_inside_the_view_add_no_direction() -> None:
 def test_too_small_a_space_is_refused() -> None:
     given_case = case(n_columns=1, n_pairs=2)
     with pytest.raises(DataError, match=quotes(3, "n_clusters=4")):
-        initial_state(given_case.reduced, np.eye(N_SAMPLES)[:, :4], 1.0)
+        initial_state(given_case.reduced.start(np.eye(N_SAMPLES)[:, :4]), 1.0)
 
 
 def test_budget_and_convergence_are_told_apart() -> None:
     given_case = case()
-    short = solve_view(given_case.reduced, given_case.start, AdmmSettings(max_iterations=1))
+    short = solved(given_case.reduced, given_case.start, AdmmSettings(max_iterations=1))
     assert short.state.iteration == 1
     assert not short.converged
     settings_ = AdmmSettings(max_iterations=2000, tolerance=1e-3, penalty_growth=1.05)
-    long = solve_view(given_case.reduced, given_case.start, settings_)
+    long = solved(given_case.reduced, given_case.start, settings_)
     assert long.converged
     assert long.state.iteration < 2000
     assert long.state.primal_residual <= 1e-3

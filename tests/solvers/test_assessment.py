@@ -21,9 +21,9 @@ from mscam_dask.solvers.assessment import (
     neighbor_agreement,
     perturbed_cuts,
 )
-from mscam_dask.solvers.graph_update import Graph
 from mscam_dask.solvers.partition_score import ReferenceGraphs, reference_graphs
 from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.row_graph import GraphRows
 from mscam_dask.types.result import unseparated_pairs
 from tests.synthetic import gaussian_views
 
@@ -77,7 +77,7 @@ def test_the_two_clusters_that_overlap_are_the_unstable_ones() -> None:
     centers = 12 * np.eye(4)
     centers[3] = centers[2]  # one cluster that was divided
     views = [graphs_of(centers[labels] + rng.normal(size=(240, 4))) for _ in range(3)]
-    learned = Graph(views[0].graphs[0], 1, np.zeros(240, dtype=np.int64))
+    learned = GraphRows(0, views[0].graphs[0])
     found = evidence_of(views, learned, labels, 4, 20)
     assert found.stability[:2].min() > 0.9
     assert found.stability[2:].max() < 0.75

@@ -20,6 +20,7 @@ from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
+from tests.blocks import small_blocks
 from tests.solvers.discriminants import linear_discriminants
 
 Array = NDArray[np.float64]
@@ -140,5 +141,6 @@ def test_blocks_of_rows_make_no_difference() -> None:
     rows, labels = example(6)
     view = prepared(rows)
     whole = linear_discriminants(view, labels)
-    parts = linear_discriminants(view, labels, block_bytes=8 * view.basis.rank * 7)
+    with small_blocks(8 * view.basis.rank * 7):
+        parts = linear_discriminants(view, labels)
     assert_allclose(np.abs(parts.points), np.abs(whole.points), rtol=1e-4, atol=1e-5)

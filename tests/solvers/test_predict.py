@@ -86,15 +86,16 @@ def test_queries_one_by_one_or_together() -> None:
     assert_array_equal(together, alone)
 
 
-def test_memory_does_not_grow_with_queries_times_samples() -> None:
+def test_memory_does_not_grow_with_queries_times_samples(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rng = np.random.default_rng(3)
     points, labels = rng.standard_normal((1500, 3)), rng.integers(0, 4, 1500)
     whole = predict_by_neighbors(points, [(0, points)], labels, n_neighbors=9)
+    monkeypatch.setattr("mscam_dask.solvers.predict._BLOCK_BYTES", 2**20)
     tracemalloc.start()
     try:
-        split = predict_by_neighbors(
-            points, [(0, points)], labels, n_neighbors=9, block_bytes=2**20
-        )
+        split = predict_by_neighbors(points, [(0, points)], labels, n_neighbors=9)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

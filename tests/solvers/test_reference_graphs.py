@@ -19,6 +19,7 @@ from mscam_dask.solvers.partition_score import (
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests import oracle
+from tests.blocks import small_blocks
 from tests.synthetic import gaussian_views
 
 Array = NDArray[np.float64]
@@ -29,7 +30,8 @@ def graphs_of(
     rows: Array, view_type: ViewType = "features", *, k: int = 5, block_bytes: int = BLOCK_BYTES
 ) -> ReferenceGraphs:
     shape = ViewShape(len(rows), rows.shape[1], view_type)
-    return reference_graphs(lambda start, stop: rows[start:stop], shape, k, block_bytes=block_bytes)
+    with small_blocks(block_bytes):
+        return reference_graphs(lambda start, stop: rows[start:stop], shape, k)
 
 
 def view_score(view: ReferenceGraphs, labels: Labels) -> float:

@@ -19,6 +19,7 @@ from mscam_dask.solvers.row_blocks import BLOCK_BYTES, RowReader, ViewShape, Vie
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Scale
 from tests import oracle
+from tests.blocks import small_blocks
 from tests.messages import quotes
 
 Array = NDArray[np.float64]
@@ -38,7 +39,8 @@ def prepared(
     block_bytes: int = BLOCK_BYTES,
 ) -> RidgeView:
     shape = ViewShape(len(rows), rows.shape[1], view_type)
-    factored = view_svd(reader(rows), shape, scale=scale, name="a view", block_bytes=block_bytes)
+    with small_blocks(block_bytes):
+        factored = view_svd(reader(rows), shape, scale=scale, name="a view")
     return ridge_view(factored, alpha=alpha)
 
 

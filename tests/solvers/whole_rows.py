@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,17 @@ from mscam_dask.linalg.ridge import Basis
 from mscam_dask.solvers.admm import NEW_DIRECTION, ReducedProblem, n_shrunk
 
 
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class WholeProblem(ReducedProblem):
+    """ADMM problem of a view with H (n, h)."""
+
+    subspace: NDArray[Any]
+
+    def start(self, vectors: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Vectors (n, c) in the coordinates of H."""
+        return np.asarray(self.subspace.T @ vectors, dtype=np.float64)
+
+
 def reduced_problem(
     basis: Basis,
     graph_vectors: NDArray[np.float64],
@@ -22,7 +34,7 @@ def reduced_problem(
     metric_ridge: float,
     graph_weight: float,
     min_shrinkage: float = 0.0,
-) -> ReducedProblem:
+) -> WholeProblem:
     """Restrict the ADMM problem of a view to span(H), H = orth[Q, V_m].
 
     Parameters
@@ -42,7 +54,7 @@ def reduced_problem(
 
     Returns
     -------
-    ReducedProblem
+    WholeProblem
         With h ≤ r + m; it includes all r directions if `min_shrinkage` is 0.
 
     Notes
@@ -55,7 +67,7 @@ def reduced_problem(
     q = basis.vectors[:, :rank]
     added = _directions_outside(q, graph_vectors)
     subspace = np.concatenate([q, added], axis=1)
-    return ReducedProblem(
+    return WholeProblem(
         subspace=subspace,
         squared_singular_values=np.concatenate([s2[:rank], np.zeros(added.shape[1])]),
         laplacian=_restricted(laplacian, subspace),
