@@ -45,12 +45,8 @@ def gather(
     """Read sources as one data set: views chosen and renamed, labels encoded, samples matched by id.
 
     Parameters are those of `mscam_dask.data.ingest.ingest`; `stack` keeps files open for views that are read
-    later; with `may_lack_views` some, but not all, requested views may be missing.
-
-    Returns
-    -------
-    data, notes, origin
-        Notes say how variables and columns were interpreted; origin says it of each table in few words, by title.
+    later; with `may_lack_views` some, but not all, requested views may be missing. Beside the data it returns
+    notes, and what was decided about each table, by title.
     """
     wanted = None if views is None else tuple(views)
     label_key = labels if isinstance(labels, str) else None
