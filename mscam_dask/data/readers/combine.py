@@ -191,10 +191,11 @@ def _labels(
     known = [item for item in loaded if item.labels is not None]
     if isinstance(labels, str) and not any(item.labels_explicit for item in known):
         if not Path(labels).is_file():
+            hints = [note for item in loaded for note in item.notes if repr(labels) in note]
             raise DataError(
                 f"labels={labels!r} is neither a variable or column of "
-                f"{', '.join(item.where for item in loaded)}, nor a file. Give one of these, or "
-                "leave it out."
+                f"{', '.join(item.where for item in loaded)}, nor a file. "
+                + (" ".join(hints) or "Give one of these, or leave it out.")
             )
         labels = Path(labels)
     if isinstance(labels, Path):
