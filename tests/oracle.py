@@ -15,9 +15,10 @@ import scipy.linalg
 import scipy.sparse.csgraph
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.orthonormal import polar_factor, stiefel_quadratic
+from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
 from mscam_dask.types.parameters import AdmmSettings
+from tests.stiefel import stiefel_quadratic
 
 Array = NDArray[np.float64]
 

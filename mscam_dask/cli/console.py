@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from textwrap import shorten
 
 from rich.cells import cell_len
 from rich.console import Console, RenderableType
@@ -36,6 +37,7 @@ __all__ = [
 
 _FILE_WIDTH = 120  # of output to a file or a pipe
 _MAX_VIEWS = 20  # rows of a table of views
+_CELL_WIDTH = 80  # of a list in a table
 _SHORT = 16  # hexadecimal digits of a digest
 
 
@@ -63,10 +65,18 @@ def progress_console() -> Console:
 
 
 def origin_tables(origin: Sequence[Mapping[str, str]]) -> list[Table]:
-    """Return the table of what the readers decided about the files of a store, none if there are no tables."""
-    titles = tuple(dict.fromkeys(title for row in origin for title in row))
-    rows = [[row.get(title, "") for title in titles] for row in origin[:_MAX_VIEWS]]
-    return [table(titles, rows)] if rows else []
+    """Return the table of what the readers decided about the files of a store, none if there are no tables.
+
+    A column that is "none" for all of them is left out, and long lists are shortened.
+    """
+    shown = origin[:_MAX_VIEWS]
+    titles = dict.fromkeys(title for row in shown for title in row)
+    said = [title for title in titles if any(row.get(title, "none") != "none" for row in shown)]
+    rows = [
+        [shorten(row.get(title, ""), _CELL_WIDTH, placeholder=" ...") for title in said]
+        for row in shown
+    ]
+    return [table(said, rows, numbers=("missing cells",))] if rows else []
 
 
 def table(

@@ -63,15 +63,7 @@ _POINTER_BEFORE_VERSION_2 = "CURRENT"
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """State from which a fit can be resumed, independent of its executor and of the storage.
-
-    Attributes
-    ----------
-    arrays : mapping of str to array or ArrayPieces
-        Numeric arrays by name, such as "graph_data"; those that were read are whole.
-    record : mapping of str to values
-        Nested mappings, sequences, strings, numbers (NaN and infinities too), booleans and None.
-    """
+    """State from which a fit can be resumed: arrays or ArrayPieces by name, and values that JSON can hold."""
 
     arrays: Mapping[str, Any]
     record: Mapping[str, Any]

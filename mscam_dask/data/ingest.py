@@ -29,7 +29,7 @@ from mscam_dask.data.views.missing_cells import (
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import Join
 from mscam_dask.data.views.sources import ViewType
-from mscam_dask.data.views.validation import check_linked, check_not_empty, validate_view
+from mscam_dask.data.views.validation import check_linked, validate_view
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.parameters import ImputeMethod
 
@@ -150,7 +150,6 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
         with naming_missing_cells(data):
             for view in data.views:
                 if view.view_type != "features":
-                    check_not_empty(view)
                     validate_view(view)
             root = write_store(
                 data,

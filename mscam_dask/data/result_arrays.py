@@ -34,21 +34,7 @@ _EMBEDDINGS: dict[str, tuple[str, np.dtype[Any]]] = {
 
 @dataclass(eq=False)
 class StoredArrays:
-    """`mscam_dask.types.result.ResultArrays` in a store, each read when it is first used.
-
-    Attributes
-    ----------
-    root
-        The store, or the directory in which it is being written.
-    n_samples
-    has_learned_graph
-        False where the learned graph is the consensus graph.
-    embedded_views, projected_views
-        Names of the views with embeddings and with coordinates.
-    is_partial
-        Whether `mscam_dask.data.results.write_result` has still to complete the store and to give it
-        its name.
-    """
+    """`ResultArrays` in a store, or in a directory in which it is still being written, each read when first used."""
 
     root: Path
     n_samples: int
@@ -146,10 +132,9 @@ def put_arrays(group: Any, arrays: ResultArrays, *, has_learned_graph: bool) -> 
 def write_rows(
     root: Path, key: str, parts: Sequence[NDArray[Any]], first: int, start: int, stop: int
 ) -> bool:
-    """Write rows start … stop − 1 of an array, which are whole chunks; False where this is impossible.
+    """Write rows start … stop − 1, whole chunks among the rows of `parts` from `first` on; False if impossible.
 
-    They are among `parts`, which start at row `first`. The driver has made the directory `root`, which
-    a worker may not see or may not write to.
+    The driver has made the directory `root`, which a worker may not see or may not write to.
     """
     import zarr
 

@@ -75,25 +75,7 @@ _RECORDS = "model/records"
 
 @dataclass(frozen=True, eq=False)
 class StoredResult(WithResultArrays):
-    """Contents of a result store.
-
-    Attributes
-    ----------
-    labels : (n,) int64
-    arrays : ResultArrays
-        Graphs, embeddings and coordinates, which are attributes of the result too.
-    n_connected_components : int
-    status : str
-        Name of a `mscam_dask.types.result.Status`.
-    score : float
-        Label-free score of the labels.
-    n_neighbors : int
-    view_contributions : dict of str to float
-    history : xarray.Dataset
-        Over (outer_iteration, view).
-    assessment : Assessment or None
-        None where nothing was assessed.
-    """
+    """Contents of a result store: `status` is the name of a `Status`, `history` is over (outer_iteration, view)."""
 
     labels: NDArray[np.int64]
     arrays: ResultArrays
@@ -108,15 +90,7 @@ class StoredResult(WithResultArrays):
 
 @dataclass(frozen=True, eq=False)
 class StoredModel:
-    """Parts of a fit from which it predicts, as numbers and text.
-
-    Attributes
-    ----------
-    records
-        Values that JSON can hold; NaN and infinity are allowed.
-    arrays
-        Arrays by key, such as "membership".
-    """
+    """Parts of a fit from which it predicts: values that JSON can hold, NaN and infinity too, and arrays by key."""
 
     records: Mapping[str, Any] = field(default_factory=dict)
     arrays: Mapping[str, NDArray[Any]] = field(default_factory=dict)
@@ -125,35 +99,19 @@ class StoredModel:
 def write_result(
     solution: Solution, output: str | Path, *, model: StoredModel | None = None
 ) -> Path:
-    """Write a fit's result as one store.
+    """Write a fit's result as one store, with a `model` if it is to predict, and return its absolute path.
 
-    Parameters
-    ----------
-    solution
-        Of `mscam_dask.engine.fit.run_fit`, or an estimator's ``solution_``.
-    model
-        Of `mscam_dask.estimators._stored.stored_model`; None for a result that predicts nothing.
-    output
-        Directory to make; nothing may be there. It appears complete or not at all: a sibling
-        directory is written, read back, synced to disk and renamed.
-
-    Returns
-    -------
-    Path
-        Absolute path of the store.
-
-    Raises
-    ------
-    DataError
-        When `output` exists.
-    TemporaryFailure
-        When the disk is full; nothing is left behind.
+    It appears complete or not at all: a sibling directory is written, read back, synced to disk and renamed. An
+    `output` that exists is refused with a `DataError`, a full disk is a `TemporaryFailure` that leaves nothing.
     """
     root = Path(output).absolute()
     if root.exists():
         raise DataError(f"{root} exists; a result is never overwritten. Choose another output.")
     root.parent.mkdir(parents=True, exist_ok=True)
-    begun = _begun_by_workers(solution, root)
+    arrays = solution.arrays
+    begun = None
+    if isinstance(arrays, StoredArrays) and arrays.is_partial and arrays.root.parent == root.parent:
+        begun = arrays  # that workers have written
     partial = new_partial(root) if begun is None else begun.root
     try:
         with full_disk_is_temporary(root):
@@ -167,14 +125,6 @@ def write_result(
     if begun is not None:
         begun.root, begun.is_partial = root, False
     return root
-
-
-def _begun_by_workers(solution: Solution, root: Path) -> StoredArrays | None:
-    """Return the arrays that workers have written beside a result that is not complete yet."""
-    arrays = solution.arrays
-    if isinstance(arrays, StoredArrays) and arrays.is_partial and arrays.root.parent == root.parent:
-        return arrays
-    return None
 
 
 def _write(
@@ -237,17 +187,9 @@ def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
 
 
 def read_result(path: str | Path) -> StoredResult:
-    """Read a store written by `write_result`.
+    """Read and verify a store written by `write_result`; what is damaged is a `StoreCorruptError`.
 
-    Every file of it is read and verified. The arrays with a row for each sample stay in memory up to
-    `SIZES.exact_samples` samples; above, they are read again when they are used.
-
-    Raises
-    ------
-    DataError
-        When there is no result at the path, or it was written by a newer version.
-    StoreCorruptError
-        When a file is missing or damaged; the message names it.
+    The arrays with a row for each of more than `SIZES.exact_samples` samples are read again when they are used.
     """
     root = Path(path).absolute()
     attributes = _attributes(root)
@@ -288,13 +230,7 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
 
 
 def read_model(path: str | Path) -> StoredModel | None:
-    """Read the parts of a result from which it predicts; None where it was written without.
-
-    Raises
-    ------
-    DataError, StoreCorruptError
-        As `read_result`.
-    """
+    """Read the parts of a result from which it predicts, as `read_result`; None where it was written without."""
     root = Path(path).absolute()
     keys = _attributes(root)["model"]
     if keys is None:
@@ -339,6 +275,7 @@ _PER_VIEW = {
     "dual_residual": "norm of the change of F over √c when the inner solver stopped",
     "inner_iterations": "iterations of the inner solver",
     "objective": "the view's terms of the objective",
+    "view_score": "information (nats) on that cut from the view's own reference graphs",
 }
 
 
@@ -352,13 +289,7 @@ _PER_COUNT = {
 
 
 def count_dataset(selection: NClustersSelected) -> xarray.Dataset:
-    """Curves from which the number of clusters was chosen, over n_clusters.
-
-    Returns
-    -------
-    xarray.Dataset
-        Each variable's ``long_name`` says what it is; the attribute ``chosen`` is the number.
-    """
+    """Curves from which the number of clusters, the attribute `chosen`, was chosen, over n_clusters."""
     import xarray
 
     curves = {
@@ -375,66 +306,37 @@ def count_dataset(selection: NClustersSelected) -> xarray.Dataset:
 def history_dataset(
     history: Sequence[IterationFinished], view_names: Sequence[str]
 ) -> xarray.Dataset:
-    """Outer iterations as a Dataset over (outer_iteration, view).
-
-    Parameters
-    ----------
-    history : sequence of IterationFinished
-        Empty when no iteration was needed.
-    view_names : sequence of str
-
-    Returns
-    -------
-    xarray.Dataset
-        Not a number for views that were left out. Each variable's ``long_name`` says what it is.
-    """
+    """Outer iterations as a Dataset over (outer_iteration, view), NaN for views that were left out."""
     import xarray
 
-    per_iteration = {
+    table = np.full((len(_PER_VIEW), len(history), len(view_names)), np.nan)
+    for row, record in enumerate(history):
+        columns = [view_names.index(view.view) for view in record.views]
+        for values, name in zip(table, _PER_VIEW, strict=True):
+            numbers = (
+                record.view_scores
+                if name == "view_score"
+                else [getattr(view, name) for view in record.views]
+            )
+            if numbers:  # a solver may keep none by view
+                values[row, columns] = numbers
+    variables = {
         name: (
             "outer_iteration",
             _numbers([getattr(r, name) for r in history]),
             {"long_name": prose},
         )
         for name, prose in _PER_ITERATION.items()
+    } | {
+        name: (("outer_iteration", "view"), values, {"long_name": prose})
+        for (name, prose), values in zip(_PER_VIEW.items(), table, strict=True)
     }
-    shape = (len(history), len(view_names))
-    place = {name: position for position, name in enumerate(view_names)}
-    where = [[place[view.view] for view in record.views] for record in history]
-    per_view = {
-        name: (
-            ("outer_iteration", "view"),
-            _by_view([[getattr(v, name) for v in r.views] for r in history], where, shape),
-            {"long_name": prose},
-        )
-        for name, prose in _PER_VIEW.items()
-    }
-    per_view["view_score"] = (
-        ("outer_iteration", "view"),
-        _by_view([r.view_scores for r in history], where, shape),
-        {"long_name": "information (nats) on that cut from the view's own reference graphs"},
-    )
-    return xarray.Dataset(
-        {**per_iteration, **per_view},
-        coords={
-            "outer_iteration": np.array([r.iteration for r in history], dtype=np.int64),
-            "view": list(view_names),
-        },
-    )
+    numbers_of_iterations = np.array([r.iteration for r in history], dtype=np.int64)
+    coords = {"outer_iteration": numbers_of_iterations, "view": list(view_names)}
+    return xarray.Dataset(variables, coords=coords)
 
 
 def _numbers(values: Sequence[float | bool]) -> NDArray[np.float64] | NDArray[np.int64]:
     """Numbers as they are, truth values as 0 and 1."""
     numbers = np.array(values)
     return numbers.astype(np.int64) if numbers.dtype == np.bool_ else numbers
-
-
-def _by_view(
-    values: Sequence[Sequence[float]], where: Sequence[Sequence[int]], shape: tuple[int, int]
-) -> NDArray[np.float64]:
-    """(iteration, view) numbers; NaN for a view left out, and where a solver keeps none by view."""
-    table = np.full(shape, np.nan)
-    for row, numbers, columns in zip(table, values, where, strict=True):
-        if numbers:
-            row[list(columns)] = numbers
-    return table

@@ -29,10 +29,10 @@ _MAX_PIECES = 16
 
 
 def block_ranges(n_samples: int, *, is_large: bool) -> Ranges:
-    """Start and stop of each block of rows; blocks have the same size and depend on n only."""
+    """Start and stop of each block of rows, several of large data; they depend on n only."""
     n_blocks = 1
     if is_large:
-        wanted = max(1, min(_ENOUGH_BLOCKS, n_samples // _BLOCK_ROWS))
+        wanted = max(2, min(_ENOUGH_BLOCKS, n_samples // _BLOCK_ROWS))
         n_blocks = max(wanted, -(-n_samples // _MAX_ROWS))
     edges = [n_samples * block // n_blocks for block in range(n_blocks + 1)]
     return tuple(itertools.pairwise(edges))

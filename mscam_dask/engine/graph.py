@@ -132,10 +132,10 @@ def mean_of_view_graphs(
 def view_graph(view: RidgeView, n_neighbors: int) -> GraphRows:
     """Adaptive-neighbor graph of a single view; samples that it does not have have no neighbors."""
     if view.present is None:
-        return GraphRows(0, neighbor_graph(joint_embedding([view]), n_neighbors).affinity)
+        return GraphRows(0, neighbor_graph(joint_embedding([view]), n_neighbors))
     whole = dataclasses.replace(view, present=None)
     graph = neighbor_graph(joint_embedding([whole]), min(n_neighbors, len(view.present) - 1))
-    return GraphRows(0, csr_array(spread_affinity(graph.affinity, view.present).tocsr()))
+    return GraphRows(0, csr_array(spread_affinity(graph, view.present).tocsr()))
 
 
 # components and labels -------------------------------------------------------------------------
@@ -245,9 +245,7 @@ def partition_graph(
 
 def rebuilt_graph(views: list[RidgeView], labels: NDArray[np.int64], n_neighbors: int) -> GraphRows:
     """Partition graph of views in one block, by exhaustive search in each cluster."""
-    return GraphRows(
-        0, partition.partition_graph(joint_embedding(views), labels, n_neighbors).affinity
-    )
+    return GraphRows(0, partition.partition_graph(joint_embedding(views), labels, n_neighbors))
 
 
 def pool(

@@ -28,12 +28,11 @@ from mscam_dask.solvers.lda import (
     fitted_discriminants,
 )
 from mscam_dask.solvers.ridge_view import RidgeView, ViewSVD, ridge_view
-from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.row_blocks import ViewShape, moments_of_rows
 from mscam_dask.solvers.row_view import (
     GramSum,
     ViewFactor,
     gram_of_rows,
-    moments_of_rows,
     project_rows,
     ridge_factor,
     row_scaling,

@@ -1,8 +1,8 @@
 """Smallest eigenpairs of a Laplacian whose rows are in blocks, from coarse to fine.
 
-The samples are aggregated, the small Laplacian of the aggregates is solved, and its eigenvectors are
-prolonged to all samples. Rounds of a Chebyshev filter and Rayleigh-Ritz make them accurate. Each
-function is the work of one block, or of the small matrices (p, p) that are sums over blocks.
+The samples are aggregated, the small Laplacian of the aggregates is solved, and its eigenvectors
+are prolonged to all samples. Rounds of a Chebyshev filter and Rayleigh-Ritz make them accurate.
+Each function is the work of one block, or of the small matrices (p, p) that are sums over blocks.
 """
 
 from __future__ import annotations
@@ -37,21 +37,11 @@ _MIN_INDEPENDENT = 1e-5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LaplacianRows:
-    """Rows of a Laplacian L = D − (A + Aᵀ)/2.
+    """Rows of a Laplacian L = D − (A + Aᵀ)/2."""
 
-    Attributes
-    ----------
-    matrix : (m, h) CSR
-        Columns are the rows of the halo.
-    halo : Halo
-    own : (m,) int32
-        Positions of the rows themselves in the halo.
-    largest_degree : float
-    """
-
-    matrix: csr_array[Any]
+    matrix: csr_array[Any]  # (m, h), columns are the rows of the halo
     halo: Halo
-    own: NDArray[np.int32]
+    own: NDArray[np.int32]  # (m,) positions of the rows themselves in the halo
     largest_degree: float
 
     def apply(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
@@ -62,15 +52,10 @@ class LaplacianRows:
 def aggregate_rows(
     points: NDArray[np.float32], components: NDArray[Any], n_samples: int
 ) -> NDArray[np.int32]:
-    """Aggregate of each row of a block, numbered from 0: near rows of one component.
+    """Aggregate of each point (m, r) of a block, numbered from 0: near rows of one component (m,).
 
-    Parameters
-    ----------
-    points : (m, r)
-    components : (m,)
-        Connected components: an aggregate has samples of one, so null vectors are exact.
-    n_samples : int
-        Number of samples of all blocks, for a number of aggregates in proportion.
+    An aggregate has samples of one component, so null vectors are exact. The number of aggregates
+    is in proportion to `n_samples` of all blocks.
     """
     m = len(points)
     wanted = -(-m * min(_MOST_AGGREGATES, n_samples) // n_samples)
@@ -101,13 +86,7 @@ def coarse_vectors(
 ) -> NDArray[np.float32]:
     """Bottom eigenvectors of the Laplacian of the aggregates, as values of their samples, (g, p).
 
-    Parameters
-    ----------
-    blocks : sequence of (g, g) sparse
-        Entries of L summed by aggregates; their sum is the Laplacian of the aggregates.
-    sizes : (g,)
-        Number of samples of each aggregate.
-    n_vectors : int
+    The Laplacian is the sum of the blocks (≤ g, ≤ g); aggregates have `sizes` (g,).
     """
     g = len(sizes)
     total = np.zeros((g, g))
@@ -136,22 +115,12 @@ def ritz_sums(rows: LaplacianRows, own: NDArray[Any], image: NDArray[Any]) -> Ri
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RitzPairs:
-    """Ritz pairs in the span of columns V.
+    """Ritz pairs in the span of columns V."""
 
-    Attributes
-    ----------
-    rotation : (p, q)
-        V times it are the Ritz vectors, orthonormal.
-    values, residuals : (q,)
-        Ascending, ≥ 0, and ‖L v − θ v‖.
-    bound : float
-        Upper bound of the eigenvalues of L.
-    """
-
-    rotation: NDArray[np.float64]
-    values: NDArray[np.float64]
-    residuals: NDArray[np.float64]
-    bound: float
+    rotation: NDArray[np.float64]  # (p, q): V times it are the orthonormal Ritz vectors
+    values: NDArray[np.float64]  # (q,) ascending, ≥ 0
+    residuals: NDArray[np.float64]  # (q,) ‖L v − θ v‖
+    bound: float  # upper bound of the eigenvalues of L
 
     def converged(self, n_accurate: int) -> bool:
         """Whether the first pairs are accurate."""
@@ -165,7 +134,7 @@ class RitzPairs:
 
 
 def ritz_pairs(sums: Sequence[RitzSums]) -> RitzPairs:
-    """Solve the Rayleigh-Ritz problem from the sums over all blocks; dependent columns are dropped."""
+    """Solve the Rayleigh-Ritz problem from sums over blocks; dependent columns are dropped."""
     gram, energy, squares = sum((one.products for one in sums[1:]), sums[0].products)
     lengths = np.sqrt(np.maximum(np.diag(gram), np.finfo(np.float64).tiny))
     unit = gram / lengths[:, None] / lengths
@@ -214,8 +183,9 @@ def next_filter(
 ) -> Filter | None:
     """Filter of the next round; None if the pairs are accurate, or after the last round.
 
-    A `warm` start that is accurate needs no round. After a coarse start the columns must have settled,
-    unless all accurate pairs are null vectors, which a coarse start has exactly: then one round does.
+    A `warm` start that is accurate needs no round. After a coarse start the columns must have
+    settled, unless all accurate pairs are null vectors, which a coarse start has exactly: then one
+    round does.
     """
     known = n_null >= n_accurate and n_rounds > 0
     done = found.converged(n_accurate) and (warm or known or found.settled(before))
@@ -248,7 +218,7 @@ def filter_next(
     current: Sequence[NDArray[np.float32]],
     polynomial: Filter,
 ) -> NDArray[np.float32]:
-    """Next step of the filter on a block: its rows of the last but one step, and the halo of the last."""
+    """Next step of the filter on a block, from its last but one step and the halo of the last."""
     gathered = rows.halo.gather(current)
     following = np.asarray(rows.matrix @ gathered)
     following *= np.float32(-polynomial.factor)
@@ -271,18 +241,10 @@ def blocks_of(rows: NDArray[Any], ranges: Ranges) -> tuple[int, ...]:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Halo:
-    """Rows of several blocks that one block reads.
+    """Rows of several blocks that one block reads."""
 
-    Attributes
-    ----------
-    blocks : tuple of int
-        Blocks with such rows, ascending.
-    rows : tuple of (m,) int32
-        Rows of each of these blocks, relative to its start, ascending.
-    """
-
-    blocks: tuple[int, ...]
-    rows: tuple[NDArray[np.int32], ...]
+    blocks: tuple[int, ...]  # blocks with such rows, ascending
+    rows: tuple[NDArray[np.int32], ...]  # rows of each of these, from its start, ascending
 
     def gather(self, parts: Sequence[NDArray[Any]]) -> NDArray[Any]:
         """Rows of arrays, one array for each of `blocks`, below each other."""
@@ -295,12 +257,7 @@ class Halo:
 
 
 def halo_of(columns: NDArray[Any], ranges: Ranges) -> tuple[Halo, NDArray[np.int32]]:
-    """Halo of the rows `columns` (any shape; −1 is absent), and the position of each in the gathered rows.
-
-    Notes
-    -----
-    Memory for one vector of the length of all blocks.
-    """
+    """Halo of the rows `columns` (−1 is absent), and their positions in the gathered rows."""
     n = ranges[-1][1]
     wanted = np.zeros(n + 1, dtype=np.bool_)  # the last entry: absent
     wanted[columns] = True
@@ -316,17 +273,10 @@ def halo_of(columns: NDArray[Any], ranges: Ranges) -> tuple[Halo, NDArray[np.int
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowPieces:
-    """Some rows of several arrays on their way to another block.
+    """Some rows of several arrays on their way to another block."""
 
-    Attributes
-    ----------
-    destinations : (m,) int32
-        Row of each among all rows of the new order.
-    arrays : tuple of (m, …)
-    """
-
-    destinations: NDArray[np.int32]
-    arrays: tuple[NDArray[Any], ...]
+    destinations: NDArray[np.int32]  # (m,) row of each among all rows of the new order
+    arrays: tuple[NDArray[Any], ...]  # (m, …) each
 
 
 def split_rows(

@@ -22,31 +22,10 @@ _BLOCK_BYTES = 1 << 20
 def squared_distances(
     rows: NDArray[np.float64], others: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Squared distances d_ij = ||rows_i - others_j||^2 by one matrix product.
+    """Squared distances (m, n) by one matrix product, centered at the mean of `others`, at least 0.
 
-    Parameters
-    ----------
-    rows : array of shape (m, r)
-    others : array of shape (n, r)
-
-    Returns
-    -------
-    array of shape (m, n)
-        Squared distances, clipped at 0.
-
-    Raises
-    ------
-    DataError
-        The two do not have the same number of columns.
-
-    Notes
-    -----
-    Both sides are first centered at the mean of `others`, so that a common offset costs
-    no digits; near coincident points still lose about eps * ||x||^2 to cancellation
-    (`squared_distances_on_edges` does not). 2 m n r flops, one (m, n) result and one
-    copy of each argument.
+    Near coincident points lose about eps * ||x||^2 to cancellation; `distances_to` does not.
     """
-    _check_columns(rows, others)
     if rows.shape[1] == 0 or len(others) == 0:
         return np.zeros((len(rows), len(others)))
     center = others.mean(axis=0)
@@ -58,21 +37,7 @@ def squared_distances(
 def distances_by_products(
     rows: NDArray[np.float64], others: NDArray[np.float64], squared_norms: NDArray[np.float64]
 ) -> NDArray[np.float64]:
-    """Squared distances of points that are already centered; `others` is not copied.
-
-    Parameters
-    ----------
-    rows : array of shape (m, r)
-    others : array of shape (n, r)
-        Points with mean near 0.
-    squared_norms : array of shape (n,)
-        Squared norms of `others`.
-
-    Returns
-    -------
-    array of shape (m, n)
-        Squared distances, clipped at 0.
-    """
+    """Squared distances (m, n) of points already centered; `squared_norms` (n,) of `others`."""
     result: NDArray[np.float64] = rows @ others.T
     result *= -2.0
     result += np.einsum("ij,ij->i", rows, rows)[:, None]
@@ -88,48 +53,12 @@ def squared_distances_on_edges(
     row_start: int = 0,
     block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.float64]:
-    """Squared distances on edges, ||x_{row_start + i} - x_{indices[i, l]}||^2, by exact differences.
+    """Squared distances (m, K) of row_start + i and indices[i, l], by differences; inf for -1.
 
-    Parameters
-    ----------
-    embedding : array of shape (n, r) or WeightedBlocks
-        Coordinates of all samples.
-    indices : array of shape (m, K)
-        Candidates of rows ``row_start .. row_start + m``; -1 marks an absent one.
-    row_start : int
-        Sample of the first row of `indices`.
-    block_bytes : int
-        Size of the differences that are held at a time.
-
-    Returns
-    -------
-    array of shape (m, K)
-        Squared distances, ``inf`` where the candidate is absent. ``d_ij`` and ``d_ji``
-        are the same number to the last bit, and no value depends on `row_start` or on
-        how the rows were cut into calls.
-
-    Raises
-    ------
-    DataError
-        An index is below -1 or not below n, or the rows reach beyond the embedding.
-
-    Notes
-    -----
-    3 m K r flops; besides the result it holds two blocks of about a megabyte. Columns kept
+    d_ij and d_ji are the same to the last bit, however the rows were cut into calls. Columns kept
     as float32 are subtracted and summed in float32: about six digits.
     """
-    n, m = len(embedding), len(indices)
-    if not 0 <= row_start <= n - m:
-        raise DataError(
-            f"edges of rows {row_start} to {row_start + m} were requested, but the embedding "
-            f"has {n} rows. Pass the edges of rows inside it."
-        )
-    if indices.size and (indices.min() < -1 or indices.max() >= n):
-        raise DataError(
-            f"candidate indices span {indices.min()} to {indices.max()}; allowed are 0 to "
-            f"{n - 1}, and -1 for an absent candidate. Rebuild them for this embedding."
-        )
-    samples = np.arange(row_start, row_start + m)
+    samples = np.arange(row_start, row_start + len(indices))
     result = distances_to(embedding, samples, indices, block_bytes=block_bytes)
     result[indices < 0] = np.inf
     return result
@@ -145,44 +74,28 @@ def distances_to(
     """Squared distances ||x_samples[i] - x_indices[i, l]||^2 (m, K); arbitrary for index -1."""
     m, n_candidates = indices.shape
     result = np.zeros((m, n_candidates))
-    pairs = (
-        tuple(embedding.pairs()) if isinstance(embedding, WeightedBlocks) else ((embedding, None),)
-    )
-    for columns, weights in pairs:
+    is_weighted = isinstance(embedding, WeightedBlocks)
+    for columns, weights in embedding.pairs() if is_weighted else [(embedding, None)]:
         factors = None if weights is None else weights.astype(columns.dtype)
         r = columns.shape[1]
         step = max(1, block_bytes // max(1, columns.itemsize * r * n_candidates))
         for start in range(0, m, step):
             rows = slice(start, min(start + step, m))
-            ends = _gathered(columns, indices[rows])
+            # `take` is the faster, but copies all columns first if they are not contiguous
+            if columns.flags.c_contiguous:
+                ends = np.take(columns, indices[rows], axis=0, mode="clip")
+            else:
+                ends = columns[indices[rows]]
             ends -= columns[samples[rows], None, :]
             weighted = ends if factors is None else ends * factors
             result[rows] += np.einsum("ijk,ijk->ij", ends, weighted)
     return result
 
 
-def _gathered(columns: NDArray[Any], indices: NDArray[np.int64]) -> NDArray[Any]:
-    """Rows of some columns by index; index −1 gives an arbitrary row, which the caller discards.
-
-    `take` is the faster of the two, but first copies columns that are not contiguous, as leading
-    columns of a basis are.
-    """
-    if columns.flags.c_contiguous:
-        return np.take(columns, indices, axis=0, mode="clip")
-    return np.asarray(columns[indices])
-
-
 def subtract_twice_products(
     result: NDArray[np.float32], rows: NDArray[np.float32], others: NDArray[np.float32]
 ) -> None:
-    """Subtract 2 rows othersᵀ from `result` in place, by one BLAS call.
-
-    Parameters
-    ----------
-    result : C-contiguous (m, n)
-    rows : (m, r)
-    others : (n, r)
-    """
+    """Subtract 2 rows othersᵀ from the C-contiguous `result` (m, n) in place, by one BLAS call."""
     written = blas.sgemm(
         -2.0, others.T, rows.T, beta=1.0, c=result.T, trans_a=True, overwrite_c=True
     )
@@ -191,22 +104,7 @@ def subtract_twice_products(
 
 
 def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
-    """Mean squared distance ||x_i - x_j||^2 over the pairs i != j, from the moments.
-
-    Parameters
-    ----------
-    embedding : array of shape (n, r) or WeightedBlocks, n >= 2
-
-    Returns
-    -------
-    float
-        2 / (n - 1) * sum_i ||x_i - mean||^2, summed in float64; O(n r) time.
-
-    Raises
-    ------
-    DataError
-        Fewer than two rows: there is no pair.
-    """
+    """Mean ||x_i - x_j||^2 over pairs i != j: 2 / (n - 1) * sum_i ||x_i - mean||^2, in float64."""
     n = len(embedding)
     if n < 2:
         raise DataError(
@@ -223,28 +121,12 @@ def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
     return 2.0 * total / (n - 1)
 
 
-def _check_columns(rows: NDArray[np.float64], others: NDArray[np.float64]) -> None:
-    if rows.shape[1] != others.shape[1]:
-        raise DataError(
-            f"distances between points with {rows.shape[1]} and {others.shape[1]} columns are "
-            "undefined; both must have the same number. Pass rows of the same view."
-        )
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class WeightedBlocks:
-    """Points x_i with ‖x_i − x_j‖² = Σ_v Σ_l w_vl (s_v,il − s_v,jl)².
+    """Points x_i with ‖x_i − x_j‖² = Σ_v Σ_l w_vl (s_v,il − s_v,jl)²."""
 
-    Attributes
-    ----------
-    blocks : tuple of (n, r_v)
-        Columns, float32 or float64; at least one block.
-    weights : tuple of (r_v,)
-        nonnegative factors on the squared differences of each column.
-    """
-
-    blocks: tuple[NDArray[Any], ...]
-    weights: tuple[NDArray[np.float64], ...]
+    blocks: tuple[NDArray[Any], ...]  # (n, r_v) each, float32 or float64
+    weights: tuple[NDArray[np.float64], ...]  # (r_v,) each, nonnegative
 
     def __len__(self) -> int:
         return len(self.blocks[0])

@@ -11,17 +11,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, eye_array
 from scipy.sparse.csgraph import reverse_cuthill_mckee
 
-from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.orthonormal import orient_columns
 
 # Up to this many rows a dense eigensolver is faster.
 _DENSE_ROWS = 800
-
-# By the dtype of L: largest residual of null vectors, and finest tolerance, both in units of the
-# largest eigenvalue.
-_NULL_RESIDUAL = {np.dtype(np.float64): 1e-8, np.dtype(np.float32): 1e-5}
-_MIN_TOLERANCE = {np.dtype(np.float64): 0.0, np.dtype(np.float32): 1e-5}
 
 # By the dtype of L: largest amplification of a direction by one filter. The upper directions lose
 # digits to rounding, which the next round restores.
@@ -29,12 +23,13 @@ _LARGEST_GAIN = {np.dtype(np.float64): 1e10, np.dtype(np.float32): 1e5}
 # Null vectors and locked pairs are orthogonal to the filtered block only to rounding, and are
 # amplified most. The limit is what one more orthogonalization removes.
 _LARGEST_GAIN_AT_ZERO = {np.dtype(np.float64): 1e20, np.dtype(np.float32): 1e9}
-# By the dtype of L: directions of a warm start whose part outside the null space has a smaller norm,
-# relative to the start, are dropped.
+# By the dtype of L: directions of a warm start whose part outside the null space has a smaller
+# norm, relative to the start, are dropped.
 _MIN_NORM_OUTSIDE_NULL = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}
 _LARGEST_DEGREE = 300
-# Convergence is accepted only if the cut (the largest Ritz value) changes by at most this share in a
-# round, because the random guard vectors find eigenvectors that a warm start lacks.
+_MAX_ROUNDS = 100
+# Convergence is accepted only if the cut (the largest Ritz value) changes by at most this share in
+# a round, because the random guard vectors find eigenvectors that a warm start lacks.
 _MAX_CHANGE_OF_CUT = 0.1
 # Wanted pairs with residuals below this share of the tolerance are locked: no longer filtered.
 _LOCK_SHARE = 0.5
@@ -42,30 +37,15 @@ _LOCK_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Spectrum:
-    """Smallest eigenpairs of a Laplacian.
+    """Smallest eigenpairs of a Laplacian."""
 
-    Attributes
-    ----------
-    values : array of shape (m,)
-        Eigenvalues, ascending, >= 0; exactly 0 once per connected component.
-    vectors : array of shape (n, m)
-        Orthonormal eigenvectors in the dtype of L; the entry of largest magnitude is positive.
-    residual : float
-        max_i ||L v_i - theta_i v_i||, absolute.
-    n_matvecs : int
-        Products of L with one vector; 0 from the dense solver.
-    converged : bool
-        Whether `residual`, over the pairs that must be accurate, is within the tolerance.
-    """
-
-    values: NDArray[np.float64]
-    vectors: NDArray[Any]
-    residual: float
-    n_matvecs: int
-    converged: bool
+    values: NDArray[np.float64]  # (m,) ascending, >= 0; exactly 0 once per connected component
+    vectors: NDArray[Any]  # (n, m) orthonormal, oriented, in the dtype of L
+    residual: float  # largest ||L v - theta v||, absolute
+    converged: bool  # residual of the pairs that must be accurate is within the tolerance
 
 
-def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be solved
+def bottom_eigenpairs(
     laplacian: csr_array[Any],
     n_pairs: int,
     *,
@@ -73,74 +53,21 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     components: tuple[int, NDArray[np.int64]] | None = None,
     n_accurate: int | None = None,
     relative_tolerance: float = 1e-8,
-    max_iterations: int = 100,
-    dense_rows: int = _DENSE_ROWS,
     rng: np.random.Generator,
 ) -> Spectrum:
-    """Solve min tr(V^T L V) over V^T V = I with m columns (Ky Fan): the m smallest eigenpairs.
+    """Solve min tr(V^T L V) over V^T V = I with m columns (Ky Fan): the m smallest eigenpairs of L.
 
-    Parameters
-    ----------
-    laplacian : csr_array of shape (n, n)
-        L, symmetric positive semi-definite, null space spanned by the indicators of its
-        connected components. With float32 entries all computations are in single precision:
-        half the memory and nearly twice as fast, for tolerances from 1e-5.
-    n_pairs : int
-        m, between 1 and n.
-    warm_start : array of shape (n, p), p >= 1, optional
-        Vectors with a span near the wanted one, such as the `vectors` of a similar graph.
-        Any columns: they need be neither orthonormal nor independent.
-    components : (int, array of shape (n,)), optional
-        Connected components of the graph of L, as from `connected_components`; computed by
-        default.
-    n_accurate : int, optional
-        Number of pairs that must meet the tolerance, by default all. A warm start that meets it
-        is returned as it is.
-    relative_tolerance : float
-        Tolerance: residual <= relative_tolerance * (upper bound of the largest eigenvalue).
-    max_iterations : int
-        At most this many filter rounds of at most 300 products each.
-    dense_rows : int
-        Up to this many rows the eigensolver is dense.
-    rng : numpy.random.Generator
-        Generator of guard vectors and of start vectors beyond the warm start. The eigenvalues
-        depend on it only within the tolerance.
+    The null space of L (n, n) must be spanned by the indicators of its connected components; these
+    are exact members of the answer. Beyond them: a dense eigensolver for small graphs, else rounds
+    of a Chebyshev filter and Rayleigh-Ritz, with guard vectors and a degree from the gap between
+    the wanted values and the cut. Float32 is for tolerances from 1e-5. A `warm_start` (n, any) need
+    be neither orthonormal nor independent. The first `n_accurate` pairs must have residual <=
+    relative_tolerance * (Gershgorin bound of the largest eigenvalue).
 
-    Returns
-    -------
-    Spectrum
-        If `max_iterations` did not suffice, the best pairs found, with ``converged=False``.
-
-    Raises
-    ------
-    ConfigurationError
-        `n_pairs` outside 1 .. n, `max_iterations` below 1, or a tolerance that is not
-        positive, or finer than the precision of L allows.
-    DataError
-        L is not square or not finite, L does not annihilate the indicator of each
-        component, or `warm_start` has not n rows.
-
-    Notes
-    -----
-    Components are found on the graph of L, and their null vectors are exact members of the
-    answer. In their orthogonal complement: dense eigensolver up to 800 rows, above it
-    Chebyshev-filtered subspace iteration with Rayleigh-Ritz, guard vectors, and a filter
-    degree chosen each round from the gap between the wanted values and the cut. Pairs
-    that have converged stay in the block but are not filtered any more. The largest
-    eigenvalue is bounded by Gershgorin's theorem, which cannot fail. The vertices are put in
-    reverse Cuthill-McKee order first, which halves the time of the products.
-
-    Per round O((nnz + n) p degree + n p^2) flops with p about 1.5 m columns; five blocks
-    of (n, p) and one and a half copies of L in memory beside it.
-
-    References
-    ----------
-    Y. Zhou, Y. Saad, M. L. Tiago, J. R. Chelikowsky, "Self-consistent-field calculations
-    using Chebyshev-filtered subspace iteration", J. Comput. Phys. 219 (2006),
-    doi:10.1016/j.jcp.2006.03.017. K. Fan, PNAS 35 (1949), doi:10.1073/pnas.35.11.652.
+    Y. Zhou, Y. Saad, M. L. Tiago, J. R. Chelikowsky, doi:10.1016/j.jcp.2006.03.017. K. Fan,
+    doi:10.1073/pnas.35.11.652.
     """
     n = laplacian.shape[0]
-    _check_request(laplacian, n_pairs, warm_start, relative_tolerance, max_iterations)
     # a power of two brings the bound near 1, exactly: no norm over- or underflows
     exponent = int(np.frexp(np.abs(laplacian.data).max(initial=0.0))[1])
     index_dtype = np.int32 if laplacian.nnz < np.iinfo(np.int32).max else np.int64
@@ -154,82 +81,52 @@ def bottom_eigenpairs(  # noqa: PLR0913 - one problem and how well it is to be s
     )
     bound = float(abs(scaled).sum(axis=1, dtype=np.float64).max())  # Gershgorin
     target = relative_tolerance * bound
-    null = _null_basis(scaled, components or connected_components(scaled), bound)
+    null = _null_basis(scaled, *(components or connected_components(scaled)))
     n_null = min(null.shape[1], n_pairs)
     n_rest = n_pairs - n_null
+    n_checked = n_rest if n_accurate is None else min(n_rest, max(1, n_accurate - n_null))
     null_vectors = null[:, :n_null].toarray()
-    null_residual = _residuals(scaled, null_vectors)
-    block = _RitzBlock(np.zeros((n, 0), dtype=scaled.dtype), np.zeros(0), np.zeros(0), 0)
-    if n_rest > 0 and n <= max(dense_rows, 3 * n_pairs):
+    null_residuals = np.linalg.norm(apply_sparse(scaled, null_vectors), axis=0)
+    block = _RitzBlock(np.zeros((n, 0), dtype=scaled.dtype), np.zeros(0), np.zeros(0))
+    if n_rest > 0 and n <= max(_DENSE_ROWS, 3 * n_pairs):
         block = _dense_block(scaled, null, n_rest, bound)
     elif n_rest > 0:
-        # neighboring vertices next to each other in memory, because memory bandwidth limits products
+        # neighboring vertices next to each other in memory: its bandwidth limits products
         order = reverse_cuthill_mckee(scaled, symmetric_mode=True)
         scaled = _reordered(scaled, order)
-        block = _filtered_block(
+        permuted = _filtered_block(
             scaled,
-            null,
-            order,
-            warm_start,
-            n_rest=n_rest,
-            goal=_Goal(bound, target, max_iterations, _accurate(n_accurate, n_null, n_rest)),
+            csr_array(null[order]),
+            None if warm_start is None else warm_start[order],
+            n_rest,
+            n_checked,
+            bound=bound,
+            target=target,
             rng=rng,
         )
+        block = _RitzBlock(np.empty_like(permuted.vectors), permuted.values, permuted.residuals)
+        block.vectors[order] = permuted.vectors
     vectors = orient_columns(np.hstack((null_vectors, block.vectors[:, :n_rest])))
     # beyond the null space eigenvalues are positive, even if rounding makes them negative
     positive = np.maximum(block.values[:n_rest], np.finfo(np.float64).tiny)
     values = np.concatenate((np.zeros(n_null), positive))
-    counted = _accurate(n_accurate, n_null, n_rest)
-    residual = float(block.residuals[:counted].max(initial=null_residual))
+    residual = float(block.residuals[:n_checked].max(initial=null_residuals.max(initial=0.0)))
     return Spectrum(
         values=np.ldexp(values, exponent),
         vectors=vectors,
         residual=float(np.ldexp(residual, exponent)),
-        n_matvecs=block.n_matvecs,
         converged=residual <= target,
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Goal:
-    """Upper bound of the spectrum, residual norm, most rounds, and pairs that must meet it."""
-
-    bound: float
-    target: float
-    max_rounds: int
-    n_accurate: int
-
-
-def _accurate(n_accurate: int | None, n_null: int, n_rest: int) -> int:
-    """Pairs beyond the null space that must meet the tolerance: at least one."""
-    if n_accurate is None:
-        return n_rest
-    return min(n_rest, max(1, n_accurate - n_null))
-
-
-def _null_basis(
-    laplacian: csr_array[Any],
-    components: tuple[int, NDArray[np.int64]],
-    bound: float,
-) -> csr_array[Any]:
+def _null_basis(laplacian: csr_array[Any], count: int, labels: NDArray[np.int64]) -> csr_array[Any]:
     """Orthonormal null vectors, one per component, as a sparse (n, count) matrix."""
     n = laplacian.shape[0]
-    count, labels = components
     norms = np.sqrt(np.bincount(labels, minlength=count))
     entries = (1.0 / norms[labels]).astype(laplacian.dtype)
     index_dtype = laplacian.indices.dtype
     positions = labels.astype(index_dtype), np.arange(n + 1, dtype=index_dtype)
-    null: csr_array[Any] = csr_array((entries, *positions), shape=(n, count))
-    image = csr_array(laplacian @ null)
-    worst = float(np.abs(image.data).max(initial=0.0))
-    allowed = _NULL_RESIDUAL[laplacian.dtype] * bound
-    if worst > allowed:
-        raise DataError(
-            f"the matrix does not annihilate its null vectors (largest entry {worst:.2e}, "
-            f"allowed is {allowed:.2e}): it is not the Laplacian of its graph. Pass "
-            "D - W."
-        )
-    return null
+    return csr_array((entries, *positions), shape=(n, count))
 
 
 def _reordered(laplacian: csr_array[Any], order: NDArray[np.integer[Any]]) -> csr_array[Any]:
@@ -240,45 +137,6 @@ def _reordered(laplacian: csr_array[Any], order: NDArray[np.integer[Any]]) -> cs
     permuted = csr_array((rows.data, place[rows.indices], rows.indptr), shape=rows.shape)
     permuted.sort_indices()
     return permuted
-
-
-def _filtered_block(
-    laplacian: csr_array[Any],
-    null: csr_array[Any],
-    order: NDArray[np.integer[Any]],
-    warm_start: NDArray[Any] | None,
-    *,
-    n_rest: int,
-    goal: _Goal,
-    rng: np.random.Generator,
-) -> _RitzBlock:
-    """Smallest n_rest eigenpairs beyond the null space, by filtered iteration.
-
-    The Laplacian has its rows in the given order; null vectors, warm start and result do not.
-    """
-    n = laplacian.shape[0]
-    n_block = min(n_rest + max(5, n_rest // 2), n - null.shape[1])
-    null = csr_array(null[order])
-    block = _filtered_subspace_iteration(
-        laplacian,
-        null,
-        _start_block(
-            laplacian,
-            null,
-            None if warm_start is None else warm_start[order],
-            n_rest=n_rest,
-            n_block=n_block,
-            rng=rng,
-        ),
-        goal.n_accurate,
-        bound=goal.bound,
-        target=goal.target,
-        max_rounds=goal.max_rounds,
-        accept_start=warm_start is not None and goal.n_accurate < n_rest,
-    )
-    vectors = np.empty_like(block.vectors)
-    vectors[order] = block.vectors
-    return _RitzBlock(vectors, block.values, block.residuals, block.n_matvecs)
 
 
 def _dense_block(
@@ -299,108 +157,71 @@ def _dense_block(
         order = np.argsort(values, kind="stable")
         values, vectors, products = values[order], vectors[:, order], products[:, order]
     residuals = np.linalg.norm(products - vectors * values, axis=0)
-    return _RitzBlock(vectors, values, residuals, 0)
-
-
-def _residuals(laplacian: csr_array[Any], vectors: NDArray[Any]) -> float:
-    """Largest ||L v|| over the columns, for null vectors."""
-    return float(np.linalg.norm(apply_sparse(laplacian, vectors), axis=0).max(initial=0.0))
-
-
-def _check_request(
-    laplacian: csr_array[Any],
-    n_pairs: int,
-    warm_start: NDArray[Any] | None,
-    relative_tolerance: float,
-    max_iterations: int,
-) -> None:
-    n = laplacian.shape[0]
-    if laplacian.shape != (n, n) or not np.isfinite(laplacian.data).all():
-        raise DataError(
-            f"a Laplacian of shape {laplacian.shape} must be square and finite. Check the "
-            "graph's weights."
-        )
-    if not 1 <= n_pairs <= n:
-        raise ConfigurationError(
-            f"{n_pairs} eigenpairs were requested; allowed is 1 to {n}, the number of samples. "
-            "Lower n_clusters."
-        )
-    if relative_tolerance <= 0 or max_iterations < 1:
-        raise ConfigurationError(
-            f"relative_tolerance is {relative_tolerance!r} and max_iterations "
-            f"{max_iterations}; allowed are a positive number and at least 1."
-        )
-    if (
-        laplacian.dtype not in _MIN_TOLERANCE
-        or relative_tolerance < _MIN_TOLERANCE[laplacian.dtype]
-    ):
-        raise ConfigurationError(
-            f"a Laplacian of {laplacian.dtype} is to be solved to {relative_tolerance:g}; "
-            f"allowed are float64, and float32 from {_MIN_TOLERANCE[np.dtype(np.float32)]:g} on. Convert "
-            "it to float64."
-        )
-    if warm_start is not None and (warm_start.ndim != 2 or len(warm_start) != n):
-        raise DataError(
-            f"the warm start has shape {warm_start.shape}; it needs {n} rows, one per sample. "
-            "Start cold after the samples have changed."
-        )
+    return _RitzBlock(vectors, values, residuals)
 
 
 @dataclass(frozen=True, slots=True)
 class _RitzBlock:
-    """Ritz pairs in the complement of the null space.
+    """Ritz pairs in the complement of the null space."""
 
-    Attributes
-    ----------
-    vectors : array of shape (n, p)
-        Orthonormal, in the dtype of L.
-    values : array of shape (p,)
-        Ascending.
-    residuals : array of shape (p,)
-        ||L v - theta v|| of each pair.
-    n_matvecs : int
-        Products of L with one vector.
-    """
-
-    vectors: NDArray[Any]
-    values: NDArray[np.float64]
-    residuals: NDArray[np.floating[Any]]
-    n_matvecs: int
+    vectors: NDArray[Any]  # (n, p) orthonormal, in the dtype of L
+    values: NDArray[np.float64]  # (p,) ascending
+    residuals: NDArray[np.floating[Any]]  # (p,) ||L v - theta v||
 
 
-def _start_block(
+def _filtered_block(  # noqa: PLR0913 - one problem and how well it is to be solved
     laplacian: csr_array[Any],
     null: csr_array[Any],
     warm_start: NDArray[Any] | None,
-    *,
     n_rest: int,
-    n_block: int,
+    n_checked: int,
+    *,
+    bound: float,
+    target: float,
     rng: np.random.Generator,
 ) -> _RitzBlock:
-    """Initial block: the lowest Ritz vectors in the span of the warm start, then random vectors.
+    """Smallest n_rest eigenpairs beyond the null space; residuals of the first meet `target`.
 
-    Parameters
-    ----------
-    laplacian : csr_array of shape (n, n)
-    null : csr_array of shape (n, count)
-        Orthonormal null vectors; the block is orthogonal to them.
-    warm_start : array of shape (n, q) or None
-        At most n_rest directions of its span are used. The other n_block - n_rest columns
-        stay random, to find directions that the warm start lacks.
-    n_rest, n_block : int
-        Wanted pairs, and columns of the block, n_rest <= n_block <= n - count.
-    rng : numpy.random.Generator
+    At most n_rest columns of the block are from the warm start; the others are guards, which find
+    directions that it lacks. A warm start that meets the target is returned at once if not all
+    wanted pairs must meet it, although its guards are random.
     """
-    start = rng.standard_normal((laplacian.shape[0], n_block), dtype=laplacian.dtype.type)
-    n_matvecs = n_block
+    n = laplacian.shape[0]
+    n_block = min(n_rest + max(5, n_rest // 2), n - null.shape[1])
+    # in a list, so that no other reference keeps columns alive while they are overwritten
+    columns = [rng.standard_normal((n, n_block), dtype=laplacian.dtype.type)]
     if warm_start is not None:
-        lowest = _ritz_vectors_within(laplacian, null, warm_start)
-        n_matvecs += lowest.shape[1]
-        n_given = min(n_rest, lowest.shape[1])
-        start[:, :n_given] = lowest[:, :n_given]
+        lowest = _ritz_vectors_within(laplacian, null, warm_start)[:, :n_rest]
+        columns[0][:, : lowest.shape[1]] = lowest
         del lowest  # as large as the block
-    block = _rayleigh_ritz(laplacian, _orthonormal(null, start))
-    return _RitzBlock(block.vectors, block.values, block.residuals, n_matvecs)
+    block = _rayleigh_ritz(laplacian, _orthonormal(null, columns.pop()))
+    accept_start = warm_start is not None and n_checked < n_rest
+    previous_cut = 0.0 if accept_start else np.inf
+    for _ in range(_MAX_ROUNDS):
+        cut = float(block.values[-1])
+        settled = previous_cut - cut <= _MAX_CHANGE_OF_CUT * cut
+        if settled and block.residuals[:n_checked].max() <= target:
+            break
+        previous_cut = cut
+        done = np.zeros(len(block.values), dtype=bool)
+        done[:n_checked] = block.residuals[:n_checked] <= _LOCK_SHARE * target
+        degree, cut = choose_filter(
+            block.values,
+            block.residuals,
+            n_checked,
+            ~done,
+            bound=bound,
+            target=target,
+            dtype=block.vectors.dtype,
+        )
+        filtered = _chebyshev_filter(
+            laplacian, block.vectors[:, ~done], degree, cut=cut, bound=bound
+        )
+        filtered /= np.linalg.norm(filtered, axis=0)
+        columns.append(np.hstack((block.vectors[:, done], filtered)))
+        del block, filtered  # as large as each of what follows
+        block = _rayleigh_ritz(laplacian, _orthonormal(null, columns.pop()))
+    return block
 
 
 def _ritz_vectors_within(
@@ -416,80 +237,6 @@ def _ritz_vectors_within(
     if not span.shape[1]:
         return span
     return _rayleigh_ritz(laplacian, _orthonormal(null, span)).vectors
-
-
-def _filtered_subspace_iteration(  # noqa: PLR0913 - one problem and how well it is to be solved
-    laplacian: csr_array[Any],
-    null: csr_array[Any],
-    start: _RitzBlock,
-    n_rest: int,
-    *,
-    bound: float,
-    target: float,
-    max_rounds: int,
-    accept_start: bool,
-) -> _RitzBlock:
-    """Filter and Rayleigh-Ritz until the `n_rest` lowest residuals meet `target`.
-
-    Parameters
-    ----------
-    laplacian : csr_array of shape (n, n)
-    null : csr_array of shape (n, count)
-        Orthonormal null vectors, kept out of the block.
-    start : _RitzBlock
-        From `_start_block`.
-    n_rest : int
-        Wanted pairs; the remaining columns are guards.
-    bound : float
-        Not below the largest eigenvalue of L.
-    target : float
-        Target of the residual norm.
-    max_rounds : int
-        The best block so far is returned after this many rounds.
-    accept_start : bool
-        Whether a start that meets the target is returned at once, although its guards are random.
-    """
-    block, n_matvecs = start, start.n_matvecs
-    del start
-    previous_cut = 0.0 if accept_start else np.inf
-    for _ in range(max_rounds):
-        cut = float(block.values[-1])
-        settled = previous_cut - cut <= _MAX_CHANGE_OF_CUT * cut
-        if settled and block.residuals[:n_rest].max() <= target:
-            break
-        previous_cut = cut
-        done = np.zeros(len(block.values), dtype=bool)
-        done[:n_rest] = block.residuals[:n_rest] <= _LOCK_SHARE * target
-        degree, cut = choose_filter(
-            block.values,
-            block.residuals,
-            n_rest,
-            ~done,
-            bound=bound,
-            target=target,
-            dtype=block.vectors.dtype,
-        )
-        # in a list, so that no other reference keeps them alive while they are overwritten
-        columns = [_filtered(laplacian, block.vectors, done, degree, cut=cut, bound=bound)]
-        del block  # as large as each of what follows
-        block = _rayleigh_ritz(laplacian, _orthonormal(null, columns.pop()))
-        n_matvecs += degree * int(np.count_nonzero(~done)) + len(done)
-    return _RitzBlock(block.vectors, block.values, block.residuals, n_matvecs)
-
-
-def _filtered(
-    laplacian: csr_array[Any],
-    vectors: NDArray[Any],
-    done: NDArray[np.bool_],
-    degree: int,
-    *,
-    cut: float,
-    bound: float,
-) -> NDArray[Any]:
-    """Locked columns, then the others filtered and scaled to unit length."""
-    filtered = _chebyshev_filter(laplacian, vectors[:, ~done], degree, cut=cut, bound=bound)
-    filtered /= np.linalg.norm(filtered, axis=0)
-    return np.hstack((vectors[:, done], filtered))
 
 
 def choose_filter(
@@ -564,7 +311,7 @@ def _shifted(laplacian: csr_array[Any], center: float, factor: float) -> csr_arr
 
 
 def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> _RitzBlock:
-    """Ritz pairs of L with residual norms, in the span of orthonormal columns, which are overwritten."""
+    """Ritz pairs of L with residual norms in the span of orthonormal columns; overwrites them."""
     products = apply_sparse(laplacian, basis)
     projected = np.asarray(basis.T @ products, dtype=np.float64)
     values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))
@@ -572,11 +319,11 @@ def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> _RitzBlock
     vectors = basis @ rotation
     products = products @ rotation
     products -= np.multiply(vectors, values.astype(basis.dtype, copy=False), out=basis)
-    return _RitzBlock(vectors, values, np.linalg.norm(products, axis=0), 0)
+    return _RitzBlock(vectors, values, np.linalg.norm(products, axis=0))
 
 
 def _orthonormal(null: csr_array[Any], columns: NDArray[Any]) -> NDArray[Any]:
-    """Orthonormal basis of the part of the columns orthogonal to the null vectors; overwrites columns."""
+    """Orthonormal basis of the part of columns outside the null space; overwrites them."""
     columns -= apply_sparse(null, apply_sparse(null.T, columns))
     basis = np.asarray(
         scipy.linalg.qr(columns, mode="economic", overwrite_a=True, check_finite=False)[0]

@@ -1,10 +1,9 @@
 """Incomplete views: distances of samples that are absent from views, and imputation of missing cells.
 
-Points are given by blocks of columns that not every point has.
-The squared distance of two points is the mean over the blocks that both have, in units of the mean
-distance of each block, so that it averages to one over the pairs of any set of blocks. Each other
-block counts a tenth, at its mean distance. Points without a common block are infinitely far from each
-other.
+Points are given by blocks of columns that not every point has. The squared distance of two points
+is the mean over the blocks that both have, in units of the mean distance of each block, so that it
+averages to one over the pairs of any set of blocks. Each other block counts a tenth, at its mean
+distance. Points without a common block are infinitely far from each other.
 
 Imputation is the computation of scikit-learn's imputers, without the estimators, whose `fit`
 autologgers (MLflow) replace; see `mscam_dask.solvers.spectral_cut`.
@@ -36,27 +35,13 @@ _MIN_ROWS = 64
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IncompleteBlocks:
-    """Points with ‖x_i − x_j‖² = Σ_g mean_{v ∈ g} d_v(i, j) / μ_v over the blocks v of i and j.
-
-    Attributes
-    ----------
-    n_samples : int
-        n.
-    blocks : tuple of (m_v, r_v)
-        Columns of the points that a block has; d_v is the squared distance of their rows.
-    present : tuple of PresentSamples
-        Points that a block has.
-    groups : tuple of int
-        Group g of each block; the distances of groups add up.
-    scales : tuple of float
-        μ_v, the mean squared distance of a block over the pairs of its points.
-    """
+    """Points with ‖x_i − x_j‖² = Σ_g mean_{v ∈ g} d_v(i, j) / μ_v over the blocks v of i and j."""
 
     n_samples: int
-    blocks: tuple[NDArray[Any], ...]
-    present: tuple[PresentSamples, ...]
-    groups: tuple[int, ...]
-    scales: tuple[float, ...]
+    blocks: tuple[NDArray[Any], ...]  # (m_v, r_v) columns of the points that a block has
+    present: tuple[PresentSamples, ...]  # points that a block has
+    groups: tuple[int, ...]  # group g of each block
+    scales: tuple[float, ...]  # μ_v, mean squared distance over the pairs of a block
 
     def __len__(self) -> int:
         return self.n_samples
@@ -112,9 +97,10 @@ class IncompleteBlocks:
 def _means(
     sums: NDArray[np.float64], scales: NDArray[np.float64], whole: float
 ) -> NDArray[np.float64]:
-    """Means of the distances of one group, by `sums` and `scales` of the shared blocks; overwrites both.
+    """Means of the distances of one group, by sums and scales of shared blocks; overwrites both.
 
-    Few blocks vary more than many: without the weight of the others, the nearest neighbors share few.
+    Few blocks vary more than many: without the weight of the others, the nearest neighbors share
+    few.
     """
     weight = CONSTANTS.unknown_view_weight
     sums -= weight * scales
@@ -128,12 +114,12 @@ def _means(
 class _Products:
     """Squared distances of points to some others by matrix products.
 
-    With rows of zeros for the points that a block does not have, and m_iv = 1 for those that it has,
+    With rows of zeros for the points that a block does not have, and m_iv = 1 for those that it
+    has,
 
         Σ_v m_iv m_jv ‖x_iv − x_jv‖² = Σ_v (m_iv ‖x_jv‖² + ‖x_iv‖² m_jv − 2 x_iv · x_jv),
-        Σ_v m_iv m_jv μ_v
 
-    are products of one matrix for i with one for j.
+    as Σ_v m_iv m_jv μ_v, is a product of one matrix for i with one for j.
     """
 
     def __init__(self, points: IncompleteBlocks, others: NDArray[np.int64]) -> None:
@@ -162,7 +148,7 @@ class _Products:
     def _factors(
         self, samples: NDArray[np.int64], group: int
     ) -> tuple[NDArray[np.float64], NDArray[np.float64], NDArray[np.float64]]:
-        """Coordinates of the samples, and for each block their squared norm and 1; 0 where absent."""
+        """Coordinates of the samples, squared norm and 1 for each block; 0 where absent."""
         points = self._points
         coordinates, norms, present = [], [], []
         for index, own in enumerate(points.present):
@@ -180,7 +166,7 @@ class _Products:
 
 
 def as_incomplete_blocks(views: Sequence[NDArray[np.float64]]) -> IncompleteBlocks:
-    """Points from the arrays (n, r_v) of views with mean squared distance one; NaN for absent samples."""
+    """Points from arrays (n, r_v) of mean squared distance one; absent samples are NaN."""
     n = len(views[0])
     samples = [np.flatnonzero(~np.isnan(view[:, 0])) for view in views]
     return IncompleteBlocks(
@@ -194,15 +180,9 @@ def as_incomplete_blocks(views: Sequence[NDArray[np.float64]]) -> IncompleteBloc
 
 @dataclasses.dataclass(frozen=True)
 class SharedDistances:
-    """Squared distances between points given by views side by side, NaN in the columns of absent ones.
+    """Squared distances of points given by views side by side; absent views are NaN."""
 
-    Attributes
-    ----------
-    widths : tuple of int
-        Number of columns of each view.
-    """
-
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # number of columns of each view
 
     def __call__(
         self, rows: NDArray[np.float64], others: NDArray[np.float64]
@@ -216,25 +196,9 @@ class SharedDistances:
 def nearest_sharing(
     points: IncompleteBlocks, n_candidates: int, row_start: int, row_stop: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """K nearest other samples of each row, with their squared distances by exact differences.
+    """K nearest other samples of some rows, and exact squared distances, ascending, (m, K) each.
 
-    Parameters
-    ----------
-    points : IncompleteBlocks
-    n_candidates : int
-        K, between 1 and n − 1.
-    row_start, row_stop : int
-
-    Returns
-    -------
-    indices : (row_stop − row_start, K) int64
-        Never the row itself. Ties go to the lower index.
-    squared_distances : (row_stop − row_start, K)
-        Ascending; infinite for samples without a common block, which come last.
-
-    Notes
-    -----
-    O(m n Σr) flops in double precision.
+    Ties go to the lower index. Samples without a common block are infinitely far and come last.
     """
     n = len(points)
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
@@ -256,8 +220,8 @@ def nearest_sharing(
 def with_finite_distances(squared_distances: NDArray[np.float64]) -> NDArray[np.float64]:
     """Distances (m, K) in which infinite ones are twice the largest finite one of their row.
 
-    Samples without a common block are then farther than all others, and adaptive-neighbor weights of
-    them are 0 unless a row has no others.
+    Adaptive-neighbor weights of samples without a common block are then 0 unless a row has no
+    others.
     """
     finite = np.isfinite(squared_distances)
     if finite.all():
@@ -268,17 +232,9 @@ def with_finite_distances(squared_distances: NDArray[np.float64]) -> NDArray[np.
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PresentSamples:
-    """Samples that an incomplete view has.
+    """Samples that an incomplete view has."""
 
-    Attributes
-    ----------
-    samples : (m,) int64
-        Positions among all samples, ascending.
-    n_samples : int
-        n.
-    """
-
-    samples: NDArray[np.int64]
+    samples: NDArray[np.int64]  # (m,) ascending
     n_samples: int
 
     def __len__(self) -> int:
@@ -308,18 +264,10 @@ Rows = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class Imputer:
-    """Values for missing cells, from the rows of a fit.
+    """Values for missing cells, from the rows of a fit."""
 
-    Attributes
-    ----------
-    statistics : (d,)
-        Mean or median of each column.
-    donors : (m, d) or None
-        Rows whose nearest neighbors are averaged; None for mean and median.
-    """
-
-    statistics: Rows
-    donors: Rows | None = None
+    statistics: Rows  # (d,) mean or median of each column
+    donors: Rows | None = None  # (m, d) whose nearest are averaged; None for mean and median
 
     def __call__(self, rows: Rows, *, block_bytes: int = _IMPUTED_BYTES) -> Rows:
         """Copy of some rows (b, d) with a value in each cell that is NaN."""
@@ -355,12 +303,7 @@ class Imputer:
 
 
 def fit_imputer(rows: Rows, method: ImputeMethod) -> Imputer:
-    """Imputer from rows (m, d), each column of which has a value.
-
-    Notes
-    -----
-    The values are those of ``SimpleImputer(strategy=method)`` and ``KNNImputer()``.
-    """
+    """Imputer from rows (m, d): the values of ``SimpleImputer(method)``, ``KNNImputer()``."""
     if method == "median":
         return Imputer(np.nanmedian(rows, axis=0))
     return Imputer(np.nanmean(rows, axis=0), rows if method == "knn" else None)

@@ -1,8 +1,8 @@
 """Approximate nearest neighbors by an inverted-file (IVF) index: cells of points and nearby cells.
 
 The points are put in the order of the cells, near cells next to each other, so that a block of rows
-searches few other blocks. Every step is a function of a block of points, of a sample or of one vector:
-neither the number of threads nor the blocks change a neighbor.
+searches few other blocks. Every step is a function of a block of points, of a sample or of one
+vector: neither the number of threads nor the blocks change a neighbor.
 """
 
 from __future__ import annotations
@@ -23,22 +23,23 @@ CELL_POINTS = 500
 # Cells in the pool of a cell: a pool has about 4000 points.
 _PROBES = 8
 
-# If cells are small, as in sparse regions, a pool has as many cells as are needed for this many times the
-# requested neighbors.
+# If cells are small, as in sparse regions, a pool has as many cells as are needed for this many
+# times the requested neighbors.
 _POINTS_PER_NEIGHBOR = 4
 
 # Points on which each center is trained.
 _TRAINING_POINTS = 32
 _ROUNDS = 6
 
-# More centers than this are trained in groups, one group for each of √(number of centers) coarse centers.
+# More centers than this are trained in groups, one group for each of √(number of centers) coarse
+# centers.
 _MAX_CENTERS_AT_ONCE = 256
 
 # Smallest share of the centers in a part when their order is found.
 _MIN_SHARE_OF_SPLIT = 0.1
 
-# With more centers than this, a point is compared with the centers of its nearest groups of centers only,
-# because the time to compare all points with all centers grows as n².
+# With more centers than this, a point is compared with the centers of its nearest groups of centers
+# only, because the time to compare all points with all centers grows as n².
 _MAX_CENTERS_COMPARED = 4096
 _GROUPS = 8
 
@@ -56,21 +57,11 @@ class Points(Protocol):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class IVFIndex:
-    """A partition of n points into cells of bounded size, and an order of the points by cell.
+    """A partition of n points into cells of bounded size, and an order of the points by cell."""
 
-    Attributes
-    ----------
-    order : (n,) int32
-        Points, cell after cell, ascending within a cell.
-    bounds : (g + 1,) int64
-        Cell j holds ``order[bounds[j] : bounds[j + 1]]``.
-    probes : tuple of (p,) int64
-        For each cell the nearest cells, itself first: its pool.
-    """
-
-    order: NDArray[np.int32]
-    bounds: NDArray[np.int64]
-    probes: tuple[NDArray[np.int64], ...]
+    order: NDArray[np.int32]  # (n,) points, cell after cell, ascending within a cell
+    bounds: NDArray[np.int64]  # (g + 1,): cell j holds order[bounds[j] : bounds[j + 1]]
+    probes: tuple[NDArray[np.int64], ...]  # the nearest cells of each, itself first: its pool
 
     def __len__(self) -> int:
         return len(self.bounds) - 1
@@ -102,7 +93,7 @@ class IVFIndex:
 def training_rows(
     start: int, stop: int, n_points: int, seed: int, *, cell_points: int = CELL_POINTS
 ) -> NDArray[np.int64]:
-    """Rows of a block of points on which the centers are trained, relative to its start, ascending."""
+    """Rows of a block on which the centers are trained, relative to its start, ascending."""
     wanted = min(n_points, max(1, n_points // cell_points) * _TRAINING_POINTS)
     size = max(1, stop * wanted // n_points - start * wanted // n_points)
     rng = np.random.default_rng((seed, start))
@@ -114,8 +105,7 @@ def train_centers(
 ) -> NDArray[np.float32]:
     """Centers of about `n_cells` cells by k-means on a sample, near centers next to each other.
 
-    Many centers are trained in groups, so that the time grows as the sample times the square root of
-    the number of centers.
+    Many are trained in groups: the time grows as the sample times the root of their number.
     """
     if n_cells > _MAX_CENTERS_AT_ONCE:
         n_groups = int(np.sqrt(n_cells))
@@ -152,7 +142,7 @@ def _lloyd(
 
 
 def _spatial_order(centers: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Order in which near centers are next to each other, by splitting in two along the widest direction."""
+    """Order with near centers next to each other, by splits in two along the widest direction."""
     centered = centers - centers.mean(axis=0)
     direction = np.zeros(centers.shape[1], dtype=centers.dtype)
     direction[np.argmax(np.einsum("ij,ij->j", centered, centered))] = 1.0
@@ -174,7 +164,7 @@ def _spatial_order(centers: NDArray[np.float32]) -> NDArray[np.int64]:
 def _best_split(values: NDArray[np.floating[Any]]) -> int:
     """Position that splits ascending values in two parts with the farthest means, as 2-means does.
 
-    Halves would cut through clusters, so that blocks of rows would search a half more of the other blocks.
+    Halves would cut through clusters: blocks of rows would search a half more of the other blocks.
     """
     n = len(values)
     counts = np.arange(1, n)
@@ -200,13 +190,9 @@ def _nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -
 
 
 def assign_to_cells(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Cell of each point, (n,): its nearest center, or that of its nearest groups if there are many.
+    """Cell of each point, (n,): its nearest center, or that of its nearest groups of many.
 
-    Parameters
-    ----------
-    points : (n, r)
-    centers : (g, r)
-        As `train_centers` returns them: consecutive centers are near each other, so √g of them are a group.
+    Consecutive centers are near each other, so √g of them are a group.
     """
     n_centers = len(centers)
     if n_centers <= _MAX_CENTERS_COMPARED:
@@ -242,18 +228,10 @@ def cut_cells(
     *,
     cell_points: int = CELL_POINTS,
 ) -> IVFIndex:
-    """IVF index from the nearest center of each point: split large cells, and find nearby cells of each.
+    """IVF index from the nearest center of each point (n,): splits large cells, finds nearby ones.
 
-    Parameters
-    ----------
-    assigned : (n,) int
-    centers : (g, r)
-    n_candidates : int
-        Neighbors of later searches; a pool holds at least four times as many, or all points.
-    cell_points : int
-        Average number of points of a cell; the largest is twice as many. Larger cells (many duplicates)
-        are split in the order of their points; the parts share their center, so each is among the
-        nearest cells of the others.
+    Cells have at most 2 `cell_points`; pools have at least four times `n_candidates`, or all
+    points. The parts of a cell (many duplicates) share their center, so each is near the others.
     """
     order = np.argsort(assigned, kind="stable").astype(np.int32)
     counts = np.bincount(assigned, minlength=len(centers))
@@ -294,39 +272,14 @@ def _nearest_cells(
         count *= 4
 
 
-def build_ivf(
-    points: NDArray[np.float32], *, n_candidates: int, seed: int, cell_points: int = CELL_POINTS
-) -> IVFIndex:
-    """IVF index of points that are all in memory."""
-    n = len(points)
-    sample = points[training_rows(0, n, n, seed, cell_points=cell_points)]
-    centers = train_centers(sample, max(1, n // cell_points), np.random.default_rng(seed))
-    return cut_cells(
-        assign_to_cells(points, centers), centers, n_candidates, cell_points=cell_points
-    )
-
-
 def ivf_search(
     points: Points, index: IVFIndex, n_candidates: int, *, start: int, stop: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
-    """Nearest neighbors of the points at positions start … stop − 1, among the pool of their cell.
+    """K nearest neighbors of the points at positions start … stop − 1, in the pool of their cell.
 
-    Parameters
-    ----------
-    points : Points
-        Points in the order of the index; only those in the pools of these cells are read.
-    index : IVFIndex
-    n_candidates : int
-        K.
-    start, stop : int
-
-    Returns
-    -------
-    indices : (m, K) int32
-        Positions, ordered by (distance, position); −1 where a pool holds fewer than K others.
-    squared_distances : (m, K)
-        From float32 products around the mean of the cell, accurate to six digits of its extent;
-        infinite where absent.
+    Positions (m, K) by (distance, position), −1 where a pool has fewer; squared distances (m, K)
+    from float32 products around the mean of the cell, infinite where absent. Only their pools are
+    read.
     """
     indices = np.full((stop - start, n_candidates), -1, dtype=np.int32)
     squared = np.full((stop - start, n_candidates), np.inf, dtype=np.float32)

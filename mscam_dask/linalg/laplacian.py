@@ -2,117 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csgraph as _csgraph
-from scipy.sparse import csr_array, diags_array, get_index_dtype
-
-from mscam_dask.errors import DataError
-
-# Rows that are sorted at a time.
-_ROWS = 4096
+from scipy.sparse import csgraph, csr_array, diags_array, get_index_dtype
 
 
 def graph_from_neighbors(
-    indices: NDArray[np.int64], weights: NDArray[np.float64]
+    indices: NDArray[np.integer[Any]], weights: NDArray[np.float64], n_columns: int | None = None
 ) -> csr_array[np.float64]:
-    """Directed graph A with A[i, indices[i, l]] = weights[i, l].
+    """Rows (m, n) of a directed graph from distinct neighbors and weights (m, k) of m = n rows or fewer.
 
-    Parameters
-    ----------
-    indices : array of shape (n, k)
-        Neighbors of all n samples, distinct within a row, none its own.
-    weights : array of shape (n, k)
-        nonnegative, rows summing to one.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Rows on the simplex, zero diagonal, column indices sorted. Weights equal to 0
-        are not stored, which leaves the row sums as they are.
-
-    Raises
-    ------
-    DataError
-        Shapes differ, an index is not a sample or is the row itself, or a weight is
-        negative or not finite.
+    Weights 0 are not stored.
     """
-    return graph_from_blocks([(indices, weights)])
-
-
-def graph_from_blocks(
-    blocks: Sequence[tuple[NDArray[np.int64], NDArray[np.float64]]],
-    *,
-    n_rows: int = _ROWS,
-) -> csr_array[np.float64]:
-    """Directed graph from consecutive row blocks, as `graph_from_neighbors`, without concatenation.
-
-    Parameters
-    ----------
-    blocks : sequence of (indices, weights)
-        Both (m, k) with the same k, of all n rows in order; at least one.
-    n_rows : int
-        Rows that are sorted at a time.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Beside it and the blocks a few thousand rows are held.
-
-    Raises
-    ------
-    DataError
-        As for `graph_from_neighbors`.
-    """
-    n = sum(len(indices) for indices, _ in blocks)
-    n_entries = sum(weights.size for _, weights in blocks)
-    # half the memory traffic of every product
-    index_dtype = get_index_dtype(maxval=max(n, n_entries))
-    data: NDArray[np.float64] = np.empty(n_entries)
-    columns: NDArray[Any] = np.empty(n_entries, dtype=index_dtype)
-    pointers: NDArray[Any] = np.zeros(n + 1, dtype=index_dtype)
-    filled = row = 0
-    for block_indices, block_weights in blocks:
-        if block_indices.shape != block_weights.shape:
-            raise DataError(
-                f"neighbors have shape {block_indices.shape} and weights {block_weights.shape}; "
-                "both must be (n, k). Pass the two results of one selection."
-            )
-        for start in range(0, len(block_indices), n_rows):
-            part = slice(start, start + n_rows)
-            indices, weights = block_indices[part], block_weights[part]
-            _check_rows(indices, weights, row, n)
-            order = np.argsort(indices, axis=1)
-            values = np.take_along_axis(weights, order, axis=1)
-            stored = values > 0
-            counts = np.count_nonzero(stored, axis=1)
-            end = filled + int(counts.sum())
-            data[filled:end] = values[stored]
-            columns[filled:end] = np.take_along_axis(indices, order, axis=1)[stored]
-            pointers[row + 1 : row + 1 + len(counts)] = filled + np.cumsum(counts)
-            filled, row = end, row + len(counts)
-    if filled < n_entries:
-        data, columns = data[:filled].copy(), columns[:filled].copy()
-    graph: csr_array[np.float64] = csr_array((data, columns, pointers), shape=(n, n))
+    order = np.argsort(indices, axis=1)
+    values = np.take_along_axis(weights, order, axis=1)
+    stored = values > 0
+    # 32 bits halve the memory traffic of every product
+    index_dtype = get_index_dtype(maxval=max(n_columns or 0, weights.size))
+    pointers = np.concatenate(([0], np.cumsum(np.count_nonzero(stored, axis=1))))
+    columns = np.take_along_axis(indices, order, axis=1)[stored]
+    graph: csr_array[np.float64] = csr_array(
+        (values[stored], columns.astype(index_dtype), pointers.astype(index_dtype)),
+        shape=(len(indices), n_columns or len(indices)),
+    )
     graph.has_sorted_indices = True
     return graph
-
-
-def _check_rows(
-    indices: NDArray[np.int64], weights: NDArray[np.float64], first_row: int, n_samples: int
-) -> None:
-    if indices.size and (indices.min() < 0 or indices.max() >= n_samples):
-        raise DataError(
-            f"neighbor indices span {indices.min()} to {indices.max()}; allowed are 0 to "
-            f"{n_samples - 1}. Pass the neighbors of all rows, absent ones removed."
-        )
-    if np.any(indices == np.arange(first_row, first_row + len(indices))[:, None]):
-        raise DataError("a sample is its own neighbor; remove the row itself from its candidates.")
-    if not (np.isfinite(weights).all() and (weights >= 0).all()):
-        raise DataError("graph weights must be finite and >= 0; compute them on the simplex.")
 
 
 def symmetric_affinity(graph: csr_array[Any]) -> csr_array[Any]:
@@ -123,23 +39,10 @@ def symmetric_affinity(graph: csr_array[Any]) -> csr_array[Any]:
 
 
 def laplacian(graph: csr_array[Any]) -> csr_array[Any]:
-    """Graph Laplacian L = D - W with W = (A + A^T) / 2 and D its diagonal of row sums.
+    """Graph Laplacian L = D - W, with W = (A + A^T) / 2 and D its row sums; in the precision of A.
 
-    Parameters
-    ----------
-    graph : csr_array of shape (n, n)
-        A, nonnegative, directed or not; its diagonal does not matter.
-
-    Returns
-    -------
-    csr_array of shape (n, n)
-        Symmetric positive semi-definite, row sums zero (to rounding), sorted indices; in the
-        precision of the graph.
-
-    Notes
-    -----
-    v^T L v = 1/4 sum_ij (a_ij + a_ji) (v_i - v_j)^2; the multiplicity of the eigenvalue
-    0 is the number of connected components (Theorem 1 of the paper).
+    v^T L v = 1/4 sum_ij (a_ij + a_ji) (v_i - v_j)^2; the multiplicity of the eigenvalue 0 is the
+    number of connected components (Theorem 1 of the paper).
     """
     affinity = symmetric_affinity(graph)
     degrees = np.asarray(affinity.sum(axis=1))
@@ -156,23 +59,11 @@ def induced_laplacian(matrix: csr_array[Any], samples: NDArray[np.int64]) -> csr
 
 
 def connected_components(graph: csr_array[Any]) -> tuple[int, NDArray[np.int64]]:
-    """Connected components of a graph, without regard to the direction of edges.
-
-    Parameters
-    ----------
-    graph : csr_array of shape (n, n)
-        Stored non-zero entries are edges; explicit zeros are not.
-
-    Returns
-    -------
-    count : int
-    labels : array of shape (n,), int64
-        0 .. count - 1, numbered by first appearance: ``labels[0] == 0``.
-    """
+    """Number and labels (n,) of the weakly connected components, by first appearance."""
     if np.any(graph.data == 0):
         graph = graph.copy()
         graph.eliminate_zeros()
-    count, labels = _csgraph.connected_components(graph, directed=True, connection="weak")
+    count, labels = csgraph.connected_components(graph, directed=True, connection="weak")
     _, first = np.unique(labels, return_index=True)
     rank = np.empty(int(count), dtype=np.int64)
     rank[np.argsort(first)] = np.arange(int(count))
@@ -188,42 +79,18 @@ def _sorted(matrix: csr_array[Any]) -> csr_array[Any]:
 def edge_split(
     graph: csr_array[np.float64], rng: np.random.Generator
 ) -> tuple[csr_array[np.float64], csr_array[np.float64]]:
-    """Assign each undirected edge of a graph to one of two graphs at random.
-
-    Parameters
-    ----------
-    graph : (n, n) sparse
-        nonnegative, directed or not.
-    rng : numpy.random.Generator
-        Generator of one random bit per edge.
-
-    Returns
-    -------
-    two (n, n) CSR
-        Symmetric, without an edge in common; their sum is the symmetrised graph without its
-        diagonal.
-    """
+    """Assign each undirected edge of a graph to one of two symmetric graphs at random."""
     affinity = symmetric_affinity(graph)
     rows = np.repeat(np.arange(affinity.shape[0]), np.diff(affinity.indptr))
     upper = rows < affinity.indices
     rows, columns = rows[upper], affinity.indices[upper].astype(rows.dtype)
     weights = affinity.data[upper]
     first = rng.random(len(weights)) < 0.5
-    n = affinity.shape[0]
-    return _symmetric(rows, columns, weights, first, n), _symmetric(
-        rows, columns, weights, ~first, n
-    )
-
-
-def _symmetric(
-    rows: NDArray[np.int64],
-    columns: NDArray[np.int64],
-    weights: NDArray[np.float64],
-    taken: NDArray[np.bool_],
-    n_samples: int,
-) -> csr_array[np.float64]:
-    i, j, values = rows[taken], columns[taken], weights[taken]
-    both = (np.concatenate((values, values)), (np.concatenate((i, j)), np.concatenate((j, i))))
-    matrix: csr_array[np.float64] = csr_array(both, shape=(n_samples, n_samples))
-    matrix.sort_indices()
-    return matrix
+    halves = []
+    for taken in (first, ~first):
+        i, j, values = rows[taken], columns[taken], weights[taken]
+        both = (np.concatenate((values, values)), (np.concatenate((i, j)), np.concatenate((j, i))))
+        half: csr_array[np.float64] = csr_array(both, shape=affinity.shape)
+        half.sort_indices()
+        halves.append(half)
+    return halves[0], halves[1]

@@ -19,24 +19,12 @@ _MAX_TABLE = 46_340
 
 @dataclass(frozen=True, slots=True)
 class RandomWalk:
-    """One step of the random walk on a graph of n samples.
+    """One step of the random walk on a graph of n samples."""
 
-    Attributes
-    ----------
-    neighbors : (nnz,) int
-        Where each edge leads to, row after row.
-    steps : (nnz,)
-        Probability of each edge, given its row.
-    starts : (n + 1,) int
-        Where the edges of each row start.
-    connected : (n,) bool
-        Rows with edges of positive weight; the others step to any sample.
-    """
-
-    neighbors: NDArray[np.integer[Any]]
-    steps: NDArray[np.float64]
-    starts: NDArray[np.integer[Any]]
-    connected: NDArray[np.bool_]
+    neighbors: NDArray[np.integer[Any]]  # (nnz,) end of each edge, row after row
+    steps: NDArray[np.float64]  # (nnz,) probability of each edge, given its row
+    starts: NDArray[np.integer[Any]]  # (n + 1,) where the edges of each row start
+    connected: NDArray[np.bool_]  # (n,) rows with edges of positive weight; others step anywhere
 
     @property
     def counts(self) -> NDArray[np.integer[Any]]:
@@ -45,14 +33,7 @@ class RandomWalk:
 
 
 def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
-    """Random walk on a graph, for `information` and `evidence`.
-
-    Parameters
-    ----------
-    affinity : (n, n) sparse
-        nonnegative; a sample's neighbor is drawn in proportion to its row. Samples without
-        edges draw a neighbor from all samples.
-    """
+    """Random walk on a nonnegative graph (n, n); a sample without edges steps to any sample."""
     n = affinity.shape[0]
     degrees = np.asarray(affinity @ np.ones(n, dtype=affinity.dtype), dtype=np.float64)
     connected = degrees > 0
@@ -64,33 +45,13 @@ def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
 def information(
     walk: RandomWalk, labels: NDArray[np.int64], *, largest_table: int = _MAX_TABLE
 ) -> float:
-    """Mutual information between a sample's cluster and that of a random neighbor, in nats.
+    """Mutual information I(y_0; y_1) of the clusters (n,) before and after a step, in nats.
 
-    Parameters
-    ----------
-    walk : RandomWalk
-    labels : (n,) int
-        Cluster of each sample, 0 … c−1.
-    largest_table : int
-        Most clusters whose joint distribution is held as a table.
+    The walk starts at a uniformly drawn sample: auto-information of the partition. Unlike
+    modularity, it weighs *which* other clusters the remaining edges lead to. More clusters than
+    `largest_table` are counted without a (c, c) table.
 
-    Returns
-    -------
-    float
-        Between 0 (the graph says nothing about the partition) and log c (c equal clusters, no edge
-        between them).
-
-    Notes
-    -----
-    I(y_0; y_1) of one step of the random walk that starts at a uniformly drawn sample: the
-    auto-information of the partition. Unlike modularity, it weighs *which* other clusters the
-    remaining edges lead to, and a graph whose every smooth partition scores alike (a
-    low-dimensional view) does not drown one with few informative edges. O(nnz + c²) flops.
-
-    References
-    ----------
-    M. Faccin, M. T. Schaub, J.-C. Delvenne, "State aggregations in Markov chains and block
-    models of networks", Phys. Rev. Lett. 127 (2021), doi:10.1103/PhysRevLett.127.078301.
+    M. Faccin, M. T. Schaub, J.-C. Delvenne, doi:10.1103/PhysRevLett.127.078301.
     """
     n_clusters = int(labels.max()) + 1
     if n_clusters > largest_table:
@@ -105,29 +66,12 @@ def evidence(
     *,
     n_clusters: int | None = None,
 ) -> NDArray[np.float32]:
-    """Evidence of the clusters of random neighbors for each cluster of a sample.
+    """Evidence (m, c) of the clusters of random neighbors for each cluster a of some rows.
 
-    Parameters
-    ----------
-    walk : RandomWalk
-    labels : (n,) int
-        0 … c−1.
-    rows : slice or (m,) int
-        Samples for which the evidence is computed.
-    n_clusters : int, optional
-        c, if the last clusters may have no sample.
-
-    Returns
-    -------
-    (m, c) float32
-        Σ_b p_i(b) log p(b | a), for cluster a: the mean log likelihood of the clusters b of the neighbors.
-        Evidence of several graphs adds up if their neighbors are independent given the cluster.
-
-    Notes
-    -----
-    p(b | a) is from the symmetric table of clusters before and after a step, plus one step spread evenly
-    over the table, so that no entry is zero. O(nnz + c²) flops, and for each row c times the number of
-    clusters among its neighbors.
+    Σ_b p_i(b) log p(b | a), the mean log likelihood of the clusters b of the neighbors: it adds up
+    over graphs whose neighbors are independent given the cluster. p(b | a) is from the symmetric
+    table of clusters before and after a step, plus one step spread evenly, so that no entry is
+    zero.
     """
     n = len(labels)
     n_clusters = n_clusters or int(labels.max()) + 1
@@ -142,25 +86,10 @@ def evidence(
 
 
 def joint_information(labels: NDArray[np.int64], found: NDArray[np.floating[Any]]) -> float:
-    """Mutual information between a sample's cluster and the evidence of all views, in nats.
+    """Mutual information of clusters (m,) and the views' summed `evidence` (m, c), overwritten.
 
-    Parameters
-    ----------
-    labels : (m,) int
-        0 … c−1.
-    found : (m, c)
-        Sum of the views' `evidence`, overwritten.
-
-    Returns
-    -------
-    float
-        Between 0 and the entropy of the partition.
-
-    Notes
-    -----
     By Bayes' rule p_i(a) ∝ p(a) exp(found); the information is that of the table of mean p_i(a) by
-    cluster. A cluster that only one view explains counts in full, whereas the mean information over
-    views would count it in part.
+    cluster. A cluster that only one view explains counts in full, not in part as in a mean.
     """
     n_clusters = found.shape[1]
     shares = np.bincount(labels, minlength=n_clusters) / len(labels)
@@ -176,62 +105,23 @@ def joint_information(labels: NDArray[np.int64], found: NDArray[np.floating[Any]
 
 
 def entropy(labels: NDArray[np.int64]) -> float:
-    """Entropy of the cluster of a uniformly drawn sample, in nats.
-
-    Parameters
-    ----------
-    labels : (n,) int
-        0 … c−1.
-
-    Returns
-    -------
-    float
-        Upper limit of the information of a graph on the partition; log c for c equal clusters.
-    """
+    """Entropy of the cluster (n,) of a uniformly drawn sample, in nats."""
     shares = np.bincount(labels) / len(labels)
     return float(scipy.special.entr(shares).sum())
 
 
 def reliability(joint: float, entropy: float) -> float:
-    """Uncertainty coefficient U = J / H: share of the entropy that neighbors in all views explain.
-
-    Parameters
-    ----------
-    joint : float
-        J ≥ 0, see `joint_information`.
-    entropy : float
-        H of the partition.
-
-    Returns
-    -------
-    float
-        1 if the neighbors explain every cluster; 0 if they explain nothing, or for a single cluster.
-    """
+    """Uncertainty coefficient J / H: share of the entropy that all neighbors explain, 0 … 1."""
     return min(1.0, joint / entropy) if entropy > 0.0 else 0.0
 
 
 def adjusted_information(information: float, joint: float, entropy: float) -> float:
-    """Adjusted information I (1 + U³) / 2, with U = J / H the uncertainty coefficient.
+    """Adjusted information I (1 + U³) / 2 in nats, with U = J / H the uncertainty coefficient.
 
-    Parameters
-    ----------
-    information : float
-        I ≥ 0 of a graph, or its mean over graphs, in nats.
-    joint : float
-        J ≥ 0 of the graphs together, see `joint_information`.
-    entropy : float
-        H of the partition.
-
-    Returns
-    -------
-    float
-        In nats: I if the neighbors explain every cluster (J = H), near I / 2 if they explain little.
-
-    Notes
-    -----
-    Information alone prefers to split a large cluster over separating two small ones. For disconnected
-    clusters with shares 0.7, 0.2, 0.06, 0.02 and less it is H = 0.91 nats; it is as high if the largest
-    cluster is split into three, although half of the information of each neighbor is lost then.
+    Information alone prefers to split a large cluster over separating two small ones: for
+    disconnected clusters with shares 0.7, 0.2, 0.06, 0.02 and less, H = 0.91 nats is also that of
+    the largest cluster split into three, although half of the information of each neighbor is lost
+    then.
     """
     if entropy <= 0.0:
         return 0.0
@@ -280,15 +170,7 @@ def _information_of_pairs(walk: RandomWalk, labels: NDArray[np.int64], n_cluster
 
 
 def add_mean_graph(total: NDArray[np.float32], lists: Sequence[NDArray[np.integer[Any]]]) -> None:
-    """Add the mean graph of neighbor lists of the same samples to a dense graph in place.
-
-    Parameters
-    ----------
-    total : C-contiguous (m, n)
-        Weights of the n samples as neighbors of m of them.
-    lists : sequence of (m, k) int
-        Distinct neighbors of each of the m samples; −1 in the rows of samples that have none.
-    """
+    """Add the mean graph of neighbor lists (m, k), distinct or −1, to C-ordered weights (m, n)."""
     for neighbors in lists:
         rows = np.flatnonzero(neighbors[:, 0] >= 0)
         flat = rows[:, None] * total.shape[1] + neighbors[rows]  # four times as fast as two indices
@@ -300,58 +182,20 @@ def shared_neighbors(
     others: NDArray[np.floating[Any]],
     popularity: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Neighbor overlap of each sample: weight of its neighbors in the other views, minus chance.
+    """Neighbor overlap (m,): weight of a sample's neighbors in the other views, minus chance.
 
-    Parameters
-    ----------
-    neighbors : (m, k) int
-        Neighbors of each of m samples in one view.
-    others : (m, k)
-        Weights B_ij of these neighbors in the other views, where all rows of B have equal sums.
-    popularity : (n,)
-        Mean over the m samples of the weights of each sample in the other views.
-
-    Returns
-    -------
-    (m,)
-        (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / m). Its mean is zero for neighbors that are
-        independent of B, however often some samples (hubs) are neighbors in both.
-
-    Notes
-    -----
-    O(m k) flops.
-
-    References
-    ----------
-    The chance term follows L. Hubert, P. Arabie, "Comparing partitions", J. Classification 2
-    (1985), doi:10.1007/BF01908075, with the in-degrees of both graphs held fixed.
+    (1/k) Σ_{j ∈ N(i)} (B_ij − Σ_l B_lj / m), from neighbors (m, k), their weights B (m, k) and
+    popularity Σ_l B_lj / m (n,). Its mean is zero for neighbors independent of B, with the
+    in-degrees (hubs) of both graphs held fixed. The chance term follows L. Hubert, P. Arabie,
+    doi:10.1007/BF01908075.
     """
     return np.asarray((others - popularity[neighbors]).mean(axis=1), dtype=np.float64)
 
 
 def modularity(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> float:
-    """Modularity: share of edge weight inside clusters minus its expectation at the same degrees.
+    """Modularity Q = Σ_c [ W_cc / 2m − (vol_c / 2m)² ] of clusters (n,), in symmetric W (n, n).
 
-    Parameters
-    ----------
-    affinity : (n, n) sparse
-        Symmetric, nonnegative, diagonal zero.
-    labels : (n,) int
-        Cluster of each sample, 0 … c−1.
-
-    Returns
-    -------
-    float
-        In [−1/2, 1); 0 for a single cluster and for a graph without edges.
-
-    Notes
-    -----
-    Q = Σ_c [ W_cc / 2m − (vol_c / 2m)² ], with 2m the sum of all entries. O(nnz) flops.
-
-    References
-    ----------
-    M. E. J. Newman, "Modularity and community structure in networks", PNAS 103 (2006),
-    doi:10.1073/pnas.0601602103.
+    0 without edges. M. E. J. Newman, doi:10.1073/pnas.0601602103.
     """
     total = float(affinity.data.sum())
     if total <= 0.0:
@@ -365,30 +209,12 @@ def modularity(affinity: csr_array[np.float64], labels: NDArray[np.int64]) -> fl
 
 
 def permutation_z(neighbors: NDArray[np.integer[Any]], votes: NDArray[np.floating[Any]]) -> float:
-    """Inner product of a neighbor graph and others, standardized over permutations of its samples.
+    """Inner product of a neighbor graph A with others B, in standard errors over permutations.
 
-    Parameters
-    ----------
-    neighbors : (n, k) int
-        Distinct neighbors of each of n samples among these: the graph A.
-    votes : (n, n)
-        Sum A + B of this graph and the others.
-
-    Returns
-    -------
-    float
-        About standard normal for independent graphs; 0 if all weights of A or of B are equal.
-
-    Notes
-    -----
-    With A and B centered in rows and columns, and up to terms of relative order 1/n, Σ A_ij B_ij has
-    the mean tr(A) tr(B) / (n − 1) and the variance (Σ A_ij² Σ B_ij² + Σ A_ij A_ji Σ B_ij B_ji) / n².
-    Centering leaves out hubs. O(n²) flops; neither B nor a centered graph is formed.
-
-    References
-    ----------
-    N. Mantel, "The detection of disease clustering and a generalized regression approach", Cancer
-    Research 27 (1967).
+    From the neighbors (n, k) and the sum A + B (n, n) only. With A and B centered in rows and
+    columns (without hubs), and up to relative order 1/n, Σ A_ij B_ij has the mean tr(A) tr(B) / (n
+    − 1) and the variance (Σ A_ij² Σ B_ij² + Σ A_ij A_ji Σ B_ij B_ji) / n². N. Mantel, Cancer
+    Research (1967).
     """
     n = len(votes)
     edges = np.arange(n)[:, None], neighbors
@@ -426,6 +252,6 @@ def _means(graph: NDArray[Any]) -> NDArray[np.float64]:
 
 
 def _centered(products: float, first: NDArray[np.float64], second: NDArray[np.float64]) -> float:
-    """Inner product of two graphs centered in rows and columns, from that of the graphs and their means."""
+    """Inner product of two graphs, once centered in rows and columns, from their means."""
     n = first.shape[1]
     return float(products - n * np.vdot(first, second) + first[0].sum() * second[0].sum())

@@ -9,7 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.distances import (
     WeightedBlocks,
     as_weighted_blocks,
@@ -41,21 +40,11 @@ _MAX_TOGETHER = 16
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ColumnFacts:
-    """Facts of a block of columns, the same for every block of rows whose neighbors are searched.
+    """Facts of a block of columns, the same for every block of rows that is searched."""
 
-    Attributes
-    ----------
-    magnitude : float
-        Largest absolute coordinate times the root of the largest weight.
-    mean : (r,) or None
-        Mean of each column; None if the columns need no centering.
-    squared_norms : (n,)
-        Weighted squared norms of the centered rows in units of 4 ** `exponent`, by float32 products.
-    """
-
-    magnitude: float
-    mean: NDArray[np.float64] | None
-    squared_norms: NDArray[np.float32]
+    magnitude: float  # largest absolute coordinate times the root of the largest weight
+    mean: NDArray[np.float64] | None  # (r,), None if the columns need no centering
+    squared_norms: NDArray[np.float32]  # (n,) weighted, of centered rows, unit 4**exponent
 
     @property
     def exponent(self) -> int:
@@ -64,23 +53,14 @@ class ColumnFacts:
 
 
 def column_facts(points: WeightedBlocks, some: slice = slice(None)) -> list[ColumnFacts]:
-    """Facts of some blocks of columns, for `nearest_neighbors`.
-
-    Raises
-    ------
-    DataError
-        The columns are not finite.
-    """
+    """Facts of some blocks of columns, for `nearest_neighbors`."""
     blocks, weights = points.blocks[some], points.weights[some]
     return [_facts(*pair) for pair in zip(blocks, weights, strict=True)]
 
 
 def _facts(columns: NDArray[Any], weights: NDArray[np.float64]) -> ColumnFacts:
-    # a finite sum means finite values, and is cheaper to check
     with np.errstate(over="ignore", invalid="ignore"):
         total = columns.sum(axis=0)
-    if not np.isfinite(total).all():
-        _check_finite(columns)
     largest = max(float(columns.max(initial=0.0)), -float(columns.min(initial=0.0)))
     is_centered = float(np.abs(total).max(initial=0.0)) <= _CENTERED * largest * len(columns)
     mean = None
@@ -91,17 +71,8 @@ def _facts(columns: NDArray[Any], weights: NDArray[np.float64]) -> ColumnFacts:
     return ColumnFacts(magnitude, mean, np.einsum("ij,ij->i", centered, centered * factors))
 
 
-def _check_finite(columns: NDArray[Any]) -> None:
-    bad = np.flatnonzero(~np.isfinite(columns).all(axis=1))
-    if bad.size:
-        raise DataError(
-            f"{bad.size} of {len(columns)} rows of the embedding hold NaN or infinity (first rows: "
-            f"{bad[:5].tolist()}). Clean or rescale the view."
-        )
-
-
 def _exponent(magnitudes: Sequence[float]) -> int:
-    """Exponent of a unit of length: scaling by a power of two is exact, and nothing over- or underflows."""
+    """Exponent of a unit of length; powers of two are exact, and nothing over- or underflows."""
     return int(np.frexp(max(magnitudes))[1])
 
 
@@ -131,49 +102,17 @@ def nearest_neighbors(
     facts: Sequence[ColumnFacts] | None = None,
     block_bytes: int = _BLOCK_BYTES,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """K nearest other samples of each row by exhaustive search, with their squared distances.
+    """K nearest other samples of each row by exhaustive search, and squared distances (m, K).
 
-    Parameters
-    ----------
-    embedding : array of shape (n, r), r >= 1, or WeightedBlocks
-        Coordinates of all samples, finite.
-    n_candidates : int
-        K, between 1 and n - 1.
-    row_start, row_stop : int, optional
-        Only these rows; all by default.
-    facts : sequence of ColumnFacts, optional
-        Those of each block of columns, if they were computed before.
-    block_bytes : int
-        Bytes of the products that are held at a time; at least 64 rows.
-
-    Returns
-    -------
-    indices : array of shape (row_stop - row_start, K), int64
-        Never holds the row itself, even among duplicates. Ties go to the lower index.
-        The result depends neither on the requested block of rows nor on the threads.
-    squared_distances : array of shape (row_stop - row_start, K)
-        By exact differences, ascending.
-
-    Raises
-    ------
-    ConfigurationError
-        `n_candidates` is outside 1 .. n - 1, or the rows outside 0 .. n.
-    DataError
-        The embedding is not finite or has no column.
-
-    Notes
-    -----
-    Matrix products in float32, block of rows by block of rows (2 m n r flops), propose
-    K + K/4 + 9 neighbors; the distances of those that the error bound of the product leaves among
-    the K nearest are recomputed by exact differences. A row for which the error bound of the product cannot exclude a sample beyond them (ties,
-    duplicates) is searched again over all samples in float64. Squared distances that differ
-    by less than 1e-9 of themselves count as tied there; where the bound is coarser than that,
-    exact differences decide.
+    Matrix products in float32 propose K + K/4 + 9 neighbors; the distances of those that the error
+    bound of the products leaves among the K nearest are recomputed by exact differences. A row for
+    which the bound cannot exclude others (ties, duplicates) is searched again in float64, where
+    distances within 1e-9 of themselves are ties, which go to the lower index. The result depends
+    neither on the block of rows nor on the threads.
     """
     points = as_weighted_blocks(embedding)
     n = len(points)
     stop = n if row_stop is None else row_stop
-    _check_search(points, n_candidates, row_start, stop)
     if row_start == stop:
         return np.empty((0, n_candidates), dtype=np.int64), np.empty((0, n_candidates))
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
@@ -194,24 +133,13 @@ def nearest_neighbors(
 def approximate_neighbors(
     embedding: NDArray[np.float64] | WeightedBlocks, n_candidates: int
 ) -> NDArray[np.int64]:
-    """K nearest other samples of each row by matrix products in float32 alone, in no particular order.
+    """K nearest other samples (n, K) by float32 products alone, in no particular order.
 
-    Parameters
-    ----------
-    embedding : array of shape (n, r), r >= 1, or WeightedBlocks
-        Coordinates of all samples, finite.
-    n_candidates : int
-        K, between 1 and n - 1.
-
-    Returns
-    -------
-    array of shape (n, K), int64
-        Never holds the row itself. Samples whose distances agree to about six digits of the squared
-        norms may be exchanged, so this is for large K, of which few are near the boundary.
+    Distances that agree to six digits of the squared norms may be exchanged: for large K, of which
+    few are near the boundary.
     """
     points = as_weighted_blocks(embedding)
     n = len(points)
-    _check_search(points, n_candidates, 0, n)
     found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n, _BLOCK_BYTES)
     is_self = found == np.arange(n)[:, None]
     is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
@@ -229,8 +157,7 @@ def _propose(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
     """Nearest samples (m, n_asked) by float32 products, including the sample itself.
 
-    Also returns their squared distances by these products, and the bound (m,) on the rounding of each
-    squared distance.
+    Also their squared distances by these products, and the bound (m,) on the rounding of each.
     """
     n = len(points)
     exponent = _exponent([of_block.magnitude for of_block in facts])
@@ -279,32 +206,12 @@ def _possible(
 def _rounding_depth(points: WeightedBlocks) -> int:
     """Roundings in a row through which a term of a float32 product passes.
 
-    The products of a block of columns are summed before the sum is added to that of the blocks before
-    it (a BLAS may do so by panels of at least 64 columns). The exact differences, with which the
-    products are compared, are summed by block as well.
+    The products of a block of columns are summed before the sum is added to that of the blocks
+    before it (a BLAS may do so by panels of at least 64 columns), as are the exact differences.
     """
     widest = max(columns.shape[1] for columns in points.blocks)
     by_block = 2 * widest + len(points.blocks) + points.rank // 64
     return int(min(points.rank, by_block)) + 8
-
-
-def _check_search(points: WeightedBlocks, n_candidates: int, start: int, stop: int) -> None:
-    n = len(points)
-    if not 1 <= n_candidates <= n - 1:
-        raise ConfigurationError(
-            f"{n_candidates} neighbors were requested among {n} samples; allowed is 1 to "
-            f"{n - 1}. Lower n_neighbors."
-        )
-    if not 0 <= start <= stop <= n:
-        raise ConfigurationError(
-            f"rows {start} to {stop} were requested; allowed is within 0 to {n}. Check the "
-            "row blocks."
-        )
-    if points.rank == 0:
-        raise DataError(
-            f"the embedding has shape ({n}, 0); allowed is (n, r) with r >= 1. "
-            "A view without any usable direction has no neighbors: drop it."
-        )
 
 
 def _nearest_of(
@@ -323,26 +230,13 @@ def _nearest_of(
 def _search_in_float64(
     points: WeightedBlocks, samples: NDArray[np.int64], n_candidates: int, n_asked: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Neighbors of some samples by float64 products, or by exact differences where these are ambiguous.
-
-    Parameters
-    ----------
-    points : WeightedBlocks
-        Coordinates of all n samples.
-    samples : (m,) int
-        Samples whose neighbors are searched.
-    n_candidates, n_asked : int
-        K, and the number of neighbors proposed by products; K < n_asked < n.
-
-    Returns
-    -------
-    indices, squared_distances : (m, K)
-        As from `nearest_neighbors`.
-    """
+    """Neighbors of some samples by float64 products, or differences where ambiguous."""
     whole = points.stacked(slice(None))
     whole -= whole.mean(axis=0)
     squared_norms = np.einsum("ij,ij->i", whole, whole)
-    margin = _product_error(squared_norms, whole.shape[1])[samples]
+    # bound on the rounding of ‖x‖² + ‖y‖² − 2 x·y of centered points
+    unit = (whole.shape[1] + 8) * np.finfo(np.float64).eps
+    margin = 2.0 * unit * (squared_norms[samples] + squared_norms.max())
     result = np.empty((len(samples), n_candidates), dtype=np.int64)
     distances = np.empty(result.shape)
     ambiguous = np.zeros(len(samples), dtype=np.bool_)
@@ -384,13 +278,6 @@ def _ordered(
     )
 
 
-def _product_error(squared_norms: NDArray[np.float64], rank: int) -> NDArray[np.float64]:
-    """Bound on the rounding of ||x||^2 + ||y||^2 - 2 x.y, per sample, for centered points."""
-    unit = (rank + 8) * np.finfo(np.float64).eps
-    bound: NDArray[np.float64] = 2.0 * unit * (squared_norms + squared_norms.max())
-    return bound
-
-
 def _by_lowest_index(
     squared: NDArray[np.float64],
     samples: NDArray[np.int64],
@@ -398,11 +285,7 @@ def _by_lowest_index(
     kth: NDArray[np.float64],
     margin: NDArray[np.float64],
 ) -> NDArray[np.int64]:
-    """Neighbors (m, K) by distances (m, n) to all samples, with ties to the lowest index.
-
-    Samples within the bound of the K-th distance count as ties: samples that are closer beyond the
-    bound come first, then the ties by index.
-    """
+    """Neighbors (m, K) by distances (m, n); those within the margin of the K-th are ties."""
     n = squared.shape[1]
     closer = squared < (kth - 2.0 * margin)[:, None]
     equal = squared <= (kth + 2.0 * margin)[:, None]
@@ -421,8 +304,8 @@ def _by_exact_differences(
 ) -> NDArray[np.int64]:
     """Neighbors (m, K) by exact differences, among all samples within a radius (m,).
 
-    Duplicates have the same neighbors except for themselves, so each distinct point is searched
-    once, for K + 1 neighbors, and each sample is then removed from its own neighbors.
+    Each distinct point is searched once, for K + 1 neighbors; a sample is then removed from its
+    own.
     """
     n, n_wanted = len(points), n_candidates + 1
     _, first, which = np.unique(points[samples], axis=0, return_index=True, return_inverse=True)
@@ -454,26 +337,10 @@ def _by_exact_differences(
 
 
 def top_k_columns(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
-    """Columns of the `count` smallest entries of each row, in no particular order.
+    """Columns (m, count) of the smallest entries of each row (m, n) without NaN, in no order.
 
-    Parameters
-    ----------
-    values : array of shape (m, n)
-        Without NaN.
-    count : int
-        Between 1 and n.
-
-    Returns
-    -------
-    array of shape (m, count), int64
-        Ties are broken arbitrarily, but the same matrix gives the same columns.
-
-    Notes
-    -----
-    Columns are grouped by sixteen, and the smallest entry of each group is computed. The `count`-th
-    smallest of these is at least the `count`-th smallest of all entries, so larger entries are
-    dropped, which leaves little more than `count` entries per row. These two vectorized passes are
-    about ten times as fast as numpy.argpartition, which moves one entry at a time.
+    The smallest entries of groups of sixteen columns bound the `count`-th smallest, and little more
+    than `count` entries of a row are within: ten times as fast as numpy.argpartition alone.
     """
     m, n = values.shape
     together = min(_MAX_TOGETHER, n // (2 * count))

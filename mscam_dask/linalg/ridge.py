@@ -14,7 +14,7 @@ import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
 
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.linalg.orthonormal import orient_columns, orthonormalize_nearby
 
 # Relative to the largest squared singular value. A Gram matrix knows s^2 to about
@@ -24,19 +24,10 @@ RANK_TOLERANCE = 1e-10
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """Left singular vectors of a view and their squared singular values.
+    """Left singular vectors of a view and their squared singular values."""
 
-    Attributes
-    ----------
-    vectors : array of shape (n, r)
-        Q, orthonormal columns, each with its largest entry positive; float64, or float32 where
-        an engine keeps it so.
-    singular_values_squared : array of shape (r,)
-        s^2 > 0, descending.
-    """
-
-    vectors: NDArray[Any]
-    singular_values_squared: NDArray[np.float64]
+    vectors: NDArray[Any]  # (n, r) orthonormal columns Q, oriented
+    singular_values_squared: NDArray[np.float64]  # (r,) s^2 > 0, descending
 
     @property
     def rank(self) -> int:
@@ -44,77 +35,22 @@ class Basis:
         return len(self.singular_values_squared)
 
 
-def basis_from_rows(rows: NDArray[np.float64], *, rank_tolerance: float = RANK_TOLERANCE) -> Basis:
-    """Thin SVD X = Q S V^T through the smaller of X^T X and X X^T.
+def basis_from_rows(rows: NDArray[np.float64]) -> Basis:
+    """Thin SVD X = Q S V^T of rows (n, d) through the smaller of X^T X and X X^T; r = 0 for zeros.
 
-    Parameters
-    ----------
-    rows : array of shape (n, d)
-        X, the scaled view.
-    rank_tolerance : float
-        Directions with s^2 <= rank_tolerance * max(s^2) are dropped.
-
-    Returns
-    -------
-    Basis
-        r <= min(n, d) directions; r = 0 for a zero matrix.
-
-    Raises
-    ------
-    DataError
-        The Gram matrix is not finite: NaN, infinity, or values too large to be squared.
-
-    Notes
-    -----
-    min(n, d)^2 max(n, d) flops for the Gram matrix, min(n, d)^3 for its eigenvectors.
-    For d <= n the columns X v / s inherit the conditioning of the Gram matrix and are
-    brought back to orthonormality by the nearest orthonormal matrix.
+    The columns X v / s inherit the conditioning of the Gram matrix and are brought back to
+    orthonormality. Directions with s^2 <= 1e-10 * max(s^2) are dropped.
     """
     n, d = rows.shape
     if n < d:
-        return basis_from_kernel(rows @ rows.T, rank_tolerance=rank_tolerance)
-    components, s2 = basis_from_gram(rows.T @ rows, rank_tolerance=rank_tolerance)
+        return basis_from_kernel(rows @ rows.T)
+    components, s2 = basis_from_gram(rows.T @ rows)
     vectors = orthonormalize_nearby(rows @ (components / np.sqrt(s2)))
     return Basis(orient_columns(vectors), s2)
 
 
-def basis_from_gram(
-    gram: NDArray[np.float64], *, rank_tolerance: float = RANK_TOLERANCE
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Eigenvectors V and eigenvalues s^2 of X^T X, for code that streams X by blocks.
-
-    Parameters
-    ----------
-    gram : array of shape (d, d)
-        X^T X; symmetrized here.
-    rank_tolerance : float
-        As in `basis_from_rows`.
-
-    Returns
-    -------
-    components : array of shape (d, r)
-        V; then Q = X V / s, block of rows by block of rows (see
-        `orthonormalize_nearby` for the last digits).
-    singular_values_squared : array of shape (r,)
-        Descending.
-
-    Raises
-    ------
-    ConfigurationError
-        `rank_tolerance` is outside [0, 1).
-    DataError
-        The matrix is not square or not finite.
-    """
-    if gram.ndim != 2 or gram.shape[0] != gram.shape[1]:
-        raise DataError(
-            f"a Gram or kernel matrix has shape {gram.shape}; it must be square. Check the "
-            "view type declared for the view."
-        )
-    if not 0 <= rank_tolerance < 1:
-        raise ConfigurationError(
-            f"rank_tolerance is {rank_tolerance!r}; allowed is 0 <= rank_tolerance < 1. "
-            "Leave the default unless tiny directions matter."
-        )
+def basis_from_gram(gram: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Eigenvectors V (d, r) and eigenvalues s^2 (r,) of X^T X (d, d), descending."""
     if not np.isfinite(gram).all():
         raise DataError(
             "a Gram or kernel matrix holds NaN or infinity: the view does, or its values are "
@@ -125,82 +61,26 @@ def basis_from_gram(
     # where many eigenvalues are equal (a graph as a view) divide and conquer is six times as fast as MRRR
     values, vectors = scipy.linalg.eigh(symmetric, overwrite_a=True, driver="evd")
     values, vectors = values[::-1], vectors[:, ::-1]
-    keep = values > max(0.0, rank_tolerance * values[0]) if d else np.zeros(0, dtype=bool)
+    keep = values > max(0.0, RANK_TOLERANCE * values[0]) if d else np.zeros(0, dtype=bool)
     return np.ascontiguousarray(vectors[:, keep]), np.ascontiguousarray(values[keep])
 
 
 def basis_from_kernel(
     kernel: NDArray[np.float64],
-    *,
-    rank_tolerance: float = RANK_TOLERANCE,
 ) -> Basis:
-    """Basis of the feature space of a kernel matrix K = X X^T.
-
-    Parameters
-    ----------
-    kernel : array of shape (n, n)
-        Symmetrised here. Negative eigenvalues (a kernel that is not positive
-        semi-definite) are dropped: the nearest PSD matrix in Frobenius norm is used.
-    rank_tolerance : float
-        As in `basis_from_rows`.
-
-    Raises
-    ------
-    ConfigurationError
-        `rank_tolerance` is outside [0, 1).
-    DataError
-        The matrix is not square or not finite.
-
-    Notes
-    -----
-    O(n^3) flops; three n x n matrices at most.
-    """
-    vectors, s2 = basis_from_gram(kernel, rank_tolerance=rank_tolerance)
+    """Basis of the feature space of a kernel K = X X^T (n, n); negative eigenvalues are dropped."""
+    vectors, s2 = basis_from_gram(kernel)
     return Basis(orient_columns(vectors), s2)
 
 
 def shrinkage_factors(
     singular_values_squared: NDArray[np.float64], alpha: float
 ) -> NDArray[np.float64]:
-    """Gains f = s^2 / (s^2 + alpha), the eigenvalues of the ridge self-representation.
-
-    Parameters
-    ----------
-    singular_values_squared : array of shape (r,)
-    alpha : float
-        Self-representation regularization, positive, in the unit of s^2.
-
-    Returns
-    -------
-    array of shape (r,)
-        Each in [0, 1).
-
-    Raises
-    ------
-    ConfigurationError
-        `alpha` is not positive and finite.
-    """
-    if not (np.isfinite(alpha) and alpha > 0):
-        raise ConfigurationError(
-            f"alpha is {alpha!r}; allowed is a positive finite number. Without "
-            "regularization the self-representation is the identity: set alpha > 0."
-        )
+    """Gains f = s^2 / (s^2 + alpha) in [0, 1), the eigenvalues of the ridge self-representation."""
     gains: NDArray[np.float64] = singular_values_squared / (singular_values_squared + alpha)
     return gains
 
 
 def ridge_coordinates(basis: Basis, alpha: float) -> NDArray[np.float64]:
-    """Coordinates whose distances are those of the ridge self-representation's columns.
-
-    Parameters
-    ----------
-    basis : Basis
-    alpha : float
-        As in `shrinkage_factors`.
-
-    Returns
-    -------
-    array of shape (n, r)
-        Q * f; ||row_i - row_j|| = ||z_i - z_j|| for Z = Q diag(f) Q^T.
-    """
+    """Coordinates Q f (n, r): ||row_i - row_j|| = ||z_i - z_j|| for Z = Q diag(f) Q^T."""
     return basis.vectors * shrinkage_factors(basis.singular_values_squared, alpha)

@@ -3,35 +3,25 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.types.parameters import Scale
 
 # A column with a range below this share of its magnitude counts as constant.
 _CONSTANT_TOLERANCE = 8 * np.finfo(np.float64).eps
 
-# For magnitudes from 2^-200 to 2^200, squares, their sums and products neither underflow nor overflow.
+# For magnitudes from 2^-200 to 2^200, squares, their sums and products neither underflow nor
+# overflow.
 _SAFE_EXPONENT = 200
 
 
 def safe_exponent(largest: NDArray[np.float64]) -> NDArray[np.int32]:
-    """Powers of two to divide numbers by so that their squares and sums are finite.
+    """Powers of two to divide magnitudes by so that their squares and sums are finite.
 
-    Parameters
-    ----------
-    largest : array
-        Largest magnitudes, finite.
-
-    Returns
-    -------
-    array of the same shape, int32
-        0 for magnitudes between 2^-200 and 2^200 and for 0: ordinary data keep their bits. Else e
-        with largest / 2^e in [1/2, 1). `numpy.ldexp(x, -e)` is exact down to 2^-822 of the
-        largest magnitude.
+    0 between 2^-200 and 2^200 and for 0: ordinary data keep their bits. Else e with largest / 2^e
+    in [1/2, 1); `numpy.ldexp(x, -e)` is exact down to 2^-822 of the largest magnitude.
     """
     exponent = np.frexp(largest)[1]
     return np.where(np.abs(exponent) > _SAFE_EXPONENT, exponent, 0).astype(np.int32)
@@ -39,44 +29,18 @@ def safe_exponent(largest: NDArray[np.float64]) -> NDArray[np.int32]:
 
 @dataclass(frozen=True, slots=True)
 class ColumnMoments:
-    """Count, mean, spread and range of each column of some rows.
-
-    Attributes
-    ----------
-    count : int
-        Number of rows.
-    mean : array of shape (d,)
-    deviation_norm : array of shape (d,)
-        Square root of the sum of squared deviations from the mean. The root is what is
-        kept, so that columns near 1e-300 or 1e300 neither vanish nor overflow.
-    minimum, maximum : array of shape (d,)
-    """
+    """Count, mean, spread and range of each column of some rows; arrays (d,)."""
 
     count: int
     mean: NDArray[np.float64]
-    deviation_norm: NDArray[np.float64]
+    deviation_norm: NDArray[np.float64]  # root of the sum of squared deviations
     minimum: NDArray[np.float64]
     maximum: NDArray[np.float64]
 
     @classmethod
     @np.errstate(under="ignore")
     def from_rows(cls, rows: NDArray[np.float64]) -> ColumnMoments:
-        """Moments of one block.
-
-        Parameters
-        ----------
-        rows : array of shape (m, d), m >= 1, finite
-
-        Raises
-        ------
-        DataError
-            The block has no row.
-        """
-        if rows.ndim != 2 or len(rows) == 0:
-            raise DataError(
-                f"column moments of a block of shape {rows.shape} do not exist; it needs at "
-                "least one row. Check the row blocks of the view."
-            )
+        """Moments of one block of finite rows (m, d)."""
         minimum, maximum = rows.min(axis=0), rows.max(axis=0)
         # powers of two: scaling by them is exact
         exponent = np.frexp(np.maximum(np.abs(minimum), np.abs(maximum)))[1]
@@ -96,23 +60,7 @@ class ColumnMoments:
 
     @np.errstate(under="ignore")
     def merge(self, other: ColumnMoments) -> ColumnMoments:
-        """Moments of both sets of rows together (Chan, Golub, LeVeque 1983).
-
-        Parameters
-        ----------
-        other : ColumnMoments
-            Moments of other rows of the same view.
-
-        Raises
-        ------
-        DataError
-            The two do not have the same columns.
-        """
-        if self.n_columns != other.n_columns:
-            raise DataError(
-                f"column moments of {self.n_columns} and {other.n_columns} columns cannot be "
-                "merged. All row blocks of a view must have the same columns."
-            )
+        """Moments of both sets of rows together (Chan, Golub, LeVeque 1983)."""
         count = self.count + other.count
         # halves: the difference of two means of opposite sign may exceed the range
         half_gap = 0.5 * other.mean - 0.5 * self.mean
@@ -150,51 +98,17 @@ class ColumnMoments:
 
 @dataclass(frozen=True, slots=True)
 class RowTransform:
-    """Scaling of the rows of a view, fitted once and applied to any block of rows.
-
-    Attributes
-    ----------
-    kind : {"standard", "unit", "minmax", "none"}
-    exponent : array of shape (d,), int32
-        Columns are divided by 2 to this power first: 0 but for columns of extreme magnitude,
-        one number in all columns for "none".
-    offset : array of shape (d,)
-        Then subtracted from each row; 0 for "unit" and "none".
-    scale : array of shape (d,)
-        Then divides each row, and is positive; 1 for "unit" and "none".
-    constant : array of shape (d,), bool
-        Columns mapped to 0.
-    """
+    """Scaling of the rows of a view: x / 2^exponent, minus offset, over scale; arrays (d,)."""
 
     kind: Scale
-    exponent: NDArray[np.int32]
+    exponent: NDArray[np.int32]  # 0 but for columns of extreme magnitude
     offset: NDArray[np.float64]
     scale: NDArray[np.float64]
-    constant: NDArray[np.bool_]
+    constant: NDArray[np.bool_]  # columns mapped to 0
 
     @np.errstate(under="ignore")
     def apply(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Scaled copy of a block of rows.
-
-        Parameters
-        ----------
-        rows : array of shape (m, d), finite
-
-        Returns
-        -------
-        array of shape (m, d)
-            A new C-contiguous array.
-
-        Raises
-        ------
-        DataError
-            The rows do not have the d columns the scaling was learned on.
-        """
-        if rows.ndim != 2 or rows.shape[1] != len(self.offset):
-            raise DataError(
-                f"rows of shape {rows.shape} were given to a scaling learned on "
-                f"{len(self.offset)} columns. Pass rows of the same view."
-            )
+        """Scaled C-contiguous copy of a block of finite rows (m, d)."""
         if self.kind == "unit":
             return _unit_rows(rows)
         if self.exponent.any():
@@ -209,27 +123,12 @@ class RowTransform:
 
 @np.errstate(under="ignore")
 def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransform:
-    """Fit the scaling `kind` to a view with these column moments.
+    """Fit a scaling to a view with these column moments.
 
-    Parameters
-    ----------
-    kind : {"standard", "unit", "minmax", "none"}
-        "standard": columns to mean 0 and variance 1; "minmax": columns to [0, 1];
-        "unit": rows to Euclidean norm 1 (zero rows stay zero, the moments do not
-        matter); "none": as they are, but for a power of two when their magnitude is
-        extreme. Under "standard" and "minmax" constant columns become 0.
-    moments : ColumnMoments
-        Moments over all rows of the view.
-
-    Raises
-    ------
-    ConfigurationError
-        `kind` is none of the four.
+    "standard": columns to mean 0 and variance 1; "minmax": columns to [0, 1]; both set constant
+    columns to 0. "unit": rows to norm 1, zero rows stay zero. "none": as they are, but for a power
+    of two.
     """
-    if kind not in get_args(Scale):
-        raise ConfigurationError(
-            f"scale is {kind!r}; allowed is one of {', '.join(get_args(Scale))}. Set scale."
-        )
     d = moments.n_columns
     offset, scale = np.zeros(d), np.ones(d)
     constant = np.zeros(d, dtype=np.bool_)

@@ -8,8 +8,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from mscam_dask.data.views.conversion import is_missing
-
 __all__ = ["CLUSTER_COLORS", "SampleProperty", "cluster_color", "sample_property"]
 
 CLUSTER_COLORS = (
@@ -58,10 +56,12 @@ def sample_property(values: ArrayLike) -> SampleProperty:
         Text, truth values and whole numbers of at most 24 values are categories; other numbers are
         numbers. Of more than 24 texts the 23 most frequent are categories, and one is "other".
     """
+    import pandas as pd
+
     items: list[Any] = np.asarray(values).tolist()
-    missing = np.array([is_missing(item) for item in items], dtype=bool)
+    missing = pd.Series(items, dtype=object).isna().to_numpy()
     result = np.full(len(items), np.nan)
-    known = [item for item in items if not is_missing(item)]
+    known = [item for item, is_gone in zip(items, missing, strict=True) if not is_gone]
     are_numbers = all(type(item) in (int, float) for item in known)  # no truth values
     distinct = set(known) if are_numbers else set(map(str, known))
     are_whole = are_numbers and all(isinstance(item, int) for item in known)

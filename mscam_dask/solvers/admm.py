@@ -40,81 +40,45 @@ NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReducedProblem:
-    """ADMM problem of a view in the coordinates of H.
+    """ADMM problem of a view in the coordinates of H."""
 
-    Attributes
-    ----------
-    subspace : (n, h)
-        H, orthonormal columns, in the dtype of the basis.
-    squared_singular_values : (h,)
-        s², zero for the directions added from the graph.
-    laplacian : (h, h)
-        L̂ = HᵀLH.
-    laplacian_bound : float
-        Upper bound on the eigenvalues of L̂.
-    alpha, metric_ridge, graph_weight : float
-        α, τ and the weight λ of tr(WᵀLW).
-    """
-
-    subspace: NDArray[Any]
-    squared_singular_values: NDArray[np.float64]
-    laplacian: NDArray[np.float64]
-    laplacian_bound: float
+    subspace: NDArray[Any]  # (n, h) H, orthonormal columns
+    squared_singular_values: NDArray[np.float64]  # (h,) s², 0 for directions of the graph
+    laplacian: NDArray[np.float64]  # (h, h) L̂ = HᵀLH
+    laplacian_bound: float  # upper bound on the eigenvalues of L̂
     alpha: float
-    metric_ridge: float
-    graph_weight: float
+    metric_ridge: float  # τ
+    graph_weight: float  # λ of tr(WᵀLW)
 
 
 def n_shrunk(
     singular_values_squared: NDArray[np.float64], alpha: float, min_shrinkage: float
 ) -> int:
-    """Number of directions with a gain s²/(s²+α) that is not smaller, at least one; they come first."""
+    """Number of directions, which come first, with a gain s²/(s²+α) not too small; at least one."""
     gains = singular_values_squared / (singular_values_squared + alpha)
     return int(np.count_nonzero(gains >= min(min_shrinkage, 0.5 * float(gains[0]))))
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class AdmmState:
-    """Iterates of the inner ADMM; all of shape (h, c) where not said otherwise.
-
-    Attributes
-    ----------
-    w, p, f, y
-        W, P, F and the multiplier Y of W = F in the coordinates of H.
-    core : (h, c), (h, c)
-        Ĉ = diag(s²/(s²+α)) + left @ right.T, kept as the pair (left, right).
-    penalty : float
-        μ of the next iteration.
-    iteration : int
-    primal_residual, dual_residual : float
-        ‖W − F‖_F/√c and ‖F − F_before‖_F/√c.
-    """
+    """Iterates of the inner ADMM in the coordinates of H, (h, c) each."""
 
     w: NDArray[np.float64]
     p: NDArray[np.float64]
     f: NDArray[np.float64]
-    y: NDArray[np.float64]
-    core: tuple[NDArray[np.float64], NDArray[np.float64]]
-    penalty: float
+    y: NDArray[np.float64]  # multiplier of W = F
+    core: tuple[NDArray[np.float64], NDArray[np.float64]]  # of Ĉ = diag(s²/(s²+α)) + l rᵀ
+    penalty: float  # μ of the next iteration
     iteration: int
-    primal_residual: float
-    dual_residual: float
+    primal_residual: float  # ‖W − F‖_F / √c
+    dual_residual: float  # ‖F − F_before‖_F / √c
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewSolution:
-    """Result of the ADMM of a view.
+    """Result of the ADMM of a view."""
 
-    Attributes
-    ----------
-    embedding : (n, c)
-        F = ZᵀP, the projected samples, in the dtype of the basis.
-    objective : float
-    state : AdmmState
-    converged : bool
-    """
-
-    embedding: NDArray[Any]
+    embedding: NDArray[Any]  # (n, c) F = ZᵀP, the projected samples
     objective: float
     state: AdmmState
     converged: bool
@@ -123,23 +87,9 @@ class ViewSolution:
 def initial_state(problem: ReducedProblem, start: NDArray[np.float64], penalty: float) -> AdmmState:
     """State before the first iteration: W = P = F = the orthonormal matrix nearest to HᵀV_c.
 
-    Parameters
-    ----------
-    problem : ReducedProblem
-    start : (n, c)
-        V_c, the bottom c eigenvectors of L; inside span(H) by construction of H.
-    penalty : float
-        First μ.
-
-    Raises
-    ------
-    DataError
-        The reduced space has fewer than c dimensions.
-
-    Notes
-    -----
-    The iteration depends only on the graph, λ and the view, and is equivariant under rotations
-    of V_c, so no state of a view is kept between outer iterations.
+    V_c (n, c), the bottom eigenvectors of L, is inside span(H). The iteration depends only on the
+    graph, λ and the view, and is equivariant under rotations of V_c: no state is kept between outer
+    iterations.
     """
     h, c = problem.subspace.shape[1], start.shape[1]
     if h < c:
@@ -153,12 +103,9 @@ def initial_state(problem: ReducedProblem, start: NDArray[np.float64], penalty: 
 
 
 def step(problem: ReducedProblem, state: AdmmState, penalty_growth: float) -> AdmmState:
-    """One ADMM iteration: Z → P → F → W → Y → μ.
+    """One ADMM iteration: Z → P → F → W → Y → μ, in O(h² c) flops.
 
-    Notes
-    -----
-    Ĉ is diagonal plus rank c and K⁻¹, (ĈĈᵀ + εI)⁻¹ are applied by the Woodbury identity:
-    O(h c²) flops; L̂w in the W-step is O(h² c).
+    Ĉ is diagonal plus rank c; K⁻¹ and (ĈĈᵀ + εI)⁻¹ are applied by the Woodbury identity.
     """
     s2, alpha, mu = problem.squared_singular_values, problem.alpha, state.penalty
     c = state.w.shape[1]
@@ -206,7 +153,7 @@ def step(problem: ReducedProblem, state: AdmmState, penalty_growth: float) -> Ad
 def _balanced(
     left: NDArray[np.float64], right: NDArray[np.float64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Rescale `left` and `right` to equal norms, same product (for small α they differ a millionfold)."""
+    """`left` and `right` at equal norms, same product (for small α they differ a millionfold)."""
     sizes = np.linalg.norm(left), np.linalg.norm(right)
     if not all(sizes):
         return left, right
@@ -220,12 +167,12 @@ def _root_mean_square(columns: NDArray[np.float64]) -> float:
 
 
 def _solved(matrix: NDArray[np.float64], rhs: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solve a small linear system by LAPACK directly, because wrappers cost more than the solve."""
+    """Solve a small linear system by LAPACK directly: wrappers cost more than the solve."""
     _, _, solution, failed = scipy.linalg.lapack.dgesv(matrix, rhs)
     if failed or not np.isfinite(solution).all():
         raise DataError(
-            "a linear system of the ADMM of a view is singular: the penalty or the values of the view "
-            "are out of the range of float64. Check the scale of the view."
+            "a linear system of the ADMM of a view is singular: the penalty or the values of the "
+            "view are out of the range of float64. Check the scale of the view."
         )
     return np.asarray(solution, dtype=np.float64)
 
@@ -266,8 +213,6 @@ def is_converged(state: AdmmState, tolerance: float) -> bool:
 def objective(problem: ReducedProblem, state: AdmmState) -> float:
     """Objective ‖X − XZ‖² + α‖Z‖² + τ‖P‖² + λ tr(FᵀLF) at a state, in O(h c²) flops.
 
-    Notes
-    -----
     With Ĉ = diag(g) + l rᵀ the two norms expand into diagonal, cross and low-rank parts.
     """
     s2 = problem.squared_singular_values
@@ -293,20 +238,7 @@ def objective(problem: ReducedProblem, state: AdmmState) -> float:
 def solve_view(
     problem: ReducedProblem, start: NDArray[np.float64], settings: AdmmSettings
 ) -> ViewSolution:
-    """Solve the ADMM problem of a view: iterate `step` up to the tolerance or `max_iterations`.
-
-    Parameters
-    ----------
-    problem : ReducedProblem
-    start : (n, c)
-        Bottom eigenvectors of the Laplacian.
-    settings : AdmmSettings
-
-    Returns
-    -------
-    ViewSolution
-        `converged` is True if the tolerance was met; the embedding is usable in either case.
-    """
+    """Solve the ADMM problem of a view from V_c (n, c) to the tolerance or `max_iterations`."""
     state = initial_state(problem, start, settings.penalty)
     while state.iteration < settings.max_iterations and not is_converged(state, settings.tolerance):
         state = step(problem, state, settings.penalty_growth)

@@ -1,4 +1,4 @@
-"""Assessment of a partition without labels: from the learned graph, the reference graphs, and features."""
+"""Assessment of a partition without labels: from the learned and reference graphs, and features."""
 
 from __future__ import annotations
 
@@ -19,21 +19,11 @@ from mscam_dask.solvers.spectral_cut import drawn_starts, sampled_rows, spectral
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterEvidence:
-    """Evidence of perturbed graphs and of single views for the clusters of a partition.
+    """Evidence of perturbed graphs and of single views for the clusters of a partition."""
 
-    Attributes
-    ----------
-    stability : (c,)
-        Mean Jaccard coefficient of each cluster with its best match in cuts of perturbed graphs.
-    together : (c, c)
-        Probability that samples of two clusters share a cluster of such a cut.
-    by_view : (V, c)
-        Agreement of each view with each cluster; see `cluster_agreement`.
-    """
-
-    stability: NDArray[np.float64]
-    together: NDArray[np.float64]
-    by_view: NDArray[np.float64]
+    stability: NDArray[np.float64]  # (c,) mean Jaccard coefficient with the best match in the cuts
+    together: NDArray[np.float64]  # (c, c) probability that samples share a cluster of such a cut
+    by_view: NDArray[np.float64]  # (V, c), see `cluster_agreement`
 
 
 def cuts_of_perturbed_graphs(
@@ -42,17 +32,9 @@ def cuts_of_perturbed_graphs(
     n_clusters: int,
     n_pairs: int,
 ) -> list[NDArray[np.int64]]:
-    """Spectral cuts of perturbed graphs of the samples of the reference graphs.
+    """Spectral cuts (1 < c < n) of perturbed graphs of the samples of the reference graphs.
 
-    Parameters
-    ----------
-    views : sequence of ReferenceGraphs
-    learned_graph : GraphRows, optional
-        All rows; its affinity is perturbed in place of the mean of the reference graphs.
-    n_clusters : int
-        1 < c < n.
-    n_pairs : int
-        Eigenpairs of the graphs that are cut.
+    The learned graph, of all rows, is perturbed in place of the mean of the reference graphs.
     """
     affinity = None if learned_graph is None else learned_graph.affinity
     return perturbed_cuts(affinity, [view_graph(view) for view in views], n_clusters, n_pairs)
@@ -97,8 +79,8 @@ def _mean(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
         return np.asarray(np.nansum(stacked, axis=0) / counts)
 
 
-# A cut needs fewer digits and starts than the partition that is returned. Stabilities change by less than 0.004
-# where clusters are separated, and by up to 0.04 where they overlap.
+# A cut needs fewer digits and starts than the partition that is returned. Stabilities change by
+# less than 0.004 where clusters are separated, and by up to 0.04 where they overlap.
 _TOLERANCE = 1e-3
 _N_STARTS = 10
 
@@ -108,25 +90,11 @@ Graphs = Sequence["csr_array[np.float64]"]
 def perturbed_cuts(
     learned_graph: csr_array[np.float64] | None, views: Graphs, n_clusters: int, n_pairs: int
 ) -> list[NDArray[np.int64]]:
-    """Spectral cuts of perturbed graphs; the last two are of graphs that are independent of each other.
+    """Spectral cuts of perturbed graphs; the last two are of graphs independent of each other.
 
-    Parameters
-    ----------
-    learned_graph : (n, n) sparse, optional
-        Learned graph; without it, only the reference graphs are cut.
-    views : sequence of (n, n) CSR
-        Reference graph of each view, symmetric, with the same mean degree.
-    n_clusters : int
-        1 < c < n.
-    n_pairs : int
-        Eigenpairs of each graph, at least c.
-
-    Returns
-    -------
-    list of (n,) int64
-        Two or four partitions into c clusters, −1 for samples that are absent from the views whose
-        graphs were cut. The draws are seeded by the number of
-        samples and clusters.
+    Two or four partitions (n,) into 1 < c < n clusters, −1 for samples that are absent from the
+    views whose graphs were cut. Without a learned graph only the reference graphs are cut, one per
+    view, with the same mean degree. The draws are seeded by the number of samples and clusters.
     """
     n = views[0].shape[0]
     rng = np.random.default_rng((n, n_clusters))
@@ -161,10 +129,9 @@ def jaccard_coefficients(
 def co_clustering(
     labels: NDArray[np.int64], others: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.float64]:
-    """Probability (c, c) that a sample of one cluster and a sample of another share a cluster of `others`.
+    """Probability (c, c) that samples of two clusters share a cluster of `others`; NaN if empty.
 
-    The diagonal is that of two samples of the same cluster, drawn with replacement; NaN for empty
-    clusters.
+    The diagonal is that of two samples of the same cluster, drawn with replacement.
     """
     table = _counts(labels, others, n_clusters)
     with np.errstate(invalid="ignore"):
@@ -221,7 +188,7 @@ _MIN_COMMON = 3
 
 
 def view_graph(view: ReferenceGraphs) -> csr_array[np.float64]:
-    """Mean of the reference graphs of a view, (n, n) CSR, symmetric; absent samples have no edges."""
+    """Mean (n, n) of the reference graphs of a view, symmetric; absent samples have no edges."""
     total = view.graphs[0].astype(np.float64)
     for graph in view.graphs[1:]:
         total = csr_array(total + graph)
@@ -232,22 +199,12 @@ def view_graph(view: ReferenceGraphs) -> csr_array[np.float64]:
 def cluster_agreement(
     graph: csr_array[np.float64], labels: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.float64]:
-    """Agreement of a view with each cluster: share of neighbors within it, corrected for chance.
+    """Agreement (c,) of a view with each cluster: share of neighbors within it, minus chance.
 
-    Parameters
-    ----------
-    graph : (n, n) CSR
-        Of one view, symmetric.
-    labels : (n,) int64
-        Clusters 0 … c−1.
-    n_clusters : int
-
-    Returns
-    -------
-    (c,)
-        (w_k − p_k) / (1 − p_k), with w_k the share of the edge weight of cluster k that stays in the
-        cluster, and p_k the share of all edge weight at its samples: 1 where no edge leaves the cluster,
-        about 0 for a view that does not support it; NaN for clusters without edges, or with all of them.
+    (w_k − p_k) / (1 − p_k), with w_k the share of the edge weight of cluster k that stays in the
+    cluster, and p_k the share of all edge weight at its samples: 1 where no edge leaves the
+    cluster, about 0 for a view that does not support it; NaN for clusters without edges, or with
+    all of them.
     """
     degrees: NDArray[np.float64] = np.asarray(graph.sum(axis=1)).ravel()
     rows = np.repeat(labels, np.diff(graph.indptr))
@@ -266,19 +223,11 @@ def view_agreement(views: Sequence[ReferenceGraphs]) -> NDArray[np.float64]:
 
 
 def neighbor_agreement(graphs: Sequence[csr_array[np.float64]]) -> NDArray[np.float64]:
-    """Agreement of the neighbors of each pair of views, corrected for chance.
+    """Agreement (V, V) of the neighbors of each pair of views (n, n), corrected for chance.
 
-    Parameters
-    ----------
-    graphs : sequence of (n, n) CSR
-        One for each view, symmetric, without a diagonal.
-
-    Returns
-    -------
-    (V, V)
-        (s − e) / (√(Σ A² Σ B²) − e), with s = Σ A_ij B_ij and e its mean if the samples of one view are
-        permuted: 1 for equal graphs, and about 0 for independent views. Of the samples that have edges
-        in both; NaN if there are fewer than three.
+    (s − e) / (√(Σ A² Σ B²) − e), with s = Σ A_ij B_ij and e its mean if the samples of one view are
+    permuted: 1 for equal graphs, and about 0 for independent views. Of the samples that have edges
+    in both; NaN if there are fewer than three.
     """
     agreement = np.eye(len(graphs))
     for i, of_first in enumerate(graphs):
@@ -308,24 +257,13 @@ def _of_common_samples(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class FeatureEffects:
-    """Effect sizes of the columns of one view, by cluster.
-
-    Attributes
-    ----------
-    means, means_of_rest : (c, d)
-        Mean of each column over the samples of a cluster and over all others; NaN if there are none.
-    shares, shares_of_rest : (c, d)
-        Share of values other than 0 in a cluster and in all other samples; NaN if there are none.
-    effects : (c, d)
-        Difference of the two means in units of the pooled standard deviation (Cohen's d); 0 if they
-        are equal, infinite if they differ and the column varies in neither.
-    """
+    """Effect sizes of the columns of one view, by cluster, (c, d) each; NaN without samples."""
 
     means: NDArray[np.float64]
     means_of_rest: NDArray[np.float64]
-    shares: NDArray[np.float64]
+    shares: NDArray[np.float64]  # of values other than 0
     shares_of_rest: NDArray[np.float64]
-    effects: NDArray[np.float64]
+    effects: NDArray[np.float64]  # difference of the means over the pooled standard deviation
 
 
 def feature_effects(
@@ -333,25 +271,11 @@ def feature_effects(
     labels: NDArray[np.int64],
     n_clusters: int,
 ) -> FeatureEffects:
-    """Cohen's d, mean and share of nonzeros of every column for each cluster against the other samples, in one pass over the rows.
+    """Cohen's d, mean and share of nonzeros of each column, of clusters against the other samples.
 
-    Parameters
-    ----------
-    blocks : iterable of (start, (b, d))
-        Rows of the view, in order.
-    labels : (n,) int64
-        Clusters 0 … c−1.
-    n_clusters : int
-        c.
-
-    Notes
-    -----
-    Sums of the values and their squares by cluster, about the mean of the first block: O(n d)
-    flops, memory of a block and a few (c, d) arrays.
-
-    References
-    ----------
-    J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 2nd ed., 1988, chapter 2.
+    In one pass over blocks (start, (b, d)) in order: sums of values and squares by cluster, about
+    the mean of the first block. J. Cohen, "Statistical Power Analysis for the Behavioral Sciences",
+    1988.
     """
     shift: NDArray[np.float64] | None = None
     sums = squares = n_nonzero = np.zeros((n_clusters, 0))

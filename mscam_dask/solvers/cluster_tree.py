@@ -1,4 +1,4 @@
-"""Merges of clusters: the tree over clusters by edge weight, and Ward's merges of connected components."""
+"""Merges of clusters by edge weight (a tree), and of connected components by Ward's criterion."""
 
 from __future__ import annotations
 
@@ -6,48 +6,21 @@ import dataclasses
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
 
 from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.spectral_cut import canonical_labels
 
 
-def weights_between(
-    graph: csr_array[np.float64], labels: NDArray[np.int64], n_clusters: int
-) -> NDArray[np.float64]:
-    """Edge weight (c, c) of (A + Aᵀ)/2 within and between clusters."""
-    entries = coo_array(graph)
-    pairs = (entries.data, (labels[entries.coords[0]], labels[entries.coords[1]]))
-    weights = coo_array(pairs, shape=(n_clusters, n_clusters)).toarray()
-    return np.asarray(0.5 * (weights + weights.T))
-
-
 def cluster_tree(weights: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Merge clusters by pair sampling, the most connected first.
+    """Merge clusters by pair sampling, the most connected first: linkage (c − 1, 4) of SciPy.
 
-    Parameters
-    ----------
-    weights : (c, c)
-        Edge weight within and between clusters, symmetric.
+    From the symmetric edge weight (c, c). The distance of a and b is p(a) p(b) / p(a, b), with p(a,
+    b) the probability that a random edge connects them and p(a) that it starts in a. Merged nodes
+    add up, and distances never decrease. One edge is spread evenly over all pairs: no distance is
+    infinite.
 
-    Returns
-    -------
-    (c − 1, 4)
-        Linkage matrix of SciPy: the two merged nodes (clusters, then earlier merges from c on), their
-        distance, and the number of clusters below. ``scipy.cluster.hierarchy.fcluster(tree, m,
-        "maxclust")`` has the group of each cluster in m groups.
-
-    Notes
-    -----
-    The distance of a and b is p(a) p(b) / p(a, b), with p(a, b) the probability that a random edge
-    connects them and p(a) that it starts in a. Merged nodes add up, and distances never decrease. One
-    edge is spread evenly over all pairs, so that no distance is infinite. O(c³).
-
-    References
-    ----------
-    T. Bonald, B. Charpentier, A. Galland, A. Hollocou, "Hierarchical graph clustering using node pair
-    sampling", MLG workshop (2018), arXiv:1806.01664.
+    T. Bonald, B. Charpentier, A. Galland, A. Hollocou, arXiv:1806.01664.
     """
     c = len(weights)
     joint = weights + 1.0 / c**2
@@ -74,27 +47,11 @@ def merge_components(
     components: NDArray[np.int64],
     n_clusters: int,
 ) -> NDArray[np.int64]:
-    """Merge the connected components of a graph into c clusters by Ward's criterion.
+    """Merge the connected components (n,) of a graph into c clusters (n,) by Ward's criterion.
 
-    Parameters
-    ----------
-    embedding : (n, Σr), WeightedBlocks or IncompleteBlocks
-        Joint ridge embedding.
-    components : (n,) int64
-        Component of each sample; more than c of them.
-    n_clusters : int
-        c.
-
-    Returns
-    -------
-    (n,) int64
-
-    Notes
-    -----
-    The centroids are weighted by the sizes of the components, so Ward's update on the distances
-    √(2 n_i n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. Only whole components are merged. In incomplete
-    views a component has a centroid in each view that it has samples of, and components without a
-    common view are merged last, the smallest first.
+    Centroids are weighted by the sizes of the components, so Ward's update on the distances √(2 n_i
+    n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. In incomplete views a component has a centroid in each
+    view that it has samples of, and those without a common view are merged last, smallest first.
     """
     if isinstance(embedding, IncompleteBlocks):
         return _merge_incomplete(embedding, components, n_clusters)
@@ -107,7 +64,7 @@ def merge_components(
 def ward_merge(
     centroids: NDArray[np.float64], sizes: NDArray[np.float64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Cluster of each group of samples, merged by Ward's criterion from their centroids and sizes."""
+    """Cluster of each group of samples, merged by Ward's criterion from centroids and sizes."""
     centroids, sizes = centroids.copy(), sizes.copy()
     merged = np.arange(len(sizes))
     members = [np.array([i]) for i in range(len(sizes))]

@@ -23,15 +23,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.distances import WeightedBlocks, squared_distances_on_edges
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.incomplete import (
     IncompleteBlocks,
     PresentSamples,
     nearest_sharing,
     with_finite_distances,
 )
-from mscam_dask.linalg.laplacian import connected_components, graph_from_blocks
+from mscam_dask.linalg.laplacian import graph_from_neighbors
 from mscam_dask.linalg.neighbors import (
     ColumnFacts,
     column_facts,
@@ -39,7 +39,7 @@ from mscam_dask.linalg.neighbors import (
 )
 from mscam_dask.types.rules import SIZES
 
-# If the k + 1 distances of a row agree to this relative precision, the row is a tie: the differences
+# If the k + 1 distances of a row agree to this relative precision, the row is a tie: differences
 # are rounding, and Eq. (30) would divide rounding by rounding.
 _TIE_TOLERANCE = 16 * np.finfo(np.float64).eps
 
@@ -49,47 +49,16 @@ _SEARCH_TOLERANCE = 1e-5
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CandidateEdges:
-    """Candidate edges of a block of rows and their data distances.
-
-    Attributes
-    ----------
-    row_start : int
-        First row of the block.
-    indices : (m, K) int64 or int32
-        Candidate neighbors; −1 where absent.
-    squared_distances : (m, K)
-        mean_v ω_v ‖z_i − z_j‖²; 0 where absent. In single precision if the search was approximate.
-    coverage : (m, K) or None
-        Share of the views that have both ends; None if all views have all samples. Without a common
-        view, the squared distance is infinite.
-    """
+    """Candidate edges of a block of rows and their data distances."""
 
     row_start: int
-    indices: NDArray[Any]
-    squared_distances: NDArray[np.floating[Any]]
-    coverage: NDArray[np.float64] | None = None
+    indices: NDArray[Any]  # (m, K), −1 where absent
+    squared_distances: NDArray[np.floating[Any]]  # (m, K) mean_v ω_v ‖z_i − z_j‖², 0 where absent
+    coverage: NDArray[np.float64] | None = None  # (m, K) share of the views with both ends
 
     def in_double(self) -> NDArray[np.float64]:
         """Squared distances in double precision."""
         return self.squared_distances.astype(np.float64, copy=False)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Graph:
-    """A consensus graph and its connected components.
-
-    Attributes
-    ----------
-    affinity : (n, n) CSR
-        A, rows on the simplex, zero diagonal.
-    n_components : int
-    components : (n,) int64
-        Numbered by first appearance.
-    """
-
-    affinity: csr_array[np.float64]
-    n_components: int
-    components: NDArray[np.int64]
 
 
 def projected_weight(n_samples: int, n_clusters: int) -> float:
@@ -98,7 +67,7 @@ def projected_weight(n_samples: int, n_clusters: int) -> float:
 
 
 def search_facts(points: WeightedBlocks | IncompleteBlocks, some: slice) -> list[ColumnFacts]:
-    """Facts of the columns of some views for `candidate_neighbors`; none of views without all samples."""
+    """Facts of the columns of some views for `candidate_neighbors`; none of incomplete views."""
     return [] if isinstance(points, IncompleteBlocks) else column_facts(points, some)
 
 
@@ -109,65 +78,18 @@ def candidate_neighbors(
     row_stop: int,
     facts: Sequence[ColumnFacts] | None = None,
 ) -> CandidateEdges:
-    """Candidate neighbors of a block of rows: nearest neighbors in the joint ridge embedding.
-
-    Parameters
-    ----------
-    points : (n, Σr), WeightedBlocks or IncompleteBlocks
-        Joint ridge embedding.
-    n_candidates : int
-    row_start, row_stop : int
-    facts : sequence of ColumnFacts, optional
-        Those of all views, if they were computed before.
-
-    Returns
-    -------
-    CandidateEdges
-        Sorted by distance within each row.
-    """
+    """Candidate edges of some rows: nearest neighbors in the joint ridge embedding, by distance."""
     if isinstance(points, IncompleteBlocks):
         indices, distances = nearest_sharing(points, n_candidates, row_start, row_stop)
-        coverage = _coverage(points, np.arange(row_start, row_stop), indices)
-        return CandidateEdges(row_start, indices, distances, coverage)
+        count = np.zeros(indices.shape)
+        for own in points.present:
+            has = own.positions >= 0
+            count += has[row_start:row_stop, None] & has[indices]
+        return CandidateEdges(row_start, indices, distances, count / len(points.present))
     indices, distances = nearest_neighbors(
         points, n_candidates, row_start=row_start, row_stop=row_stop, facts=facts
     )
     return CandidateEdges(row_start, indices, distances)
-
-
-def _coverage(
-    points: IncompleteBlocks, rows: NDArray[np.int64], indices: NDArray[np.int64]
-) -> NDArray[np.float64]:
-    """Share of the blocks that `rows` and their `indices` have in common."""
-    count = np.zeros(indices.shape)
-    for own in points.present:
-        has = own.positions >= 0
-        count += has[rows][:, None] & has[indices]
-    return count / len(points.present)
-
-
-def projected_distances(
-    embedding: NDArray[np.float64],
-    candidates: CandidateEdges,
-    present: PresentSamples | None = None,
-) -> NDArray[np.float64]:
-    """Squared distances ‖F_i − F_j‖² (m, K) of one view on the candidate edges; 0 where absent.
-
-    If the view does not have all samples, its distances are multiplied by its share of them, so that
-    their mean over pairs is the same.
-    """
-    if present is not None:
-        root = np.sqrt(len(present) / present.n_samples)
-        embedding = present.spread(embedding * embedding.dtype.type(root), 0.0)
-        has = present.positions >= 0
-        rows = np.arange(candidates.row_start, candidates.row_start + len(candidates.indices))
-        distances = projected_distances(embedding, candidates)
-        return np.where(has[rows][:, None] & has[candidates.indices], distances, 0.0)
-    distances = squared_distances_on_edges(
-        embedding, candidates.indices, row_start=candidates.row_start
-    )
-    distances[candidates.indices < 0] = 0.0
-    return distances
 
 
 def graph_rows(
@@ -177,21 +99,9 @@ def graph_rows(
     data_weight: float,
     projected_weight: float,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Solve the A-step for a block of rows: k neighbors and their weights, Eq. (29)–(30).
+    """Solve the A-step for a block of rows: k neighbors and their weights (m, k), Eq. (29)–(30).
 
-    Parameters
-    ----------
-    candidates : CandidateEdges
-    projected : (m, K) or None
-        Σ_v ‖F_v,i − F_v,j‖²; None for the data distances alone.
-    n_neighbors : int
-        k.
-    data_weight, projected_weight : float
-        Factors on the two distances.
-
-    Returns
-    -------
-    indices, weights : (m, k)
+    `projected` is Σ_v ‖F_v,i − F_v,j‖² (m, K), or None for the data distances alone.
     """
     squared, shared = candidates.in_double(), None
     if candidates.coverage is not None:
@@ -211,52 +121,14 @@ def graph_rows(
 def nearest_candidates(
     indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Select the k + 1 nearest candidates of each row.
+    """The k nearest candidates (m, k) of each row by (distance, index), and k + 1 distances.
 
-    Parameters
-    ----------
-    indices : array of shape (m, K)
-        Candidates, distinct within a row; -1 marks an absent one.
-    squared_distances : array of shape (m, K)
-        Their squared distances; ignored where absent.
-    n_neighbors : int
-        k >= 1.
-
-    Returns
-    -------
-    indices : array of shape (m, k), int64
-        The k nearest, ordered by (distance, index).
-    squared_distances : array of shape (m, k + 1)
-        Squared distances of the k + 1 nearest, for `adaptive_neighbor_weights`.
-
-    Raises
-    ------
-    ConfigurationError
-        `n_neighbors` is below 1.
-    DataError
-        A row has fewer than k + 1 candidates.
-
-    Notes
-    -----
-    The formula needs d_{k+1}. When K = k and every candidate is present (k = n - 1:
-    there is no (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width for which
-    the row stays within its k candidates: the farthest then has weight 0, and k equal
-    distances (so also k = 1) give uniform weights.
+    Candidates (m, K) are distinct, −1 where absent. If all K = k are taken (k = n − 1: there is no
+    (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width for which the row stays within its
+    k candidates: the farthest then has weight 0, and k equal distances give uniform weights.
     """
-    if n_neighbors < 1:
-        raise ConfigurationError(
-            f"n_neighbors is {n_neighbors}; allowed is at least 1. Set n_neighbors, usually 9."
-        )
     absent = indices < 0
-    n_present = indices.shape[1] - np.count_nonzero(absent, axis=1)
     all_taken = indices.shape[1] == n_neighbors and not absent.any()
-    short = np.flatnonzero(n_present < n_neighbors + (not all_taken))
-    if short.size:
-        raise DataError(
-            f"{short.size} of {len(indices)} rows have fewer than n_neighbors + 1 = "
-            f"{n_neighbors + 1} candidates (first rows: {short[:5].tolist()}, the first has "
-            f"{n_present[short[0]]}). Propose more candidates or lower n_neighbors."
-        )
     distances = np.where(absent, np.inf, squared_distances)
     order = np.lexsort((indices, distances), axis=-1)[:, : n_neighbors + 1]
     nearest = np.take_along_axis(distances, order, axis=1)
@@ -269,10 +141,7 @@ def nearest_candidates(
 def select_neighbors(
     indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Select the k nearest candidates of each row, with their adaptive-neighbor weights, (m, k) each.
-
-    Parameters and errors are those of `nearest_candidates` and `adaptive_neighbor_weights`.
-    """
+    """The k nearest candidates of each row with their adaptive-neighbor weights, (m, k) each."""
     chosen, nearest = nearest_candidates(indices, squared_distances, n_neighbors)
     return chosen, adaptive_neighbor_weights(nearest)
 
@@ -280,45 +149,15 @@ def select_neighbors(
 def adaptive_neighbor_weights(
     sorted_squared_distances: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Solve argmin_a sum_j d_ij a_ij + gamma_i ||a_i||^2 on the simplex, k entries non-zero.
+    """Solve argmin_a Σ_j d_ij a_ij + γ_i ‖a_i‖² on the simplex, with k weights above 0 (n, k).
 
-    Parameters
-    ----------
-    sorted_squared_distances : array of shape (n, k + 1)
-        Squared distances of each row to its k + 1 nearest candidates, ascending.
+    From the k + 1 least distances of each row, ascending. With γ_i from Eq. (30) of the paper the
+    solution of Eq. (29) is a_ij = (d_{i,k+1} − d_ij) / (k d_{i,k+1} − Σ_{h≤k} d_ih). The
+    denominator is summed as differences (no cancellation) relative to d_{i,k+1} (no overflow). A
+    candidate tied with the (k + 1)-th gets 0; a row of equal distances (0/0, duplicates) gets 1/k
+    everywhere.
 
-    Returns
-    -------
-    array of shape (n, k)
-        Weights of the k nearest, descending within the row, sum one. A candidate tied
-        with the (k + 1)-th gets 0. A row whose k + 1 distances are all equal (0/0, as
-        with duplicated samples) gets 1/k everywhere.
-
-    Raises
-    ------
-    DataError
-        Fewer than two columns, or a row not finite, nonnegative and ascending.
-
-    Notes
-    -----
-    With gamma_i from Eq. (30) of the paper the solution of Eq. (29) is
-
-        a_ij = (d_{i,k+1} - d_ij) / (k d_{i,k+1} - sum_{h<=k} d_ih).
-
-    The denominator is summed as differences (no cancellation) relative to d_{i,k+1}
-    (no overflow).
-
-    References
-    ----------
-    F. Nie, X. Wang, H. Huang, "Clustering and projected clustering with adaptive
-    neighbors", KDD 2014, doi:10.1145/2623330.2623726. Xu et al., arXiv:1709.03656.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> adaptive_neighbor_weights(np.array([[0.0, 1.0, 2.0], [3.0, 3.0, 3.0]]))
-    array([[0.66666667, 0.33333333],
-           [0.5       , 0.5       ]])
+    F. Nie, X. Wang, H. Huang, doi:10.1145/2623330.2623726. Xu et al., arXiv:1709.03656.
     """
     gaps, _ = _relative_gaps(sorted_squared_distances)
     k = gaps.shape[1]
@@ -331,41 +170,13 @@ def adaptive_neighbor_weights(
 def tied_neighbor_weights(
     sorted_squared_distances: NDArray[np.float64], n_neighbors: int
 ) -> NDArray[np.float64]:
-    """Adaptive-neighbor weights that keep or drop all tied candidates: k_i neighbors of row i.
+    """Adaptive-neighbor weights (n, K) that keep or drop all tied candidates: k_i of row i.
 
-    k_i is the smallest number of neighbors, at least k, such that the next candidate is farther (by a
-    share of 1e-5). If the ties extend beyond the candidates, k_i is the number of neighbors nearer than
-    the ties. So neither rounding nor the order of the samples determines which of many samples at one
-    distance is the k-th, as in word counts or citation links.
-
-    Parameters
-    ----------
-    sorted_squared_distances : array of shape (n, K)
-        Squared distances of each row to its K > k nearest candidates, ascending.
-    n_neighbors : int
-        k.
-
-    Returns
-    -------
-    array of shape (n, K)
-        Weights, rows on the simplex; 0 beyond k_i. If all candidates of a row are at one distance,
-        its weights are 1/K.
-
-    Raises
-    ------
-    DataError
-        As `adaptive_neighbor_weights`.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> d = np.array([[0.0, 1.0, 1.0, 1.0, 2.0]])
-    >>> adaptive_neighbor_weights(d[:, :3])
-    array([[1., 0.]])
-    >>> tied_neighbor_weights(d, 2)
-    array([[0.4, 0.2, 0.2, 0.2, 0. ]])
-    >>> tied_neighbor_weights(d[:, :4], 2)
-    array([[1., 0., 0., 0.]])
+    k_i is the smallest number, at least k, such that the next candidate is farther (by a share of
+    1e-5); if the ties extend beyond the K > k candidates, the number of neighbors nearer than the
+    ties. So neither rounding nor the order of the samples determines which of many samples at one
+    distance is the k-th, as in word counts or citation links. If all K are at one distance, the
+    weights are 1/K.
     """
     d = sorted_squared_distances
     kth = d[:, n_neighbors - 1 : n_neighbors]
@@ -377,23 +188,7 @@ def tied_neighbor_weights(
 
 
 def neighbor_widths(sorted_squared_distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Width gamma_i for which row i has exactly k non-zero weights, Eq. (30).
-
-    Parameters
-    ----------
-    sorted_squared_distances : array of shape (n, k + 1)
-        As for `adaptive_neighbor_weights`; the widths have the same unit.
-
-    Returns
-    -------
-    array of shape (n,)
-        gamma_i = (k d_{i,k+1} - sum_{h<=k} d_ih) / 2, nonnegative; 0 for tied rows.
-
-    Raises
-    ------
-    DataError
-        As `adaptive_neighbor_weights`.
-    """
+    """Width γ_i = (k d_{i,k+1} − Σ_{h≤k} d_ih) / 2 with k weights above 0 (n,), Eq. (30)."""
     gaps, farthest = _relative_gaps(sorted_squared_distances)
     widths: NDArray[np.float64] = 0.5 * gaps.sum(axis=1) * farthest[:, 0]
     return widths
@@ -404,11 +199,6 @@ def _relative_gaps(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(d_{k+1} - d_j) / d_{k+1} for j <= k, shape (n, k), and d_{k+1}, shape (n, 1)."""
     d = sorted_squared_distances
-    if d.ndim != 2 or d.shape[1] < 2:
-        raise DataError(
-            f"sorted squared distances have shape {d.shape}; allowed is (n, k + 1) with "
-            "k >= 1: the k nearest and one more. Ask for at least two candidates."
-        )
     valid = (d[:, 0] >= 0) & np.isfinite(d[:, -1]) & np.all(d[:, 1:] >= d[:, :-1], axis=1)
     bad = np.flatnonzero(~valid)
     if bad.size:
@@ -422,44 +212,20 @@ def _relative_gaps(
     return (farthest - d[:, :-1]) / divisor, farthest
 
 
-def assemble_graph(
-    blocks: list[tuple[NDArray[np.int64], NDArray[np.float64]]],
-) -> Graph:
-    """Graph of consecutive row blocks, with its connected components."""
-    affinity = graph_from_blocks(blocks)
-    count, components = connected_components(affinity)
-    return Graph(affinity, count, components)
-
-
 def neighbor_graph(
     points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks, n_neighbors: int
-) -> Graph:
-    """Adaptive-neighbor graph of all samples from the data distances alone, Eq. (29)–(30).
+) -> csr_array[np.float64]:
+    """Adaptive-neighbor graph (n, n) of all samples from the data distances alone, Eq. (29)–(30).
 
-    Samples that tie with the k-th neighbor are all kept, or all dropped if there are too many.
-
-    Parameters
-    ----------
-    points : (n, r), WeightedBlocks or IncompleteBlocks
-        Ridge embedding of one view, or of several side by side.
-    n_neighbors : int
-        k, at most n − 1; up to 4k are kept.
+    Samples that tie with the k-th neighbor are all kept, up to 4k, or all dropped.
     """
     n = len(points)
     found = candidate_neighbors(points, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
     if found.indices.shape[1] == n_neighbors:
-        return assemble_graph(
-            [graph_rows(found, None, n_neighbors, data_weight=1.0, projected_weight=0.0)]
-        )
+        chosen = graph_rows(found, None, n_neighbors, data_weight=1.0, projected_weight=0.0)
+        return graph_from_neighbors(*chosen)
     weights = tied_neighbor_weights(with_finite_distances(found.in_double()), n_neighbors)
-    return assemble_graph([(found.indices.astype(np.int64), weights)])
-
-
-def spread_graph(graph: Graph, present: PresentSamples) -> Graph:
-    """Graph of all samples from that of the samples of a view; absent ones have no edges."""
-    affinity = spread_affinity(graph.affinity, present)
-    count, components = connected_components(affinity)
-    return Graph(affinity, count, components)
+    return graph_from_neighbors(found.indices, weights)
 
 
 def spread_affinity(
@@ -469,34 +235,3 @@ def spread_affinity(
     own, samples = affinity.tocoo(), present.samples
     shape = (present.n_samples, present.n_samples)
     return csr_array((own.data, (samples[own.row], samples[own.col])), shape=shape)
-
-
-def mean_graph(graphs: Sequence[Graph], weights: Sequence[float] | None = None) -> Graph:
-    """Solve min_A Σ_v w_v ‖A − A_v‖² with rows on the simplex: the weighted mean of graphs.
-
-    Parameters
-    ----------
-    graphs : sequence of Graph
-        At least one, all of the same samples.
-    weights : sequence of float, optional
-        w, positive, one for each graph; equal by default.
-
-    Returns
-    -------
-    Graph
-        It has the edges of all graphs, so at most as many components as any of them. The row of a
-        sample is the mean over the graphs in which it has neighbors.
-    """
-    weights = weights or [1.0] * len(graphs)
-    affinity = graphs[0].affinity * weights[0]
-    for graph, weight in zip(graphs[1:], weights[1:], strict=True):
-        affinity = csr_array(affinity + graph.affinity * weight)
-    has_neighbors = [np.diff(graph.affinity.indptr) > 0 for graph in graphs]
-    if all(rows.all() for rows in has_neighbors):
-        affinity = csr_array(affinity * (1.0 / sum(weights)))
-    else:
-        totals = sum(w * rows for w, rows in zip(weights, has_neighbors, strict=True))
-        factors = 1.0 / np.where(totals > 0.0, totals, 1.0)
-        affinity.data *= np.repeat(factors, np.diff(affinity.indptr))
-    count, components = connected_components(affinity)
-    return Graph(affinity, count, components)

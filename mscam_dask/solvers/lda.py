@@ -33,24 +33,12 @@ _MIN_SPREAD = 1e-6
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class LinearDiscriminants:
-    """Samples of one view in its linear discriminants.
+    """Samples of one view in its linear discriminants."""
 
-    Attributes
-    ----------
-    points : (n, q) float32
-        q ≤ c − 1 columns.
-    mean_distance : float
-        Mean squared distance of two samples.
-    separation : float
-        Sum over the discriminants of s / (1 + s), their shares of variance between clusters.
-    present : PresentSamples or None
-        Samples that the view has, which are the rows of `points`; None for all.
-    """
-
-    points: NDArray[np.float32]
-    mean_distance: float
-    separation: float
-    present: PresentSamples | None = None
+    points: NDArray[np.float32]  # (n, q), q ≤ c − 1
+    mean_distance: float  # mean squared distance of two samples
+    separation: float  # Σ s / (1 + s), shares of variance between clusters
+    present: PresentSamples | None = None  # samples that the view has; None for all
 
     def of_rows(self, points: NDArray[np.float32]) -> LinearDiscriminants:
         """Discriminants of other rows."""
@@ -64,31 +52,13 @@ class LinearDiscriminants:
 def fitted_discriminants(
     sums: ClassSums, view: RidgeView
 ) -> tuple[NDArray[np.float64], LinearDiscriminants]:
-    """Solve B u = s S u for a view and a partition, from the sums over all rows.
+    """Solve B u = s S u for a view and a partition: loadings (r, q), discriminants without rows.
 
-    Parameters
-    ----------
-    sums : ClassSums
-        Clusters without a sample in the view are left out; with one cluster there are no discriminants.
-    view : RidgeView
-        Of any rows: its weights and the samples that it has are used.
+    Clusters without a sample in the view are left out; with one cluster there are no discriminants.
+    Of the view the weights and present samples are used.
 
-    Returns
-    -------
-    loadings : (r, q)
-        For `discriminant_points`.
-    discriminants : LinearDiscriminants
-        Without rows.
-
-    Notes
-    -----
-    O(n r²) flops for the sums with r ≤ 64 directions, by blocks of rows.
-
-    References
-    ----------
-    R. A. Fisher, "The use of multiple measurements in taxonomic problems", Annals of Eugenics 7
-    (1936), doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li,
-    "Adaptive dimension reduction using discriminant analysis and K-means clustering", ICML 2007.
+    R. A. Fisher, doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li,
+    ICML 2007.
     """
     has = sums.sizes > 0
     present = ClassSums(sums.sizes[has], sums.sums[has], sums.squares)
@@ -102,20 +72,11 @@ def fitted_discriminants(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClassSums:
-    """Sums over some samples of a view for a partition.
+    """Sums over some samples of a view for a partition."""
 
-    Attributes
-    ----------
-    sizes : (c,)
-    sums : (c, r)
-        Sum of the rows of each cluster.
-    squares : (r, r)
-        Σ x xᵀ.
-    """
-
-    sizes: NDArray[np.float64]
-    sums: NDArray[np.float64]
-    squares: NDArray[np.float64]
+    sizes: NDArray[np.float64]  # (c,)
+    sums: NDArray[np.float64]  # (c, r) of the rows of each cluster
+    squares: NDArray[np.float64]  # (r, r) Σ x xᵀ
 
     def merge(self, other: ClassSums) -> ClassSums:
         """Sums over both sets of samples."""
@@ -151,7 +112,7 @@ def class_sums(
 
 
 def discriminant_loadings(sums: ClassSums, view: RidgeView) -> tuple[NDArray[np.float64], float]:
-    """Solve B u = s S u: loadings (r, q) of the discriminants in the rows of Q, and their separation."""
+    """Solve B u = s S u: loadings (r, q) of the discriminants in rows of Q, and separation."""
     rank = len(sums.squares)
     scale = np.sqrt(view.coordinates()[1][:rank])
     between, within = _covariances(sums, scale)

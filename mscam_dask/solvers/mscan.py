@@ -32,22 +32,10 @@ _MIN_COLUMNS = 8
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SmoothedView:
-    """Smoothed self-representation in the basis Q of the view.
+    """Smoothed self-representation in the basis Q of the view."""
 
-    Attributes
-    ----------
-    embedding : (n, r)
-        C; rows are the columns of Z up to an isometry.
-    relative_residual : float
-        Largest ‖b_i − A_i c_i‖ / ‖b_i‖ over the directions.
-    iterations : int
-    converged : bool
-    objective : float
-        Objective at the solution.
-    """
-
-    embedding: NDArray[np.float64]
-    relative_residual: float
+    embedding: NDArray[np.float64]  # (n, r) C; rows are the columns of Z up to an isometry
+    relative_residual: float  # largest ‖b_i − A_i c_i‖ / ‖b_i‖
     iterations: int
     converged: bool
     objective: float
@@ -63,21 +51,8 @@ def smooth_self_representation(
 ) -> SmoothedView:
     """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) for one view, the Z-step of MSCAN.
 
-    Parameters
-    ----------
-    basis : Basis
-        Q (n, r) and s² (r,).
-    laplacian : (n, n) CSR
-        L of the current graph.
-    graph_vectors : (n, m)
-        Orthonormal bottom eigenvectors of L for the initial guess, which removes the smooth part
-        of the error, on which conjugate gradients converge slowest.
-    alpha, graph_weight : float
-        α and λ.
-
-    Notes
-    -----
-    O((nnz(L) + n) r) flops per iteration; 4 n r floats and half a megabyte for each of five blocks.
+    `graph_vectors` (n, m), the bottom eigenvectors of L, are for the initial guess: it removes the
+    smooth part of the error, on which conjugate gradients converge slowest.
     """
     s2 = basis.singular_values_squared
     shift = s2 + alpha
@@ -106,7 +81,7 @@ def smooth_self_representation(
 
 
 def _groups(shift: NDArray[np.float64], n: int) -> list[NDArray[np.int64]]:
-    """Groups of directions with similar shifts, small enough that their vectors stay in the cache."""
+    """Groups of directions with similar shifts, so small that their vectors stay in the cache."""
     order = np.argsort(-shift, kind="stable")
     size = max(_MIN_COLUMNS, _GROUP_BYTES // (8 * n))
     return [order[start : start + size] for start in range(0, len(order), size)]

@@ -15,13 +15,7 @@ from mscam_dask.types.rules import RULES
 
 
 def relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
-    """Eigengaps (λ_{c+1} − λ_c) / λ_{c+1} for c = 2, 3, …, m − 1; 0 if λ_{c+1} is 0 to rounding.
-
-    Parameters
-    ----------
-    values : (m,)
-        Smallest eigenvalues λ of a graph's Laplacian, ascending.
-    """
+    """Eigengaps (λ_{c+1} − λ_c) / λ_{c+1} for c = 2, 3, …, m − 1; 0 if λ_{c+1} is 0 to rounding."""
     lower, upper = values[1:-1], values[2:]
     zero = np.finfo(np.float64).eps * len(values) * max(1.0, float(values[-1]))
     gaps = np.where(upper > zero, (upper - lower) / np.where(upper > zero, upper, 1.0), 0.0)
@@ -29,17 +23,8 @@ def relative_gaps(values: NDArray[np.float64]) -> tuple[float, ...]:
 
 
 def adjusted_modularity(modularity: float, reliability: float) -> float:
-    """Modularity times the uncertainty coefficient U: Q J / H.
+    """Modularity times the uncertainty coefficient: Q J / H.
 
-    Parameters
-    ----------
-    modularity : float
-        Q of a spectral cut, averaged over the graphs of the views.
-    reliability : float
-        U = J / H of the same cut, 0 … 1.
-
-    Notes
-    -----
     With many clusters, modularity is nearly the same for many numbers of clusters. U is lower for a
     number that splits a cluster, or merges clusters that only one view separates.
     """
@@ -49,14 +34,9 @@ def adjusted_modularity(modularity: float, reliability: float) -> float:
 def widest_gap_near_peak(
     counts: Sequence[int], adjusted: Sequence[float], eigengap: Sequence[float]
 ) -> int:
-    """Number with the largest eigengap among those with adjusted modularity within 8 % of the highest.
+    """Number with the largest eigengap among those within 8 % of the highest adjusted modularity.
 
     Ties go to the smallest number.
-
-    Examples
-    --------
-    >>> widest_gap_near_peak((2, 3, 4, 5), (0.3, 0.59, 0.6, 0.4), (0.9, 0.3, 0.2, 0.1))
-    3
     """
     least = least_near_peak(adjusted)
     near = [index for index, value in enumerate(adjusted) if value >= least]
@@ -76,12 +56,6 @@ def split_half_ari_of(selection: NClustersSelected | None) -> float | None:
 
 
 def least_near_peak(adjusted: Sequence[float]) -> float:
-    """Adjusted modularity from which on the eigengap decides: 8 % below the highest.
-
-    Examples
-    --------
-    >>> round(least_near_peak((0.3, 0.5)), 3)
-    0.46
-    """
+    """Adjusted modularity from which on the eigengap decides: 8 % below the highest."""
     highest = max(adjusted)
     return highest - RULES.clear_difference * abs(highest)

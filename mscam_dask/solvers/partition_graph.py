@@ -1,9 +1,9 @@
 """Partition graph: the A-step in the limit λ → ∞ for a given partition.
 
-If F is the scaled indicator of the partition, the projected distance of two samples is zero
-within a cluster and unbounded between clusters, so every row has its neighbors in its own cluster,
-by the data distances. The graph has one component per cluster: components within a cluster
-are connected by their shortest edges. Where rows are in blocks, rows of a large cluster select from their
+If F is the scaled indicator of the partition, the projected distance of two samples is zero within
+a cluster and unbounded between clusters, so every row has its neighbors in its own cluster, by the
+data distances. The graph has one component per cluster: components within a cluster are connected
+by their shortest edges. Where rows are in blocks, rows of a large cluster select from their
 candidate neighbors in it; rows with too few of them, and small clusters, from a pool of members.
 """
 
@@ -28,7 +28,7 @@ from mscam_dask.linalg.incomplete import (
 )
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
-from mscam_dask.solvers.graph_update import CandidateEdges, Graph, select_neighbors
+from mscam_dask.solvers.graph_update import CandidateEdges, select_neighbors
 from mscam_dask.solvers.row_graph import Components, GraphRows, rows_from_neighbors
 
 _BLOCK_BYTES = 64 * 2**20
@@ -41,27 +41,12 @@ def partition_graph(
     embedding: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     labels: NDArray[np.int64],
     n_neighbors: int,
-) -> Graph:
-    """Graph whose connected components are exactly the given clusters.
+) -> csr_array[np.float64]:
+    """Graph (n, n) whose connected components are exactly the given clusters (n,), none empty.
 
-    Parameters
-    ----------
-    embedding : (n, Σr), WeightedBlocks or IncompleteBlocks
-        Joint ridge embedding. Neighbors without a common view are chosen last.
-    labels : (n,) int64
-        Clusters 0 … c−1, none empty.
-    n_neighbors : int
-        k; in clusters of at most k samples, all other members are neighbors.
-
-    Returns
-    -------
-    Graph
-        The row of a sample alone in its cluster is empty.
-
-    Notes
-    -----
-    Exact search within each cluster, Σ |cluster|² Σr flops. Memory for the points and rows of one
-    cluster and a block of distances.
+    Exact search within each cluster; in clusters of at most k samples all other members are
+    neighbors, and the row of a sample alone in its cluster is empty. Neighbors without a common
+    view come last.
     """
     points = embedding if isinstance(embedding, IncompleteBlocks) else as_weighted_blocks(embedding)
     order: list[NDArray[np.int64]] = []
@@ -74,9 +59,7 @@ def partition_graph(
             rows = _connected_rows(points.take(members), n_neighbors)
         order.append(members)
         inside.append(rows)
-    affinity = _assembled(inside, order)
-    count, components = connected_components(affinity)
-    return Graph(affinity, count, components)
+    return _assembled(inside, order)
 
 
 def _assembled(
@@ -114,15 +97,7 @@ def _connected_rows(
         distances = with_finite_distances(distances)
     else:
         indices, distances = nearest_neighbors(points, min(k + 1, m - 1))
-    return _joined(points, *select_neighbors(indices, distances, k))
-
-
-def _joined(
-    points: WeightedBlocks | IncompleteBlocks,
-    chosen: NDArray[np.int64],
-    weights: NDArray[np.float64],
-) -> csr_array[np.float64]:
-    """Graph of the points, with bridges between its connected components."""
+    chosen, weights = select_neighbors(indices, distances, k)
     graph = graph_from_neighbors(chosen, weights)
     count, pieces = connected_components(graph)
     edges = np.empty((2, count - 1), dtype=np.int64)
@@ -130,7 +105,7 @@ def _joined(
         i, j = edges[:, number] = _shortest_bridge(points, pieces)
         pieces = np.where(pieces == pieces[i], pieces[j], pieces)
         _, pieces = np.unique(pieces, return_inverse=True)
-    return with_bridges(GraphRows(0, graph), edges, chosen.shape[1]).affinity
+    return with_bridges(GraphRows(0, graph), edges, k).affinity
 
 
 def _shortest_bridge(
@@ -186,24 +161,14 @@ class Pool:
 def pool_of_rows(
     points: WeightedBlocks, start: int, labels: NDArray[np.int64], n_neighbors: int
 ) -> Pool:
-    """Pool members among a block of rows.
-
-    Parameters
-    ----------
-    points : WeightedBlocks
-        Joint ridge embedding of the rows start, start + 1, …
-    start : int
-    labels : (n,)
-        Cluster of every sample.
-    n_neighbors : int
-    """
+    """Pool members among a block of rows, from their joint embedding and all labels (n,)."""
     members = _pooled(labels, n_neighbors, points.rank)
     mine = members[(members >= start) & (members < start + len(points))]
     return Pool(mine, points.stacked(mine - start, np.float32))
 
 
 def _pooled(labels: NDArray[np.int64], n_neighbors: int, rank: int) -> NDArray[np.int64]:
-    """Samples of the pool: evenly spaced members of each cluster, at least k + 2 where there are."""
+    """Samples of the pool: evenly spaced members of each cluster, k + 2 where there are."""
     n_clusters = int(labels.max()) + 1
     most = min(_MAX_POOLED, max(2 * (n_neighbors + 2), _POOL_ENTRIES // (n_clusters * rank)))
     chosen = []
@@ -231,17 +196,7 @@ def cluster_rows(
 ) -> GraphRows:
     """Rows of the partition graph: neighbors of a block of rows in their own clusters.
 
-    Parameters
-    ----------
-    points : WeightedBlocks
-        Joint ridge embedding of the rows.
-    candidates : CandidateEdges
-        Candidate edges of the rows.
-    labels : (n,)
-        Cluster of every sample.
-    pool : Pool
-    n_neighbors : int
-        k; in clusters of at most k samples, all other members are neighbors.
+    In clusters of at most k samples, all other members are neighbors.
     """
     n, m, start = len(labels), len(points), candidates.row_start
     rows = np.arange(start, start + m)
@@ -346,14 +301,7 @@ def bridges(
 ) -> NDArray[np.int64]:
     """Edges (2, b) that connect the components of each cluster, smallest component first.
 
-    Parameters
-    ----------
-    samples : (p,)
-        From `bridge_ends`.
-    parts : sequence of (m, r)
-        Their points, by block.
-    components : Components
-    labels : (n,)
+    `samples` (p,) are from `bridge_ends`, `parts` their points by block.
     """
     points = np.concatenate(parts).astype(np.float64)
     sizes = np.bincount(components.labels).astype(np.int64)
@@ -383,7 +331,7 @@ def bridges(
 
 
 def with_bridges(rows: GraphRows, edges: NDArray[np.int64], n_neighbors: int) -> GraphRows:
-    """Rows with the bridges that start in them, each with the weight 1 / (number of edges of its row)."""
+    """Rows with the bridges that start in them, each of weight 1 / (number of edges of its row)."""
     mine = np.flatnonzero((edges[0] >= rows.start) & (edges[0] < rows.stop))
     if not mine.size:
         return rows

@@ -33,7 +33,7 @@ from mscam_dask.solvers.row_blocks import (
     BLOCK_BYTES,
     RowReader,
     ViewShape,
-    column_moments,
+    moments_of_rows,
     row_blocks,
 )
 from mscam_dask.types.parameters import Parameters, Scale
@@ -42,21 +42,11 @@ from mscam_dask.types.rules import RULES
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PartitionScore:
-    """Information of the views on a partition.
+    """Information of the views on a partition, in nats."""
 
-    Attributes
-    ----------
-    view_scores : tuple of float
-        Information of the reference graphs of each view, in nats.
-    entropy : float
-        Entropy of the clusters, the upper limit of the information.
-    joint : float
-        Information of the reference graphs of all views together.
-    """
-
-    view_scores: tuple[float, ...]
-    entropy: float
-    joint: float
+    view_scores: tuple[float, ...]  # of the reference graphs of each view
+    entropy: float  # of the clusters, the upper limit of the information
+    joint: float  # of the reference graphs of all views together
 
     @property
     def score(self) -> float:
@@ -65,7 +55,7 @@ class PartitionScore:
 
     @property
     def reliability(self) -> float:
-        """Uncertainty coefficient U: share of the entropy that neighbors in all views explain, 0 … 1."""
+        """Uncertainty coefficient U: share of the entropy that all neighbors explain, 0 … 1."""
         return reliability(self.joint, self.entropy)
 
     @property
@@ -87,7 +77,7 @@ def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bo
 
 
 def argbest(partition_scores: Sequence[PartitionScore]) -> int:
-    """Index of the best partition, by adjusted information if it differs clearly, else by information."""
+    """Index of the best partition, by adjusted information if clearly different, else information."""
     by_score = max(range(len(partition_scores)), key=lambda i: partition_scores[i].score)
     by_adjusted = max(range(len(partition_scores)), key=lambda i: partition_scores[i].adjusted)
     now, before = _compared(partition_scores[by_adjusted], partition_scores[by_score])
@@ -95,7 +85,7 @@ def argbest(partition_scores: Sequence[PartitionScore]) -> int:
 
 
 def _compared(later: PartitionScore, earlier: PartitionScore) -> tuple[float, float]:
-    """Adjusted information of both if it differs clearly, otherwise information: docs/decisions/0069."""
+    """Adjusted information of both if clearly different, else information (docs/decisions/0069)."""
     lower, higher = sorted((later.adjusted, earlier.adjusted))
     if higher > (1.0 + RULES.clear_difference) * lower:
         return later.adjusted, earlier.adjusted
@@ -117,21 +107,11 @@ _SCALES: tuple[Scale, ...] = ("unit", "standard")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReferenceGraphs:
-    """Reference graphs of one view: symmetric, nonnegative, (n, n) CSR each.
+    """Reference graphs of one view: symmetric, nonnegative, (n, n) CSR each."""
 
-    Attributes
-    ----------
-    graphs : tuple of (m, m) CSR
-        Graphs of the samples that the view has.
-    present : PresentSamples or None
-        These samples; None for all.
-    weight : float
-        Weight of the view in mean scores, in proportion to the number of its samples.
-    """
-
-    graphs: tuple[csr_array[np.float64], ...]
-    present: PresentSamples | None = None
-    weight: float = 1.0
+    graphs: tuple[csr_array[np.float64], ...]  # (m, m), of the samples that the view has
+    present: PresentSamples | None = None  # these samples; None for all
+    weight: float = 1.0  # in mean scores, in proportion to the number of its samples
 
     def own(self, labels: NDArray[np.int64]) -> NDArray[np.int64]:
         """Labels of the samples that the view has."""
@@ -148,22 +128,8 @@ def reference_graphs(
 ) -> ReferenceGraphs:
     """Reference graphs of one view: adaptive-neighbor graphs, Eq. (29), of its raw rows.
 
-    Parameters
-    ----------
-    read : RowReader
-    shape : ViewShape
-        Feature views have two graphs (unit rows, standardized columns), distance and kernel views
-        one.
-    n_neighbors : int
-        k, at most n − 1.
-    dtype : {numpy.float64, numpy.float32}
-        Precision of the searched rows and of the weights.
-    block_bytes : int
-        Bytes of the rows that are read at a time.
-
-    Notes
-    -----
-    Exact search: n² d flops per graph; the transformed view is held in memory once.
+    Feature views have two (unit rows, standardized columns), distance and kernel views one. The
+    search is exact, in the precision `dtype`; the transformed view is held in memory once.
     """
     n = shape.n_samples
     if shape.view_type != "features":
@@ -172,7 +138,7 @@ def reference_graphs(
             rows[start:stop] = read(start, stop)
         graphs = [_graph_from_distances(_pair_distances(rows, shape), n_neighbors)]
     else:
-        moments = column_moments(read, shape, block_bytes=block_bytes)
+        moments = moments_of_rows(read, 0, n, shape.n_features, block_bytes)
         graphs = []
         for scale in _SCALES:
             transform = fit_transform_from_moments(scale, moments)
@@ -182,7 +148,7 @@ def reference_graphs(
 
 
 def view_scores(view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]) -> list[float]:
-    """Information of a view on each partition (n,), in nats: the highest of its reference graphs."""
+    """Information of a view on each partition (n,): the highest of its reference graphs."""
     return [score for score, _ in _best_informed(view, partitions)]
 
 
@@ -224,12 +190,6 @@ def _best_informed(
         )
         for labels in partitions
     ]
-
-
-def view_score(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
-    """Information of a view on one partition (n,), in nats."""
-    (score,) = view_scores(view, [labels])
-    return score
 
 
 def view_modularity(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:

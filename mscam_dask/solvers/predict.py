@@ -1,10 +1,10 @@
 """Prediction of clusters for new samples, by neighbors and by propagation on a graph; soft memberships.
 
-Memberships are votes of out-of-sample neighbors in every view.
-Neighbors in a view are those in its linear discriminants, which separate the clusters. Neighbors in the
-joint ridge embedding, which also assigns new samples, vote like those of one more view. All views count
-equally. Memberships of the samples of a fit are cross-fitted: those of each of five folds use
-discriminants and neighbors from the other four, so no sample votes for itself.
+Memberships are votes of out-of-sample neighbors in every view. Neighbors in a view are those in its
+linear discriminants, which separate the clusters. Neighbors in the joint ridge embedding, which
+also assigns new samples, vote like those of one more view. All views count equally. Memberships of
+the samples of a fit are cross-fitted: those of each of five folds use discriminants and neighbors
+from the other four, so no sample votes for itself.
 """
 
 from __future__ import annotations
@@ -38,31 +38,11 @@ def predict_by_neighbors(
     distances_between: _Distances = squared_distances,
     block_bytes: int = _BLOCK_BYTES,
 ) -> NDArray[np.int64]:
-    """Cluster of each query: the one with the largest sum of adaptive-neighbor weights.
+    """Cluster (m,) of each query: the one with the largest sum of adaptive-neighbor weights.
 
-    Parameters
-    ----------
-    queries : (m, Σr)
-        Joint ridge embedding of the new samples.
-    candidate_blocks : iterable of (start, (b, Σr))
-        Joint ridge embedding of the training samples, in consecutive blocks.
-    labels : (n,) int64
-        Clusters of the training samples.
-    n_neighbors : int
-        k; at most the number of training samples is used.
-    distances_between : callable
-        Squared distances (a, b) of queries to training samples; infinite without a common view.
-    block_bytes : int
-        Bytes of the distances that are held at a time.
-
-    Returns
-    -------
-    (m,) int64
-
-    Notes
-    -----
-    The weights are the row of A by Eq. (29) for the query and the training samples; the fit does
-    not change. O(m n Σr) flops, memory of a few blocks. Ties go to the lower cluster number.
+    The weights are the row of A by Eq. (29) for the query (m, Σr) and the training samples, which
+    come in consecutive blocks (start, (b, Σr)); the fit does not change. `distances_between` is
+    infinite without a common view. Ties go to the lower cluster number.
     """
     m, n = len(queries), len(labels)
     wanted = min(n_neighbors + 1, n)
@@ -90,27 +70,11 @@ def predict_by_neighbors(
 def extend_labels(
     affinity: csr_array[np.float64], init_labels: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Propagate labels on a graph to the samples without one (−1).
+    """Propagate labels (n,) on a graph (n, n) to the samples without one (−1); some have one.
 
-    Parameters
-    ----------
-    affinity : (n, n) CSR
-        A, rows on the simplex, for example from the data distances alone.
-    init_labels : (n,) int64
-        Cluster 0 … c−1 of each sample, −1 if it has none; at least one is known.
-    n_clusters : int
-        c.
-
-    Returns
-    -------
-    (n,) int64
-        Numbered as in `init_labels`. A sample joins the cluster with the largest weight of its edges to
-        labeled samples; ties go to the lower number. Samples without such an edge are labeled in a
-        later round. Components without a labeled sample join the largest cluster.
-
-    Notes
-    -----
-    O(nnz(A)) per round; the number of rounds is the longest path of new samples.
+    A sample joins the cluster with the largest weight of its edges to labeled samples; ties go to
+    the lower number. Samples without such an edge are labeled in a later round, and components
+    without a labeled sample join the largest cluster.
     """
     labels = init_labels.copy()
     assert (labels >= 0).any(), "nothing to extend"
@@ -147,38 +111,21 @@ Points = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True)
 class NeighborVotes:
-    """Voters in the joint ridge embedding and in the discriminants of each view.
+    """Voters in the joint ridge embedding and in the discriminants of each view."""
 
-    Attributes
-    ----------
-    labels : (m,) int64
-        Clusters of the voters.
-    n_clusters : int
-        c.
-    n_neighbors : int
-        Neighbors of a sample that vote.
-    joint : (m, Σr)
-        Voters in the joint ridge embedding; NaN in the views that a voter is absent from.
-    loadings : tuple of (r_v, q_v)
-        Map of each view from its leading ridge coordinates to its discriminants.
-    discriminants : tuple of (m, q_v)
-        Voters in the discriminants of each view, NaN where absent; empty if all voters are in one
-        cluster.
-    """
-
-    labels: NDArray[np.int64]
+    labels: NDArray[np.int64]  # (m,) clusters of the voters
     n_clusters: int
-    n_neighbors: int
-    joint: Points
-    loadings: tuple[Points, ...]
-    discriminants: tuple[Points, ...]
+    n_neighbors: int  # neighbors of a sample that vote
+    joint: Points  # (m, Σr), NaN in the views that a voter is absent from
+    loadings: tuple[Points, ...]  # (r_v, q_v), from leading ridge coordinates to discriminants
+    discriminants: tuple[Points, ...]  # (m, q_v), NaN where absent; none if all are in one cluster
 
     def __call__(self, views: Sequence[Points]) -> Points:
         """Shares of the votes (b, c) for b samples given by view; rows sum to one."""
         return self.with_views(views)[0]
 
     def with_views(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
-        """Shares of the votes (b, c), and the cluster (b, v) that the neighbors in each view prefer.
+        """Shares of the votes (b, c), and the cluster (b, v) that neighbors in each view prefer.
 
         Ties go to the lower cluster number. Samples may be absent from views, with rows of NaN: the
         other views vote, and the preferred cluster is −1.
@@ -257,30 +204,14 @@ def n_voting_neighbors(n_voters: int, n_clusters: int) -> int:
 
 
 def folds_of(n_samples: int) -> NDArray[np.int64]:
-    """Fold (n,) of each sample, 0 … 4, drawn at random; sizes of the folds differ by at most one."""
+    """Fold (n,) of each sample, 0 … 4, at random; sizes of the folds differ by at most one."""
     return np.random.default_rng((0, n_samples)).permutation(n_samples) % N_FOLDS
 
 
 def fit_votes(
     views: Sequence[Points], labels: NDArray[np.int64], n_clusters: int, n_neighbors: int
 ) -> NeighborVotes:
-    """Fit the linear discriminants of each view to the clusters of the voters.
-
-    Parameters
-    ----------
-    views : sequence of (m, r_v)
-        Ridge coordinates of the voters, leading directions first; NaN for absent voters.
-    labels : (m,) int64
-        Their clusters 0 … c−1, some of which may be empty.
-    n_clusters : int
-        c.
-    n_neighbors : int
-        Neighbors that vote; at most m are used.
-
-    Notes
-    -----
-    O(m Σ min(r_v, 64)²) flops.
-    """
+    """Fit the discriminants of each view to voters (m, r_v), NaN where absent, in clusters (m,)."""
     found = np.unique(labels)
     loadings = (
         tuple(_loadings(view[:, : SIZES.max_rank], labels) for view in views)
@@ -311,16 +242,7 @@ def fit_folds(
 def cross_fitted_votes(
     models: Sequence[NeighborVotes], views: Sequence[Points], folds: NDArray[np.int64]
 ) -> tuple[Points, NDArray[np.int64]]:
-    """Memberships (b, c) of samples by the voters of other folds, and the cluster (b, v) by view.
-
-    Parameters
-    ----------
-    models
-        Of `fit_folds`.
-    views : sequence of (b, r_v)
-    folds : (b,) int64
-        Fold of each sample.
-    """
+    """Memberships (b, c) of samples by voters of other folds, and the cluster (b, v) by view."""
     membership = np.empty((len(folds), models[0].n_clusters))
     preferred = np.empty((len(folds), len(views)), dtype=np.int64)
     for fold, model in enumerate(models):
@@ -332,7 +254,7 @@ def cross_fitted_votes(
 
 
 def as_membership(votes: Points, n_neighbors: int) -> Points:
-    """Memberships (m, c): shares of the votes, with one pseudo-vote spread evenly over the clusters.
+    """Memberships (m, c): shares of the votes, with one pseudo-vote spread over the clusters.
 
     No membership is exactly 0 or 1 (Laplace's rule of succession).
     """

@@ -35,28 +35,13 @@ from mscam_dask.types.rules import RULES, SIZES
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choice:
-    """Settings selected for one view.
+    """Settings selected for one view."""
 
-    Attributes
-    ----------
-    index : int
-        Position of the selected settings.
-    agreement : float
-        Neighbor overlap: mean share of the neighbors of a sample that are also neighbors in another
-        view, minus the share expected by chance.
-    margin : float
-        Margin over the default settings in standard errors over samples; 0 if the default was kept.
-    error : float
-        Standard error of the overlap, over samples.
-    standardized : float
-        Overlap in standard errors of independent views.
-    """
-
-    index: int
-    agreement: float
-    margin: float
-    error: float
-    standardized: float
+    index: int  # position of the selected settings
+    agreement: float  # neighbor overlap: share in another view, minus chance
+    margin: float  # over the default, in standard errors; 0 if it was kept
+    error: float  # standard error of the overlap, over samples
+    standardized: float  # overlap in standard errors of independent views
 
 
 def has_few_columns(shape: ViewShape) -> bool:
@@ -67,8 +52,8 @@ def has_few_columns(shape: ViewShape) -> bool:
 def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
     """Position of the default settings, which are kept unless others are clearly better.
 
-    These are rows of unit length with the largest α, or standardized columns if there are few
-    columns, because scaling rows to unit length gives up one of d dimensions.
+    Rows of unit length with the largest α, or standardized columns if there are few, because
+    scaling rows to unit length gives up one of d dimensions.
     """
     preferred = "standard" if has_few_columns(shape) else "unit"
     scales = [option.scale for option in options]
@@ -97,18 +82,7 @@ def coarse_neighbors(
 def neighbor_votes(
     views: Sequence[Sequence[NDArray[np.integer[Any]]]], n_samples: int
 ) -> NDArray[np.float32]:
-    """Sum over some views of the mean graph of their neighbor lists.
-
-    Parameters
-    ----------
-    views : for each view, for some of its settings, (m, k) int
-        Neighbors of the same m samples among `n_samples`.
-    n_samples : int
-
-    Returns
-    -------
-    (m, n_samples)
-    """
+    """Sum (m, n_samples) over views of the mean graph of their neighbor lists (m, k)."""
     votes = np.zeros((len(views[0][0]), n_samples), dtype=np.float32)
     for lists in views:
         add_mean_graph(votes, lists)
@@ -118,15 +92,7 @@ def neighbor_votes(
 def overlap_of_permutations(
     neighbors: NDArray[np.integer[Any]], votes: NDArray[np.float32]
 ) -> float:
-    """Overlap of one view with the others, in standard errors over permutations of its samples.
-
-    Parameters
-    ----------
-    neighbors : (m, k) int
-        Neighbors of m samples among these; −1 in the rows of absent samples.
-    votes : (m, m)
-        `neighbor_votes` of all views, this one included.
-    """
+    """Overlap of one view (m, k) with the votes (m, m), in standard errors over permutations."""
     has = np.flatnonzero(neighbors[:, 0] >= 0)
     if len(has) < len(votes):
         neighbors, votes = np.searchsorted(has, neighbors[has]), votes[np.ix_(has, has)]
@@ -142,27 +108,13 @@ def choose_view_settings(
 ) -> list[Choice]:
     """Select the settings of some views whose neighbors overlap most with those of all other views.
 
-    Parameters
-    ----------
-    views : for each view, for each of its settings, (m, k) int
-        Neighbors of the same m samples throughout; −1 in the rows of samples that a view does not have,
-        for which it is not compared.
-    counted : for each view, positions of settings
-        Settings whose mean graph is the share of this view in the votes.
-    usual : sequence of int
-        Position of the default settings of each view, which are kept unless others are better by
-        more than four standard errors (paired over samples), and by 3 % with more than eight views.
-    votes : (m, n)
-        `neighbor_votes` of all views.
-    n_views : int
-        Number of views that voted, at least two.
-
-    Notes
-    -----
-    O(m k²) comparisons for each two settings of a view, and O(m n) flops once. For m samples whose k
-    neighbors are independent in V views, two lists share k² / m, approximately Poisson distributed: the
-    mean share over rows and other views has a standard error of 1 / (m √(V − 1)), and of 1 / √(m m_v (V − 1))
-    for a view of m_v of them.
+    `views` has the neighbors (m, k) for each view and setting, −1 for absent samples; `counted` the
+    settings whose mean graph is the share of a view in the `votes` (m, n) of all `n_views`; `usual`
+    the default settings, kept unless others are better by more than four standard errors (paired
+    over samples), and by 3 % with more than eight views. For m samples whose k neighbors are
+    independent in V views, two lists share k² / m, approximately Poisson: the mean share over rows
+    and other views has a standard error of 1 / (m √(V − 1)), and of 1 / √(m m_v (V − 1)) for a view
+    of m_v of them.
     """
     popularity = votes.mean(axis=0, dtype=np.float64)
     relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
@@ -189,25 +141,17 @@ def choose_view_settings(
 def _flat(
     rows: NDArray[np.intp], neighbors: NDArray[np.integer[Any]], n_columns: int
 ) -> NDArray[np.int64]:
-    """Positions (m, k) of the neighbors of some rows in a flat matrix, which `take` reads fastest."""
+    """Positions (m, k) of the neighbors of some rows in a flat matrix, read fastest by `take`."""
     return rows[:, None] * n_columns + neighbors
 
 
 def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     """Positions of uninformative views; empty if fewer than two informative views would be left.
 
-    Parameters
-    ----------
-    *scales : sequence of Choice
-        One choice for each view, with few neighbors and with many: samples of one cluster may share
-        few nearest neighbors, and samples of many small clusters only these.
-
-    Returns
-    -------
-    tuple of int
-        Views whose overlap is within four standard errors of chance for every number of neighbors, and
-        clearly below the highest overlap for at least one. These are views of noise, but also
-        views with other clusters than the rest; partition scores distinguish the two.
+    Their overlap is within four standard errors of chance for every number of neighbors (each of
+    `scales`: samples of one cluster may share few nearest neighbors, and those of many small
+    clusters only these), and clearly below the highest for at least one. These are views of noise,
+    but also views with other clusters than the rest; partition scores distinguish the two.
     """
     most = [max(choice.agreement for choice in choices) for choices in scales]
     found = tuple(

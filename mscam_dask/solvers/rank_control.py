@@ -1,7 +1,8 @@
 """Control of the graph weight λ until the consensus graph has exactly c connected components.
 
 The rule is that of CAN and MLAN: raise λ if there are too few components; lower it and repeat the
-A-step from the same distances if there are too many. If one growth step jumps over c, λ is bisected.
+A-step from the same distances if there are too many. If one growth step jumps over c, λ is
+bisected.
 
 References
 ----------
@@ -37,39 +38,18 @@ class Decision(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RankControl:
-    """Immutable state of the rank control.
-
-    Attributes
-    ----------
-    n_clusters : int
-    growth : float
-        Factor on λ.
-    graph_weight : float
-        λ of the next A-step.
-    below, above : float or None
-        Largest λ with too few and smallest λ with too many components, for the current distances.
-    retries : int
-        Repeated A-steps of this outer iteration.
-    stalls : int
-        Consecutive outer iterations that ended in a jump over c.
-    """
+    """Immutable state of the rank control."""
 
     n_clusters: int
-    growth: float
-    graph_weight: float
-    below: float | None = None
-    above: float | None = None
-    retries: int = 0
-    stalls: int = 0
+    growth: float  # factor on λ
+    graph_weight: float  # λ of the next A-step
+    below: float | None = None  # largest λ with too few components, for these distances
+    above: float | None = None  # smallest λ with too many
+    retries: int = 0  # repeated A-steps of this outer iteration
+    stalls: int = 0  # consecutive outer iterations that ended in a jump over c
 
     def observe(self, n_components: int) -> tuple[Decision, RankControl]:
-        """Decision after an A-step with `graph_weight`, and the next state.
-
-        Parameters
-        ----------
-        n_components : int
-            Connected components of the new graph.
-        """
+        """Decision after an A-step with `graph_weight` that gave these components, and next state."""
         if n_components == self.n_clusters:
             return Decision.REACHED, self
         if n_components > self.n_clusters:

@@ -1,9 +1,9 @@
-"""Ridge self-representation of one view, through its singular vectors, and the joint embedding of all.
+"""Ridge self-representation of a view, through its singular vectors, and the joint embedding.
 
-Z = Q diag(f) Qᵀ with X = Q S Vᵀ and f = s²/(s²+α) solves min ‖X − XZ‖² + α‖Z‖² (samples in
-the rows of X here); ‖z_i − z_j‖ = ‖f∘(q_i − q_j)‖, so n×n is never needed.
-`mscam_dask.solvers.view_svd` computes the singular vectors. Candidate neighbors are searched in the joint
-embedding; no column of complete views is copied: weights on the columns define the distances.
+Z = Q diag(f) Qᵀ with X = Q S Vᵀ and f = s²/(s²+α) solves min ‖X − XZ‖² + α‖Z‖² (samples in the rows
+of X here); ‖z_i − z_j‖ = ‖f∘(q_i − q_j)‖, so n×n is never needed. `mscam_dask.solvers.view_svd`
+computes the singular vectors. Candidate neighbors are searched in the joint embedding; no column of
+complete views is copied: weights on the columns define the distances.
 """
 
 from __future__ import annotations
@@ -32,30 +32,14 @@ _GAIN_TOLERANCE = 1e-2
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Encoder:
-    """Map from rows of a view, also of new samples, to its ridge embedding.
-
-    Attributes
-    ----------
-    view_type : {"features", "distance", "kernel"}
-    transform : RowTransform or None
-        Scaling of feature rows; None for distance and kernel views.
-    exponent : int
-        Distances and kernel values are divided by 2 to this power first; 0 but for extreme
-        magnitudes.
-    distance_scale : float
-        Mean distance, the unit of exp(−D / mean); 1 for other views.
-    offset : (d,)
-        Mean of the transformed rows of the fit.
-    loadings : (d, r)
-        The ridge embedding is (transformed rows − offset) @ loadings, that is √ω f∘(x V / s).
-    """
+    """Map from rows of a view, also of new samples, to its ridge embedding √ω f∘(x V / s)."""
 
     view_type: ViewType
-    transform: RowTransform | None
-    exponent: int
-    distance_scale: float
-    offset: NDArray[np.float64]
-    loadings: NDArray[np.float64]
+    transform: RowTransform | None  # of feature rows; None for distance and kernel views
+    exponent: int  # rows are divided by 2 to it; 0 but for extreme magnitudes
+    distance_scale: float  # mean distance, the unit of exp(−D / mean)
+    offset: NDArray[np.float64]  # (d,) mean of the transformed rows of the fit
+    loadings: NDArray[np.float64]  # (d, r), of the transformed rows minus offset
 
     def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
         """Ridge embedding (m, r) of `rows` (m, d)."""
@@ -70,18 +54,10 @@ class Encoder:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewSVD:
-    """SVD X = Q S Vᵀ of a scaled and centered view; it does not depend on α.
+    """SVD X = Q S Vᵀ of a scaled and centered view; it does not depend on α."""
 
-    Attributes
-    ----------
-    basis : Basis
-        Q (n, r) and s² (r,) of all directions, scaled so that the mean s² is one.
-    encoder : Encoder
-        Its loadings yield Q: (transformed rows − offset) @ loadings.
-    """
-
-    basis: Basis
-    encoder: Encoder
+    basis: Basis  # all directions, scaled so that the mean s² is one
+    encoder: Encoder  # yields Q
 
     @property
     def effective_rank(self) -> float:
@@ -92,31 +68,14 @@ class ViewSVD:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RidgeView:
-    """Ridge self-representation of a view, as the iterations use it.
+    """Ridge self-representation of a view, as the iterations use it."""
 
-    Attributes
-    ----------
-    basis : Basis
-        Q (n, r) and s² (r,); directions with gain below 1e-2 of the largest are dropped.
-    alpha : float
-        α of the self-representation.
-    weight : float
-        ω of the view: 1 / mean squared distance in the ridge embedding. The joint embedding
-        divides it by the number of views.
-    effective_rank : float
-        (Σs²)² / Σs⁴ over all directions.
-    encoder : Encoder
-        Map to the ridge embedding, including the factor √ω.
-    present : PresentSamples or None
-        Samples that the view has, which are the rows of Q; None for all.
-    """
-
-    basis: Basis
+    basis: Basis  # directions with gain below 1e-2 of the largest are dropped
     alpha: float
-    weight: float
-    effective_rank: float
+    weight: float  # ω = 1 / mean squared distance in the ridge embedding
+    effective_rank: float  # (Σs²)² / Σs⁴ over all directions
     encoder: Encoder
-    present: PresentSamples | None = None
+    present: PresentSamples | None = None  # samples that the view has; None for all
 
     @property
     def mean_distance(self) -> float:
@@ -133,7 +92,7 @@ class RidgeView:
         return dataclasses.replace(self, basis=basis)
 
     def coordinates(self) -> tuple[NDArray[Any], NDArray[np.float64]]:
-        """Q (n, r) and the weights ω f² (r,) of its columns: the distances of the ridge embedding."""
+        """Q (n, r) and the weights ω f² (r,) of its columns: distances of the ridge embedding."""
         gains = shrinkage_factors(self.basis.singular_values_squared, self.alpha)
         return self.basis.vectors, self.weight * gains**2
 
@@ -145,16 +104,7 @@ def n_directions(singular_values_squared: NDArray[np.float64], alpha: float) -> 
 
 
 def ridge_view(view: ViewSVD, *, alpha: float, present: PresentSamples | None = None) -> RidgeView:
-    """Ridge self-representation of a view for one α, with negligible directions dropped.
-
-    Parameters
-    ----------
-    view : ViewSVD
-    alpha : float
-        α > 0, in units of the mean squared singular value.
-    present : PresentSamples, optional
-        Samples that the view has; all by default.
-    """
+    """Ridge self-representation for α in units of the mean s²; negligible directions dropped."""
     s2 = view.basis.singular_values_squared
     rank = n_directions(s2, alpha)
     # s² and the gains are descending, so the kept directions are a slice, not a copy
@@ -169,11 +119,11 @@ def ridge_view(view: ViewSVD, *, alpha: float, present: PresentSamples | None = 
 def joint_embedding(
     views: Sequence[RidgeView | LinearDiscriminants],
 ) -> WeightedBlocks | IncompleteBlocks:
-    """Ridge embeddings of all views side by side (n, Σr), with mean squared distance one over pairs.
+    """Ridge embeddings of all views side by side (n, Σr), with mean squared distance one.
 
-    Discriminants, if given, together also have mean squared distance one; the two distances add up.
-    If a view does not have all samples, the distance of two samples is the mean over the views that
-    have both.
+    Discriminants, if given, together also have mean squared distance one; the two add up. If a view
+    does not have all samples, the distance of two samples is the mean over the views that have
+    both.
     """
     incomplete = next((view.present for view in views if view.present is not None), None)
     if incomplete is not None:

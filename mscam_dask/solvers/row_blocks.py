@@ -78,13 +78,13 @@ def mean_and_gram(
     return shift + rest, gram - correction
 
 
-def column_moments(
-    read: RowReader, shape: ViewShape, *, block_bytes: int = BLOCK_BYTES
+def moments_of_rows(
+    read: RowReader, start: int, stop: int, n_features: int, block_bytes: int = BLOCK_BYTES
 ) -> ColumnMoments:
-    """Moments of the columns of a view, merged block by block in order."""
+    """Moments of the columns over rows start … stop − 1, merged block by block in order."""
     moments: ColumnMoments | None = None
-    for start, stop in row_blocks(shape.n_samples, shape.n_features, block_bytes=block_bytes):
-        block = ColumnMoments.from_rows(read(start, stop))
+    for first, last in row_blocks(stop - start, n_features, block_bytes=block_bytes):
+        block = ColumnMoments.from_rows(read(start + first, start + last))
         moments = block if moments is None else moments.merge(block)
-    assert moments is not None, "a view without rows passed validation"
+    assert moments is not None, "a block has rows"
     return moments

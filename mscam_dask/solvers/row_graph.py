@@ -15,7 +15,7 @@ from scipy.sparse import csgraph, csr_array, vstack
 
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, blocks_of, halo_of
 from mscam_dask.linalg.distances import squared_distances_on_edges
-from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
 from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
@@ -32,18 +32,10 @@ from mscam_dask.solvers.spectral_cut import (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GraphRows:
-    """A block of rows of a consensus graph.
+    """A block of rows of a consensus graph."""
 
-    Attributes
-    ----------
-    start : int
-        First row.
-    affinity : (m, n) CSR
-        Rows on the simplex, column indices sorted.
-    """
-
-    start: int
-    affinity: csr_array[np.float64]
+    start: int  # first row
+    affinity: csr_array[np.float64]  # (m, n) on the simplex, columns ascending
 
     @property
     def stop(self) -> int:
@@ -68,13 +60,7 @@ def graph_block(
     n_samples: int,
 ) -> GraphRows:
     """Solve the A-step for a block of rows of a graph of `n_samples`."""
-    indices, weights = graph_rows(
-        candidates,
-        projected,
-        n_neighbors=n_neighbors,
-        data_weight=data_weight,
-        projected_weight=projected_weight,
-    )
+    indices, weights = graph_rows(candidates, projected, n_neighbors, data_weight, projected_weight)
     return rows_from_neighbors(candidates.row_start, indices, weights, n_samples)
 
 
@@ -82,22 +68,14 @@ def rows_from_neighbors(
     start: int, indices: NDArray[np.int64], weights: NDArray[np.float64], n_samples: int
 ) -> GraphRows:
     """Block of rows from neighbors (m, k) and weights (m, k); weights 0 are not stored."""
-    order = np.argsort(indices, axis=1)
-    values = np.take_along_axis(weights, order, axis=1)
-    stored = values > 0
-    pointers = np.concatenate(([0], np.cumsum(np.count_nonzero(stored, axis=1)))).astype(np.int32)
-    columns = np.take_along_axis(indices, order, axis=1)[stored].astype(np.int32)
-    rows: csr_array[np.float64] = csr_array(
-        (values[stored], columns, pointers), shape=(len(indices), n_samples)
-    )
-    rows.has_sorted_indices = True
-    return GraphRows(start, rows)
+    return GraphRows(start, graph_from_neighbors(indices, weights, n_samples))
 
 
 def mean_rows(blocks: Sequence[GraphRows], weights: Sequence[float]) -> GraphRows:
     """Solve min_A Σ_v w_v ‖A − A_v‖² with rows on the simplex, for the same rows of several graphs.
 
-    It is their weighted mean; the row of a sample is the mean over the graphs in which it has neighbors.
+    It is their weighted mean; the row of a sample is the mean over graphs in which it has
+    neighbors.
     """
     total = blocks[0].affinity * weights[0]
     for block, weight in zip(blocks[1:], weights[1:], strict=True):
@@ -162,17 +140,7 @@ def components_of_forests(forests: Sequence[NDArray[np.int32]], n_samples: int) 
 def laplacian_rows(
     own: GraphRows, others: Sequence[GraphRows], ranges: Ranges, precision: DTypeLike = np.float32
 ) -> LaplacianRows:
-    """Rows of the Laplacian from the same rows of A, and from all blocks with edges into them.
-
-    Parameters
-    ----------
-    own : GraphRows
-    others : sequence of GraphRows
-        Every block of A with entries in the columns of `own`, which may be among them.
-    ranges : Ranges
-        Rows of all blocks.
-    precision : dtype
-    """
+    """Rows of the Laplacian from the same rows of A, and from all blocks with edges into them."""
     start, stop, n = own.start, own.stop, own.affinity.shape[1]
     m = stop - start
     total = laplacian(own.affinity) if m == n else _rows_of_laplacian(own, others)
@@ -209,7 +177,7 @@ def _rows_of_laplacian(own: GraphRows, others: Sequence[GraphRows]) -> csr_array
     return csr_array(diagonal - both)
 
 
-# Bytes of embeddings of several views that are side by side: few columns at a time are several times slower.
+# Bytes of embeddings of several views side by side: few columns at a time are several times slower.
 _TOGETHER_BYTES = 16 * 2**20
 
 
@@ -222,14 +190,8 @@ def projected_rows(
 ) -> list[NDArray[np.float64]]:
     """Projected squared distances of groups of views on candidate edges; 0 where an end is absent.
 
-    Parameters
-    ----------
-    views : sequence of sequence of EmbeddedRows
-        For each view its embedding in each block that `linked_blocks` names, and in the block of the rows.
-    candidates : CandidateEdges
-    ranges : Ranges
-    together_bytes : int
-        Views are side by side up to this size, if they have all samples.
+    `views` has for each view its embedding in each block of the candidates and in that of the rows.
+    Complete views are side by side up to `together_bytes`.
     """
     m = len(candidates.indices)
     own = np.arange(candidates.row_start, candidates.row_start + m)
@@ -288,7 +250,7 @@ class GraphPiece:
 def split_graph(
     rows: GraphRows, order: NDArray[np.int32], edges: Sequence[int]
 ) -> list[GraphPiece]:
-    """Rows of a block by sample: piece g has the samples from ``edges[g]`` up to ``edges[g + 1]``."""
+    """Rows of a block by sample: piece g has the samples edges[g] … edges[g + 1] − 1."""
     own = order[rows.start : rows.stop]
     affinity = rows.affinity
     of_samples: csr_array[np.float64] = csr_array(
@@ -304,12 +266,8 @@ def join_graph(
 ) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]:
     """Arrays of the rows of samples start … stop − 1, from pieces that have all of them.
 
-    Returns
-    -------
-    data, indices : (nnz,)
-        Columns ascending within each row.
-    ends : (stop - start,) int64
-        End of each row among these; the rows from 0 start with a 0, as index pointers do.
+    Data and ascending columns (nnz,), and the end of each row; those from row 0 start with a 0, as
+    index pointers do.
     """
     parts, samples = [], []
     for piece in pieces:
@@ -323,15 +281,7 @@ def join_graph(
 
 
 def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_array[np.float64]:
-    """Graph (n, n) of all samples in their own order, from blocks of rows in another order.
-
-    Parameters
-    ----------
-    blocks : sequence of GraphRows
-        All rows.
-    order : (n,)
-        Sample at each position.
-    """
+    """Graph (n, n) of all samples in their own order, from all blocks of rows in the order (n,)."""
     n = len(order)
     counts = np.empty(n, dtype=np.int64)
     for block in blocks:
@@ -364,21 +314,12 @@ class VectorSample:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class CutSample:
-    """Sample of a spectral embedding for k-means.
-
-    Attributes
-    ----------
-    embedding : SpectralEmbedding
-    positions : (m,)
-        Positions of its rows.
-    values, mean : (q,)
-        Eigenvalues, and mean row of all eigenvectors.
-    """
+    """Sample of a spectral embedding for k-means."""
 
     embedding: SpectralEmbedding
-    positions: NDArray[np.int64]
-    values: NDArray[np.float64]
-    mean: NDArray[Any]
+    positions: NDArray[np.int64]  # (m,) of its rows
+    values: NDArray[np.float64]  # (q,) eigenvalues
+    mean: NDArray[Any]  # (q,) mean row of all eigenvectors
 
     def rows(self, vectors: NDArray[Any]) -> NDArray[Any]:
         """Spectral embedding of any rows of the eigenvectors."""
@@ -428,22 +369,11 @@ def choose_cuts(
     *,
     all_minima: bool,
 ) -> Cuts:
-    """Partitions of the sample among the local minima of k-means.
+    """Partitions among the local minima of k-means on a sample.
 
-    Parameters
-    ----------
-    sample : CutSample
-    started : (Minimum, Minimum or None) or None
-        From the pivoted-QR assignment, and from an earlier partition.
-    random : sequence of list of Minimum
-        From random starts.
-    all_minima : bool
-        All good minima of the random starts, instead of the least of these and the pivoted-QR one.
-
-    Returns
-    -------
-    Cuts
-        The good minima, the one from the earlier partition, and the least.
+    `started` has those from the pivoted-QR assignment and from an earlier partition. With
+    `all_minima` the good minima of the random starts, else none; then the one from the earlier
+    partition, and the least of all (with `all_minima`, of the pivoted-QR assignment).
     """
     drawn = [minimum for group in random for minimum in group]
     chosen = as_good_minima(drawn) if all_minima else []

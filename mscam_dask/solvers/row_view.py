@@ -1,8 +1,9 @@
 """A view whose rows are in blocks: its ridge self-representation and its ADMM, by sums over blocks.
 
-The moments of the columns, the Gram matrix of the scaled rows and the projection on the directions are
-the three passes of `mscam_dask.solvers.view_svd`, each of them one task for each block of rows. With B = [Q, V_m] the sums BᵀB and BᵀLB over blocks define the
-problem of `mscam_dask.solvers.admm` in span(H), H = B T: no task needs all rows.
+The moments of the columns, the Gram matrix of the scaled rows and the projection on the directions
+are the three passes of `mscam_dask.solvers.view_svd`, each of them one task for each block of rows.
+With B = [Q, V_m] the sums BᵀB and BᵀLB over blocks define the problem of `mscam_dask.solvers.admm`
+in span(H), H = B T: no task needs all rows.
 """
 
 from __future__ import annotations
@@ -39,15 +40,7 @@ _ROUNDING = 16 * float(np.finfo(np.float64).eps)
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class GramSum:
-    """Number, mean and centered Gram matrix of some scaled rows.
-
-    Attributes
-    ----------
-    count : int
-    mean : (d,)
-    gram : (d, d)
-        Σ (x − mean)(x − mean)ᵀ.
-    """
+    """Number, mean (d,) and Gram matrix Σ (x − mean)(x − mean)ᵀ (d, d) of some scaled rows."""
 
     count: int
     mean: NDArray[np.float64]
@@ -65,30 +58,10 @@ class GramSum:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewFactor:
-    """Directions of a view for one scale and α, from the sums over all blocks.
+    """Directions of a view for one scale and α, from the sums over all blocks."""
 
-    Attributes
-    ----------
-    svd : Encoder
-        Map from rows to rows of Q.
-    ridge : RidgeView
-        Ridge view without rows.
-    """
-
-    svd: Encoder
-    ridge: RidgeView
-
-
-def moments_of_rows(
-    read: RowReader, start: int, stop: int, n_features: int, block_bytes: int = BLOCK_BYTES
-) -> ColumnMoments:
-    """Moments of the columns over rows start … stop − 1, read by smaller blocks."""
-    moments: ColumnMoments | None = None
-    for first, last in row_blocks(stop - start, n_features, block_bytes=block_bytes):
-        block = ColumnMoments.from_rows(read(start + first, start + last))
-        moments = block if moments is None else moments.merge(block)
-    assert moments is not None, "a block has rows"
-    return moments
+    svd: Encoder  # map from rows to rows of Q
+    ridge: RidgeView  # ridge view without rows
 
 
 def row_scaling(moments: Sequence[ColumnMoments], scale: Scale) -> RowTransform:
@@ -126,16 +99,8 @@ def ridge_factor(
 ) -> ViewFactor:
     """Directions of a view and their ridge shrinkage, from the Gram matrices of all blocks.
 
-    Raises
-    ------
-    DataError
-        All rows are equal after scaling.
-
-    Notes
-    -----
-    As `mscam_dask.solvers.view_svd.view_svd` and `mscam_dask.solvers.ridge_view.ridge_view`, except that
-    signs are those of the loadings, and that Q is orthonormal to the precision of the Gram matrix: 1e-5
-    where s² is 1e-10 of the largest.
+    As `view_svd` and `ridge_view`, except that signs are those of the loadings, and that Q is
+    orthonormal to the precision of the Gram matrix: 1e-5 where s² is 1e-10 of the largest.
     """
     total = sums[0]
     for other in sums[1:]:
@@ -177,24 +142,17 @@ def project_rows(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReducedSums:
-    """Sums over the rows of a block of B = [Q, V_m], and the largest degree.
+    """Sums over the rows of a block of B = [Q, V_m], and the largest degree."""
 
-    The products are BᵀB and a matrix (h, h) whose symmetric part, summed over all blocks, is BᵀLB; the
-    totals (h,) are the sums of the `n_rows` rows of B.
-    """
-
-    products: NDArray[np.float64]
-    totals: NDArray[np.float64]
+    products: NDArray[np.float64]  # BᵀB, and (h, h) whose symmetric part over all blocks is BᵀLB
+    totals: NDArray[np.float64]  # (h,) sum of the rows of B
     n_rows: int
     largest_degree: float
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class EmbeddedRows:
-    """Rows of the embedding of a view, NaN for samples that the view does not have.
-
-    Projected squared distances are multiplied by `factor`.
-    """
+    """Rows of the embedding of a view, NaN for absent samples; `factor` is of squared distances."""
 
     rows: NDArray[Any]
     factor: float = 1.0
@@ -216,11 +174,11 @@ def reduced_sums(
     first: int,
     parameters: Parameters,
 ) -> ReducedSums:
-    """Sums of a block of rows over itself or later blocks of its halo, from the `first` of the halo on.
+    """Sums of a block of rows over itself or later blocks of its halo, from the `first` on.
 
-    L is symmetric, so later blocks count twice and earlier ones are left out. The part with the block itself
-    has BᵀB. The last of `views` and of `vectors` is the block itself. An incomplete view is in one block;
-    its Laplacian is that of the subgraph of its samples.
+    L is symmetric, so later blocks count twice and earlier ones are left out. The part with the
+    block itself has BᵀB. The last of `views` and of `vectors` is the block itself. An incomplete
+    view is in one block; its Laplacian is that of the subgraph of its samples.
     """
     *pairs, (view, block) = zip(views, vectors, strict=True)
     own = _columns(view, block, parameters).astype(np.float64)
@@ -260,15 +218,12 @@ def added_sums(parts: Sequence[ReducedSums]) -> ReducedSums:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Subspace:
-    """Orthonormal basis H = B T of span(B): T, HᵀLH, and s² of its directions, 0 for those of the graph.
-
-    The first `rank` columns of B are Q.
-    """
+    """Orthonormal basis H = B T of span(B); the first `rank` columns of B are Q."""
 
     rank: int
-    basis: NDArray[np.float64]
-    laplacian: NDArray[np.float64]
-    squared_singular_values: NDArray[np.float64]
+    basis: NDArray[np.float64]  # T
+    laplacian: NDArray[np.float64]  # HᵀLH
+    squared_singular_values: NDArray[np.float64]  # 0 for the directions of the graph
 
 
 def _subspace(sums: ReducedSums, view: RidgeView, parameters: Parameters) -> _Subspace:
@@ -297,23 +252,7 @@ def _subspace(sums: ReducedSums, view: RidgeView, parameters: Parameters) -> _Su
 def solve_reduced(
     sums: ReducedSums, view: RidgeView, parameters: Parameters, graph_weight: float
 ) -> tuple[NDArray[np.float64], ViewSolution]:
-    """Solve the ADMM problem of a view from the sums over all rows.
-
-    Parameters
-    ----------
-    sums : ReducedSums
-    view : RidgeView
-        Of any rows: its s² and α are used.
-    parameters : Parameters
-    graph_weight : float
-        λ of tr(WᵀLW).
-
-    Returns
-    -------
-    coefficients : (h, c)
-        F = B times them.
-    solution : ViewSolution
-    """
+    """Solve the ADMM problem of a view from sums over all rows: coefficients (h, c) of F in B."""
     found = _subspace(sums, view, parameters)
     h = found.basis.shape[1]
     problem = ReducedProblem(
@@ -339,27 +278,8 @@ def smoothed_coefficients(
 ) -> tuple[NDArray[np.float64], float, float]:
     """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) in span(H), the Z-step of MSCAN.
 
-    Parameters
-    ----------
-    sums : ReducedSums
-    view : RidgeView
-        Of any rows: its s² and α are used.
-    parameters : Parameters
-    graph_weight : float
-        λ.
-
-    Returns
-    -------
-    coefficients : (h, r)
-        C = B times them.
-    distance : float
-        Mean squared distance of two rows of C.
-    objective : float
-
-    Notes
-    -----
-    `mscam_dask.solvers.mscan.smooth_self_representation` without the restriction to span(H). With
-    L̂ = U Λ Uᵀ, direction i has the coefficients s_i² U (λΛ + (s_i² + α)I)⁻¹ Uᵀ e_i.
+    Returns the coefficients (h, r) of C in B, the mean squared distance of two rows of C, and the
+    objective. With L̂ = U Λ Uᵀ, direction i has s_i² U (λΛ + (s_i² + α)I)⁻¹ Uᵀ e_i.
     """
     found = _subspace(sums, view, parameters)
     s2 = found.squared_singular_values[: found.rank]

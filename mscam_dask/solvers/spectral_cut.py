@@ -1,7 +1,8 @@
-"""Spectral cuts of a graph: its spectral embedding, by random walks with restart, and k-means on it.
+"""Spectral cuts of a graph: spectral embedding, by random walks with restart, and k-means on it.
 
-k-means is the computation of scikit-learn's `KMeans.fit` without the estimator. Autologgers (MLflow) replace
-the `fit` of every estimator, and would log each of some hundred k-means runs as a model of its own.
+k-means is the computation of scikit-learn's `KMeans.fit` without the estimator. Autologgers
+(MLflow) replace the `fit` of every estimator, and would log each of some hundred k-means runs as a
+model of its own.
 """
 
 from __future__ import annotations
@@ -41,38 +42,18 @@ def spectral_cut(
 ) -> list[NDArray[np.int64]]:
     """Solve k-means on the rows of a spectral embedding, with as many clusters as eigenvectors.
 
-    Parameters
-    ----------
-    embedding : SpectralEmbedding
-        Embedding of n samples, with c eigenvectors.
-    init_labels : (n,) int64, optional
-        A partition into c clusters as a further start, for example the best one of a similar graph.
-    rng : numpy.random.Generator, optional
-        Generator of thirty random starts.
-    drawn : list of Minimum, optional
-        Random starts that were solved already, from `drawn_starts`, in the place of `rng`. Without both
-        there are none.
+    Two local minima (one without `init_labels`): the one from these labels (n,), and the least of
+    the pivoted-QR assignment and of the random starts, drawn here by `rng` or before. No cluster is
+    empty.
 
-    Returns
-    -------
-    list of (n,) int64
-        Local minima of k-means: the one reached from `init_labels`, and the one with the least sum of
-        squares from the pivoted-QR assignment and several random starts. No cluster is empty.
+    Pivoted QR of Vᵀ selects c mutually most independent samples as prototypes; the rows of V are
+    not scaled to unit length, which would tie all of them for the first pivot. Neither depends on
+    the basis of span(V) nor, up to exact ties, on the order of the samples. If clusters overlap,
+    this start may end in a poor minimum, hence the random starts. Where clusters have fewer than
+    two samples on average, one start from Ward's merges takes their place: a random start leaves
+    out samples at random rather than those nearest to others.
 
-    Notes
-    -----
-    Pivoted QR of Vᵀ selects c mutually most independent samples as prototypes. The result depends
-    neither on the basis of span(V) nor, up to exact ties, on the order of the samples; the same
-    holds for the random starts. The pivots use the rows of V without scaling to unit length, which
-    would tie all of them for the first pivot. If clusters overlap, this start may end in a poor
-    minimum, hence the random starts. Where clusters have fewer than two samples on average, their place
-    is taken by one start from Ward's merges: a random start costs c distances from all samples, and
-    leaves out samples at random rather than those nearest to others.
-
-    References
-    ----------
-    A. Damle, V. Minden, L. Ying, "Simple, direct and efficient multi-way spectral clustering",
-    Information and Inference 8 (2019), doi:10.1093/imaiai/iay008.
+    A. Damle, V. Minden, L. Ying, doi:10.1093/imaiai/iay008.
     """
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
@@ -84,27 +65,6 @@ def spectral_cut(
         best = min(best, _in_data_order(order, rows[order], *least(drawn, c), c), key=_SQUARES)
     cuts = [] if init_labels is None else [_lloyd(rows, init_labels, c)]
     return [labels for labels, _ in (*cuts, best)]
-
-
-def good_minima(
-    embedding: SpectralEmbedding, *, rng: np.random.Generator
-) -> list[NDArray[np.int64]]:
-    """Local minima of k-means on a spectral embedding that are nearly as good as the best.
-
-    Parameters
-    ----------
-    embedding : SpectralEmbedding
-        Embedding of n samples, with c eigenvectors.
-    rng : numpy.random.Generator
-        Generator of thirty random starts.
-
-    Returns
-    -------
-    list of (n,) int64
-        At most ten distinct local minima, with a sum of squares at most a tenth above the least; one
-        where clusters have fewer than two samples on average.
-    """
-    return as_good_minima(random_minima(embedding, int(rng.integers(2**31))))
 
 
 Minimum = tuple[NDArray[np.int64], float]
@@ -140,12 +100,15 @@ def random_minima(
     ordered = rows[order]
     if len(rows) < 2 * c:
         return [_in_data_order(order, ordered, *_merged(ordered, c), c)]
-    found = k_means_starts(ordered, c, seed, starts)
-    return [_in_data_order(order, ordered, *minimum, c) for minimum in found]
+    seeds = np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts)
+    return [
+        _in_data_order(order, ordered, *k_means_starts(ordered, c, seeds[start], range(1))[0], c)
+        for start in starts
+    ]
 
 
 def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
-    """Distinct partitions with a sum of squares at most a tenth above the least, best first, at most ten."""
+    """Distinct partitions with up to a tenth more than the least squares, best first, ≤ ten."""
     found: dict[bytes, Minimum] = {}
     for minimum in minima:
         found.setdefault(minimum[0].tobytes(), minimum)
@@ -156,7 +119,7 @@ def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
 def start_minima(
     embedding: SpectralEmbedding, init_labels: NDArray[np.int64] | None
 ) -> tuple[Minimum, Minimum | None]:
-    """Local minima of k-means from the pivoted-QR assignment, and from an earlier partition if there is one."""
+    """Local minima of k-means from the pivoted-QR assignment, and an earlier partition if any."""
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
     from_labels = None if init_labels is None else _lloyd(rows, init_labels, c)
@@ -178,7 +141,7 @@ def nearest_mean(rows: NDArray[Any], means: NDArray[Any]) -> NDArray[np.int64]:
 
 
 def sampled_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
-    """Ascending rows of a random sample without replacement, which depends only on the two numbers."""
+    """Ascending rows of a random sample without replacement, which depends on these numbers."""
     rng = np.random.default_rng((n_samples, n_wanted))
     return np.sort(rng.choice(n_samples, min(n_wanted, n_samples), replace=False)).astype(np.int64)
 
@@ -191,22 +154,7 @@ def spread_rows(n_samples: int, n_wanted: int) -> NDArray[np.int64]:
 def extend_cut(
     embedding: SpectralEmbedding, samples: NDArray[np.int64], labels: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Extend a cut of some rows of an embedding to all rows, by the nearest cluster mean.
-
-    Parameters
-    ----------
-    embedding : SpectralEmbedding
-        Embedding of n samples, with c eigenvectors.
-    samples : (m,) int64
-        Rows that were cut.
-    labels : (m,) int64
-        Their clusters 0 … c−1, none empty.
-
-    Returns
-    -------
-    (n,) int64
-        No cluster is empty.
-    """
+    """Extend a cut (m,) of some rows of an embedding to all (n,), by the nearest cluster mean."""
     rows, c = embedding.rows, embedding.vectors.shape[1]
     nearest = nearest_mean(rows, cluster_means(embedding.of(samples), labels))
     return canonical_labels(_fill_empty(rows, nearest, c))
@@ -238,7 +186,7 @@ def _in_data_order(
 
 
 def _merged(ordered: NDArray[np.float64], n_clusters: int) -> Minimum:
-    """Partition that Lloyd's iterations reach from Ward's merges of ordered rows, and its sum of squares."""
+    """Partition, and its sum of squares, that Lloyd's iterations reach from Ward's merges."""
     n = len(ordered)
     clusters = {i: [i] for i in range(n)}
     if n > n_clusters:
@@ -285,18 +233,10 @@ def _fill_empty(
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class SpectralEmbedding:
-    """Samples as points for k-means.
+    """Samples as points for k-means."""
 
-    Attributes
-    ----------
-    vectors : (n, c)
-        Orthonormal bottom eigenvectors.
-    rows : (n, m)
-        Points of unit length, or zero.
-    """
-
-    vectors: NDArray[Any]
-    rows: NDArray[Any]
+    vectors: NDArray[Any]  # (n, c) orthonormal bottom eigenvectors
+    rows: NDArray[Any]  # (n, m) points of unit length, or zero
 
     def of(self, samples: slice | NDArray[np.int64]) -> SpectralEmbedding:
         """Embedding of some of the samples."""
@@ -310,42 +250,16 @@ def walk_embedding(
     *,
     mean: NDArray[Any] | None = None,
 ) -> SpectralEmbedding:
-    """Spectral embedding from the bottom eigenpairs of a Laplacian: rows of τ (L + τI)⁻¹ at unit length.
+    """Spectral embedding from bottom eigenpairs (m,), (n, m) of L: unit rows of τ (L + τI)⁻¹.
 
-    Parameters
-    ----------
-    values : (m,)
-        Smallest eigenvalues λ of L, ascending, m ≥ c; row sums of the graph are about one.
-    vectors : (n, m)
-        Their orthonormal eigenvectors V.
-    n_clusters : int
-        c.
-    mean : (m,), optional
-        Mean of all rows of V, if `vectors` has some of the rows.
+    A random walk that stops at rate τ ends at the samples with the probabilities in the row of τ (L
+    + τI)⁻¹ = τ V (Λ + τI)⁻¹ Vᵀ of its start; only m eigenvectors are used here. Two samples of a
+    cluster have nearly equal rows. The rows are expressed in the basis V, centered (by the `mean`
+    of all rows, if `vectors` has some), and scaled to unit length. With τ = λ_{c+1} / 2 a walk
+    seldom stops before it has mixed within its cluster, and seldom leaves it. K-means on c
+    unweighted eigenvectors counts all of them equally, even one that only separates a few samples.
 
-    Returns
-    -------
-    SpectralEmbedding
-        In the precision of the vectors.
-
-    Notes
-    -----
-    A random walk that stops at rate τ ends at the samples with the probabilities in the row of
-    τ (L + τI)⁻¹ = τ V (Λ + τI)⁻¹ Vᵀ of its start; only m eigenvectors are used here. Two samples of
-    a cluster have nearly equal rows. The rows are expressed in the basis V, centered, and scaled to
-    unit length. With τ = λ_{c+1} / 2 a walk seldom stops before it has mixed within its cluster, and
-    seldom leaves it. In the limit of c components, rows before centering are equal within a component
-    and orthogonal between components. The result depends neither on the basis within an eigenspace nor
-    on the order of the samples.
-
-    K-means on c unweighted eigenvectors counts all of them equally, even one that only separates a few
-    samples, and ignores the following eigenvectors.
-
-    References
-    ----------
-    L. Yen, F. Fouss, C. Decaestecker, P. Francq, M. Saerens, "Graph nodes clustering with the
-    sigmoid commute-time kernel", Data & Knowledge Engineering 68 (2009),
-    doi:10.1016/j.datak.2008.10.006.
+    L. Yen, F. Fouss, C. Decaestecker, P. Francq, M. Saerens, doi:10.1016/j.datak.2008.10.006.
     """
     precision = float(np.finfo(vectors.dtype).eps)
     stopping = CONSTANTS.stopping_share * _first_beyond(values, n_clusters, precision)
@@ -370,26 +284,11 @@ _MAX_ITERATIONS = 100
 def k_means_starts(
     rows: NDArray[np.float64], n_clusters: int, seed: int, starts: range
 ) -> list[tuple[NDArray[np.int64], float]]:
-    """Local minima of k-means that Lloyd's iterations reach from some of the k-means++ starts of a seed.
+    """Local minima of k-means, and sums of squares, from some k-means++ starts of a seed.
 
-    Parameters
-    ----------
-    rows : (n, d)
-    n_clusters : int
-        c ≤ n.
-    seed : int
-    starts : range
-        Consecutive starts; each is the same in any range.
-
-    Returns
-    -------
-    list of ((n,) int64, float)
-        Clusters 0 … c−1, some of which may be empty where rows are equal, and the sum of squares.
-
-    Notes
-    -----
-    `least` of the first m starts has the bits of
-    ``KMeans(n_clusters, n_init=m, max_iter=100, tol=0.0, random_state=seed)``.
+    Each start is the same in any range; clusters may be empty where rows are equal. `least` of the
+    first m starts has the bits of ``KMeans(n_clusters, n_init=m, max_iter=100, tol=0.0,
+    random_state=seed)``.
     """
     rng = np.random.RandomState(seed)
     # k-means++ draws the first center, and 2 + ⌊log c⌋ proposals for each of the others
@@ -406,7 +305,7 @@ def k_means_starts(
 def least(
     minima: Sequence[tuple[NDArray[np.int64], float]], n_clusters: int
 ) -> tuple[NDArray[np.int64], float]:
-    """Best of some minima in their order: a later one has a lower sum of squares and another partition."""
+    """Best of minima in their order: a later one has fewer squares and another partition."""
     best = minima[0]
     for labels, squares in minima[1:]:
         if squares < best[1] and not _is_same(labels, best[0], n_clusters):
@@ -417,18 +316,7 @@ def least(
 def lloyd(
     rows: NDArray[np.float64], centers: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], float]:
-    """Partition that Lloyd's iterations reach from given centers, and its sum of squares.
-
-    Parameters
-    ----------
-    rows : (n, d)
-    centers : (c, d)
-
-    Returns
-    -------
-    labels : (n,) int64
-    sum_of_squares : float
-    """
+    """Partition (n,) that Lloyd's iterations reach from centers (c, d), and its sum of squares."""
     mean = rows.mean(axis=0)
     return _iterate(np.ascontiguousarray(rows - mean), centers - mean)
 
@@ -441,8 +329,8 @@ def _plus_plus(
 ) -> list[int]:
     """Rows of the centers of one k-means++ start, the best of 2 + log c draws each.
 
-    With the bits of ``sklearn.cluster.kmeans_plusplus``, without the checks of its arguments, which take
-    a third of the time.
+    With the bits of ``sklearn.cluster.kmeans_plusplus``, without the checks of its arguments, which
+    take a third of the time.
     """
     n = len(rows)
     ones = np.ones(n)

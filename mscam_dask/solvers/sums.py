@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 
 def added(terms: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Sum of one array or more by a binary tree in their order, two partial sums of one size at a time.
+    """Sum of one array or more by a binary tree in their order, of partial sums of one size.
 
     Sums of 2^m consecutive arrays that are added again give identical bits.
     """

@@ -1,7 +1,8 @@
 """Streaming SVD of one view, by row blocks.
 
-Every view is centered after scaling, because its mean would be the largest singular direction, but does
-not separate samples. Rows are read through a callable: arrays, Dask collections and Zarr stores all work.
+Every view is centered after scaling, because its mean would be the largest singular direction, but
+does not separate samples. Rows are read through a callable: arrays, Dask collections and Zarr
+stores all work.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ from mscam_dask.solvers.row_blocks import (
     Blocks,
     RowReader,
     ViewShape,
-    column_moments,
     mean_and_gram,
     mean_row,
+    moments_of_rows,
     row_blocks,
 )
 from mscam_dask.types.parameters import Scale
@@ -57,46 +58,21 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
     most_decomposed: int = MAX_EXACT_GRAM,
     block_bytes: int = BLOCK_BYTES,
 ) -> ViewSVD:
-    """Thin SVD X = Q S Vᵀ of a scaled and centered view.
+    """Thin SVD X = Q S Vᵀ of a scaled and centered view; DataError if all its rows are equal.
 
-    Parameters
-    ----------
-    read : RowReader
-    shape : ViewShape
-    scale : {"standard", "unit", "minmax", "none"}
-        For feature views; distance views become the kernel exp(−D / mean D), kernel views
-        are used as they are, both centered in feature space.
-    name : str
-        Name of the view in error messages.
-    dtype : {numpy.float64, numpy.float32}
-        Precision of Q; all computations before it are in float64.
-    max_rank : int, optional
-        Largest number of directions, those of largest s². The unit of s² is its mean over all.
-    most_decomposed : int
-        Largest side of a Gram matrix that is decomposed even if `max_rank` is given.
-    block_bytes : int
-        Bytes of the rows that are read at a time.
-
-    Raises
-    ------
-    DataError
-        All rows are equal after scaling.
-
-    Notes
-    -----
-    Three passes over the rows (moments, Gram matrix, basis), a fourth where small directions
-    need correction: 2 n d r + n d² flops, peak memory n·r + d² floats and a few blocks; the n×n
-    side is used when d > n. With `max_rank`, a view with more than 2048 rows and columns has no Gram
-    matrix, and a distance or kernel view of as many samples is not decomposed: see
-    `mscam_dask.solvers.view_svd`.
+    Distance views become the kernel exp(−D / mean D), kernel views are used as they are, both
+    centered in feature space. Three passes over the rows (moments, Gram matrix of the smaller side,
+    basis), a fourth where small directions need correction. All in float64, Q in `dtype`. Only the
+    `max_rank` directions of largest s² are kept; the unit of s² is its mean over all. Then a view
+    with more than `most_decomposed` rows and columns has no Gram matrix, and no kernel of that size
+    is decomposed.
     """
     smaller_side = min(shape.n_samples, shape.n_features)
-    kept = _Kept(dtype, max_rank or smaller_side)
     exact = max_rank is None or smaller_side <= most_decomposed
     if shape.view_type != "features":
-        found, encoder = _factor_kernel(read, shape, None if exact else kept.max_rank, block_bytes)
+        found, encoder = _factor_kernel(read, shape, None if exact else max_rank, block_bytes)
     else:
-        moments = column_moments(read, shape, block_bytes=block_bytes)
+        moments = moments_of_rows(read, 0, shape.n_samples, shape.n_features, block_bytes)
         transform = fit_transform_from_moments(scale, moments)
 
         def blocks() -> Iterator[tuple[int, int, NDArray[np.float64]]]:
@@ -111,14 +87,20 @@ def view_svd(  # noqa: PLR0913 - one view and how it is to be factored
             factor = _factor_by_columns
         else:
             factor = _factor_by_rows
-        found = factor(blocks, shape, kept)
+        found = factor(blocks, shape, dtype, max_rank or smaller_side)
         encoder = Encoder("features", transform, 0, 1.0, found.offset, found.loadings)
-    known_s2 = found.known_s2
-    rank = int(np.count_nonzero(known_s2 > _rounding_floor(found.offset, shape)))
+    known_s2, offset = found.known_s2, found.offset
+    # rounding of the mean may leave this after centering
+    precision = 16 * float(np.finfo(np.float64).eps)
+    if shape.view_type == "features":
+        floor = shape.n_samples * precision**2 * float(offset @ offset)
+    else:
+        floor = shape.n_samples * precision * float(np.abs(offset).max())
+    rank = int(np.count_nonzero(known_s2 > floor))
     if rank == 0:
         raise equal_rows_error(name, scale)
     unit = float(known_s2[:rank].mean()) if found.mean_s2 is None else found.mean_s2
-    rank = min(rank, kept.max_rank)
+    rank = min(rank, max_rank or smaller_side)
     encoder = dataclasses.replace(encoder, loadings=found.loadings[:, :rank])
     vectors = found.basis.vectors[:, :rank].astype(dtype, copy=False)
     return ViewSVD(Basis(vectors, known_s2[:rank] / unit), encoder)
@@ -132,53 +114,24 @@ def equal_rows_error(name: str, scale: Scale) -> DataError:
     )
 
 
-def _rounding_floor(offset: NDArray[np.float64], shape: ViewShape) -> float:
-    """Largest s² that rounding of the mean may leave after centering."""
-    precision = 16 * float(np.finfo(np.float64).eps)
-    if shape.view_type == "features":
-        return shape.n_samples * precision**2 * float(offset @ offset)
-    return shape.n_samples * precision * float(np.abs(offset).max())
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Kept:
-    """Dtype and largest number of directions of a basis."""
-
-    dtype: type[np.floating[Any]]
-    max_rank: int
-
-
 @dataclasses.dataclass(frozen=True, slots=True)
 class _Factors:
-    """Singular vectors and values of the centered rows X (n, d).
-
-    Attributes
-    ----------
-    basis : Basis
-        Q (n, r) and s² (r,) of the directions found.
-    offset : (d,)
-        Mean row.
-    loadings : (d, r)
-        V / s, so that Q = X V / s.
-    known_s2 : (≥ r,)
-        All known s², descending.
-    mean_s2 : float or None
-        Mean of s² over all directions; None if all s² are known.
-    """
+    """Singular vectors and values of the centered rows X (n, d)."""
 
     basis: Basis
-    offset: NDArray[np.float64]
-    loadings: NDArray[np.float64]
-    known_s2: NDArray[np.float64]
-    mean_s2: float | None = None
+    offset: NDArray[np.float64]  # (d,) mean row
+    loadings: NDArray[np.float64]  # (d, r) V / s, so that Q = X V / s
+    known_s2: NDArray[np.float64]  # (≥ r,) all known s², descending
+    mean_s2: float | None = None  # over all directions; None if all s² are known
 
 
-def _factor_by_columns(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+def _factor_by_columns(
+    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], max_rank: int
+) -> _Factors:
     """SVD through XᵀX, for d ≤ n."""
-    n, dtype = shape.n_samples, kept.dtype
     offset, gram = mean_and_gram(blocks, shape)
     directions, all_s2 = basis_from_gram(gram)
-    s2 = all_s2[: kept.max_rank]
+    s2 = all_s2[:max_rank]
     loadings = directions[:, : len(s2)] / np.sqrt(s2)
     if s2.size and s2[-1] < _WELL_CONDITIONED[dtype] * s2[0]:
         # small directions of a Gram matrix are inaccurate: restore the orthonormality of Q
@@ -187,17 +140,21 @@ def _factor_by_columns(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factor
             part = (rows - offset) @ loadings
             overlap += part.T @ part
         loadings = loadings @ inverse_root(overlap)
-    vectors, loadings = _signed(blocks, offset, loadings, np.empty((n, len(s2)), dtype=dtype))
+    vectors, loadings = _signed(
+        blocks, offset, loadings, np.empty((shape.n_samples, len(s2)), dtype=dtype)
+    )
     return _Factors(Basis(vectors, s2), offset, loadings, all_s2)
 
 
-def _factor_strongest(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+def _factor_strongest(
+    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], max_rank: int
+) -> _Factors:
     """Truncated SVD; only the sum of the other s² is known."""
     offset = mean_row(blocks, shape)
-    found = truncated_svd(blocks, shape, offset, kept.max_rank)
+    found = truncated_svd(blocks, shape, offset, max_rank)
     s2 = found.singular_values_squared
     loadings = found.directions / np.sqrt(s2)
-    vectors = np.empty((shape.n_samples, len(s2)), dtype=kept.dtype)
+    vectors = np.empty((shape.n_samples, len(s2)), dtype=dtype)
     vectors, loadings = _signed(blocks, offset, loadings, vectors)
     mean_s2 = found.total / min(shape.n_samples - 1, shape.n_features)
     return _Factors(Basis(vectors, s2), offset, loadings, s2, mean_s2)
@@ -209,7 +166,7 @@ def _signed(
     loadings: NDArray[np.float64],
     vectors: NDArray[Any],
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Products of rows and loadings, written to `vectors`, and the loadings, both with canonical signs."""
+    """Products of rows and loadings, in `vectors`, and the loadings, with canonical signs."""
     for start, stop, rows in blocks():
         vectors[start:stop] = (rows - offset) @ loadings
     signs = column_signs(vectors)
@@ -217,7 +174,9 @@ def _signed(
     return vectors, loadings * signs
 
 
-def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
+def _factor_by_rows(
+    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], _: int
+) -> _Factors:
     """SVD through X Xᵀ, for d > n."""
     n = shape.n_samples
     offset = mean_row(blocks, shape)
@@ -243,7 +202,7 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
             some = slice(first, first + _COLUMNS)
             loadings[some] += rows[:, some].T @ basis.vectors[start:stop]
     loadings /= basis.singular_values_squared
-    vectors = basis.vectors.astype(kept.dtype, copy=False)
+    vectors = basis.vectors.astype(dtype, copy=False)
     s2 = basis.singular_values_squared
     return _Factors(Basis(vectors, s2), offset, loadings, s2)
 
@@ -251,7 +210,7 @@ def _factor_by_rows(blocks: Blocks, shape: ViewShape, kept: _Kept) -> _Factors:
 def _panels(
     blocks: Iterator[tuple[int, int, NDArray[np.float64]]],
 ) -> Iterator[list[tuple[int, int, NDArray[np.float64]]]]:
-    """Groups of blocks that are held together, so that the preceding rows are streamed once per group."""
+    """Groups of blocks held together, so that the preceding rows are streamed once per group."""
     panel: list[tuple[int, int, NDArray[np.float64]]] = []
     for start, stop, rows in blocks:
         if panel and (stop - panel[0][0]) * rows.shape[1] * 8 > _PANEL_BYTES:
@@ -307,21 +266,11 @@ _SEED = 0
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class TruncatedSVD:
-    """Truncated SVD of a centered view: the directions of largest variance.
+    """Truncated SVD of a centered view: the directions of largest variance."""
 
-    Attributes
-    ----------
-    directions : (d, r)
-        Right singular vectors, by descending s².
-    singular_values_squared : (r,)
-        s² of the centered rows X, Xv = s q.
-    total : float
-        ‖X‖²_F, the sum of s² over all directions.
-    """
-
-    directions: NDArray[np.float64]
-    singular_values_squared: NDArray[np.float64]
-    total: float
+    directions: NDArray[np.float64]  # (d, r) right singular vectors, by descending s²
+    singular_values_squared: NDArray[np.float64]  # (r,)
+    total: float  # ‖X‖²_F, the sum of s² over all directions
 
 
 def truncated_svd(
@@ -329,114 +278,58 @@ def truncated_svd(
 ) -> TruncatedSVD:
     """Solve max_V ‖XV‖² over VᵀV = I for centered rows X, by block power iteration on XᵀX.
 
-    Parameters
-    ----------
-    blocks : callable
-        Called for each pass.
-    shape : ViewShape
-    offset : (d,)
-        Mean row.
-    rank : int
-        Directions wanted.
+    Each pass sets V ← orth(XᵀX V); s² are the Ritz values, the eigenvalues of (XV)ᵀXV. The
+    iteration stops when their sum gains less than 10⁻⁴. Directions with similar s² may still be
+    mixed, which changes distances by no more than that. There are fewer directions if the view has
+    fewer.
 
-    Returns
-    -------
-    TruncatedSVD
-        Fewer directions than `rank` if the view has fewer.
-
-    Raises
-    ------
-    DataError
-        Values are NaN or too large to be squared.
-
-    Notes
-    -----
-    One pass per iteration, 4 n d b flops with b = rank + 16; memory for three times d b numbers. Each
-    pass sets V ← orth(XᵀX V); s² are the Ritz values, the eigenvalues of (XV)ᵀXV. The iteration stops
-    when their sum gains less than 10⁻⁴. Directions with similar s² may still be mixed, which changes
-    distances by no more than that.
-
-    References
-    ----------
-    N. Halko, P.-G. Martinsson, J. A. Tropp, "Finding structure with randomness", SIAM Review 53
-    (2011), doi:10.1137/090771806, algorithm 4.4.
+    N. Halko, P.-G. Martinsson, J. A. Tropp, doi:10.1137/090771806, algorithm 4.4.
     """
     d = shape.n_features
     width = min(rank + _N_OVERSAMPLES, shape.n_samples, d)
-    rng = np.random.default_rng(_SEED)
-    basis = _orthonormal(rng.standard_normal((d, width)))
-    found, image = _one_pass(blocks, offset, basis, rank)
-    for _ in range(_MAX_ITERATIONS - 1):
-        before = found.singular_values_squared.sum()
-        found, image = _one_pass(blocks, offset, _orthonormal(image), rank)
-        if found.singular_values_squared.sum() <= before * (1.0 + _TOLERANCE):
+    image: NDArray[np.float64] = np.random.default_rng(_SEED).standard_normal((d, width))
+    before = -np.inf
+    for _ in range(_MAX_ITERATIONS):
+        basis = np.asarray(scipy.linalg.qr(image, mode="economic", check_finite=False)[0])
+        image, gram, total = np.zeros(basis.shape), np.zeros((width, width)), 0.0
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            for _, _, rows in blocks():
+                centered = rows - offset
+                projected = centered @ basis
+                image += centered.T @ projected
+                gram += projected.T @ projected
+                total += float(np.einsum("ij,ij->", centered, centered))
+        if not (np.isfinite(image).all() and np.isfinite(gram).all()):
+            raise DataError(
+                "values of a view are too large to be squared, or NaN. Clean it or choose a "
+                "scaling."
+            )
+        values, rotation = scipy.linalg.eigh(gram)
+        values, rotation = values[::-1][:rank], rotation[:, ::-1][:, :rank]
+        there = values > values.sum() * np.finfo(np.float64).eps
+        s2, directions = values[there], basis @ rotation[:, there]
+        if s2.sum() <= before * (1.0 + _TOLERANCE):
             break
-    return found
-
-
-def _one_pass(
-    blocks: Blocks, offset: NDArray[np.float64], basis: NDArray[np.float64], rank: int
-) -> tuple[TruncatedSVD, NDArray[np.float64]]:
-    """Ritz vectors and values in the span of the columns V of a basis (d, b), and XᵀX V."""
-    image, gram, total = np.zeros(basis.shape), np.zeros((basis.shape[1],) * 2), 0.0
-    with np.errstate(over="ignore", invalid="ignore"):  # refused below
-        for _, _, rows in blocks():
-            centered = rows - offset
-            projected = centered @ basis
-            image += centered.T @ projected
-            gram += projected.T @ projected
-            total += float(np.einsum("ij,ij->", centered, centered))
-    if not (np.isfinite(image).all() and np.isfinite(gram).all()):
-        raise DataError(
-            "values of a view are too large to be squared, or NaN. Clean it or choose a scaling."
-        )
-    values, rotation = scipy.linalg.eigh(gram)
-    values, rotation = values[::-1][:rank], rotation[:, ::-1][:, :rank]
-    there = values > values.sum() * np.finfo(np.float64).eps
-    return TruncatedSVD(basis @ rotation[:, there], values[there], total), image
-
-
-def _orthonormal(columns: NDArray[np.float64]) -> NDArray[np.float64]:
-    q, _ = scipy.linalg.qr(columns, mode="economic", check_finite=False)
-    return np.asarray(q)
+        before = s2.sum()
+    return TruncatedSVD(directions, s2, total)
 
 
 def truncated_eigh(
     kernel: NDArray[np.float64], rank: int, *, n_sampled: int = _RANK_SAMPLE
 ) -> tuple[Basis, float]:
-    """Leading eigenpairs of a centered kernel matrix, and the mean of all its positive eigenvalues.
+    """Leading eigenpairs of a centered kernel (n, n), and the mean of all its positive eigenvalues.
 
-    Parameters
-    ----------
-    kernel : (n, n)
-        Symmetric, n > 2048.
-    rank : int
-        Directions wanted.
-    n_sampled : int
-        Samples on which the rank is estimated.
-
-    Returns
-    -------
-    basis : Basis
-        Fewer directions than `rank` if the kernel has fewer; negative eigenvalues are dropped.
-    mean : float
-        Mean of s² over all directions.
-
-    Notes
-    -----
-    About a hundred products with the matrix, 2n² flops each, by ARPACK's restarted Lanczos method; memory
-    for 2 rank + 1 vectors. The sum of all eigenvalues is the trace. The number of positive eigenvalues and
-    the sum of the negative ones are estimated from 2048 samples: a kernel of lower rank shows all its
-    directions there, any other kernel is taken to have n − 1.
+    By ARPACK. The sum of all eigenvalues is the trace. The number of positive eigenvalues and the
+    sum of the negative ones are estimated from `n_sampled` samples: a kernel of lower rank shows
+    all its directions there, any other kernel is taken to have n − 1.
     """
     n = len(kernel)
     directions, negative = _eigenvalue_signs(kernel, n_sampled)
     if directions == 0:
         return Basis(np.zeros((n, 0)), np.zeros(0)), 1.0
     first = np.random.default_rng(_SEED).standard_normal(n)
-    wanted = min(
-        rank, math.ceil(directions)
-    )  # searching for more is slow, because the others are zero
+    # searching for more is slow, because the others are zero
+    wanted = min(rank, math.ceil(directions))
     values, vectors = scipy.sparse.linalg.eigsh(kernel, wanted, which="LA", v0=first)
     values, vectors = values[::-1], vectors[:, ::-1]
     there = values > max(0.0, RANK_TOLERANCE * values[0])
@@ -445,7 +338,7 @@ def truncated_eigh(
 
 
 def _eigenvalue_signs(kernel: NDArray[np.float64], n_sampled: int) -> tuple[float, float]:
-    """Estimated number of positive eigenvalues of a kernel, and total magnitude of the negative ones."""
+    """Estimated number of positive eigenvalues of a kernel, and magnitude of all negative ones."""
     n = len(kernel)
     drawn = np.sort(np.random.default_rng(_SEED).choice(n, min(n, n_sampled), replace=False))
     values = scipy.linalg.eigvalsh(kernel[np.ix_(drawn, drawn)])

@@ -13,13 +13,14 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import as_weighted_blocks, squared_distances_on_edges
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
-from mscam_dask.linalg.ivf import build_ivf, ivf_search
+from mscam_dask.linalg.ivf import ivf_search
 from mscam_dask.linalg.laplacian import graph_from_neighbors, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.ridge import basis_from_rows
 from mscam_dask.solvers.admm import solve_view
 from mscam_dask.solvers.graph_update import select_neighbors
 from mscam_dask.types.parameters import AdmmSettings
+from tests.cells import build_ivf
 from tests.solvers.whole_rows import reduced_problem
 
 N = 1500

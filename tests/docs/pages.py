@@ -2,7 +2,8 @@
 
 python blocks are executed, in one namespace for a page. toml blocks whose first line is a comment
 with a file name are saved under that name. Lines of console blocks that begin with a dollar sign,
-and bash blocks as a whole, are run by bash; they must exit with 0.
+and bash blocks as a whole, are run by bash; they must exit with 0, unless an error is shown below.
+Text below such a line is the output, word by word; "..." stands for any words.
 """
 
 from __future__ import annotations
@@ -44,17 +45,20 @@ def _save(example: Example) -> None:
 
 
 def _run_lines(example: Example) -> None:
-    for line in example.parsed.splitlines():
-        if line.startswith("$ "):
-            _bash(line[2:])
+    for command in re.split(r"^\$ ", example.parsed, flags=re.MULTILINE)[1:]:
+        script, _, shown = command.partition("\n")
+        said = _bash(script, is_refused=shown.startswith("Error: "))
+        pattern = re.escape(" ".join(shown.split())).replace(r"\.\.\.", ".*")
+        if shown.strip() and not re.fullmatch(pattern, " ".join(said.split())):
+            raise AssertionError(f"{script}\nshown\n{shown}\nsaid\n{said}")
 
 
 def _run_script(example: Example) -> None:
     _bash(example.parsed)
 
 
-def _bash(script: str) -> None:
-    """Run a script in which `mscam-dask` is the one under test."""
+def _bash(script: str, *, is_refused: bool = False) -> str:
+    """Output of a script in which `mscam-dask` is the one under test."""
     done = subprocess.run(
         ["bash", "-uc", f'mscam-dask() {{ "$PYTHON" -m mscam_dask.cli "$@"; }}\n{script}'],
         env={**os.environ, "PYTHON": sys.executable},
@@ -63,5 +67,6 @@ def _bash(script: str) -> None:
         timeout=_COMMAND_LIMIT_S,
         check=False,
     )
-    if done.returncode:
+    if (done.returncode != 0) != is_refused:
         raise AssertionError(f"{script}\nexit code {done.returncode}\n{done.stderr}{done.stdout}")
+    return done.stdout + done.stderr

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.docs.files_from import write_files
 from tests.docs.pages import run_page
 from tests.omics import writable_text
 
@@ -19,6 +20,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 EXAMPLES = {
     "quickstart": 7,
     "own-data": 9,
+    "files-from": 9,
     "incomplete-views": 7,
     "many-views-on-a-cluster": 5,
     "nightly-pipeline": 5,
@@ -32,6 +34,11 @@ EXAMPLES = {
 def test_examples(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
     monkeypatch.chdir(tmp_path)
+    if name == "files-from":
+        pytest.importorskip("mudata", reason="pip install 'mscam-dask[omics]'")
+        pytest.importorskip("openpyxl", reason="pip install 'mscam-dask[excel]'")
+        with writable_text():
+            write_files(tmp_path)
     assert run_page(DOCS / f"{name}.md") == EXAMPLES[name]
 
 
@@ -83,6 +90,14 @@ def test_an_example_that_is_wrong_is_noticed(
     page.write_text("```console\n$ mscam-dask describe absent\n```\n", encoding="utf-8")
     with pytest.raises(AssertionError, match="exit code 3"):
         run_page(page)
+    page.write_text("```console\n$ echo one two three\none ... four\n```\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match="shown"):
+        run_page(page)
+    page.write_text("```console\n$ echo one two three\nError: ...\n```\n", encoding="utf-8")
+    with pytest.raises(AssertionError, match="exit code 0"):
+        run_page(page)
+    page.write_text("```console\n$ echo one two three\none ... three\n```\n", encoding="utf-8")
+    assert run_page(page) == 1
     page.write_text("```python\nassert 1 == 2\n```\n", encoding="utf-8")
     with pytest.raises(AssertionError):
         run_page(page)

@@ -12,8 +12,8 @@ from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Status
-from mscam_dask.linalg import eigensolver
 from mscam_dask.errors import ConvergenceWarning, DataError
+from mscam_dask.linalg import eigensolver
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.types.events import FitFinished, FitStarted
 from tests.estimators.small import integer_views, quick

@@ -141,7 +141,7 @@ def mat_73(file: Path, trace: Path) -> Path:
 
 
 def csv(file: Path, trace: Path) -> Path:
-    file.write_text(f"1,2\n__import__('pathlib').Path({str(trace)!r}).touch(),3\n")
+    file.write_text(f"1,2\n3,__import__('pathlib').Path({str(trace)!r}).touch()\n4,5\n")
     return file
 
 

@@ -42,11 +42,6 @@ def test_a_common_offset_costs_no_digits() -> None:
     assert (shifted >= 0).all()
 
 
-def test_columns_must_agree() -> None:
-    with pytest.raises(DataError, match=quotes(3, 2)):
-        squared_distances(np.ones((2, 3)), np.ones((2, 2)))
-
-
 @given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 4), st.integers(0, 1000))
 def test_edges(n: int, k: int, r: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -83,22 +78,6 @@ def test_edges_do_not_depend_on_blocks() -> None:
     ]
     assert_array_equal(np.vstack(parts), whole)
     assert_array_equal(squared_distances_on_edges(points, indices, block_bytes=1), whole)
-
-
-@pytest.mark.parametrize(
-    ("indices", "row_start", "values"),
-    [
-        ([[3]], 0, (3, 0, 2)),
-        ([[-2]], 0, (-2, 0, 2)),
-        ([[0]], 3, (3, 4)),
-        ([[0]], -1, (-1, 3)),
-    ],
-)
-def test_edges_outside_the_samples_are_refused(
-    indices: list[list[int]], row_start: int, values: tuple[int, ...]
-) -> None:
-    with pytest.raises(DataError, match=quotes(*values)):
-        squared_distances_on_edges(np.zeros((3, 2)), np.array(indices), row_start=row_start)
 
 
 @given(st.integers(2, 9), st.integers(0, 4), st.integers(0, 1000))

@@ -16,12 +16,12 @@ from mscam_dask.linalg.ivf import (
     IVFIndex,
     _best_split,
     assign_to_cells,
-    build_ivf,
     ivf_search,
     train_centers,
     training_rows,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
+from tests.cells import build_ivf
 
 Array = NDArray[Any]
 

@@ -11,16 +11,13 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.errors import DataError
 from mscam_dask.linalg.laplacian import (
     connected_components,
     edge_split,
-    graph_from_blocks,
     graph_from_neighbors,
     laplacian,
     symmetric_affinity,
 )
-from tests.messages import quotes
 
 
 def random_graph(n: int, density: float, seed: int) -> NDArray[np.float64]:
@@ -57,43 +54,12 @@ def test_graph_holds_the_weights_given(n: int, data: st.DataObject) -> None:
     assert_allclose(graph.sum(axis=1), 1.0)
 
 
-def test_a_graph_does_not_depend_on_its_blocks() -> None:
-    rng = np.random.default_rng(0)
-    indices = np.stack([rng.permutation(np.delete(np.arange(50), i))[:4] for i in range(50)])
-    weights = rng.random((50, 4)) * (rng.random((50, 4)) < 0.7)
-    whole = graph_from_neighbors(indices, weights)
-    cuts = [slice(0, 3), slice(3, 3), slice(3, 31), slice(31, 50)]
-    graph = graph_from_blocks([(indices[cut], weights[cut]) for cut in cuts], n_rows=7)
-    for name in ("data", "indices", "indptr"):
-        assert_array_equal(getattr(graph, name), getattr(whole, name))
-    with pytest.raises(DataError):  # row 29 is given twice, which shifts the later rows
-        graph_from_blocks([(indices[:30], weights[:30]), (indices[29:49], weights[29:49])])
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_a_laplacian_has_the_precision_of_its_graph(dtype: type) -> None:
     graph: csr_array[np.float64] = csr_array(random_graph(12, 0.5, 0))
     single = laplacian(graph.astype(dtype))
     assert single.dtype == dtype
     assert_allclose(single.toarray(), laplacian(graph).toarray(), rtol=1e-6, atol=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("indices", "weights", "values"),
-    [
-        ([[1], [0]], [[1.0, 0.0], [1.0, 0.0]], ((2, 1), (2, 2))),
-        ([[1], [2]], [[1.0], [1.0]], (2, 0, 1)),
-        ([[1], [-1]], [[1.0], [1.0]], (-1, 0, 1)),
-        ([[0], [0]], [[1.0], [1.0]], ()),
-        ([[1], [0]], [[1.0], [-1.0]], ()),
-        ([[1], [0]], [[1.0], [np.nan]], ()),
-    ],
-)
-def test_graphs_that_are_none_are_refused(
-    indices: list[list[int]], weights: list[list[float]], values: tuple[object, ...]
-) -> None:
-    with pytest.raises(DataError, match=quotes(*values)):
-        graph_from_neighbors(np.array(indices), np.array(weights))
 
 
 @given(graphs, st.integers(0, 99))

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg import neighbors
 from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.neighbors import (
@@ -20,7 +19,6 @@ from mscam_dask.linalg.neighbors import (
     nearest_neighbors,
     top_k_columns,
 )
-from tests.messages import quotes
 
 
 def nearest(points: NDArray[np.float64], k: int, **options: Any) -> NDArray[np.int64]:
@@ -157,27 +155,6 @@ def test_embedding_is_left_alone() -> None:
     points.flags.writeable = False
     nearest(points, 2)
     assert_array_equal(points, np.arange(12.0).reshape(6, 2))
-
-
-@pytest.mark.parametrize("k", [0, 5])
-def test_number_of_candidates_must_fit(k: int) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(k, 1, 4)):
-        nearest(np.zeros((5, 1)), k)
-
-
-@pytest.mark.parametrize(("start", "stop"), [(-1, 3), (0, 6), (4, 3)])
-def test_rows_must_exist(start: int, stop: int) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(start, stop, 0, 5)):
-        nearest(np.zeros((5, 1)), 2, row_start=start, row_stop=stop)
-
-
-def test_not_finite_is_refused_with_the_row() -> None:
-    points = np.zeros((5, 2))
-    points[3, 1] = np.nan
-    with pytest.raises(DataError, match=quotes(1, 5, [3])):
-        nearest(points, 2)
-    with pytest.raises(DataError, match=quotes((5, 0))):
-        nearest(np.zeros((5, 0)), 2)
 
 
 def check_top_k(values: NDArray[Any], count: int) -> NDArray[np.int64]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import reduce
-from typing import cast
 
 import numpy as np
 import pytest
@@ -13,14 +12,12 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.scaling import (
     ColumnMoments,
     fit_transform_from_moments,
     safe_exponent,
 )
 from mscam_dask.types.parameters import Scale
-from tests.messages import quotes
 
 blocks = st.lists(
     arrays(
@@ -153,25 +150,6 @@ def test_scaling_by_blocks_is_scaling_at_once() -> None:
         transform = fit_transform_from_moments(kind, moments)
         parts = np.vstack([transform.apply(rows[i : i + 6]) for i in range(0, 20, 6)])
         assert_array_equal(parts, transform.apply(rows))
-
-
-def test_unknown_scaling_is_refused() -> None:
-    moments = ColumnMoments.from_rows(np.ones((2, 1)))
-    with pytest.raises(
-        ConfigurationError, match=quotes("zscore", "standard", "unit", "minmax", "none")
-    ):
-        fit_transform_from_moments(cast(Scale, "zscore"), moments)
-
-
-def test_blocks_that_do_not_fit_are_refused() -> None:
-    moments = ColumnMoments.from_rows(np.ones((2, 3)))
-    with pytest.raises(DataError, match=quotes((0, 3))):
-        ColumnMoments.from_rows(np.ones((0, 3)))
-    for n_columns in (2, 4):
-        with pytest.raises(DataError, match=quotes(3, n_columns)):
-            moments.merge(ColumnMoments.from_rows(np.ones((2, n_columns))))
-    with pytest.raises(DataError, match=quotes((2, 2), 3)):
-        fit_transform_from_moments("standard", moments).apply(np.ones((2, 2)))
 
 
 @pytest.mark.parametrize("kind", ["standard", "minmax", "none", "unit"])

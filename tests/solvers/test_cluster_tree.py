@@ -10,14 +10,15 @@ from scipy.cluster.hierarchy import fcluster, is_monotonic, is_valid_linkage
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
-from mscam_dask.solvers.cluster_tree import cluster_tree, merge_components, weights_between
+from mscam_dask.solvers.cluster_tree import cluster_tree, merge_components
+from mscam_dask.solvers.row_graph import GraphRows, row_weights_between
 
 
 def test_weights_between_are_sums_of_the_symmetric_graph() -> None:
     rng = np.random.default_rng(0)
     graph = rng.uniform(size=(12, 12)) * (rng.uniform(size=(12, 12)) < 0.4)
     labels = rng.integers(3, size=12)
-    found = weights_between(csr_array(graph), labels, 3)
+    found = row_weights_between(GraphRows(0, csr_array(graph)), labels, 3)
     for i in range(3):
         for j in range(3):
             block = (graph + graph.T)[np.ix_(labels == i, labels == j)]

@@ -10,28 +10,29 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete import (
     PresentSamples,
     as_incomplete_blocks,
     with_finite_distances,
 )
+from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
 from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.graph_update import (
     CandidateEdges,
-    Graph,
-    assemble_graph,
     candidate_neighbors,
     graph_rows,
-    mean_graph,
     neighbor_graph,
-    projected_distances,
     projected_weight,
-    spread_graph,
+    spread_affinity,
 )
+from mscam_dask.solvers.row_graph import GraphRows, mean_rows, projected_rows
+from mscam_dask.solvers.row_view import EmbeddedRows
 from tests import oracle
 
 Array = NDArray[np.float64]
+Graph = csr_array[np.float64]
 
 
 def points(seed: int, n: int, r: int = 3) -> Array:
@@ -46,6 +47,21 @@ def points(seed: int, n: int, r: int = 3) -> Array:
 def cut(n: int, edges: set[int]) -> list[tuple[int, int]]:
     marks = sorted({0, n, *(edge for edge in edges if 0 < edge < n)})
     return list(pairwise(marks))
+
+
+def projected_distances(
+    embedding: Array, found: CandidateEdges, present: PresentSamples | None = None
+) -> Array:
+    """Projected distances of a view in one block."""
+    rows = EmbeddedRows(embedding)
+    if present is not None:
+        rows = EmbeddedRows(present.spread(embedding), len(present) / present.n_samples)
+    (distances,) = projected_rows([[rows]], found, ((0, len(rows.rows)),))
+    return distances
+
+
+def mean_graph(graphs: list[Graph], weights: list[float]) -> Graph:
+    return mean_rows([GraphRows(0, graph) for graph in graphs], weights).affinity
 
 
 def split_graph(
@@ -70,7 +86,8 @@ def split_graph(
                 projected_weight=weight,
             )
         )
-    return assemble_graph(rows)
+    indices, weights = (np.concatenate(parts) for parts in zip(*rows, strict=True))
+    return graph_from_neighbors(indices, weights)
 
 
 problems = st.tuples(
@@ -95,7 +112,7 @@ def test_rows_lie_on_the_simplex_with_an_empty_diagonal(
         n_neighbors=k,
         weight=weight,
     )
-    A = graph.affinity.toarray()
+    A = graph.toarray()
     assert A.shape == (n, n)
     assert np.all(A >= 0)
     assert_allclose(A.sum(axis=1), 1.0, atol=1e-12)
@@ -150,11 +167,9 @@ def test_the_split_into_blocks_changes_no_bit(
         )
         for blocks in ([(0, n)], cut(n, edges))
     )
-    assert_array_equal(split.affinity.indptr, whole.affinity.indptr)
-    assert_array_equal(split.affinity.indices, whole.affinity.indices)
-    assert_array_equal(split.affinity.data, whole.affinity.data)
-    assert split.n_components == whole.n_components
-    assert_array_equal(split.components, whole.components)
+    assert_array_equal(split.indptr, whole.indptr)
+    assert_array_equal(split.indices, whole.indices)
+    assert_array_equal(split.data, whole.data)
 
 
 @given(st.integers(0, 2**16), st.integers(6, 30), st.integers(2, 12))
@@ -226,22 +241,24 @@ def test_without_projected_distances_the_data_decide() -> None:
 def test_components_are_counted_and_numbered_by_first_appearance() -> None:
     joint = np.array([[9.0], [0.0], [9.1], [0.1], [0.2], [9.2]])
     found = candidate_neighbors(joint, 3, 0, 6)
-    graph = assemble_graph(
-        [graph_rows(found, None, n_neighbors=2, data_weight=1.0, projected_weight=0.0)]
+    count, components = connected_components(
+        graph_from_neighbors(
+            *graph_rows(found, None, n_neighbors=2, data_weight=1.0, projected_weight=0.0)
+        )
     )
-    assert graph.n_components == 2
-    assert_array_equal(graph.components, [0, 1, 0, 1, 1, 0])
+    assert count == 2
+    assert_array_equal(components, [0, 1, 0, 1, 1, 0])
 
 
 def test_all_others_as_neighbours() -> None:
     # k = n − 1: d_{k+1} does not exist and d_k stands in for it
     joint = points(1, 7)
     found = candidate_neighbors(joint, 6, 0, 7)
-    graph = assemble_graph(
-        [graph_rows(found, None, n_neighbors=6, data_weight=1.0, projected_weight=0.0)]
+    graph = graph_from_neighbors(
+        *graph_rows(found, None, n_neighbors=6, data_weight=1.0, projected_weight=0.0)
     )
-    assert_allclose(np.asarray(graph.affinity.sum(axis=1)), 1.0)
-    assert graph.n_components == 1
+    assert_allclose(np.asarray(graph.sum(axis=1)), 1.0)
+    assert connected_components(graph)[0] == 1
 
 
 # ---------------------------------------------------------------------------------------------
@@ -269,8 +286,8 @@ def test_the_graph_of_one_view_is_the_step_over_all_its_rows(
     )
     alone = neighbor_graph(joint, k)
     # one factor on all distances changes no weight
-    assert_allclose(alone.affinity.toarray(), whole.affinity.toarray(), atol=1e-12)
-    assert alone.n_components == whole.n_components
+    assert_allclose(alone.toarray(), whole.toarray(), atol=1e-12)
+    assert connected_components(alone)[0] == connected_components(whole)[0]
 
 
 @given(problems, st.lists(st.sampled_from([0.5, 1.0, 2.0]), min_size=1, max_size=4), st.booleans())
@@ -282,15 +299,14 @@ def test_the_mean_of_graphs_is_nearest_to_all_of_them(
     graphs = [neighbor_graph(points(seed + index, n), k) for index in range(len(weights))]
     if equal:
         weights = [1.0] * len(weights)
-    mean = mean_graph(graphs, None if equal else weights)
-    A = mean.affinity.toarray()
+    mean = mean_graph(graphs, weights)
+    A = mean.toarray()
     assert np.all(A >= 0)
     assert_allclose(A.sum(axis=1), 1.0, atol=1e-12)
     assert_array_equal(np.diag(A), 0.0)
-    assert mean.n_components <= min(graph.n_components for graph in graphs)
-    dense = [
-        (weight, graph.affinity.toarray()) for weight, graph in zip(weights, graphs, strict=True)
-    ]
+    counts = [connected_components(graph)[0] for graph in graphs]
+    assert connected_components(mean)[0] <= min(counts)
+    dense = [(weight, graph.toarray()) for weight, graph in zip(weights, graphs, strict=True)]
     # stationary: the gradient of the sum of squares is zero, so no point of the simplex is nearer
     assert_allclose(sum(weight * (A - one) for weight, one in dense), 0.0, atol=1e-12)
     rng = np.random.default_rng(seed)
@@ -323,12 +339,12 @@ def test_the_mean_of_a_row_is_that_of_the_graphs_in_which_it_has_neighbors(
 ) -> None:
     present = absences(seed, n, len(weights))
     graphs = [
-        spread_graph(neighbor_graph(points(seed + number, len(own)), 2), own)
+        spread_affinity(neighbor_graph(points(seed + number, len(own)), 2), own)
         for number, own in enumerate(present)
     ]
-    found = mean_graph(graphs, weights).affinity.toarray()
+    found = mean_graph(graphs, weights).toarray()
     for i in range(n):
-        rows = [graph.affinity.toarray()[i] for graph in graphs]
+        rows = [graph.toarray()[i] for graph in graphs]
         shares = [w * row.any() for w, row in zip(weights, rows, strict=True)]
         expected = sum(w * row for w, row in zip(weights, rows, strict=True)) / (sum(shares) or 1.0)
         assert_allclose(found[i], expected, atol=1e-12)
@@ -339,12 +355,10 @@ def test_the_mean_of_a_row_is_that_of_the_graphs_in_which_it_has_neighbors(
 def test_a_graph_of_some_samples_has_its_edges_between_these(seed: int, n: int) -> None:
     (own,) = absences(seed, n, 1)
     graph = neighbor_graph(points(seed, len(own)), 3)
-    spread = spread_graph(graph, own)
+    spread = spread_affinity(graph, own)
     expected = np.zeros((n, n))
-    expected[np.ix_(own.samples, own.samples)] = graph.affinity.toarray()
-    assert_array_equal(spread.affinity.toarray(), expected)
-    assert spread.n_components == graph.n_components + n - len(own)
-    assert_array_equal(np.unique(spread.components), np.arange(spread.n_components))
+    expected[np.ix_(own.samples, own.samples)] = graph.toarray()
+    assert_array_equal(spread.toarray(), expected)
 
 
 @given(st.integers(0, 2**16), st.integers(9, 25))

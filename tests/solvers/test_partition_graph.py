@@ -11,12 +11,13 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.incomplete import as_incomplete_blocks, with_finite_distances
 from mscam_dask.solvers import partition_graph as module
-from mscam_dask.solvers.graph_update import CandidateEdges, Graph, candidate_neighbors
+from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors
 from mscam_dask.solvers.partition_graph import (
     Pool,
     bridge_ends,
@@ -41,18 +42,17 @@ Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
 
 
-def assert_closed_around(graph: Graph, labels: Labels) -> None:
+def assert_closed_around(graph: csr_array[np.float64], labels: Labels) -> None:
     """Components are the clusters; rows are on the simplex, empty for a sample alone."""
-    A = graph.affinity.toarray()
+    A = graph.toarray()
     count, components = connected_components(A > 0, directed=True, connection="weak")
-    assert graph.n_components == count == len(np.unique(labels))
+    assert count == len(np.unique(labels))
     assert_array_equal(canonical_labels(components.astype(np.int64)), canonical_labels(labels))
-    assert_array_equal(graph.components, canonical_labels(labels))
     assert np.all(A >= 0)
     assert_array_equal(np.diag(A), 0.0)
     alone = np.bincount(labels)[labels] == 1
     assert_allclose(A.sum(axis=1), np.where(alone, 0.0, 1.0), atol=1e-12)
-    assert graph.affinity.has_sorted_indices
+    assert graph.has_sorted_indices
 
 
 @st.composite
@@ -82,7 +82,7 @@ def test_cluster_numbers_do_not_matter(
     random.shuffle(order)
     renamed = np.array(order, dtype=np.int64)[labels]
     first, second = partition_graph(embedding, labels, k), partition_graph(embedding, renamed, k)
-    assert_array_equal(first.affinity.toarray(), second.affinity.toarray())
+    assert_array_equal(first.toarray(), second.toarray())
 
 
 def test_two_far_blobs_in_one_cluster_are_joined_by_their_shortest_edge() -> None:
@@ -91,7 +91,7 @@ def test_two_far_blobs_in_one_cluster_are_joined_by_their_shortest_edge() -> Non
     embedding = np.vstack([left, right])
     graph = partition_graph(embedding, np.zeros(50, dtype=np.int64), 4)
     assert_closed_around(graph, np.zeros(50, dtype=np.int64))
-    A = graph.affinity.toarray()
+    A = graph.toarray()
     A = A + A.T
     across = np.argwhere(A[:30, 30:] > 0)
     assert len(across) == 1
@@ -107,7 +107,7 @@ def test_three_pieces_take_two_bridges() -> None:
     )
     graph = partition_graph(embedding, np.zeros(36, dtype=np.int64), 3)
     piece = np.repeat(np.arange(3), 12)
-    entries = graph.affinity.tocoo()
+    entries = graph.tocoo()
     pairs = {
         tuple(sorted((int(piece[i]), int(piece[j]))))
         for i, j in zip(entries.row, entries.col, strict=True)
@@ -121,7 +121,7 @@ def test_a_connected_cluster_keeps_its_own_adaptive_neighbours() -> None:
     rng = np.random.default_rng(2)
     embedding = rng.standard_normal((40, 3))
     labels = canonical_labels((embedding[:, 0] > 0).astype(np.int64))
-    whole = partition_graph(embedding, labels, 6).affinity.toarray()
+    whole = partition_graph(embedding, labels, 6).toarray()
     for cluster in (0, 1):
         members = np.flatnonzero(labels == cluster)
         d = oracle.pair_distances(embedding[members])
@@ -138,7 +138,7 @@ def test_a_connected_cluster_keeps_its_own_adaptive_neighbours() -> None:
 def test_small_clusters_use_all_their_members() -> None:
     embedding = np.array([[0.0], [1.0], [3.0], [10.0], [11.0], [20.0]])
     labels = np.array([0, 0, 0, 1, 1, 2])
-    A = partition_graph(embedding, labels, 9).affinity.toarray()
+    A = partition_graph(embedding, labels, 9).toarray()
     assert A[3, 4] == A[4, 3] == 1.0
     assert_array_equal(A[5], np.zeros(6))
     assert_array_equal(A[:, 5], np.zeros(6))
@@ -156,9 +156,9 @@ def test_search_of_a_bridge_by_small_blocks(monkeypatch: pytest.MonkeyPatch) -> 
     rng = np.random.default_rng(4)
     embedding = np.vstack([rng.standard_normal((15, 2)), rng.standard_normal((14, 2)) + 40.0])
     labels = np.zeros(29, dtype=np.int64)
-    whole = partition_graph(embedding, labels, 3).affinity.toarray()
+    whole = partition_graph(embedding, labels, 3).toarray()
     monkeypatch.setattr(module, "_BLOCK_BYTES", 8)
-    assert_array_equal(partition_graph(embedding, labels, 3).affinity.toarray(), whole)
+    assert_array_equal(partition_graph(embedding, labels, 3).toarray(), whole)
 
 
 def far_groups(seed: int, n: int, n_groups: int) -> tuple[Array, Labels]:
@@ -183,7 +183,7 @@ def test_rows_and_bridges_are_those_of_the_dense_distances(
     edges_of_a_row = np.clip(np.bincount(labels) - 1, 1, k)[labels][:, None]
     expected = oracle.bridged(distances, rows, labels, edges_of_a_row)
     graph = partition_graph(blocks, labels, k)
-    assert_allclose(graph.affinity.toarray(), expected, atol=1e-8)
+    assert_allclose(graph.toarray(), expected, atol=1e-8)
 
 
 @given(st.integers(0, 2**16), st.integers(1, 12))
@@ -207,7 +207,7 @@ def test_rows_of_incomplete_views_are_those_of_the_shared_views(seed: int, k: in
     graph = partition_graph(points, labels, k)
     assert_closed_around(graph, labels)
     expected = oracle.bridged(distances, rows, labels, k)
-    assert_allclose(graph.affinity.toarray(), expected, atol=1e-8)
+    assert_allclose(graph.toarray(), expected, atol=1e-8)
 
 
 @pytest.mark.parametrize("most", [1, 4, 7, 20])
@@ -224,7 +224,7 @@ def test_bridges_of_large_components_are_between_evenly_spaced_members(
         np.where(is_end & is_end[:, None], distances, np.inf), rows, labels, 2
     )
     monkeypatch.setattr(module, "_MAX_PIECE", most)
-    assert_allclose(partition_graph(points, labels, 2).affinity.toarray(), expected, atol=1e-12)
+    assert_allclose(partition_graph(points, labels, 2).toarray(), expected, atol=1e-12)
 
 
 # ---------------------------------------------------------------------------------------------

@@ -14,7 +14,7 @@ from mscam_dask.solvers.partition_score import (
     ReferenceGraphs,
     reference_graphs,
     view_evidence,
-    view_score,
+    view_scores,
 )
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType
 from mscam_dask.solvers.spectral_cut import canonical_labels
@@ -30,6 +30,11 @@ def graphs_of(
 ) -> ReferenceGraphs:
     shape = ViewShape(len(rows), rows.shape[1], view_type)
     return reference_graphs(lambda start, stop: rows[start:stop], shape, k, block_bytes=block_bytes)
+
+
+def view_score(view: ReferenceGraphs, labels: Labels) -> float:
+    (score,) = view_scores(view, [labels])
+    return score
 
 
 def blobs(seed: int = 0, *, n: int = 60, c: int = 3, spread: float = 6.0) -> tuple[Array, Labels]:

@@ -162,12 +162,6 @@ def test_encoder_keeps_the_training_scale(scale: Scale) -> None:
     assert_allclose(view.encoder(rows[[4, 4, 11]]), view.embedding()[[4, 4, 11]], atol=1e-9)
 
 
-def test_encoder_refuses_other_columns() -> None:
-    view = prepared(random_view("features"))
-    with pytest.raises(DataError, match=quotes((2, 5), 6)):
-        view.encoder(np.zeros((2, 5)))
-
-
 def test_linear_kernel_view_equals_its_feature_view() -> None:
     rows = random_view("features")
     assert_allclose(

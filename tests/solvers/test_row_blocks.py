@@ -16,14 +16,15 @@ from mscam_dask.engine import spectrum, views
 from mscam_dask.engine.blocks import block_ranges
 from mscam_dask.linalg import block_eigensolver as eigen
 from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
+from mscam_dask.linalg.distances import squared_distances_on_edges
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
 from mscam_dask.solvers import admm, row_graph, row_view
 from mscam_dask.solvers.cluster_tree import merge_components
-from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows, projected_distances
+from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
-from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, row_blocks
+from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, moments_of_rows, row_blocks
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from tests.solvers.discriminants import linear_discriminants
@@ -44,7 +45,7 @@ def view() -> NDArray[np.float64]:
 def ridge_rows(view: NDArray[np.float64], scale: Scale = "standard") -> list[RidgeView]:
     """Ridge view by blocks."""
     read = lambda start, stop: view[start:stop]  # noqa: E731
-    moments = [row_view.moments_of_rows(read, *one, view.shape[1]) for one in RANGES]
+    moments = [moments_of_rows(read, *one, view.shape[1]) for one in RANGES]
     transform = row_view.row_scaling(moments, scale)
     sums = [row_view.gram_of_rows(read, *one, transform, block_bytes=4096) for one in RANGES]
     factor = views.factor_of(sums, transform, ViewSettings(scale, 1.0), "v", 64)
@@ -308,7 +309,8 @@ def test_projected_distances_are_those_of_the_whole(view: NDArray[np.float64]) -
         ]
         found = row_graph.projected_rows(parts, candidates, RANGES, together_bytes=0)
         for distances, embedding in zip(found, embeddings, strict=True):
-            assert_array_equal(distances, projected_distances(embedding, candidates))
+            expected = squared_distances_on_edges(embedding, candidates.indices, row_start=start)
+            assert_array_equal(distances, np.where(candidates.indices < 0, 0.0, expected))
 
 
 def test_discriminants_are_those_of_the_whole(view: NDArray[np.float64]) -> None:

@@ -21,7 +21,6 @@ from mscam_dask.solvers.spectral_cut import (
     cluster_means,
     drawn_starts,
     extend_cut,
-    good_minima,
     random_minima,
     sampled_rows,
     spectral_cut,
@@ -150,7 +149,7 @@ def test_rounding_of_the_embedding_does_not_matter(seed: int, mixing: float) -> 
 
 
 def minima(vectors: Array) -> list[Labels]:
-    return good_minima(embedded(vectors), rng=np.random.default_rng(0))
+    return as_good_minima(random_minima(embedded(vectors), 0))
 
 
 def squares(rows: Array, labels: Labels) -> float:
@@ -176,7 +175,7 @@ def test_with_nearly_as_many_clusters_as_samples_the_nearest_are_merged(
     embedding = SpectralEmbedding(V, rows)
     for cut in (
         spectral_cut(embedding, rng=np.random.default_rng(0))[-1],
-        *good_minima(embedding, rng=np.random.default_rng(0)),
+        *as_good_minima(random_minima(embedding, 0)),
     ):
         assert_same_partition(cut, expected)
 

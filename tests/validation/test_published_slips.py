@@ -17,10 +17,11 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.orthonormal import polar_factor, stiefel_objective, stiefel_quadratic
+from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.types.parameters import AdmmSettings
 from tests import oracle
 from tests.oracle import DenseProblem, DenseState, Settings, Slips
+from tests.stiefel import stiefel_objective, stiefel_quadratic
 
 Matrix = NDArray[np.float64]
 

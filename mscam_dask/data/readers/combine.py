@@ -252,17 +252,19 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
         labels = np.where(places < 0, UNLABELED, codes[places])
     n_held = int(np.count_nonzero(places >= 0))
     n_moved = int(np.count_nonzero((places >= 0) & (places != np.arange(len(places)))))
-    rows = f"rows matched by sample id with {first} ({n_moved} of {n_held} samples stood elsewhere)"
-    if len(own) > n_held:
-        rows += f"; {len(own) - n_held} others left out"
+    moved = f"{n_moved} of {n_held} moved"
+    others = f", {len(own) - n_held} left out" if len(own) > n_held else ""
     return replace(
         item,
         views=views,
         labels=labels,
         label_names=names,
         sample_ids=joined.ids,
-        notes=(*item.notes, f"{item.where}: {rows}."),
-        origin={**item.origin, "rows": rows} if item.origin else {},
+        notes=(
+            *item.notes,
+            f"{item.where}: rows matched by sample id with {first} ({moved}{others}).",
+        ),
+        origin={**item.origin, "rows": moved + others} if item.origin else {},
     )
 
 

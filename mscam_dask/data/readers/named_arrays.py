@@ -179,14 +179,10 @@ def _square_views(value: Any) -> tuple[list[Any], ViewType]:
         allowed = 1e-6 * np.nanmax(np.abs(rows), initial=0)
         if not np.allclose(rows, columns.transpose(0, 2, 1), 0, allowed, equal_nan=True):
             continue
-        gaps = np.nan_to_num(rows[:, :, : rows.shape[1]].astype(np.float64))
-        is_known = np.isfinite(rows[:, :, : rows.shape[1]])
-        are_distances = not gaps.diagonal(axis1=1, axis2=2).any() and all(
-            (gap[:, None] <= (1 + 1e-6) * (gap[:, :, None] + gap)).all()
-            for gap in (
-                gap[np.ix_(known.any(0), known.any(0))]
-                for gap, known in zip(gaps, is_known, strict=True)
-            )
+        gaps = rows[:, :, : rows.shape[1]].astype(np.float64)
+        # absent samples are NaN, which neither test refuses
+        are_distances = not np.nan_to_num(gaps.diagonal(axis1=1, axis2=2)).any() and not any(
+            (gap[:, None] > (1 + 1e-6) * (gap[:, :, None] + gap)).any() for gap in gaps
         )
         found.append((list(stack), "distance" if are_distances else "kernel"))
     return found[0] if len(found) == 1 else ([], "kernel")

@@ -11,7 +11,6 @@ from contextlib import ExitStack
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import (
@@ -24,7 +23,7 @@ from mscam_dask.data.readers.base import (
 )
 from mscam_dask.data.readers.hdf5 import by_blocks, in_memory, open_hdf5
 from mscam_dask.data.sparse import sparse_from_parts
-from mscam_dask.data.views.as_multi_view import arrays_of
+from mscam_dask.data.views.as_multi_view import arrays_of, main_arrays
 from mscam_dask.data.views.conversion import as_text
 from mscam_dask.errors import DataError
 
@@ -46,17 +45,16 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
         file = open_hdf5(source, stack, extra="omics")
         data = _MuData(file, source) if "mod" in file else _AnnData(file, source)
         arrays = arrays_of(data, main=source.view_name)
-        wanted = [
-            name
-            for name, array in arrays.items()
-            if (array.is_main if selection.views is None else selection.wants(name))
-        ]
+        if selection.views is None:
+            wanted = [name for name in arrays if name in main_arrays(data, main=source.view_name)]
+        else:
+            wanted = [name for name in arrays if selection.wants(name)]
         if not wanted and selection.views is None:
             raise DataError(
                 f"{source.path} has no X; it has {list(arrays)}. Name the views: views=[...] (--view "
                 "NAME for each)."
             )
-        views = tuple(arrays[name].make(name) for name in wanted)
+        views = tuple(arrays[name](name) for name in wanted)
         usual = (name for name in file["obs"] if name.lower() in LABEL_COLUMNS)
         label = selection.labels if selection.labels is not None else next(usual, None)
         label = label if label is not None and label in file["obs"] else None
@@ -134,6 +132,8 @@ class _Arrays(Mapping[str, Any]):
             matrix = sparse_from_parts(form[:3], parts, node.attrs["shape"], where)
             return check_row_size(matrix, source)
         if form == "dataframe":
+            import pandas as pd
+
             names = map(as_text, node.attrs["column-order"])
             return pd.DataFrame({name: _column(node[name], source) for name in names})
         if not hasattr(node, "dtype"):
@@ -153,6 +153,8 @@ def _index(frame: Any, source: Source) -> tuple[str, ...]:
 
 def _column(node: Any, source: Source) -> NDArray[Any]:
     """Column of a data frame; missing values of categories and nullable columns are NaN."""
+    import pandas as pd
+
     if hasattr(node, "dtype"):
         values = np.asarray(in_memory(node, source))
         is_text = values.dtype.kind in "OS"

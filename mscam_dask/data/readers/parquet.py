@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from mscam_dask.data.readers.base import Selection, Source, check_size, unreadable
 from mscam_dask.data.readers.tables import Table, TableRows
 from mscam_dask.data.readers.text import text_table
-from mscam_dask.data.views.conversion import as_text, is_missing, rows_of
+from mscam_dask.data.views.conversion import as_text, rows_of
 from mscam_dask.errors import DataError
 
 if TYPE_CHECKING:
@@ -96,13 +96,13 @@ def _table(source: Source, frame: pd.DataFrame, form: str) -> Table:
 
 
 def _texts(column: pd.Series[Any]) -> list[str]:
-    return [_cell(value) for value in column.tolist()]
+    """Cells as text, empty where missing."""
+    pairs = zip(column.tolist(), column.isna(), strict=True)
+    return ["" if is_missing else _cell(value) for value, is_missing in pairs]
 
 
 def _cell(value: object) -> str:
-    """A cell as text, empty where missing; whole numbers without a point, truth as 1 and 0."""
-    if is_missing(value):
-        return ""
+    """A cell as text, whole numbers without a point, truth as 1 and 0."""
     if isinstance(value, bool) or (isinstance(value, float) and value.is_integer()):
         return str(int(value))
     return as_text(value)

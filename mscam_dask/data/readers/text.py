@@ -176,7 +176,7 @@ def _table(
         "header" if has_header else "no header",
         *(["row names"] if short else []),
         *(["decimal comma"] if decimal == "," else []),
-        *([f"{len(above)} lines above"] if above else []),
+        *([f"{len(above)} line{'s' * (len(above) > 1)} above"] if above else []),
     ]
     return Table(
         source=source,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -127,8 +127,8 @@ def as_multi_view(
                 f"view_names={view_names!r} has not one name for each of the {len(data.views)} views "
                 f"{list(data.view_names)}."
             )
-        renamed = map(_renamed_view, data.views, names)
-        data = replace(data, views=tuple(renamed))
+        named = zip(data.views, names, strict=True)
+        data = replace(data, views=tuple(replaced_view(view, name=name) for view, name in named))
     data = with_view_types(data, view_type)
     if isinstance(views, list | tuple) or type(views) is dict:
         _check_dimensions(views.values() if isinstance(views, dict) else views, data)
@@ -148,42 +148,34 @@ def _check_dimensions(tables: Iterable[Any], data: MultiViewData) -> None:
 
 
 def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewData:
-    """Return the same views, of the samples that they have, with view types as `as_multi_view` takes them.
-
-    Unknown types and names, or another number of them, are refused with a `ConfigurationError`.
-    """
-    recorded = [view.view_type for view in data.views]
-    if isinstance(view_type, str):
-        chosen = recorded if view_type == "features" else [view_type] * len(data.views)
-    elif isinstance(view_type, Mapping):
-        unknown = sorted(set(view_type) - set(data.view_names))
-        if unknown:
-            raise ConfigurationError(
-                f"view_type names view(s) {unknown} that do not exist; the views are "
-                f"{list(data.view_names)}."
-            )
-        chosen = [view_type.get(view.name, view.view_type) for view in data.views]
+    """Return the same views, of the samples that they have, with view types as `as_multi_view` takes them."""
+    names = data.view_names
+    if isinstance(view_type, Mapping):
+        chosen: Mapping[str, str] = view_type
+    elif isinstance(view_type, str):
+        chosen = {} if view_type == "features" else dict.fromkeys(names, view_type)
+    elif len(view_type) == len(names):
+        chosen = dict(zip(names, view_type, strict=True))
     else:
-        chosen = list(view_type)
-        if len(chosen) != len(data.views):
-            raise ConfigurationError(
-                f"view_type has {len(chosen)} entries for {len(data.views)} views "
-                f"{list(data.view_names)}; give one per view, or a mapping by name."
-            )
-    for view, kind in zip(data.views, chosen, strict=True):
+        raise ConfigurationError(
+            f"view_type has {len(view_type)} entries for {len(names)} views {list(names)}; give one per "
+            "view, or a mapping by name."
+        )
+    unknown = sorted(set(chosen) - set(names))
+    if unknown:
+        raise ConfigurationError(
+            f"view_type names view(s) {unknown} that do not exist; the views are {list(names)}."
+        )
+    chosen = {view.name: view.view_type for view in data.views} | dict(chosen)
+    for name, kind in chosen.items():
         if kind not in VIEW_TYPES:
             raise ConfigurationError(
-                f"view_type={kind!r} for view {view.name!r}; allowed are {list(VIEW_TYPES)}."
+                f"view_type={kind!r} for view {name!r}; allowed are {list(VIEW_TYPES)}."
             )
     views = tuple(
-        restrict_to_present(view if view.view_type == kind else replaced_view(view, view_type=kind))
-        for view, kind in zip(data.views, chosen, strict=True)
+        restrict_to_present(replaced_view(view, view_type=chosen[view.name])) for view in data.views
     )
     return replace(data, views=views)
-
-
-def _renamed_view(view: RowSource, name: str) -> RowSource:
-    return view if view.name == name else replaced_view(view, name=name)
 
 
 def _is_table(value: Any) -> bool:
@@ -207,18 +199,15 @@ def _cut(views: Any, n_features_per_view: Sequence[int]) -> list[Any]:
             f"n_features_per_view={n_features_per_view!r} was given with a {type(views).__qualname__}; it is "
             "for one two-dimensional table. Remove it if the views are already separate."
         )
-    try:
-        sizes = tuple(operator.index(size) for size in n_features_per_view)
-    except TypeError as error:
-        raise ConfigurationError(
-            f"n_features_per_view={n_features_per_view!r} are not whole numbers; give the number of columns of each "
-            "view, such as (240, 76)."
-        ) from error
     n_columns = int(views.shape[1])
+    try:
+        sizes = tuple(map(operator.index, n_features_per_view))
+    except TypeError:
+        sizes = ()
     if not sizes or min(sizes) < 1 or sum(sizes) != n_columns:
         raise ConfigurationError(
-            f"n_features_per_view={sizes} sums to {sum(sizes)} but the table has {n_columns} columns; sizes "
-            "must be at least 1 and sum to the number of columns."
+            f"n_features_per_view={n_features_per_view!r} was given with a table of {n_columns} columns; allowed "
+            "are whole numbers of at least 1 that sum to the number of columns, such as (240, 76)."
         )
     return split_columns(views, sizes)
 
@@ -239,18 +228,15 @@ def _from_tables(
         ]
     data = MultiViewData(
         tuple(
-            _renamed_view(table, name)
+            replaced_view(table, name=name)
             if isinstance(table, RowSource)
             else rows_of(table, name=name)
             for name, table in zip(names, tables, strict=True)
         )
     )  # counts and names are compared before ids
-    # A default index is no id, unless it stands beside a frame that has ids.
-    default = any(sample_ids_of(table) is not None for table in tables)
-    ids = {
-        view.name: sample_ids_of(table, default_index=default)
-        for view, table in zip(data.views, tables, strict=True)
-    }
+    ids = {view.name: sample_ids_of(table) for view, table in zip(data.views, tables, strict=True)}
+    if any(own is not None for own in ids.values()):
+        ids |= _default_ids(ids, tables)
     joined = join_samples(ids, None)
     if joined is None:
         return data
@@ -259,6 +245,26 @@ def _from_tables(
         for view, own in zip(data.views, ids.values(), strict=True)
     ]
     return MultiViewData(tuple(views), joined.ids)
+
+
+def _default_ids(
+    ids: Mapping[str, tuple[str, ...] | None], tables: Sequence[Any]
+) -> dict[str, tuple[str, ...]]:
+    """Default indexes of frames beside others with ids; refused where these are the same in another order."""
+    found = {}
+    for (name, own), table in zip(ids.items(), tables, strict=True):
+        default = sample_ids_of(table, default_index=True)
+        if own is None and default is not None:
+            found[name] = default
+            for other, others in ids.items():
+                if others not in (None, default) and set(default) == set(others or ()):
+                    raise DataError(
+                        f"{other!r} has the ids {list(others[:3])}, ..., which {name!r} has as its default index "
+                        "0, 1, ..., so its rows may be in either order. If both have the same sample in a row, "
+                        "give both frame.reset_index(drop=True); if the default index has the ids, give "
+                        f"{name!r} in the order of {other!r}, as frame.loc[other.index]."
+                    )
+    return found
 
 
 def views_of(
@@ -299,7 +305,7 @@ def views_of(
         )
     arrays = arrays_of(data)
     if views is None:
-        views = [name for name, array in arrays.items() if array.is_main]
+        views = [name for name in arrays if name in main_arrays(data)]
         if not views:
             raise DataError(
                 f"The data have no X; they have {list(arrays)}. Name the views: views=['NAME', ...]."
@@ -308,7 +314,7 @@ def views_of(
     if unknown:
         raise DataError(f"No array is called {unknown}; allowed are {list(arrays)}.")
     new_names = views if isinstance(views, Mapping) else {name: name for name in views}
-    found = tuple(arrays[old].make(new) for old, new in new_names.items())
+    found = tuple(arrays[old](new) for old, new in new_names.items())
     codes, label_names = None, None
     if labels is not None:
         if labels not in data.obs:
@@ -319,20 +325,13 @@ def views_of(
     return MultiViewData(found, sample_ids_of(data), codes, label_names)
 
 
-@dataclass(frozen=True)
-class OmicsArray:
-    """One array of an AnnData or MuData: `make` makes the view by its name, `is_main` says whether it is X."""
-
-    make: Callable[[str], RowSource]
-    is_main: bool = False
+def main_arrays(data: Any, *, main: str = "X") -> Collection[str]:
+    """Names of the X of an AnnData, or of each modality of a MuData."""
+    return data.mod if hasattr(data, "mod") else (main,)
 
 
-def arrays_of(data: Any, *, main: str = "X") -> dict[str, OmicsArray]:
-    """Arrays of an AnnData or MuData, or of an object with the same attributes, by name.
-
-    `data` has `obs_names` and `obsm`, and either `mod` and `axis`, or `X`, `var_names` and `layers`; `main` is
-    the name of X in an AnnData. Observations that are not shared and repeated ids are refused with a `DataError`.
-    """
+def arrays_of(data: Any, *, main: str = "X") -> dict[str, Callable[[str], RowSource]]:
+    """What makes a view, by its name, of each array of an object like AnnData or MuData; X of AnnData is `main`."""
     wanted = tuple(map(as_text, data.obs_names))
     if not hasattr(data, "mod"):
         return _of_modality(data, main, "" if main == "X" else f"{main}/")
@@ -341,7 +340,7 @@ def arrays_of(data: Any, *, main: str = "X") -> dict[str, OmicsArray]:
             f"The MuData has axis={data.axis}: its modalities share variables; allowed are modalities that "
             "share observations (axis=0). Give the modalities as they should be clustered."
         )
-    arrays: dict[str, OmicsArray] = {}
+    arrays: dict[str, Callable[[str], RowSource]] = {}
     for modality, one in data.mod.items():
         own = tuple(map(as_text, one.obs_names))
         check_sample_ids(own, where=f"obs_names of modality {modality!r}")
@@ -353,19 +352,21 @@ def arrays_of(data: Any, *, main: str = "X") -> dict[str, OmicsArray]:
             )
         order = (places_of(own, wanted), own, wanted)
         for name, array in _of_modality(one, modality, f"{modality}/").items():
-            arrays[name] = replace(array, make=partial(_lifted, array.make, order))
+            arrays[name] = partial(_lifted, array, order)
     for key in data.obsm:
         if key not in data.mod:  # which masks of the samples of each modality are
-            arrays[f"obsm/{key}"] = OmicsArray(partial(_view, data, "obsm", key))
+            arrays[f"obsm/{key}"] = partial(_view, data, "obsm", key)
     return arrays
 
 
-def _of_modality(data: Any, main: str, prefix: str) -> dict[str, OmicsArray]:
+def _of_modality(data: Any, main: str, prefix: str) -> dict[str, Callable[[str], RowSource]]:
     has_main = data.has_x if hasattr(data, "has_x") else data.X is not None
-    arrays = {main: OmicsArray(partial(_view, data, "X", None), is_main=True)} if has_main else {}
+    arrays: dict[str, Callable[[str], RowSource]] = {}
+    if has_main:
+        arrays[main] = partial(_view, data, "X", None)
     for kind in ("layers", "obsm"):
         for key in getattr(data, kind):
-            arrays[f"{prefix}{kind}/{key}"] = OmicsArray(partial(_view, data, kind, key))
+            arrays[f"{prefix}{kind}/{key}"] = partial(_view, data, kind, key)
     return arrays
 
 

@@ -59,11 +59,7 @@ def is_arrow(value: object) -> bool:
 def rows_of(
     value: Any, *, name: str, view_type: ViewType = "features", file: str = ""
 ) -> RowSource:
-    """Wrap one (n, d) table of any supported kind as a row source, without copying it.
-
-    A Dask array that reads a file by blocks comes with the name of this `file`. What is no two-dimensional table
-    of real numbers is refused with a `DataError`.
-    """
+    """Wrap one (n, d) table of any supported kind, which may read a `file` by blocks, without copying it."""
     names = names_of_columns(value)
     if is_instance_of(value, "xarray", "DataArray"):
         value = value.data
@@ -180,10 +176,7 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
 
 
 def sample_ids_of(value: Any, *, default_index: bool = False) -> tuple[str, ...] | None:
-    """Ids that a frame's index, a DataArray's sample coordinate or an AnnData gives, else None.
-
-    A default index (0, 1, ..., n-1; in an AnnData as text) is no id, unless `default_index` says so.
-    """
+    """Ids that a frame's index, a sample coordinate or an AnnData gives, and a default index (0, 1, ...) if asked for."""
     if is_instance_of(value, "pandas", "DataFrame"):
         index = value.index
     elif is_omics(value):
@@ -202,10 +195,7 @@ def sample_ids_of(value: Any, *, default_index: bool = False) -> tuple[str, ...]
 
 
 def sample_dimension(dataset: Any) -> str:
-    """Name of the dimension that all two-dimensional variables of an xarray.Dataset share.
-
-    Several of which none is called "sample", or none, are refused with a `DataError`.
-    """
+    """Name of the one dimension, or that called "sample", of all two-dimensional variables of an xarray.Dataset."""
     tables = [variable for variable in dataset.data_vars.values() if variable.ndim == 2]
     shared = [
         str(dimension)
@@ -228,11 +218,7 @@ def sample_dimension(dataset: Any) -> str:
 def dataset_views(
     dataset: Any, *, label_name: str = "labels"
 ) -> tuple[dict[str, Any], tuple[str, ...] | None, NDArray[Any] | None]:
-    """Split an xarray.Dataset into views by name as DataArrays (n, d), ids and labels.
-
-    Two-dimensional variables over the sample dimension are views, the one-dimensional variable `label_name` is
-    the ground truth; others are refused with a `DataError`.
-    """
+    """Split an xarray.Dataset into views by name as DataArrays (n, d), ids, and the labels of its variable `label_name`."""
     dimension = sample_dimension(dataset)
     tables: dict[str, Any] = {}
     labels: NDArray[Any] | None = None
@@ -280,21 +266,16 @@ def as_text(item: object) -> str:
 
 
 def labeled_samples(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Return which samples have a label: all but those of −1, if there are two other labels or more.
-
-    Two classes may be called −1 and 1.
-    """
+    """Return which samples have a label: all but those of −1, unless the two classes are −1 and another."""
     classes = np.unique(labels)
     has_unlabeled = len(classes) > 2 and classes[0] == UNLABELED
     return labels != UNLABELED if has_unlabeled else np.ones(len(labels), dtype=np.bool_)
 
 
 def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
-    """Return (codes, names): whole numbers as they are, text as positions in the sorted names.
+    """Return codes (n,) int64, and their names for text: whole numbers as they are, text as positions in the names.
 
-    `values` are (n,), (n, 1) or (1, n) whole numbers of any dtype (MATLAB stores them as double), booleans, or
-    text, also as bytes. `codes` are (n,) int64; `names` of 0, 1, ... are None for numbers. Other labels are
-    refused with a `DataError`.
+    `values` are (n,), (n, 1) or (1, n) whole numbers of any dtype, booleans, or text, also as bytes.
     """
     array = np.asarray(values)
     if array.ndim == 0 or array.size != max(array.shape, default=0):
@@ -302,40 +283,29 @@ def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | Non
             f"Labels have shape {array.shape}; allowed is one label per sample, (n,). "
             "From an indicator matrix take indicator.argmax(axis=1)."
         )
-    flat = array.ravel()
-    if flat.dtype.kind == "O":
-        gone = [row for row, item in enumerate(flat) if is_missing(item)]
-        if gone:
-            raise DataError(
-                f"{len(gone)} label(s) are missing, the first {flat[gone[0]]} in row {gone[0]}. Give "
-                "unlabeled samples a number of their own, for example -1, or a name where labels are "
-                "text."
-            )
-    if flat.dtype.kind == "S" or (
-        flat.dtype.kind == "O" and all(isinstance(item, str | bytes) for item in flat)
-    ):
-        flat = np.array([as_text(item) for item in flat.tolist()], dtype=np.str_)
-    if flat.dtype.kind in "UT":
-        names, codes = np.unique(flat.astype(np.str_), return_inverse=True)
+    flat, is_unusable = array.ravel(), np.zeros(array.size, dtype=np.bool_)
+    kind = flat.dtype.kind
+    if kind == "O":
+        from pandas import isna
+
+        is_unusable = isna(flat)
+    elif kind in "fu":
+        numbers = flat.astype(np.float64)
+        is_unusable = ~((np.abs(numbers) < 2.0**62) & (np.floor(numbers) == numbers))
+    if is_unusable.any():
+        row = int(is_unusable.argmax())
+        raise DataError(
+            f"{np.count_nonzero(is_unusable)} label(s) are missing or not whole numbers, the first {flat[row]} in "
+            f"row {row}; allowed are integers or text, one per sample. Give unlabeled samples a number of their "
+            "own, for example -1, or a name where labels are text."
+        )
+    if kind in "SUT" or (kind == "O" and all(isinstance(item, str | bytes) for item in flat)):
+        texts = np.array([as_text(item) for item in flat.tolist()], dtype=np.str_)
+        names, codes = np.unique(texts, return_inverse=True)
         return codes.astype(np.int64), tuple(names.tolist())
-    if flat.dtype.kind not in "biuf":
+    if kind not in "biuf":
         raise DataError(
             f"Labels have dtype {flat.dtype}; allowed are integers or text, one per sample. Encode "
             "them with numpy.unique(y, return_inverse=True)[1]."
         )
-    numbers = flat.astype(np.float64)
-    rows = np.flatnonzero(~((np.abs(numbers) < 2.0**62) & (np.floor(numbers) == numbers)))
-    if rows.size and flat.dtype.kind in "fu":
-        raise DataError(
-            f"{rows.size} label(s) are not whole numbers, the first {flat[rows[0]]} in row "
-            f"{rows[0]}; allowed are integers or text, one per sample. Give unlabeled samples a "
-            "number of their own, for example -1."
-        )
     return flat.astype(np.int64), None
-
-
-def is_missing(item: object) -> bool:
-    """Return whether a Python object is a missing value, as pandas defines it."""
-    if isinstance(item, float | np.floating):
-        return bool(np.isnan(item))
-    return item is None or type(item).__name__ in ("NAType", "NaTType")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -30,10 +30,7 @@ LARGEST = 1e304
 
 @dataclass(frozen=True)
 class MissingCells:
-    """Cells of a view that are NaN, infinite or beyond `LARGEST`.
-
-    `rows` are positions, among all samples, of rows with such cells, `columns` their positions or names.
-    """
+    """Cells that are NaN, infinite or beyond `LARGEST`: `rows` are positions among all samples, `columns` or names."""
 
     view: str
     shape: tuple[int, int]
@@ -106,22 +103,15 @@ def naming_missing_cells(data: MultiViewData) -> Iterator[None]:
     """Replace a data error by one that names the missing cells of all views, if there are any."""
     try:
         yield
-    except DataError as error:
+    except DataError:
         found = [one for one in map(missing_cells, data.views) if one is not None]
-        if not any(one.n_missing for one in found):
-            raise
-        try:
+        if any(one.n_missing for one in found):
             refuse_missing_cells(found, data.sample_ids)
-        except DataError as named:
-            raise named from error
+        raise
 
 
 def impute_methods(impute: Any, names: Sequence[str]) -> dict[str, ImputeMethod]:
-    """Return the method of each view whose missing cells are imputed.
-
-    `impute` is None, a method for all views, or a mapping from view names to methods or None; others are refused
-    with a `ConfigurationError`.
-    """
+    """Return the method of each view from None, a method for all views, or a mapping from names to methods or None."""
     by_view = impute if isinstance(impute, Mapping) else dict.fromkeys(names, impute)
     unknown = sorted(set(map(str, by_view)) - set(names))
     if unknown:
@@ -146,10 +136,7 @@ def impute_methods_of(data: MultiViewData) -> dict[str, ImputeMethod]:
 
 @dataclass(frozen=True, eq=False)
 class LazyImputer:
-    """Imputer from the samples of a fit, which are read when a cell is missing.
-
-    Means and medians are those of the cells that were not imputed; of the nearest samples, imputed cells count.
-    """
+    """Imputer from the samples of a fit, which are read when a cell is missing."""
 
     view: RowSource
     method: ImputeMethod
@@ -165,11 +152,7 @@ class LazyImputer:
 
 @dataclass(frozen=True)
 class ImputedData:
-    """Views without missing cells, those that had some in memory.
-
-    `imputers` are those of the views that were asked for, and `shares` (n,) the share of the cells of each sample
-    that were imputed, 0 for absent samples, of the views with missing cells, by name.
-    """
+    """Views without missing cells, their imputers by name, and the `shares` (n,) of imputed cells of each sample."""
 
     data: MultiViewData
     imputers: dict[str, Imputer]
@@ -177,10 +160,7 @@ class ImputedData:
 
 
 def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> ImputedData:
-    """Impute the missing cells of some feature views, which are read into memory.
-
-    More missing cells than half of a view, or all of a column, are refused with a `DataError`.
-    """
+    """Impute the missing cells of some feature views in memory; more than half of a view, or a column, is refused."""
     views, imputers, shares = [], {}, {}
     for view in data.views:
         method = methods.get(view.name)
@@ -197,8 +177,7 @@ def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> Im
         present, share = present_samples(view), missing.mean(axis=1)
         shares[view.name] = share if present is None else present.spread(share, 0.0)
         views.append(_with_rows(view, imputers[view.name](rows)))
-    replaced = MultiViewData(tuple(views), data.sample_ids, data.labels, data.label_names)
-    return ImputedData(replaced, imputers, shares)
+    return ImputedData(replace(data, views=tuple(views)), imputers, shares)
 
 
 def fill_view(

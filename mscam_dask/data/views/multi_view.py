@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.presence import (
     PresentRows,
-    check_presence,
     n_samples_of,
     presence_table,
     recorded_presence,
@@ -79,8 +78,15 @@ class MultiViewData:
                 f"Labels have dtype {self.labels.dtype} and shape {self.labels.shape}; allowed is "
                 "one int64 per sample. Encode classes with numpy.unique(y, return_inverse=True)."
             )
-        if self.is_incomplete:
-            check_presence(self.views, self.sample_ids)
+        nowhere = np.flatnonzero(~self.presence.any(axis=1)).tolist() if self.is_incomplete else []
+        if nowhere:
+            ids = self.sample_ids
+            shown = nowhere[:5] if ids is None else [ids[row] for row in nowhere[:5]]
+            raise DataError(
+                f"{len(nowhere)} sample(s) are absent from every view: all their values are NaN (first "
+                f"{'rows' if ids is None else 'ids'}: {shown}). Drop these samples; every sample must be in at "
+                "least one view."
+            )
 
     def _check_counts(self) -> None:
         counts = {view.name: n_samples_of(view) for view in self.views}
@@ -129,11 +135,7 @@ class MultiViewData:
         return sum(8 * view.shape[0] * view.shape[1] for view in self.views)
 
     def digest(self) -> str:
-        """SHA-256 (hexadecimal) of the names, view types, shapes and values of all views.
-
-        Ids and labels are not part of it. Views of a store answer with the digest recorded
-        when they were written; others are read once.
-        """
+        """SHA-256 (hexadecimal) of the names, view types, shapes and values of all views; a store has recorded it."""
         total = hashlib.sha256()
         for view in self.views:
             values = recorded_digest(view) or view_digest(view)

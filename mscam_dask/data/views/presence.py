@@ -16,28 +16,23 @@ from scipy import sparse
 from mscam_dask.data.views.sample_ids import places_of
 from mscam_dask.data.views.sources import (
     ArrayRows,
+    DaskRows,
     RowsOf,
     RowSource,
     as_rows,
     check_row_range,
     feature_names_of,
     recorded_digest,
+    row_ranges,
     rows_at,
 )
-from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.types.parameters import ImputeMethod
-
-_SHOWN = 5
 
 
 @dataclass(frozen=True, eq=False)
 class LiftedRows(RowsOf):
-    """Some rows of a view, in any order, and the same columns of a square pairwise view; read lazily.
-
-    `places` (m,) are their positions in the source; −1 stands for a row of NaN. `columns` are those of a pairwise
-    view, by default `places`.
-    """
+    """Rows of a view at `places` (m,), NaN for −1, read lazily; of a pairwise view also `columns`, else `places`."""
 
     source: RowSource
     places: NDArray[np.int64]
@@ -84,10 +79,9 @@ class LiftedRows(RowsOf):
 def lifted(
     view: RowSource, places: NDArray[np.int64], own: Sequence[str], wanted: Sequence[str]
 ) -> RowSource:
-    """Return a view with a row for each sample, NaN for those that it does not have.
+    """Return a view with the row at `places` (n,) for each sample, NaN for −1; `own` are the ids of its rows.
 
-    `places` (n,) is the row of each sample, −1 for absent ones; `own` are the ids of the rows, `wanted` of the
-    samples. Columns that are named by the same ids are those of a pairwise view, in whichever order.
+    Columns that are named by the same ids are those of a pairwise view, in whichever order.
     """
     names = feature_names_of(view)
     columns = None
@@ -135,7 +129,9 @@ def present_samples(source: RowSource) -> PresentSamples | None:
 
 
 def replaced_view(view: RowSource, **changes: Any) -> RowSource:
-    """Return a view with another name or view type."""
+    """Return a view with another name or view type; the view itself where they are the same."""
+    if all(getattr(view, what) == new for what, new in changes.items()):
+        return view
     if isinstance(view, RowsOf):
         changes = {"source": replaced_view(view.source, **changes)}
     return cast("RowSource", replace(cast("Any", view), **changes))
@@ -167,62 +163,55 @@ def restrict_to_present(
     *,
     columns: NDArray[np.int64] | None = None,
 ) -> RowSource:
-    """Return a view without its absent samples; the view itself if it has all or is without them.
+    """Return a view without its absent samples, by default the rows of an array or a file that are all NaN.
 
-    `absent` are their positions, by default the rows of an array that are all NaN, and samples whose ids the view
-    does not have; other views that are not in memory have all samples then. `columns` of a pairwise view are
-    kept, and rows may be all NaN in them.
+    `columns` of a pairwise view are kept, and rows may be all NaN in them.
     """
     if isinstance(view, PresentRows):
         return view
     if absent is None:
-        absent = np.zeros(0, dtype=np.int64)
         if isinstance(view, LiftedRows):
             absent = np.flatnonzero(view.places < 0)
-            if isinstance(view.source, ArrayRows):
+            if not absent.size and isinstance(view.source, ArrayRows):
                 n_rows, n_columns = view.source.shape
                 may_be_pairs = view.view_type == "features" and n_rows == n_columns
-                if not absent.size and not may_be_pairs:  # whose type may be set later
+                if not may_be_pairs:  # whose type may be set later
                     return restrict_to_present(view.of_array(), columns=columns)
-                nowhere = np.isin(view.places, _rows_of_nan(view.source, None))
-                absent = np.union1d(absent, np.flatnonzero(nowhere))
-        elif isinstance(view, ArrayRows):
+            nowhere = np.isin(view.places, _rows_of_nan(view.source, None))
+            absent = np.union1d(absent, np.flatnonzero(nowhere))
+        else:
             absent = _rows_of_nan(view, columns)
     if not absent.size and columns is None:
         return view
     return PresentRows(view, np.setdiff1d(np.arange(view.shape[0]), absent), columns)
 
 
-def _rows_of_nan(view: ArrayRows, columns: NDArray[np.int64] | None) -> NDArray[np.int64]:
-    """Positions of the rows that are all NaN, but for the diagonal of a square pairwise view."""
-    array = view.array if columns is None else view.array[:, columns]
-    if array.dtype.kind != "f" or 0 in array.shape:
-        return np.zeros(0, dtype=np.int64)
+def _rows_of_nan(view: RowSource, columns: NDArray[np.int64] | None) -> NDArray[np.int64]:
+    """Positions of the rows of an array or a file that are all NaN, but for the diagonal of a square pairwise view."""
+    nowhere = np.zeros(0, dtype=np.int64)
+    if not isinstance(view, ArrayRows | DaskRows) or (isinstance(view, DaskRows) and not view.file):
+        return nowhere
+    if view.dtype.kind != "f" or 0 in view.shape:
+        return nowhere
+    array: Any = view.array if columns is None else view.array[:, columns]
     if isinstance(array, sparse.csr_array):
         n_nan = np.concatenate(([0], np.cumsum(np.isnan(array.data))))
         return np.flatnonzero(np.diff(n_nan[array.indptr]) == array.shape[1])
     has_diagonal = view.view_type != "features" and array.shape[0] == array.shape[1] > 1
-    # few rows, if any, have NaN in one column: the other columns are read only for these
-    some = np.flatnonzero(np.isnan(array[:, 0]) | np.isnan(array[:, -1]))
-    absent = [
-        row
-        for row in some.tolist()
-        if np.isnan(np.delete(array[row], row) if has_diagonal else array[row]).all()
-    ]
-    return np.array(absent, dtype=np.int64)
-
-
-def check_presence(views: Sequence[RowSource], sample_ids: Sequence[str] | None = None) -> None:
-    """Refuse samples that no view has, with a `DataError`."""
-    nowhere = np.flatnonzero(~presence_table(views).any(axis=1))
-    if nowhere.size:
-        first = nowhere[:_SHOWN].tolist()
-        shown = first if sample_ids is None else [sample_ids[row] for row in first]
-        raise DataError(
-            f"{nowhere.size} sample(s) are absent from every view: all their values are NaN (first "
-            f"{'rows' if sample_ids is None else 'ids'}: {shown}). Drop these samples; every sample must be "
-            "in at least one view."
-        )
+    view = replace(view, array=array, feature_names=None)
+    # few rows, if any, have NaN in the first or last column: the others are read only for these
+    ends = replace(view, array=array[:, :: max(1, array.shape[1] - 1)]).read(0, view.shape[0])
+    some = np.flatnonzero(np.isnan(ends).any(axis=1))
+    absent = []
+    for start, stop in row_ranges(view):
+        here = some[(some >= start) & (some < stop)]
+        if here.size:
+            first = int(here[0])
+            gone = np.isnan(view.read(first, int(here[-1]) + 1)[here - first])
+            if has_diagonal:
+                gone[np.arange(len(here)), here] = True
+            absent.append(here[gone.all(axis=1)])
+    return np.concatenate([nowhere, *absent])
 
 
 def recorded_presence(view: RowSource) -> str:

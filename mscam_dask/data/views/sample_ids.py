@@ -9,8 +9,9 @@ import itertools
 import re
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
 import numpy as np
@@ -41,11 +42,7 @@ _UNPRINTABLE = re.compile(
 
 @dataclass(frozen=True, eq=False)
 class JoinedSamples:
-    """Samples matched by id.
-
-    `ids` are in the order in which the holders name them first. `places` are the row of each sample in each holder
-    that has ids, (n,) int64, −1 where it is absent.
-    """
+    """Ids in the order in which holders name them first, and the row of each in each holder (n,), −1 where absent."""
 
     ids: tuple[str, ...]
     places: dict[str, NDArray[np.int64]]
@@ -54,22 +51,11 @@ class JoinedSamples:
 def join_samples(
     ids: Mapping[str, Sequence[str] | None], join: Join | None
 ) -> JoinedSamples | None:
-    """Match the samples of several holders by id; None when no holder has ids.
+    """Match the samples of several holders by the ids of their rows; None when no holder has ids.
 
-    Parameters
-    ----------
-    ids
-        Ids of the rows of each holder, by its name; None where rows have no ids.
-    join
-        Samples to keep. None: the holders have the same samples, in any order, and a holder without ids
-        has them in the one order of all others.
-
-    Raises
-    ------
-    DataError
-        Ids are missing, repeat, cannot be printed, differ although `join` is None, or are written in
-        another way in each holder; a holder without ids cannot be matched; no sample is in all holders
-        ("inner"), or holders share no samples with the others ("outer").
+    Without a join the holders have the same samples, in any order, and one without ids has them in the one
+    order of all others. Ids that are missing, repeat, cannot be printed or are written in two ways, and holders
+    that share no samples, are refused with a `DataError`.
     """
     check_join(join)
     known = {name: tuple(own) for name, own in ids.items() if own is not None}
@@ -147,8 +133,7 @@ def linked_groups(
 ) -> tuple[list[list[int]], int]:
     """Groups of views, or holders, that samples link, and the most samples that two of several groups share.
 
-    `presence` (n, V) says whether each view has each sample. Two views or linked groups are linked by `n_needed`
-    samples that both have, or by more than this `share` of the samples of one of them.
+    Links are `n_needed` samples of `presence` (n, V) that both have, or more than a `share` of those of one.
     """
     groups = [[view] for view in range(presence.shape[1])]
     while True:
@@ -216,34 +201,47 @@ def _examples(known: Mapping[str, Sequence[str]]) -> str:
 
 _SEPARATOR = re.compile(r"[\W_]+")
 
-# Differences of spelling, as patterns and what takes their place.
-_PATTERNS = {
-    "surrounding blanks": (r"^\s+|\s+$", ""),
-    "quotes": (r"^[\"']+|[\"']+$", ""),
-    "zero padding": (r"(?<!\d)0+(?=\d)", ""),
-    "decimals": (r"\.0+$", ""),
-    "punctuation": (_SEPARATOR.pattern, "-"),
-    "the X that R puts before digits": (r"^X(?=[\d.])", ""),
+_Difference = tuple[Callable[[str], str], str]
+"""What makes ids equal that differ in it, here and in pandas."""
+
+
+def _pattern(pattern: str, instead: str) -> _Difference:
+    remedy = f"ids.str.replace({pattern!r}, {instead!r}, regex=True)"
+    return partial(re.compile(pattern).sub, instead), remedy
+
+
+_DIFFERENCES: dict[str, _Difference] = {
+    "their Unicode form": (partial(unicodedata.normalize, "NFKC"), "ids.str.normalize('NFKC')"),
+    "surrounding blanks": _pattern(r"^\s+|\s+$", ""),
+    "quotes": _pattern(r"^[\"']+|[\"']+$", ""),
+    "zero padding": _pattern(r"(?<!\d)0+(?=\d)", ""),
+    "decimals": _pattern(r"\.0+$", ""),
+    "punctuation": _pattern(_SEPARATOR.pattern, "-"),
+    "the X that R puts before digits": _pattern(r"^X(?=[\d.])", ""),
+    "upper and lower case": (str.casefold, "ids.str.lower()"),
+}
+
+# What one side has more, and how the longer id contains the shorter.
+_AFFIXES = {
+    "a suffix": str.startswith,
+    "a prefix": str.endswith,
+    "what stands around them": str.__contains__,
 }
 
 
 def _in_one_spelling(text: str) -> str:
-    text = unicodedata.normalize("NFKC", text)
-    for pattern, instead in _PATTERNS.values():
-        text = re.sub(pattern, instead, text)
-    return text.casefold().strip("-")
+    for change, _ in _DIFFERENCES.values():
+        text = change(text)
+    return text.strip("-")
 
 
 def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str) -> None:
-    """Refuse ids of two holders if half of those that differ would be equal if they were written alike.
-
-    Prefixes and suffixes are compared only where less than half of the ids are equal: else they may tell
-    samples apart.
-    """
+    """Refuse ids of two holders if half of those that differ would be equal if they were written alike."""
     own, others = set(known[name]), set(known[other])
     left = [text for text in known[name] if text not in others][:_COMPARED]
     right = [text for text in known[other] if text not in own][:_COMPARED]
     shared = len(own & others)
+    # where half of the ids are equal, prefixes and suffixes may tell samples apart
     pairs = _alike(left, right, affixes=2 * shared < min(len(own), len(others)))
     if pairs and 2 * len(pairs) >= min(len(left), len(right)):
         examples = [[pair[side] for pair in pairs[:_SHOWN]] for side in (0, 1)]
@@ -289,23 +287,11 @@ def _common_start(texts: Sequence[str]) -> str:
 
 def _difference(pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
     """Difference of the spellings of some ids, and a remedy."""
-    for what, (pattern, instead) in _PATTERNS.items():
-        if all(len({re.sub(pattern, instead, text) for text in pair}) == 1 for pair in pairs):
-            return (
-                what,
-                f", such as ids.str.replace({pattern!r}, {instead!r}, regex=True) in pandas",
-            )
-    if all(len(set(map(str.casefold, pair))) == 1 for pair in pairs):
-        return "upper and lower case", ", such as ids.str.lower() in pandas"
-    if all(len({unicodedata.normalize("NFKC", text) for text in pair}) == 1 for pair in pairs):
-        return "their Unicode form", ", such as ids.str.normalize('NFKC') in pandas"
+    for what, (change, remedy) in _DIFFERENCES.items():
+        if all(change(one) == change(other) for one, other in pairs):
+            return what, f", such as {remedy} in pandas"
     ordered = [sorted(pair, key=len) for pair in pairs]
-    affixes = {
-        "a suffix": str.startswith,
-        "a prefix": str.endswith,
-        "what stands around them": str.__contains__,
-    }
-    for what, holds in affixes.items():
+    for what, holds in _AFFIXES.items():
         if all(holds(long, short) for short, long in ordered):
             return what, ""
     return "several of blanks, case, zeros, punctuation, prefixes and suffixes", ""

@@ -26,18 +26,11 @@ _MAX_BLOCKS = 64
 
 
 class SampledRows(LiftedRows):
-    """Sample of the rows of a view.
-
-    A task that gets this reads the rows itself: they pass through no other process. Nothing is kept, since a
-    worker keeps the arguments of a task for as long as its result: see `cache_chunks`.
-    """
+    """Sample of the rows of a view, which each task reads itself and keeps nothing of: see `cache_chunks`."""
 
 
 def blocks_of_rows(view: RowSource) -> list[RowSource]:
-    """Return the consecutive rows of a complete feature view by blocks; other views whole.
-
-    Blocks depend on the number of rows only, and hold whole blocks of a `ViewDigest`.
-    """
+    """Return the rows of a complete feature view by blocks of whole blocks of a `ViewDigest`; other views whole."""
     n = view.shape[0]
     step = DIGEST_ROWS * -(-n // (_MAX_BLOCKS * DIGEST_ROWS))
     if view.view_type != "features" or isinstance(view, PresentRows) or n <= step:
@@ -60,11 +53,7 @@ def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | Sample
 def sample_per_class(
     data: MultiViewData, per_class: int, *, rng: np.random.Generator
 ) -> MultiViewData:
-    """Draw the same number of samples of every class, without replacement, in the given order.
-
-    The protocol of NUS-WIDE-Object in the literature: 100 images of each of its 31 classes. No labels, or a
-    class with fewer samples, are refused with a `DataError`.
-    """
+    """Draw the same number of samples of every class, without replacement, in the given order."""
     if data.labels is None:
         raise DataError("There are no labels, so no samples can be drawn by class.")
     if per_class < 1:
@@ -103,10 +92,7 @@ _KEPT_CHUNK_BYTES = 16 * 2**20
 
 
 class CachedChunkRows(RowsOf):
-    """View in chunks that keeps the chunk read last; for one task and one thread.
-
-    Blocks smaller than a chunk would have each chunk read, checked and decoded once for every block.
-    """
+    """View that keeps the chunk read last, so that blocks smaller than it decode it once; for one task and thread."""
 
     def __init__(self, source: RowSource) -> None:
         self.source = source

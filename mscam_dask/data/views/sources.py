@@ -124,10 +124,7 @@ class ArrayRows(_Array):
 
 @dataclass(frozen=True, eq=False)
 class DaskRows(_Array):
-    """A view that is a Dask array with a graph of its own; blocks are computed where they are read.
-
-    `file` is the file that the blocks are read from, for messages; empty for a graph of the user's.
-    """
+    """A Dask array with a graph of its own, computed by blocks; `file` is what it reads, empty for a user's graph."""
 
     array: da.Array
     file: str = ""
@@ -206,11 +203,8 @@ def _checked_block(block: Any, where: str) -> Any:
 
 
 def as_rows(block: NDArray[Any]) -> NDArray[np.float64]:
-    """Return a block as C-contiguous, native, read-only float64; a view where it already is.
-
-    Values beyond the range of float64 become infinite, which validation refuses.
-    """
-    with np.errstate(over="ignore"):
+    """Return a block as C-contiguous, native, read-only float64; a view where it already is."""
+    with np.errstate(over="ignore"):  # infinite values are refused by validation
         rows = np.ascontiguousarray(block, dtype=np.float64).view()
     rows.flags.writeable = False
     return rows
@@ -226,10 +220,7 @@ def check_row_range(source: RowSource, start: int, stop: int) -> None:
 
 
 def row_ranges(source: RowSource, *, block_bytes: int = BLOCK_BYTES) -> Iterator[tuple[int, int]]:
-    """Cut a view into (start, stop) ranges of one row at least and `block_bytes` as float64 at most.
-
-    They follow the source's own chunks where it has some, so that no chunk is decoded twice.
-    """
+    """Cut a view into (start, stop) ranges of at most `block_bytes` as float64, and of whole chunks where it has some."""
     n_samples, n_columns = source.shape
     rows = max(1, block_bytes // max(1, 8 * n_columns))
     in_chunk = rows_of_chunk(source)
@@ -250,11 +241,9 @@ def recorded_digest(source: RowSource) -> str:
 
 
 class ViewDigest:
-    """SHA-256 of a view's shape and of the SHA-256 of each block of rows, fed with its rows in order.
+    """SHA-256 of a view's shape and of the SHA-256 of each block of `DIGEST_ROWS` rows, fed with its rows in order.
 
-    Values count as little-endian float64, negative zero as zero, so that the same numbers give
-    the same digest whatever holds them; name and view type are not part of it. Blocks have
-    `DIGEST_ROWS` rows, so that they can be digested side by side.
+    Values count as little-endian float64, negative zero as zero, so that equal numbers give equal digests.
     """
 
     def __init__(self, shape: tuple[int, int]) -> None:

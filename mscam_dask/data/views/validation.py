@@ -102,8 +102,6 @@ class DataIssue:
 class ValidationReport:
     """Report of `validate`: its warnings, and the digest of each view by name where it was asked for."""
 
-    n_samples: int
-    view_names: tuple[str, ...]
     issues: tuple[DataIssue, ...]
     digests: dict[str, str] = field(default_factory=dict)
 
@@ -121,39 +119,28 @@ def validate(
 ) -> ValidationReport:
     """Check that data can be clustered with the given sizes; reads every view by row blocks.
 
-    Parameters
-    ----------
-    data
-    n_clusters, n_neighbors
-        c, from 1 to n, and k, from 1 to n - 1.
-    digest
-        Whether views are digested too, by the same read.
-    over
-        Applies a function to each view, or to blocks of rows of views, in their order; by default one
-        after another, here.
+    `digest` says whether views are digested by the same read, and `over` applies a function to each view, or to
+    blocks of rows of views, in their order. Memory: a few row blocks. A pairwise view of B blocks is read
+    B (B + 1) / 2 times more.
 
     Raises
     ------
     ConfigurationError
-        When c or k does not fit the number of samples.
+        When the number of clusters or neighbors does not fit the number of samples.
     DataError
         When a view is empty, not of real numbers, has NaN or infinite values or is constant; a distance view
         is not square, symmetric and nonnegative with a zero diagonal; a kernel view is not square and
         symmetric with a nonnegative diagonal; or too few samples link incomplete views.
-
-    Notes
-    -----
-    Memory: a few row blocks of 64 MiB. A view is read once, a distance or kernel view of B blocks
-    B (B + 1) / 2 times more, to compare it with its transpose; differences up to 1e-6 of the largest magnitude
-    pass.
     """
     for view in data.views:
         _check_kind(view)
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     issues = _few_shared(data, n_clusters)
     recorded = [recorded_digest(view) for view in data.views]
-    is_digested = digest and not all(recorded)
-    scans = _scanned(data.views, n_clusters, digest=is_digested, over=over)
+    parts = [blocks_of_rows(view) for view in data.views]
+    scan_part = functools.partial(_scan, limit=n_clusters, digest=digest and not all(recorded))
+    found = iter(over(scan_part, list(itertools.chain.from_iterable(parts))))
+    scans = [functools.reduce(_Scan.joined, itertools.islice(found, len(part))) for part in parts]
     pairs = list(zip(data.views, scans, strict=True))
     bad = [view for view, scan in pairs if not scan.is_finite]
     refuse_missing_cells(over(missing_cells, bad), data.sample_ids)
@@ -169,7 +156,7 @@ def validate(
         for (view, scan), known in zip(pairs, recorded, strict=True)
         if digest
     }
-    return ValidationReport(data.n_samples, data.view_names, tuple(issues), digests)
+    return ValidationReport(tuple(issues), digests)
 
 
 def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
@@ -247,11 +234,8 @@ def _few_shared(data: MultiViewData, n_clusters: int) -> list[DataIssue]:
 
 
 def check_linked(data: MultiViewData, n_clusters: int = 1) -> None:
-    """Refuse views that no chain of shared samples links, with a `DataError`.
-
-    Allowed is one for each cluster, or a tenth of the samples of a view. Measured with two views of separate clusters,
-    fewer gave an adjusted Rand index of 0.2 to 0.6, and five for each cluster 0.8 to 1.
-    """
+    """Refuse views that no chain of shared samples links: one for each cluster, or a tenth of those of a view."""
+    # Measured with two views of separate clusters: fewer gave an ARI of 0.2 to 0.6, five for each cluster 0.8 to 1.
     groups, n_shared = linked_groups(data.presence, n_clusters, share=0.1)
     if len(groups) > 1:
         first, *others = [[data.view_names[view] for view in group] for group in groups]
@@ -288,11 +272,7 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """Facts about consecutive rows of a view.
-
-    `lowest` and `highest` (d,) are the values of each column, NaN where there is one; `distinct` are digests of the
-    distinct rows, up to the number of clusters; `blocks` those of blocks of rows, empty unless asked for.
-    """
+    """Facts about consecutive rows: the range (d,) of each column, NaN where there is one, and digests of rows."""
 
     n_rows: int
     lowest: NDArray[np.float64]
@@ -326,16 +306,6 @@ class _Scan:
         digest = ViewDigest(shape)
         digest.extend(self.blocks)
         return digest.hexdigest()
-
-
-def _scanned(
-    views: Sequence[RowSource], n_clusters: int, *, digest: bool, over: _Over
-) -> list[_Scan]:
-    """Facts about each view, by blocks of rows."""
-    parts = [blocks_of_rows(view) for view in views]
-    look = functools.partial(_scan, limit=n_clusters, digest=digest)
-    found = iter(over(look, list(itertools.chain.from_iterable(parts))))
-    return [functools.reduce(_Scan.joined, itertools.islice(found, len(part))) for part in parts]
 
 
 def _scan(view: RowSource, limit: int, *, digest: bool) -> _Scan:
@@ -414,11 +384,7 @@ def _refuse_negative(view: RowSource, lowest: float, allowed: float) -> None:
 
 
 def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
-    """Refuse a square view of finite values that is no distance or no kernel matrix.
-
-    Distances have a zero diagonal; that of a kernel is nonnegative; both are symmetric, up to the rounding that is
-    `allowed`. Every pair of tiles (I, J), (J, I) is compared, so that memory stays two row blocks.
-    """
+    """Refuse a square view of finite values that is no distance or kernel matrix up to the rounding `allowed`."""
     rounding = allowed[view.name]
     diagonal = np.empty(view.shape[0])
     n_different, largest, where = 0, 0.0, (0, 0)
@@ -437,22 +403,27 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
                 row, column = np.unravel_index(int(gap.argmax()), gap.shape)
                 largest = float(gap.max())
                 where = (int(row) + start, int(column) + other_start)
-    far = int(np.abs(diagonal).argmax())
     in_order = (
         "If its rows are in another order than its columns, name both by the sample ids (index and columns of a "
         "frame) or give them in one order"
     )
-    if view.view_type == "distance" and abs(diagonal[far]) > rounding:
+    is_wrong, rule, remedy = {
+        "distance": (
+            np.abs(diagonal) > rounding,
+            "the distance of a sample to itself is 0",
+            "if it holds similarities, declare it view_type='kernel'; else set the diagonal to 0",
+        ),
+        "kernel": (
+            diagonal < -rounding,
+            "a kernel's diagonal (squared lengths) is nonnegative",
+            "if it holds distances, declare it view_type='distance'",
+        ),
+    }[view.view_type]
+    if is_wrong.any():
+        far = int(np.where(is_wrong, np.abs(diagonal), 0).argmax())
         raise DataError(
-            f"Distance view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row {far}; the distance "
-            f"of a sample to itself is 0. {in_order}; if it holds similarities, declare it view_type='kernel'; "
-            "else set the diagonal to 0."
-        )
-    if view.view_type == "kernel" and diagonal.min() < -rounding:
-        raise DataError(
-            f"Kernel view {view.name!r} has {diagonal.min():.6g} on the diagonal; a kernel's diagonal "
-            f"(squared lengths) is nonnegative. {in_order}; if it holds distances, declare it "
-            "view_type='distance'."
+            f"{view.view_type.capitalize()} view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row "
+            f"{far}; {rule}. {in_order}; {remedy}."
         )
     if n_different:
         raise DataError(

@@ -236,18 +236,34 @@ def test_stacks_of_square_matrices(
     assert report.views[1].name == "seen_1"
 
 
-@pytest.mark.parametrize(("square", "view_type"), [(GAPS, "distance"), (KERNEL, "kernel")])
-def test_a_stack_lacks_samples_where_rows_are_missing(
-    tmp_path: Path, square: Any, view_type: str
+@pytest.mark.parametrize("has_diagonal", [True, False])
+@pytest.mark.parametrize("view_type", ["kernel", "distance"])
+@pytest.mark.parametrize("put", [save_version_5, save_version_73, "npy"])
+def test_samples_absent_from_stacked_matrices_and_features_are_rows_of_nan(
+    put: Any, tmp_path: Path, view_type: str, has_diagonal: bool
 ) -> None:
-    array = np.stack([square, square.copy()], axis=2)
-    array[3, :, 1] = array[:, 3, 1] = np.nan
-    save_version_5(tmp_path / "K.mat", K=array)
-    report = ingest(tmp_path / "K.mat", tmp_path / "s.zarr")
-    assert [(view.view_type, view.shape) for view in report.views] == [
-        (view_type, (5, 5)),
-        (view_type, (4, 4)),
-    ]
+    whole = KERNEL if view_type == "kernel" else GAPS
+    holed = np.where(np.isin(np.arange(5), [0, 3])[:, None], np.nan, whole)
+    holed[:, [0, 3]] = np.nan
+    if has_diagonal:
+        np.fill_diagonal(holed, whole.diagonal())
+    array = np.stack([whole, holed], axis=2)
+    path = tmp_path / f"K.{'npy' if put == 'npy' else 'mat'}"
+    rows = np.where(np.arange(5)[:, None] == 1, np.nan, COLOUR)
+    if put == "npy":
+        np.save(path, array)
+    else:
+        put(path, K=array, rows=rows)
+    data = open_store(ingest(path, tmp_path / "s.zarr").output)
+    assert [view.view_type for view in data.views[:2]] == [view_type] * 2
+    assert data.presence[:, :2].tolist() == [[True, row not in (0, 3)] for row in range(5)]
+    np.testing.assert_array_equal(data.views[1].read(0, 3), whole[np.ix_([1, 2, 4], [1, 2, 4])])
+    if put != "npy":
+        np.testing.assert_array_equal(data.views[2].read(0, 4), np.delete(COLOUR, 1, axis=0))
+
+
+def test_a_stack_is_no_view_of_features(tmp_path: Path) -> None:
+    save_version_5(tmp_path / "K.mat", K=np.stack([GAPS, GAPS.copy()], axis=2))
     with pytest.raises(ConfigurationError, match=quotes("view_type='features'", ["K_0", "K_1"])):
         ingest(tmp_path / "K.mat", tmp_path / "t.zarr", view_type="features")
 

@@ -463,9 +463,30 @@ def test_one_rule_for_pairwise_frames_with_rows_and_columns_in_two_orders(
     np.testing.assert_array_equal(values_of(data)["a"], points[wanted])
 
 
-def test_a_shuffled_default_index_is_put_in_the_order_of_a_default_index() -> None:
-    views = {"a": pd.DataFrame(COLOUR), "b": pd.DataFrame(SHAPE).iloc[[2, 0, 1, 3]]}
+@pytest.mark.parametrize("reset", ["a", "b"])
+def test_a_default_index_is_not_matched_with_its_numbers_in_another_order(reset: str) -> None:
+    """Such a frame may have lost its index after its rows were moved; both answers run."""
+    order = [2, 0, 1, 3]
+    views = {"a": pd.DataFrame(COLOUR).iloc[order], "b": pd.DataFrame(SHAPE).iloc[order]}
+    lost = views | {reset: views[reset].reset_index(drop=True)}
+    with pytest.raises(
+        DataError, match=quotes("'a'", "'b'", "reset_index(drop=True)", "frame.loc[other.index]")
+    ):
+        as_multi_view(lost)
+    assert_holds(as_multi_view(views), a=COLOUR[order], b=SHAPE[order])
+    by_row = {name: view.reset_index(drop=True) for name, view in lost.items()}
+    assert_holds(as_multi_view(by_row), a=COLOUR[order], b=SHAPE[order])
+    other = views["b" if reset == "a" else "a"]
+    in_order = lost | {reset: pd.DataFrame(COLOUR if reset == "a" else SHAPE).loc[other.index]}
+    assert_holds(as_multi_view(in_order), a=COLOUR[order], b=SHAPE[order])
+
+
+def test_a_default_index_beside_the_same_ids_in_its_order_is_matched() -> None:
+    views = {"a": pd.DataFrame(COLOUR), "b": pd.DataFrame(SHAPE, index=list(range(4)))}
     assert_holds(as_multi_view(views), a=COLOUR, b=SHAPE)
+    moved = pd.DataFrame(SHAPE, index=list(range(4))).iloc[[3, 1, 0, 2]]
+    sorted_ids = pd.DataFrame(COLOUR, index=list(range(4)))
+    assert_holds(as_multi_view({"a": sorted_ids, "b": moved}), a=COLOUR, b=SHAPE)
 
 
 def test_different_ids_are_refused_with_what_is_missing() -> None:

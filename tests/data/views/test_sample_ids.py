@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -9,6 +11,8 @@ from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from mscam_dask.data.views.sample_ids import (
+    Join,
+    JoinedSamples,
     check_printable,
     check_sample_ids,
     join_samples,
@@ -20,15 +24,21 @@ NUMBERS = range(1, 41)
 PADDED = [f"{number:04d}" for number in NUMBERS]
 
 
+def joined_samples(ids: Mapping[str, Sequence[str] | None], join: Join | None) -> JoinedSamples:
+    joined = join_samples(ids, join)
+    assert joined is not None
+    return joined
+
+
 @st.composite
-def holders(draw):
+def holders(draw: st.DrawFn) -> dict[str, list[str]]:
     """Ids of two to four holders: subsets of a few samples in any order."""
     samples = [f"s{i}x{i * i}" for i in range(draw(st.integers(1, 12)))]
     subset = st.lists(st.sampled_from(samples), min_size=1, unique=True)
     return {f"h{i}": draw(subset) for i in range(draw(st.integers(2, 4)))}
 
 
-def _is_linked(ids):
+def _is_linked(ids: Sequence[Sequence[str]]) -> bool:
     reached, left = set(ids[0]), [set(one) for one in ids[1:]]
     while any(reached & one for one in left):
         reached |= set.union(*(one for one in left if reached & one))
@@ -37,7 +47,9 @@ def _is_linked(ids):
 
 
 @given(ids=holders(), join=st.sampled_from([None, "inner", "outer"]))
-def test_the_rows_of_a_join_are_those_of_its_ids(ids, join):
+def test_the_rows_of_a_join_are_those_of_its_ids(
+    ids: dict[str, list[str]], join: Join | None
+) -> None:
     """Against the definition with sets and list.index."""
     sets = [set(own) for own in ids.values()]
     runs = {
@@ -49,7 +61,7 @@ def test_the_rows_of_a_join_are_those_of_its_ids(ids, join):
         with pytest.raises(DataError):
             join_samples(ids, join)
         return
-    joined = join_samples(ids, join)
+    joined = joined_samples(ids, join)
     wanted = set.intersection(*sets) if join == "inner" else set.union(*sets)
     in_order = [name for own in ids.values() for name in own if name in wanted]
     assert joined.ids == tuple(dict.fromkeys(in_order))
@@ -58,16 +70,16 @@ def test_the_rows_of_a_join_are_those_of_its_ids(ids, join):
         assert_array_equal(joined.places[name], expected)
 
 
-def test_holders_without_ids():
+def test_holders_without_ids() -> None:
     assert join_samples({"a": None, "b": None}, None) is None
-    joined = join_samples({"a": None, "b": ["x", "y"], "c": ["x", "y"]}, None)
+    joined = joined_samples({"a": None, "b": ["x", "y"], "c": ["x", "y"]}, None)
     assert (joined.ids, list(joined.places)) == (("x", "y"), ["b", "c"])
     with pytest.raises(DataError, match=r"different orders.*'a' has no ids"):
         join_samples({"a": None, "b": ["x", "y"], "c": ["y", "x"]}, None)
     with pytest.raises(DataError, match="a has no ids"):
         join_samples({"a": None, "b": ["x", "y"]}, "outer")
     with pytest.raises(ConfigurationError, match="join='left'"):
-        join_samples({"a": ["x"]}, "left")
+        join_samples({"a": ["x"]}, "left")  # type: ignore[arg-type]
 
 
 SPELLINGS = {
@@ -91,7 +103,9 @@ PAIRS = [(PADDED, ids, what) for what, ids in SPELLINGS.items()] + [
 
 @pytest.mark.parametrize("join", [None, "inner", "outer"])
 @pytest.mark.parametrize(("own", "others", "what"), PAIRS)
-def test_ids_written_in_two_ways_are_refused(own, others, what, join):
+def test_ids_written_in_two_ways_are_refused(
+    own: list[str], others: list[str], what: str, join: Join | None
+) -> None:
     for first, second in ((own, others), (others, own)):
         with pytest.raises(DataError, match=f"written in two ways.*but for .*{what}") as error:
             join_samples({"a.csv": first, "b.csv": second[::-1]}, join)
@@ -100,50 +114,50 @@ def test_ids_written_in_two_ways_are_refused(own, others, what, join):
 
 
 @pytest.mark.parametrize("join", ["inner", "outer"])
-def test_few_equal_ids_do_not_hide_another_spelling(join):
+def test_few_equal_ids_do_not_hide_another_spelling(join: Join) -> None:
     with pytest.raises(DataError, match=r"3 are equal, and 37 more would be but for zero padding"):
         join_samples({"a": [*PADDED[:3], *map(str, NUMBERS[3:])], "b": PADDED}, join)
 
 
-def test_other_samples_are_no_other_spelling():
+def test_other_samples_are_no_other_spelling() -> None:
     """Repeats such as "s1-2" beside "s1", and few shared samples."""
     once = [f"s{number}" for number in NUMBERS]
-    joined = join_samples({"a": once, "b": [*once[:30], "s31-2", "t1", "t2"]}, "outer")
+    joined = joined_samples({"a": once, "b": [*once[:30], "s31-2", "t1", "t2"]}, "outer")
     assert len(joined.ids) == 43
-    assert len(join_samples({"a": once[:25], "b": once[20:]}, "outer").ids) == 40
-    assert len(join_samples({"a": once[:25], "b": once[20:]}, "inner").ids) == 5
+    assert len(joined_samples({"a": once[:25], "b": once[20:]}, "outer").ids) == 40
+    assert len(joined_samples({"a": once[:25], "b": once[20:]}, "inner").ids) == 5
 
 
 @pytest.mark.parametrize("join", ["inner", "outer"])
-def test_a_join_without_a_shared_sample_does_not_run(join):
+def test_a_join_without_a_shared_sample_does_not_run(join: Join) -> None:
     ids = {"a": ["u1", "u2"], "b": ["u2", "u3"], "c": ["red", "green"]}
     with pytest.raises(DataError, match=r"'a' \(first ids: \['u1', 'u2'\]\).*'c'"):
         join_samples(ids, join)
 
 
 @pytest.mark.parametrize("bad", ["", " ", "NA", "nan", "NaN", "None", "<NA>", "null"])
-def test_missing_ids_are_refused(bad):
+def test_missing_ids_are_refused(bad: str) -> None:
     with pytest.raises(DataError, match=r"1 of 3 sample ids in .a\.csv. are missing.*row 1"):
         join_samples({"a.csv": ["x", bad, "y"], "b.csv": ["x", "y", "z"]}, "outer")
 
 
-def test_repeated_ids_are_refused():
+def test_repeated_ids_are_refused() -> None:
     with pytest.raises(DataError, match=r"1 sample id.*in a\.csv.*'x', in rows \[0, 2\]"):
         check_sample_ids(["x", "y", "x"], where="a.csv")
 
 
 @pytest.mark.parametrize("code", [0x0, 0x1B, 0x85, 0x200B, 0x202E, 0x2028, 0x2066, 0x2069, 0xFEFF])
-def test_texts_that_look_like_others_or_act_on_a_terminal_are_refused(code):
+def test_texts_that_look_like_others_or_act_on_a_terminal_are_refused(code: int) -> None:
     with pytest.raises(DataError, match="at position 1"):
         check_printable(["ok", f"a{chr(code)}"], "view name")
 
 
-def test_texts_of_any_language_are_printable():
+def test_texts_of_any_language_are_printable() -> None:
     check_printable(["Größe", "試料 1", "\u0645\u06cc\u200c\u062e", "a\u0301"], "view name")
 
 
-def test_views_are_linked_by_chains_and_by_groups():
-    def groups(*views, n=1):
+def test_views_are_linked_by_chains_and_by_groups() -> None:
+    def groups(*views: Collection[int], n: int = 1) -> tuple[list[list[int]], int]:
         has = np.zeros((12, len(views)), dtype=bool)
         for column, rows in enumerate(views):
             has[list(rows), column] = True
