@@ -363,6 +363,8 @@ def _check_sample_counts(
     raise DataError(
         f"{got}iews{as_read} differ in their numbers of samples ({shapes}; files: {', '.join(files)}). "
         + (
-            remedy or "Take those that have one row per sample: views=[...] (--view NAME for each)."
+            remedy
+            or "Keep the samples that all views share, in one order; or take only the views that "
+            "have them: views=[...] (--view NAME for each)."
         ).strip()
     )

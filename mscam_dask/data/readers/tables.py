@@ -270,7 +270,8 @@ def _on_rows(
     labels = _label_columns(table, selection)
     is_told = bool(labels) and names[labels[0]] == selection.labels
     truth = labels[0] if labels and (is_told or selection.labels is None) else None
-    left_out = {**table.left_out, **{place: "labels too" for place in labels if place != truth}}
+    left_out = {place: why for place, why in table.left_out.items() if place != truth}
+    left_out |= {place: "labels too" for place in labels if place != truth}
     notes = []
     for place, texts in rows.texts.items():
         if table.left_out.get(place) == "empty" and any(texts):
