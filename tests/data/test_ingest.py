@@ -239,7 +239,7 @@ def test_the_same_name_twice_is_refused(tmp_path: Path) -> None:
 def test_different_numbers_of_samples_are_listed(tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", COLOUR)
     np.save(tmp_path / "b.npy", SHAPE[:-1])
-    with pytest.raises(DataError, match=quotes("'a': 7, 'b': 6")):
+    with pytest.raises(DataError, match=quotes("'a' (7, 3), 'b' (6, 2)")):
         ingest([tmp_path / "a.npy", tmp_path / "b.npy"], tmp_path / "s.zarr")
     assert not (tmp_path / "s.zarr").exists()
 

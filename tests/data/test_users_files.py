@@ -163,7 +163,16 @@ def test_columns_about_genes_are_no_samples(tmp_path: Path) -> None:
     assert found == "right"
 
 
-@pytest.mark.parametrize("names", [["cluster"], ["cluster", "label"], ["label", "class"]])
+def test_rows_that_count_no_gene_are_left_out(tmp_path: Path) -> None:
+    text = csv_of(A.T, "gene", sep="\t")
+    for name in ("__no_feature", "__ambiguous"):
+        text += "\t".join([name, *map(str, range(12))]) + "\n"
+    assert read(tmp_path, {"a.txt": text}, (A,), samples_in="columns") == "right"
+
+
+@pytest.mark.parametrize(
+    "names", [["seurat_clusters"], ["cluster"], ["cluster", "label"], ["label", "class"]]
+)
 def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) -> None:
     kinds = pd.DataFrame({name: np.arange(12) % (2 + place) for place, name in enumerate(names)}, index=A.index)  # fmt: skip
     (tmp_path / "a.csv").write_text(csv_of(A.join(kinds)))

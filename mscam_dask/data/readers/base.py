@@ -30,6 +30,7 @@ LABEL_NAMES = (
 LABEL_COLUMNS = (
     *(name for name in LABEL_NAMES if name != "y"),  # a coordinate
     *("classes", "targets", "cluster", "clusters", "cluster_id", "cluster_label", "clustering"),
+    "seurat_clusters",
 )
 """Names, in any case, of columns of a table that are taken as labels, the surest first."""
 
@@ -159,26 +160,10 @@ class Selection:
 
 @dataclass(frozen=True, eq=False)
 class SourceContents:
-    """Contents of one source.
+    """Contents of one source: requested views, labels (n,) and sample ids (n,), and how they were found.
 
-    Attributes
-    ----------
-    where
-        The source, for messages.
-    views
-        Requested views; files stay open as long as the reader's stack.
-    skipped
-        Names of possible other views, which were not read.
-    cell_arrays
-        Names of the requested views of each cell array, by its name.
-    labels, label_names, sample_ids
-        Labels and ids of the samples; None if the source has none.
-    labels_explicit
-        Whether the labels were requested by name rather than found by convention.
-    notes
-        How variables and columns were interpreted, and which were skipped.
-    origin
-        The same in few words, by title.
+    `skipped` are names of possible other views, `cell_arrays` the views of each cell array, by name;
+    `labels_explicit` says that the labels were requested; `origin` has what was decided in few words, by title.
     """
 
     where: str
@@ -208,13 +193,7 @@ def oriented(values: Any, source: Source) -> Any:
 
 
 def view_type_named(recorded: object, view: str, source: Source) -> ViewType:
-    """Return the view type a file records for a view.
-
-    Raises
-    ------
-    DataError
-        When it is none of the metrics.
-    """
+    """Return the view type a file records for a view; others than `VIEW_TYPES` are refused."""
     for view_type in VIEW_TYPES:
         if recorded == view_type:
             return view_type
@@ -234,13 +213,7 @@ def not_allowed(source: Source, error: PermissionError) -> DataError:
 
 
 def check_size(source: Source, what: str, nbytes: int) -> None:
-    """Refuse what takes more memory than `Source.max_bytes`, before it is allocated.
-
-    Raises
-    ------
-    DataError
-        With the declared and the allowed size.
-    """
+    """Refuse what takes more memory than `Source.max_bytes`, before it is allocated."""
     if nbytes > source.max_bytes:
         raise DataError(
             f"{source.path}: {what} would take {nbytes} bytes of memory; allowed are {source.max_bytes}. "
@@ -264,24 +237,9 @@ def check_lazy_size(
     chunks: Sequence[int] | None,
     stored_bytes: int,
 ) -> None:
-    """Refuse an array, to be read by chunks, whose declared shape its file can hardly hold.
+    """Refuse an array, to be read by `chunks` of this shape, whose declared shape its file can hardly hold.
 
-    Parameters
-    ----------
-    source, what
-        The file, and the array in it.
-    shape, item_bytes
-        As declared.
-    chunks
-        Shape of a chunk, which is decoded as a whole; None where there are none.
-    stored_bytes
-        Bytes that the array takes in the file.
-
-    Raises
-    ------
-    DataError
-        When a chunk takes more than `Source.max_bytes`; when the array does, and also more than
-        1000 times what is stored of it; or when it has more than 250 000 chunks.
+    A chunk takes at most `Source.max_bytes`; so does the array, unless it is at most 1000 times what is stored.
     """
     declared = math.prod(shape) * item_bytes
     if declared > _MAX_EXPANSION * stored_bytes:
@@ -353,14 +311,7 @@ _READ_BYTES = 2**18
 
 
 def open_text(source: Source) -> IO[str]:
-    """Open a text file, unpacked where its name says so, as UTF-8 or, by its byte order mark, UTF-16.
-
-    Raises
-    ------
-    DataError
-        While it is read: the text of a compressed file has more than `Source.max_bytes`. Or what reads .zst is
-        missing.
-    """
+    """Open a text file, unpacked where its name says so, as UTF-8 or, by its byte order mark, UTF-16."""
     stream: Any = _unpacked(source)
     if source.compression is not None:
         stream = io.BufferedReader(_Limited(stream, source), _READ_BYTES)

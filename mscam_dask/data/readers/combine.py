@@ -45,12 +45,8 @@ def gather(
     """Read sources as one data set: views chosen and renamed, labels encoded, samples matched by id.
 
     Parameters are those of `mscam_dask.data.ingest.ingest`; `stack` keeps files open for views that are read
-    later; with `may_lack_views` some, but not all, requested views may be missing.
-
-    Returns
-    -------
-    data, notes, origin
-        Notes say how variables and columns were interpreted; origin says it of each table in few words, by title.
+    later; with `may_lack_views` some, but not all, requested views may be missing. Beside the data it returns
+    notes, and what was decided about each table, by title.
     """
     wanted = None if views is None else tuple(views)
     label_key = labels if isinstance(labels, str) else None
@@ -195,10 +191,11 @@ def _labels(
     known = [item for item in loaded if item.labels is not None]
     if isinstance(labels, str) and not any(item.labels_explicit for item in known):
         if not Path(labels).is_file():
+            hints = [note for item in loaded for note in item.notes if repr(labels) in note]
             raise DataError(
                 f"labels={labels!r} is neither a variable or column of "
-                f"{', '.join(item.where for item in loaded)}, nor a file. Give one of these, or "
-                "leave it out."
+                f"{', '.join(item.where for item in loaded)}, nor a file. "
+                + (" ".join(hints) or "Give one of these, or leave it out.")
             )
         labels = Path(labels)
     if isinstance(labels, Path):
@@ -309,69 +306,65 @@ def _check_sample_counts(
     samples_in: Literal["rows", "columns"],
     held_in: Sequence[str],
 ) -> None:
-    """Refuse views with samples on columns, and views of which some have other numbers of rows.
+    """Refuse views of other numbers of samples; say which files to turn, and which views to take.
 
-    Views in one file of which only some have to be turned, and other numbers of labels, are left to
-    `MultiViewData`.
+    The number of samples is that which fits most views; views in one file of which only some have to be turned,
+    and other numbers of labels, are left to `MultiViewData`.
     """
-    counts, widths = {n_samples_of(view) for view in views}, {view.shape[1] for view in views}
-    if len(counts) == 1 and n_labels in (None, *counts):
+    sizes = [(n_samples_of(view), view.shape[1]) for view in views]
+    rows, columns = zip(*sizes, strict=True)
+    if len(set(rows)) == 1 and n_labels in (None, rows[0]):
         return
-    as_read, where = "", "columns"
-    instead = "read the file with Source(path, samples_in='columns') (--samples-in columns)"
-    if samples_in == "columns":
-        as_read, where = ", read with samples_in='columns',", "the rows of the file"
-        instead = "leave out samples_in='columns' (--samples-in columns)"
+    files = list(dict.fromkeys(held_in))
+
+    def turned(count: int) -> list[str]:
+        own = {
+            file: [size for size, at in zip(sizes, held_in, strict=True) if at == file]
+            for file in files
+        }
+        return [
+            file
+            for file in files
+            if sum(size[1] == count for size in own[file])
+            > sum(size[0] == count for size in own[file])
+        ]
+
+    def fitting(count: int) -> list[str]:
+        over = turned(count)
+        each = zip(views, sizes, held_in, strict=True)
+        return [view.name for view, size, file in each if size[file in over] == count]
+
+    counts = [*([] if n_labels is None else [n_labels]), *dict.fromkeys((*rows, *columns))]
+    n_samples = max(counts, key=lambda count: len(fitting(count)))
+    over, fit = turned(n_samples), fitting(n_samples)
+    are_all = len(fit) == len(views)
+    if (are_all and not over) or (not are_all and all(n_samples in size for size in sizes)):
+        return
+    as_read = ", read with samples_in='columns'," if samples_in == "columns" else ""
+    got = f"{n_labels} labels and v" if n_labels is not None else "V"
     shapes = ", ".join(f"{view.name!r} {view.shape}" for view in views)
-    on_rows = [view.name for view in views if view.shape[0] == n_labels]
-    on_columns = [view.name for view in views if view.shape[1] == n_labels]
-    got = f"There are {n_labels} labels and"
-    if n_labels is not None and len(on_columns) == len(views):
-        raise DataError(
-            f"{got} every view{as_read} has that many columns ({shapes}): samples are on {where}; {instead}."
+    remedy = ""
+    if over == files and (are_all or n_samples == n_labels):
+        remedy = f"There seem to be {n_samples} samples, not on rows: " + (
+            "read the file with Source(path, samples_in='columns') (--samples-in columns). "
+            if samples_in == "rows"
+            else "leave out samples_in='columns' (--samples-in columns). "
         )
-    if len(counts) == 1:
-        return
-    if on_columns and not on_rows:
-        raise DataError(
-            f"{got} no view{as_read} has that many rows but some have that many columns ({shapes}): "
-            f"samples are on {where}; {instead}, and take the views that have as many: "
-            f"{_taking(on_columns)}."
+    elif over and are_all:
+        first = over if samples_in == "rows" else [file for file in files if file not in over]
+        remedy = (
+            f"There seem to be {n_samples} samples, on columns only in {', '.join(first)}: read that with "
+            "Source(path, samples_in='columns'), or for a command turn it alone, mscam-dask ingest "
+            f"{shlex.join(first)} --samples-in columns -o turned.zarr, and name turned.zarr in its place."
         )
-    if on_rows and len({*on_rows, *on_columns}) < len(views):
-        raise DataError(
-            f"{got} not every view{as_read} has that many rows ({shapes}); every view must have one "
-            f"row per sample. Take those that have: {_taking(on_rows)}."
-        )
-    rows = [view.shape[0] for view in views]
-    for count in sorted(dict.fromkeys(rows), key=lambda count: count != n_labels):
-        turned = {file for file, own in zip(held_in, rows, strict=True) if own != count}
-        if turned < set(held_in) and all(
-            view.shape[file in turned] == count for view, file in zip(views, held_in, strict=True)
-        ):
-            first = turned if samples_in == "rows" else set(held_in) - turned
-            files = [file for file in dict.fromkeys(held_in) if file in first]
-            others = [file for file in dict.fromkeys(held_in) if file not in first]
-            raise DataError(
-                f"The views{as_read} have different numbers of samples ({shapes}): it looks as if {count} "
-                f"samples were on columns in {', '.join(files)} and on rows in {', '.join(others)}. Read only "
-                "the first with Source(path, samples_in='columns'). --samples-in columns is for all files of "
-                f"a command; have one for the first alone, mscam-dask ingest {shlex.join(files)} --samples-in "
-                "columns -o turned.zarr, and name turned.zarr in their place."
-            )
-    hint = "Keep"
-    if len(widths) == 1:
-        hint = f"All have {widths.pop()} columns: if these are the samples, {instead}. Else keep"
-    elif any(all(count in view.shape for view in views) for count in counts):
-        return
-    listing = ", ".join(f"{view.name!r}: {view.shape[0]}" for view in views)
+    if not are_all and n_samples == n_labels:
+        flags = " ".join(f"--view {shlex.quote(name)}" for name in fit)
+        remedy += f"Take the views that have {n_samples}: views={fit} ({flags})."
     raise DataError(
-        f"The views{as_read} have different numbers of samples ({listing}); every view must have one "
-        f"row per sample. {hint} the samples all views share, in the same order; if some of these are "
-        "no views, take only those that are: views=[...] (--view NAME for each)."
+        f"{got}iews{as_read} differ in their numbers of samples ({shapes}; files: {', '.join(files)}). "
+        + (
+            remedy
+            or "Keep the samples that all views share, in one order; or take only the views that "
+            "have them: views=[...] (--view NAME for each)."
+        ).strip()
     )
-
-
-def _taking(names: Sequence[str]) -> str:
-    flags = " ".join(f"--view {shlex.quote(name)}" for name in names)
-    return f"views={list(names)} ({flags})"

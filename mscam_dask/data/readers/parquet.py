@@ -59,8 +59,9 @@ def _table(source: Source, frame: pd.DataFrame, form: str) -> Table:
         frame.insert(0, name, index, allow_duplicates=True)
     columns = tuple(map(as_text, frame.columns))
     frame.columns = range(len(columns))
+    kinds = [dtype.kind for dtype in frame.dtypes]
     for place, name in enumerate(columns):
-        if frame.dtypes[place].kind == "O":
+        if kinds[place] == "O":
             kind = pd.api.types.infer_dtype(frame[place], skipna=True)
             if kind not in ("string", "bytes", "empty", "boolean", "date", "decimal"):
                 raise DataError(
@@ -70,7 +71,7 @@ def _table(source: Source, frame: pd.DataFrame, form: str) -> Table:
 
     def fill(wanted: TableRows) -> TableRows:
         rows = wanted.empty()
-        if rows.key is None and all(frame.dtypes[place].kind in "biuf" for place in rows.numbers):
+        if rows.key is None and all(kinds[place] in "biuf" for place in rows.numbers):
             rows.texts = {place: _texts(frame[place]) for place in rows.texts}
             view: Any = rows_of(frame[rows.numbers], name=source.view_name)
             rows.values = view.array

@@ -32,6 +32,10 @@ _OF_GENES = re.compile(
     r"omosome)?|start|end|strand|length|description",
     re.IGNORECASE,
 )
+_OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
+    r"__(no_feature|ambiguous|too_low_aQual|not_aligned|alignment_not_unique)|"
+    r"N_(unmapped|multimapping|noFeature|ambiguous)"
+)
 _KIND_ROWS = 20
 _TEXTS = 20  # columns of numbers that are kept as text too
 
@@ -266,7 +270,8 @@ def _on_rows(
     labels = _label_columns(table, selection)
     is_told = bool(labels) and names[labels[0]] == selection.labels
     truth = labels[0] if labels and (is_told or selection.labels is None) else None
-    left_out = {**table.left_out, **{place: "labels too" for place in labels if place != truth}}
+    left_out = {place: why for place, why in table.left_out.items() if place != truth}
+    left_out |= {place: "labels too" for place in labels if place != truth}
     notes = []
     for place, texts in rows.texts.items():
         if table.left_out.get(place) == "empty" and any(texts):
@@ -331,10 +336,17 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         {} if key is None else {key.position: []},
         samples,
         key=None if key is None else key.position,
-        is_label=lambda name: name == selection.labels or name.lower() in _LABEL_RANK,
+        is_label=lambda name: (
+            name == selection.labels
+            or name.lower() in _LABEL_RANK
+            or _OF_NO_GENE.fullmatch(name) is not None
+        ),
     )
     rows = table.fill(rows)
-    usual = sorted(rows.labels, key=lambda name: _LABEL_RANK.get(name.lower(), -1))
+    usual = sorted(
+        (name for name in rows.labels if name.lower() in _LABEL_RANK),
+        key=lambda name: _LABEL_RANK[name.lower()],
+    )
     is_told = selection.labels in rows.labels
     truth = (
         selection.labels if is_told else next(iter(usual if selection.labels is None else ()), None)
@@ -345,7 +357,11 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         None if truth is None else f"row {truth!r}",
         {
             **{names[place]: reason for place, reason in left_out.items() if names[place]},
-            **{name: "labels too" for name in rows.labels if name != truth},
+            **{
+                name: "counts no gene" if _OF_NO_GENE.fullmatch(name) else "labels too"
+                for name in rows.labels
+                if name != truth
+            },
         },
     )
     notes = [f"{table.where}: first line taken as sample ids."] if table.has_header else []
@@ -448,13 +464,7 @@ def _remedy(field: str, decimal: str) -> str:
 
 
 def parsed_labels(texts: Sequence[str], where: str) -> NDArray[Any]:
-    """Return numbers where all are numbers, text otherwise.
-
-    Raises
-    ------
-    DataError
-        When a label is missing (empty, NA, null and the like): it would be a class of its own.
-    """
+    """Return numbers where all are numbers, text otherwise; missing ones, classes of their own, are refused."""
     missing = [row for row, text in enumerate(texts) if text.lower() in MISSING]
     if missing:
         raise DataError(

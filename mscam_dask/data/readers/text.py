@@ -29,6 +29,7 @@ _MOST = 0.5
 _FIELD = re.compile(r'"((?:[^"]|"")*)"(?=\s|$)|(\S+)')
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _END = "\x1a"  # of a text, in DOS
+_PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
 # Other spellings, such as nAn, take the way of what is not plain.
@@ -150,7 +151,8 @@ def _table(
     columns = list(first) if has_header else [f"column {index}" for index in range(len(first))]
     if has_header:
         columns[0] = columns[0].removeprefix("#").lstrip() if len(columns[0]) > 1 else columns[0]
-    left_out: dict[int, str] = {}
+    n_about_samples = 6 if columns[:6] == _PLINK else 0
+    left_out = dict.fromkeys(range(2, n_about_samples), "describes the samples")
     if short and body and all(row[-1:] == [""] and len(row) > len(first) for row in body):
         if any(row[0] and not _is_value(row[0], decimal) for row in body):
             raise DataError(
