@@ -128,7 +128,7 @@ def _write_database(
 def _write_instruments(folder: Path, genes: NDArray[np.float64]) -> None:
     names = ["TP53", "EGFR", "MYC", "KRAS"]
     rows = [[name, "tumor gene", *row] for name, row in zip(names, genes, strict=True)]
-    gct = [["#1.2"], [4, _N], ["NAME", "Description", *_IDS], *rows]
+    gct: list[list[object]] = [["#1.2"], [4, _N], ["NAME", "Description", *_IDS], *rows]
     _lines(folder / "array.gct", gct, "\t")
     accessions = [f"GSM{2450153 + i}" for i in range(_N)]
     series = [
