@@ -199,7 +199,7 @@ def check_memory(
     views_in_tasks = not executor.shares_memory
     plan = plan_memory(data, parameters, view_graphs=view_graphs, views_in_tasks=views_in_tasks)
     limit = executor.memory_limit_bytes
-    n_workers = 1 if whole_fits else executor.n_workers
+    n_workers = 1 if whole_fits else max(1, executor.n_workers)  # none if the cluster is gone
     need = plan.worker_bytes(n_workers)
     if limit is None or need <= limit:
         return plan

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -93,6 +94,34 @@ class TableRows:
         for place, column in texts.items():
             self.texts[place] += column
         self.n_missing = self.n_missing + np.isnan(block).sum(axis=0, dtype=np.int64)
+
+    def add_fields(self, fields: Sequence[str], decimal: str = ".") -> None:
+        """Add one row, for tables of so many columns that a frame of them takes minutes."""
+        texts = [text.strip() for text in fields]
+        if self.key is not None and self.is_label(texts[self.key]):
+            self.labels[texts[self.key]] = texts
+            return
+        for place, column in self.texts.items():
+            column.append(texts[place])
+        n_rows = len(self.values)
+        row = [texts[place] for place in self.numbers]
+        is_missing = [text.lower() in MISSING for text in row]
+        known = [text for text, none in zip(row, is_missing, strict=True) if not none]
+        numbers: Any = np.full(len(row), np.nan)
+        if decimal == "." and not re.search(r"[^-+.\deE]", "".join(known), re.ASCII):
+            with suppress(ValueError):
+                np.place(numbers, ~np.array(is_missing), np.array(known, dtype=np.float64))
+                known = []
+        if known:
+            numbers = [
+                self.floats(place, [text], decimal, n_rows)[0]
+                for place, text in zip(self.numbers, row, strict=True)
+            ]
+        if not n_rows:
+            self.values = np.empty((0, len(self.numbers)))
+        self.values.resize((n_rows + 1, len(self.numbers)), refcheck=False)
+        self.values[-1] = numbers
+        self.n_missing = self.n_missing + np.isnan(self.values[-1]).astype(np.int64)
 
     def missing_of(self, positions: Sequence[int]) -> NDArray[np.int64]:
         """Number of missing cells of columns."""

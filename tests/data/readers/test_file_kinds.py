@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import io
+import warnings
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, fields, replace
@@ -204,7 +205,7 @@ def lines_of(
         must = blank and (" " in text or not text)
         return f'"{text}"' if must or dialect.quoting in ("all", kind) else text
 
-    has_ids = table.index.dtype == object
+    has_ids = not pd.api.types.is_integer_dtype(table.index.dtype)
     names = [quoted(str(name), "ids") for name in table.columns]
     rows = [
         [quoted(text_of(float(value), dialect), "cells") for value in row]
@@ -270,24 +271,26 @@ def written(
 def check_with_pandas(
     content: bytes, stands: pd.DataFrame, dialect: Dialect, *, has_labels: bool
 ) -> None:
-    has_ids = stands.index.dtype == object
+    has_ids = not pd.api.types.is_integer_dtype(stands.index.dtype)
     names = [*(["the ids"] if has_ids else []), *map(str, stands.columns)]
     if dialect.gct:
         names.insert(1, "Description")
     n_above = 3 if dialect.gct else dialect.comments + (dialect.header != "no header")
-    read = pd.read_csv(
-        io.BytesIO(content),
-        sep=dialect.delimiter,
-        decimal=dialect.decimal,
-        header=None,
-        skiprows=n_above,
-        names=[*names, *(["class"] if has_labels else [])],
-        index_col="the ids" if has_ids else False,
-        dtype={"the ids": str},
-        float_precision="round_trip",
-        encoding="utf-8-sig",
-        skip_blank_lines=False,
-    )[[*map(str, stands.columns)]]
+    with warnings.catch_warnings():  # from pandas 3.1 on the default is exact
+        warnings.filterwarnings("ignore", "The 'float_precision' argument")
+        read = pd.read_csv(
+            io.BytesIO(content),
+            sep=dialect.delimiter,
+            decimal=dialect.decimal,
+            header=None,
+            skiprows=n_above,
+            names=[*names, *(["class"] if has_labels else [])],
+            index_col="the ids" if has_ids else False,
+            dtype={"the ids": str},
+            float_precision="round_trip",
+            encoding="utf-8-sig",
+            skip_blank_lines=False,
+        )[[*map(str, stands.columns)]]
     np.testing.assert_array_equal(read.to_numpy(float), stands.to_numpy())
     if has_ids:
         assert [*read.index] == [*stands.index]
