@@ -43,11 +43,10 @@ class SolvedView:
     record: ViewIteration
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class SolvedRows:
-    """Embedding of a view in one block, and the record of its ADMM."""
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class SolvedRows(EmbeddedRows):
+    """Embedding of a view in one block, and the record of its solver."""
 
-    embedded: EmbeddedRows
     record: ViewIteration
 
 
@@ -126,7 +125,8 @@ def admm_view(
         return _smoothed(view, vectors, rows, name, parameters, graph_weight)
     sums = reduced_sums([view, view], [vectors, vectors], rows, 0, parameters)
     solved = solve_view([sums], view, name, parameters, graph_weight)
-    return SolvedRows(embedded(view, vectors, solved, parameters), solved.record)
+    embedding = embed_rows(view, vectors, solved.coefficients, parameters)
+    return SolvedRows(embedding, solved.factor, record=solved.record)
 
 
 def solve_view(
@@ -209,7 +209,7 @@ def _smoothed(
     )
     distance = max(mean_squared_distance(smooth.embedding), np.finfo(float).tiny)
     embedding = smooth.embedding if view.present is None else view.present.spread(smooth.embedding)
-    return SolvedRows(EmbeddedRows(embedding, 1.0 / distance), record)
+    return SolvedRows(embedding, 1.0 / distance, record=record)
 
 
 def embedded(
@@ -219,9 +219,9 @@ def embedded(
     return EmbeddedRows(embed_rows(view, vectors, solved.coefficients, parameters), solved.factor)
 
 
-def rows_of(result: EmbeddedRows | SolvedRows) -> NDArray[Any]:
+def rows_of(result: EmbeddedRows) -> NDArray[Any]:
     """Rows of an embedding."""
-    return (result.embedded if isinstance(result, SolvedRows) else result).rows
+    return result.rows
 
 
 def view_records(results: list[SolvedView | SolvedRows]) -> list[ViewIteration]:
@@ -259,12 +259,7 @@ def projected_sums(
 
 
 def projected_distances(
-    views: Sequence[Sequence[EmbeddedRows | SolvedRows]],
-    candidates: CandidateEdges,
-    ranges: Ranges,
+    views: Sequence[Sequence[EmbeddedRows]], candidates: CandidateEdges, ranges: Ranges
 ) -> NDArray[np.float64]:
     """Sum over some views of projected squared distances on candidate edges."""
-    rows = [
-        [one.embedded if isinstance(one, SolvedRows) else one for one in parts] for parts in views
-    ]
-    return added(projected_rows(rows, candidates, ranges))
+    return added(projected_rows(views, candidates, ranges))
