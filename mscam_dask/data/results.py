@@ -53,6 +53,7 @@ from mscam_dask.data.store.filesystem import (
 )
 from mscam_dask.data.store.schema import checked_attributes, usable_attributes, write_checksums
 from mscam_dask.errors import DataError
+from mscam_dask.types.borders import Borders
 from mscam_dask.types.events import IterationFinished, NClustersSelected
 from mscam_dask.types.result import Assessment, ResultArrays, Solution, WithResultArrays
 from mscam_dask.types.rules import SIZES
@@ -61,14 +62,17 @@ if TYPE_CHECKING:
     import xarray
 
 FORMAT = "mscam_dask.result"
-FORMAT_VERSION = 4
+FORMAT_VERSION = 5
 
 _ASSESSED = {
-    "cluster_stability": ("cluster",),
-    "co_clustering": ("cluster", "other_cluster"),
     "cluster_agreement": ("view", "cluster"),
     "view_agreement": ("view", "other_view"),
     "cluster_tree": ("merge", "column"),
+}
+_BORDERS = {
+    "p_values": ("cluster", "other_cluster"),
+    "counts": ("cluster", "other_cluster", "side"),
+    "sizes": ("cluster",),
 }
 _RECORDS = "model/records"
 
@@ -160,6 +164,9 @@ def _write(
     for name, dims in _ASSESSED.items() if solution.assessment is not None else ():
         values = getattr(solution.assessment, name).astype("<f8")
         put_array(group, f"assessment/{name}", values, dims)
+    borders = None if solution.assessment is None else solution.assessment.borders
+    for name, dims in _BORDERS.items() if borders is not None else ():
+        put_array(group, f"assessment/borders/{name}", getattr(borders, name), dims)
     for variable_name, variable in history.items():
         numbers = variable.values.astype("<i8" if variable.dtype.kind in "iub" else "<f8")
         dims = tuple(str(dim) for dim in variable.dims)
@@ -181,8 +188,8 @@ def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
         "message": assessment.message,
         "cluster_names": list(assessment.cluster_names),
         "view_names": list(assessment.view_names),
-        "neighbor_overlap": assessment.neighbor_overlap,
-        "split_half_ari": assessment.split_half_ari,
+        "n_tried": assessment.n_tried,
+        "has_borders": assessment.borders is not None,
     }
 
 
@@ -223,8 +230,10 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
     return Assessment(
         **{name: get_array(root, f"assessment/{name}") for name in _ASSESSED},
         view_names=tuple(texts["view_names"]),
-        neighbor_overlap=texts["neighbor_overlap"],
-        split_half_ari=texts["split_half_ari"],
+        borders=None
+        if not texts["has_borders"]
+        else Borders(**{name: get_array(root, f"assessment/borders/{name}") for name in _BORDERS}),
+        n_tried=texts["n_tried"],
         cluster_names=tuple(texts["cluster_names"]),
     )
 

@@ -1,24 +1,91 @@
-"""Assessment of the partition of a fit: stability, agreement of the views, and a tree over the clusters."""
+"""Assessment of the partition of a fit: its borders, the agreement of the views, and a tree over the clusters.
+
+The partition is chosen here too, among that of the fit and candidates that do not prefer equal sizes.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mscam_dask.engine.blocks import Graph
 from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.graph import extended_labels
 from mscam_dask.engine.prepare import Prepared
 from mscam_dask.engine.scores import compared_views
 from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import reordered
 from mscam_dask.solvers import cluster_tree
-from mscam_dask.solvers.assessment import cluster_evidence, cuts_of_perturbed_graphs
-from mscam_dask.solvers.n_clusters import split_half_ari_of
+from mscam_dask.solvers.assessment import agreement_with_clusters
+from mscam_dask.solvers.borders import borders
+from mscam_dask.solvers.choice import Points, best_by_borders
+from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.row_graph import row_weights_between
+from mscam_dask.solvers.spectral_cut import canonical_labels, sampled_rows
 from mscam_dask.solvers.sums import added
+from mscam_dask.types.borders import Borders
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Assessment, Status
+
+
+def choose_partition(
+    stage: Stage, graph: Graph, labels: Handle, context: FitContext
+) -> Handle | None:
+    """Return another partition than that of the fit if its borders are better.
+
+    On a sample of large data, it is extended to all samples by the graph.
+    """
+    prepared, n_clusters = context.prepared, context.parameters.n_clusters
+    n_compared = prepared.n_validation_samples
+    candidates = prepared.scorer.candidates(prepared.bordered, n_clusters)
+    partitions = stage.submit(with_compared, labels, candidates, n_compared, kind="partitions")
+    scores = prepared.scorer.scores(stage, prepared.validation_views, partitions, 0)
+    points = prepared.scorer.points(prepared.bordered)
+    found = stage.submit(choice_of, points, partitions, scores, n_clusters)
+    of_sample = stage.value(found)
+    if of_sample is None:
+        return None
+    if n_compared:
+        known = np.full(prepared.n_samples, -1, dtype=np.int64)
+        known[sampled_rows(prepared.n_samples, n_compared)] = of_sample
+        return stage.submit(
+            extended_labels, list(graph.rows), prepared.order.order, known, n_clusters
+        )
+    return found
+
+
+def with_compared(
+    labels: NDArray[np.int64], candidates: list[NDArray[np.int64]], n_compared: int
+) -> list[NDArray[np.int64]]:
+    """Partition of the fit, of the compared samples, and the candidates."""
+    return [compared(labels, n_compared), *candidates]
+
+
+def choice_of(
+    points: Points,
+    partitions: list[NDArray[np.int64]],
+    scores: list[PartitionScore],
+    n_clusters: int,
+) -> NDArray[np.int64] | None:
+    """Labels of the partition with the best borders, None for the first."""
+    best = best_by_borders(points, partitions, scores, n_clusters)
+    return None if best == 0 else canonical_labels(partitions[best])
+
+
+def borders_of(
+    points: Points, labels: NDArray[np.int64], n_compared: int, n_clusters: int
+) -> Borders:
+    """Borders between the clusters of a partition, in the compared samples."""
+    return borders(points.rows, compared(labels, n_compared), n_clusters)
+
+
+def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:
+    """Labels of the samples of the reference graphs, if these are not all."""
+    return labels[sampled_rows(len(labels), n_compared)] if n_compared else labels
 
 
 def submit_assessment(
@@ -35,75 +102,46 @@ def submit_assessment(
     status : Status
     context : FitContext
     """
-    prepared, parameters = context.prepared, context.parameters
+    prepared, n_clusters = context.prepared, context.parameters.n_clusters
     names = compared_views(prepared.validation_views)
     agreement = prepared.scorer.view_agreement(names)
     if status.is_trivial:
         return [agreement]
-    if prepared.n_validation_samples:
-        cuts = _sample_cuts(prepared, names, parameters)
-    else:
-        cuts = stage.submit(
-            cuts_of_perturbed_graphs,
-            prepared.scorer.graphs(names),
-            learned_graph.rows[0],
-            parameters.n_clusters,
-            parameters.n_pairs(prepared.n_samples),
-            kind="perturbed_cuts",
-        )
-    evidence = stage.submit(
-        cluster_evidence,
-        prepared.scorer.graphs(names),
-        cuts,
-        labels,
-        parameters.n_clusters,
-        prepared.n_validation_samples,
+    n_compared = prepared.n_validation_samples
+    points = prepared.scorer.points(prepared.bordered)
+    between = stage.submit(borders_of, points, labels, n_compared, n_clusters)
+    by_view = stage.submit(
+        agreement_with_clusters, prepared.scorer.graphs(names), labels, n_compared, n_clusters
     )
     by_rows = stage.submit(reordered, labels, prepared.order.order)
     weights = [
-        stage.submit(row_weights_between, block, by_rows, parameters.n_clusters)
+        stage.submit(row_weights_between, block, by_rows, n_clusters)
         for block in learned_graph.rows
     ]
-    between = stage.submit(added, weights, kind="cluster_weights")
-    return [agreement, evidence, between]
+    return [agreement, between, by_view, stage.submit(added, weights, kind="cluster_weights")]
 
 
-def assessment_of(quantities: Sequence[Any], context: FitContext) -> Assessment:
+def assessment_of(quantities: Sequence[Any], status: Status, context: FitContext) -> Assessment:
     """Assessment of a partition, from the results of `submit_assessment`."""
+    n_clusters = context.parameters.n_clusters
     names = compared_views(context.prepared.validation_views)
-    overlap = {record.view: record.overlap for record in context.selection.view_settings}
-    split_half_ari = split_half_ari_of(context.n_clusters_selection)
-    between_views, *of_partition = quantities
+    of_views, *of_partition = quantities
     if not of_partition:
-        return Assessment.trivial(
-            context.parameters.n_clusters,
-            names,
-            between_views,
-            neighbor_overlap=overlap,
-            split_half_ari=split_half_ari,
-        )
-    found, between = of_partition
+        selection = context.n_clusters_selection
+        tried = selection.counts[-1] if selection and status is Status.NO_STRUCTURE else 0
+        return Assessment.trivial(n_clusters, names, of_views, n_tried=tried)
+    found, by_view, weights = of_partition
     return Assessment(
-        cluster_stability=found.stability,
-        co_clustering=found.together,
+        borders=found,
         view_names=names,
-        cluster_agreement=found.by_view,
-        view_agreement=between_views,
-        cluster_tree=cluster_tree.cluster_tree(between),
-        neighbor_overlap=overlap,
-        split_half_ari=split_half_ari,
-        cluster_names=tuple(range(context.parameters.n_clusters)),
+        cluster_agreement=by_view,
+        view_agreement=of_views,
+        cluster_tree=cluster_tree.cluster_tree(weights),
+        cluster_names=tuple(range(n_clusters)),
     )
 
 
 def submit_ahead(prepared: Prepared, parameters: Parameters) -> None:
-    """Submit the tasks of an assessment that need no graph of the fit, while workers would wait for its spectrum."""
-    names = compared_views(prepared.validation_views)
-    prepared.scorer.view_agreement(names)
-    if prepared.n_validation_samples:
-        _sample_cuts(prepared, names, parameters)
-
-
-def _sample_cuts(prepared: Prepared, names: tuple[str, ...], parameters: Parameters) -> Handle:
-    n_pairs = parameters.n_pairs(prepared.n_validation_samples)
-    return prepared.scorer.perturbed_cuts(names, parameters.n_clusters, n_pairs)
+    """Submit what needs no graph of the fit, while workers would wait for its spectrum."""
+    prepared.scorer.view_agreement(compared_views(prepared.validation_views))
+    prepared.scorer.candidates(prepared.bordered, parameters.n_clusters)

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.assess import assessment_of, submit_assessment
+from mscam_dask.engine.assess import assessment_of, choose_partition, submit_assessment
 from mscam_dask.engine.blocks import Graph
 from mscam_dask.engine.embed import embed_views, rows_of
 from mscam_dask.engine.executors.base import Handle
@@ -44,15 +44,19 @@ class _FinalGraph:
 def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
     """Return the solution: the last graph if it has c components, otherwise the partition graph.
 
-    The partition graph is rebuilt from the best partition.
+    The partition graph is rebuilt from the best partition, or from another one with better borders.
     """
     stage, final = session.stage("final"), None
     if state.decision is Decision.REACHED and state.spectrum is not None:
         final = _reached(stage, state, context)
-    if final is None:
+    labels = state.best.labels if final is None else final.labels
+    other = choose_partition(stage, state.graph, labels, context)
+    if other is not None:
+        final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
+    elif final is None:
         merged = state.spectrum is None
         status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
-        final = _from_partition(stage, state.best.labels, status, context, state.graph)
+        final = _from_partition(stage, labels, status, context, state.graph)
     refinement = None if state.refinement is None else state.refinement.finished
     return _solution(stage, final, context, session.results_directory, state.history, refinement)
 
@@ -129,7 +133,7 @@ def _solution(
             record.view: shares.get(record.view, 0.0) for record in context.records
         },
         encoders=dict(zip(prepared.names, maps, strict=True)),
-        assessment=assessment_of(quantities, context),
+        assessment=assessment_of(quantities, final.status, context),
     )
 
 

@@ -65,6 +65,8 @@ class Prepared:
     candidates : Candidates
     validation_views : tuple of str
         Views whose reference graphs score partitions.
+    bordered : tuple of (str, Scale)
+        Views in whose principal coordinates borders between clusters are tested, with their scalings.
     scorer : Scorer
     n_validation_samples : int
         Number of samples of the reference graphs if these are not all, otherwise 0.
@@ -74,6 +76,7 @@ class Prepared:
     views: tuple[View, ...]
     candidates: Candidates
     validation_views: tuple[str, ...]
+    bordered: tuple[tuple[str, Scale], ...]
     scorer: Scorer
     n_validation_samples: int = 0
 
@@ -187,6 +190,9 @@ def prepare_views(
     """
     active = parameters.active_views(len(precomputed.names))
     names = tuple(precomputed.names[index] for index in active)
+    validation_views = precomputed.names if all_score else names
+    scales = dict(zip(precomputed.names, parameters.scales(len(precomputed.names)), strict=True))
+    bordered = tuple((name, scales[name]) for name in compared_views(validation_views))
     data, n = precomputed.data, precomputed.n_samples
     if data is None:
         factored = precomputed.factored[parameters.scales(len(precomputed.names))]
@@ -203,11 +209,7 @@ def prepare_views(
         # no partition is scored before the eigenvectors are there: until then workers have time for these
         precomputed.scorer.graphs(names)
         if 1 < parameters.n_clusters < n:
-            precomputed.scorer.perturbed_cuts(
-                compared_views(names),
-                parameters.n_clusters,
-                parameters.n_pairs(precomputed.n_validation_samples),
-            )
+            precomputed.scorer.candidates(bordered, parameters.n_clusters)
         precomputed.factored.clear()  # the settings are selected
         views = [
             of_views.by_blocks(
@@ -230,7 +232,8 @@ def prepare_views(
         names=names,
         views=tuple(ordered),
         candidates=candidates,
-        validation_views=precomputed.names if all_score else names,
+        validation_views=validation_views,
+        bordered=bordered,
         scorer=precomputed.scorer,
         n_validation_samples=precomputed.n_validation_samples,
     )

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
@@ -15,8 +16,11 @@ from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import view_shape
+from mscam_dask.errors import DataError
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.neighbor_information import entropy, joint_information
 from mscam_dask.solvers import assessment
+from mscam_dask.solvers.choice import Points, candidate_partitions, points_of
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
     ReferenceGraphs,
@@ -24,8 +28,11 @@ from mscam_dask.solvers.partition_score import (
     reference_graphs,
     view_evidence,
 )
+from mscam_dask.solvers.row_blocks import ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows, spread_rows
-from mscam_dask.types.rules import CONSTANTS
+from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.parameters import Scale
+from mscam_dask.types.rules import CONSTANTS, SIZES
 
 # Maximum number of tasks that score partitions; with more views, each task has several.
 _MAX_TASKS = 16
@@ -78,25 +85,25 @@ class Scorer:
     ) -> None:
         self._stage = stage
         self._views = {source.name: source for source in data.views}
+        self._is_incomplete = data.is_incomplete
         self._rows = rows
         self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
         n_present = [source.shape[0] for source in data.views]
         mean = sum(n_present) / len(n_present)
         self._weights = {view.name: view.shape[0] / mean for view in data.views}
         self._graphs: dict[str, Handle] = {}
-        self._perturbed: dict[tuple[tuple[str, ...], int, int], Handle] = {}
+        self._points: dict[tuple[str, Scale, int], Handle] = {}
+        self._complete: dict[tuple[tuple[str, Scale], ...], Handle] = {}
+        self._candidates: dict[tuple[tuple[tuple[str, Scale], ...], int], Handle] = {}
         self._agreement: dict[tuple[str, ...], Handle] = {}
 
     def graphs(self, names: Sequence[str]) -> list[Handle]:
         """Return the reference graphs of these views, the same handles in each call."""
         for name in names:
             if name not in self._graphs:
-                source = self._views.pop(name)  # a sample of a view in memory is a copy
-                if self._rows is not None:
-                    source = sampled_view(source, self._rows)
                 self._graphs[name] = self._stage.submit(
                     reference_graphs_of_view,
-                    source,
+                    self._source(name),
                     self._n_neighbors,
                     self._weights[name],
                     kind="reference_graphs",
@@ -104,19 +111,31 @@ class Scorer:
                 )
         return [self._graphs[name] for name in names]
 
-    def perturbed_cuts(self, names: tuple[str, ...], n_clusters: int, n_pairs: int) -> Handle:
-        """Return the cuts of graphs of two halves of these views, the same handle in each call."""
-        key = (names, n_clusters, n_pairs)
-        if key not in self._perturbed:
-            self._perturbed[key] = self._stage.submit(
-                assessment.cuts_of_perturbed_graphs,
-                self.graphs(names),
-                None,
-                n_clusters,
-                n_pairs,
-                kind="perturbed_cuts",
+    def _source(self, name: str) -> RowSource:
+        source = self._views[name]
+        return source if self._rows is None else sampled_view(source, self._rows)
+
+    def points(self, views: tuple[tuple[str, Scale], ...]) -> Handle:
+        """Return the `Points` of these views with these scalings, the same handle in each call."""
+        if views not in self._complete:
+            most = min(SIZES.max_rank, max(1, SIZES.max_joint_rank // len(views)))
+            for name, scale in views:
+                if (name, scale, most) not in self._points:
+                    self._points[name, scale, most] = self._stage.submit(
+                        points_of_view, self._source(name), scale, most, part=f"{scale}/{name}"
+                    )
+            own = [self._points[name, scale, most] for name, scale in views]
+            graphs = self.graphs([name for name, _ in views]) if self._is_incomplete else None
+            self._complete[views] = self._stage.submit(joint_points, own, graphs, kind="points")
+        return self._complete[views]
+
+    def candidates(self, views: tuple[tuple[str, Scale], ...], n_clusters: int) -> Handle:
+        """Return the candidate partitions into c clusters, the same handle in each call."""
+        if (views, n_clusters) not in self._candidates:
+            self._candidates[views, n_clusters] = self._stage.submit(
+                candidate_partitions, self.points(views), n_clusters
             )
-        return self._perturbed[key]
+        return self._candidates[views, n_clusters]
 
     def view_agreement(self, names: tuple[str, ...]) -> Handle:
         """Return the agreement of each pair of these views, the same handle in each call."""
@@ -162,6 +181,63 @@ def reference_graphs_of_view(
     if present is None and weight == 1.0:
         return graphs
     return dataclasses.replace(graphs, present=present, weight=weight)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class ViewPoints:
+    """Principal coordinates (m, r) of the samples of a view, with mean s² of one, and these samples."""
+
+    rows: NDArray[np.float64]
+    present: PresentSamples | None
+
+
+def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints:
+    """Read one view and compute its first principal coordinates.
+
+    Rows with negative values keep their length: unit length would move the samples of an elongated
+    cluster to two caps, with a valley between them.
+    """
+    source = cache_chunks(source)
+    shape = view_shape(source)
+    if shape.view_type == "features" and scale == "unit" and _has_negative(source, shape):
+        scale = "standard"
+    try:
+        found = view_svd(
+            source.read, shape, scale=scale, name=source.name, dtype=np.float64, max_rank=max_rank
+        ).basis
+    except DataError:  # all rows of a sample are equal
+        return ViewPoints(np.zeros((shape.n_samples, 1)), present_samples(source))
+    rows = found.vectors * np.sqrt(shape.n_samples * found.singular_values_squared)
+    return ViewPoints(rows, present_samples(source))
+
+
+def _has_negative(source: RowSource, shape: ViewShape) -> bool:
+    return any(
+        source.read(start, stop).min() < 0.0
+        for start, stop in row_blocks(shape.n_samples, shape.n_features)
+    )
+
+
+def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) -> Points:
+    """Points of all samples in all views; the graphs of incomplete views.
+
+    A sample that a view does not have gets the mean of its neighbors in the other views, or of the view.
+    """
+    if graphs is None:
+        return points_of([view.rows for view in views])
+    of_views = [assessment.view_graph(graph) for graph in graphs]
+    total = csr_array(sum(of_views[1:], of_views[0]))
+    complete = []
+    for view in views:
+        if view.present is None:
+            complete.append(view.rows)
+            continue
+        weights = csr_array(total[:, view.present.samples])
+        sums = np.asarray(weights.sum(axis=1)).ravel()[:, None]
+        rows = (weights @ view.rows) / np.where(sums > 0.0, sums, 1.0)
+        rows[view.present.samples] = view.rows
+        complete.append(rows)
+    return points_of(complete)
 
 
 @dataclasses.dataclass(frozen=True)

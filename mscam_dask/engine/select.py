@@ -2,8 +2,7 @@
 
 A setting costs a neighbor search, one eigenproblem and one spectral cut. The SVD of the views is
 computed once per scaling, and the reference graphs once. All numbers of clusters use the same initial
-graph, its bottom eigenvectors and those of two halves of its edges; for large data these are of the
-sample. See docs/decisions/0015 and 0071.
+graph and its bottom eigenvectors; for large data these are of the sample. See docs/method.md.
 """
 
 from __future__ import annotations
@@ -14,11 +13,8 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.blocks import Spectrum
-from mscam_dask.engine.graph import connected
 from mscam_dask.engine.initialize import (
     Initialization,
     can_use_view_graphs,
@@ -31,31 +27,17 @@ from mscam_dask.engine.initialize import (
     warm_start,
     with_view_graphs,
 )
-from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views
+from mscam_dask.engine.prepare import PrecomputedViews, prepare_views
 from mscam_dask.engine.preprocessing_selection import (
     ViewSettingsChoice,
-    choice_for,
     select_view_settings,
     with_view_settings,
 )
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.engine.stage import Stage
-from mscam_dask.linalg.laplacian import edge_split
-from mscam_dask.solvers.n_clusters import (
-    adjusted_modularity,
-    relative_gaps,
-    split_half_ari_of,
-    widest_gap_near_peak,
-)
-from mscam_dask.solvers.partition_score import (
-    PartitionScore,
-    ReferenceGraphs,
-    is_better,
-    mean_score,
-    view_modularity,
-)
-from mscam_dask.solvers.row_graph import GraphRows
+from mscam_dask.solvers.choice import Points, p_value_of_number
+from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
     sampled_rows,
@@ -65,7 +47,6 @@ from mscam_dask.solvers.spectral_cut import (
 )
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
 from mscam_dask.types.parameters import Choices, Parameters
-from mscam_dask.types.result import agrees_by_chance
 from mscam_dask.types.rules import RULES, SIZES
 
 
@@ -145,14 +126,11 @@ def select_preprocessing(data: MultiViewData, search: Search, session: Session) 
 
 
 def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Session) -> Search:
-    """Select the number of clusters, if there is a choice: 1 where views or halves agree by chance."""
+    """Select the number of clusters, if there is a choice."""
     if not search.choices.n_clusters:
         return search
     first = search.usable(precomputed)[0]
     selection = choose_count(session.stage("count"), precomputed, first)
-    overlap = {record.view: record.overlap for record in choice_for(first, search.overlaps)}
-    if agrees_by_chance(overlap, split_half_ari_of(selection)):
-        selection = dataclasses.replace(selection, n_clusters=1)
     return dataclasses.replace(
         search, candidates=with_count(search.candidates, selection), n_clusters_selection=selection
     )
@@ -271,7 +249,10 @@ def _with_view_graphs(stage: Stage, leader: Initialization) -> Initialization:
 def choose_count(
     stage: Stage, precomputed: PrecomputedViews, parameters: Parameters
 ) -> NClustersSelected:
-    """Select the number of clusters from 2 to `parameters.n_clusters`.
+    """Select the number of clusters from 2 to `parameters.n_clusters`: the largest whose borders all hold.
+
+    1 if there is none. The partitions of each number are the spectral cuts of the initial graph, and
+    k-means on the principal scores.
 
     Parameters
     ----------
@@ -285,43 +266,31 @@ def choose_count(
     if precomputed.sample is not None:
         precomputed = precomputed.sample
     most = min(parameters.n_clusters, precomputed.n_samples - 1)
-    counts = range(2, most + 1)
+    counts = tuple(range(2, most + 1))
     prepared = prepare_views(stage, precomputed, parameters)
     graph = initial_graph(stage, prepared, parameters).graph
-    halves = stage.submit(halves_of, graph.rows[0], parameters.seed)
-    graphs = [graph]
-    graphs += [
-        connected(stage.sub(f"half-{index}"), [stage.item(halves, index)], graph.ranges)
-        for index in range(2)
-    ]
-    spectra = [
-        bottom_eigenpairs(
-            stage.sub(f"graph-{index}"),
-            one,
-            None,
-            prepared.views,
-            parameters,
-            n_pairs=most + 1,
-            all_accurate=True,  # all eigenvalues are compared
-        )
-        for index, one in enumerate(graphs)
-    ]
-    cuts = _best_informed(stage, spectra[0], counts, prepared)
-    pairs = [item for one in spectra[1:] for item in (one.values, one.vectors[0])]
-    agreements = [stage.submit(split_half_ari, *pairs, c) for c in counts]
-    eigenvalues, *stability = stage.executor.gather([spectra[0].values, *agreements])
-    gaps = relative_gaps(eigenvalues)
-    adjusted = tuple(
-        adjusted_modularity(cut.modularity, cut.partition_score.reliability) for cut in cuts
+    spectrum = bottom_eigenpairs(
+        stage, graph, None, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
+    points = prepared.scorer.points(prepared.bordered)
+    p_values = stage.executor.gather(
+        [
+            stage.submit(
+                p_value,
+                points,
+                spectrum.values,
+                spectrum.vectors[0],
+                prepared.n_validation_samples,
+                n_clusters,
+            )
+            for n_clusters in counts
+        ]
+    )
+    held = [c for c, value in zip(counts, p_values, strict=True) if value <= RULES.level]
     return NClustersSelected(
-        counts=tuple(counts),
-        eigengap=gaps,
-        modularity=tuple(cut.modularity for cut in cuts),
-        adjusted_modularity=adjusted,
-        information=tuple(cut.partition_score.score for cut in cuts),
-        stability=tuple(stability),
-        n_clusters=widest_gap_near_peak(tuple(counts), adjusted, gaps),
+        counts=counts,
+        p_values=tuple(p_values),
+        n_clusters=max(held, default=1),
         seconds=time.perf_counter() - began,
     )
 
@@ -333,40 +302,6 @@ def with_count(
     return tuple(
         dataclasses.replace(candidate, n_clusters=selection.n_clusters) for candidate in candidates
     )
-
-
-@dataclasses.dataclass(frozen=True)
-class _ScoredCut:
-    """Spectral cut with its partition score and its modularity, averaged over views."""
-
-    partition_score: PartitionScore
-    modularity: float
-
-
-def _best_informed(
-    stage: Stage, spectrum: Spectrum, counts: Sequence[int], prepared: Prepared
-) -> list[_ScoredCut]:
-    """For each number of clusters, the spectral cut with the highest cross-view information."""
-    cuts = [stage.submit(cuts_of, spectrum.values, spectrum.vectors[0], c) for c in counts]
-    by_count = [
-        prepared.scores(stage.sub(c), cuts_of_one)
-        for c, cuts_of_one in zip(counts, cuts, strict=True)
-    ]
-    by_view = [
-        stage.submit(modularities, graphs, cuts, prepared.n_validation_samples)
-        for graphs in prepared.scorer.graphs(prepared.validation_views)
-    ]
-    scores, of_views = stage.gather(by_count, by_view)
-    return [
-        max(
-            (
-                _ScoredCut(score, mean_score(of_cut))
-                for score, of_cut in zip(of_one, zip(*of_count, strict=True), strict=True)
-            ),
-            key=lambda cut: (cut.partition_score.score, cut.modularity),
-        )
-        for of_one, of_count in zip(scores, zip(*of_views, strict=True), strict=True)
-    ]
 
 
 # Minimum number of samples per cluster for k-means.
@@ -387,34 +322,17 @@ def cuts_of(
     ]
 
 
-def halves_of(graph: GraphRows, seed: int) -> list[GraphRows]:
-    """Two graphs with a random half of the edges each."""
-    return [GraphRows(0, half) for half in edge_split(graph.affinity, np.random.default_rng(seed))]
-
-
-def split_half_ari(
-    first_values: NDArray[np.float64],
-    first: NDArray[np.float64],
-    second_values: NDArray[np.float64],
-    second: NDArray[np.float64],
+def p_value(
+    points: Points,
+    values: NDArray[np.float64],
+    vectors: NDArray[np.float64],
+    n_compared: int,
     n_clusters: int,
 ) -> float:
-    """Adjusted Rand index between the spectral cuts of two graphs, the higher of both kinds of cut."""
-    pairs = zip(
-        cuts_of(first_values, first, n_clusters),
-        cuts_of(second_values, second, n_clusters),
-        strict=True,
-    )
-    return max(float(adjusted_rand_score(*pair)) for pair in pairs)
-
-
-def modularities(
-    view: ReferenceGraphs, cuts: list[list[NDArray[np.int64]]], n_validation_samples: int
-) -> list[list[float]]:
-    """Modularity of each cut by the reference graphs of one view, by number of clusters.
-
-    With `n_validation_samples` these graphs are of a sample of that size.
-    """
-    n = len(cuts[0][0])
-    rows = sampled_rows(n, n_validation_samples) if n_validation_samples else slice(None)
-    return [[view_modularity(view, labels[rows]) for labels in same_count] for same_count in cuts]
+    """Least of the largest p-values of the borders of some partitions into c clusters."""
+    cuts = cuts_of(values, vectors, n_clusters)
+    if n_compared:
+        rows = sampled_rows(len(vectors), n_compared)
+        cuts = [np.unique(labels[rows], return_inverse=True)[1] for labels in cuts]
+        cuts = [labels for labels in cuts if labels.max() + 1 == n_clusters]
+    return p_value_of_number(points, cuts, n_clusters)

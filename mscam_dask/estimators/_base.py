@@ -359,27 +359,21 @@ def warn_duplicate_samples(
 
 
 def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
-    """Warn when the data do not support the clusters, or when the clusters are unstable."""
+    """Warn when the data do not support the clusters, or support some of them only."""
     assessment = solution.assessment
-    if assessment.structure in (Structure.STABLE, Structure.TRIVIAL):
+    if assessment.structure in (Structure.CLEAR, Structure.TRIVIAL):
         return
     found = f"{assessment.message[:1].upper()}{assessment.message[1:]}."
-    if assessment.structure is Structure.UNSTABLE:
+    if assessment.structure is Structure.PARTLY:
         warnings.warn(
-            f"{found} Compare with other values of n_clusters; cluster_tree_ says which clusters to merge.",
+            f"{found} Compare with fewer clusters; cluster_tree_ says which to merge.",
             UnstableClustersWarning,
-            stacklevel=stacklevel + 1,
-        )
-    elif assessment.neighbor_overlap:
-        warnings.warn(
-            f"{found} Check that row i is the same sample in every view, and that the views hold more "
-            "than noise.",
-            DataWarning,
             stacklevel=stacklevel + 1,
         )
     else:
         warnings.warn(
-            f"{found} Treat the data as having no clusters, or set n_clusters.",
+            f"{found} Check that row i is the same sample in every view, and treat the data as having no "
+            "clusters, or other numbers of them.",
             DataWarning,
             stacklevel=stacklevel + 1,
         )

@@ -26,7 +26,6 @@ from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
 from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.assessment import FeatureEffects, feature_effects
-from mscam_dask.solvers.n_clusters import adjusted_modularity
 from mscam_dask.solvers.partition_score import mean_score, view_modularity
 from mscam_dask.solvers.predict import NeighborVotes, fit_votes
 from mscam_dask.solvers.row_blocks import row_blocks
@@ -86,31 +85,32 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
     n_jobs: int | None
 
     @property
-    def cluster_stability_(self) -> NDArray[np.float64]:
-        """Stability (n_clusters,) of each cluster, from 0 to 1; see `stability_`."""
-        check_is_fitted(self)
-        return self.solution_.assessment.cluster_stability
+    def cluster_borders_(self) -> NDArray[np.float64]:
+        """p-value (n_clusters, n_clusters) of the border between each pair of clusters, without labels.
+
+        The hypothesis is that the samples of both are one cluster, with no fewer samples between them than
+        on both sides; up to 0.05 the border holds. 1 for clusters of fewer than 5 samples, 0 on the
+        diagonal and for pairs with a dozen nearer clusters each; empty for one cluster and for one for each
+        sample. ``solution_.assessment.borders.counts`` has the numbers of samples. See docs/method.md.
+        """
+        borders = self._assessment.borders
+        return np.zeros((0, 0)) if borders is None else borders.p_values
 
     @property
-    def stability_(self) -> float:
-        """Mean of `cluster_stability_`: how well cuts of perturbed graphs recover the clusters.
-
-        Random halves of the edges of the learned graph, and the reference graphs of two halves of the
-        views, are cut; no labels are used. Below 0.75, `fit` warns and `structure_` is
-        ``Structure.UNSTABLE``; see docs/confidence.md for the benchmark sets. 1 for one cluster and for
-        one for each sample, into which every graph is cut.
-        """
-        check_is_fitted(self)
-        return self.solution_.assessment.stability
+    def standing_clusters_(self) -> tuple[int, ...]:
+        """Clusters that a border separates from each other cluster."""
+        return self._assessment.standing_clusters
 
     @property
     def structure_(self) -> Structure:
-        """Whether the data support the clusters: ``Structure.STABLE``, ``UNSTABLE``, ``NONE`` or ``TRIVIAL``.
+        """Whether the data support the clusters: ``Structure.CLEAR``, ``PARTLY``, ``NONE`` or ``TRIVIAL``.
 
-        TRIVIAL for one cluster and for one for each sample, which fit any data.
+        CLEAR if borders separate all clusters, up to clusters with 5 % of the samples; PARTLY if they
+        separate some, `standing_clusters_`; NONE if no cluster is separated from all others, or none was
+        found. TRIVIAL for one cluster and for one for each sample, which fit any data. `fit` warns of
+        PARTLY and NONE.
         """
-        check_is_fitted(self)
-        return self.solution_.assessment.structure
+        return self._assessment.structure
 
     @property
     def neighbor_overlap_(self) -> dict[str, float]:
@@ -121,7 +121,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         given `scale` and `alpha`.
         """
         check_is_fitted(self)
-        return self.solution_.assessment.neighbor_overlap
+        return {one.view: one.overlap for one in self.solution_.selected_view_settings}
 
     @property
     def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
@@ -326,8 +326,8 @@ class ClusterSpaceMixin(
         float
             Adjusted modularity of the predicted clusters on the reference graphs of `X`: their
             modularity, as a mean over the views, times the share of their entropy that the
-            neighbors in all views explain. It does not grow with the number of clusters, and
-            ``n_clusters="auto"`` uses it too; 0 if all samples are in one cluster.
+            neighbors in all views explain. It does not grow with the number of clusters; 0 if all
+            samples are in one cluster.
 
         Raises
         ------
@@ -412,6 +412,6 @@ def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[st
     (score,) = partition_scores([labels], [score_partitions(graphs, [labels])])
     modularity = mean_score([view_modularity(graph, labels) for graph in graphs])
     return {
-        "adjusted_modularity": adjusted_modularity(modularity, score.reliability),
+        "adjusted_modularity": modularity * score.reliability,
         "cross_view_information": score.score,
     }

@@ -162,7 +162,7 @@ def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:
     """Assessment of one cluster, or of one for each sample, in a run of an earlier version."""
     unknown = np.full((len(names), len(names)), np.nan)
     n_clusters = len(np.unique(labels))
-    return Assessment.trivial(n_clusters, names, unknown, neighbor_overlap={}, split_half_ari=None)
+    return Assessment.trivial(n_clusters, names, unknown)
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -11,8 +11,6 @@ import scipy.special
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
-from mscam_dask.types.rules import CONSTANTS
-
 # Number of clusters up to which the index of a (c, c) table fits 32 bits.
 _MAX_TABLE = 46_340
 
@@ -113,19 +111,6 @@ def entropy(labels: NDArray[np.int64]) -> float:
 def reliability(joint: float, entropy: float) -> float:
     """Uncertainty coefficient J / H: share of the entropy that all neighbors explain, 0 … 1."""
     return min(1.0, joint / entropy) if entropy > 0.0 else 0.0
-
-
-def adjusted_information(information: float, joint: float, entropy: float) -> float:
-    """Adjusted information I (1 + U³) / 2 in nats, with U = J / H the uncertainty coefficient.
-
-    Information alone prefers to split a large cluster over separating two small ones: for
-    disconnected clusters with shares 0.7, 0.2, 0.06, 0.02 and less, H = 0.91 nats is also that of
-    the largest cluster split into three, although half of the information of each neighbor is lost
-    then.
-    """
-    if entropy <= 0.0:
-        return 0.0
-    return 0.5 * information * (1.0 + reliability(joint, entropy) ** CONSTANTS.reliability_power)
 
 
 def _joint_table(

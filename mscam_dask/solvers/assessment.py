@@ -1,4 +1,4 @@
-"""Assessment of a partition without labels: from the learned and reference graphs, and features."""
+"""Agreement of views with clusters and with each other, by their reference graphs, and effects of features."""
 
 from __future__ import annotations
 
@@ -9,179 +9,21 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.linalg.eigensolver import bottom_eigenpairs
-from mscam_dask.linalg.laplacian import connected_components, edge_split, laplacian
 from mscam_dask.solvers.graph_update import spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
-from mscam_dask.solvers.row_graph import GraphRows
-from mscam_dask.solvers.spectral_cut import drawn_starts, sampled_rows, spectral_cut, walk_embedding
+from mscam_dask.solvers.spectral_cut import sampled_rows
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ClusterEvidence:
-    """Evidence of perturbed graphs and of single views for the clusters of a partition."""
-
-    stability: NDArray[np.float64]  # (c,) mean Jaccard coefficient with the best match in the cuts
-    together: NDArray[np.float64]  # (c, c) probability that samples share a cluster of such a cut
-    by_view: NDArray[np.float64]  # (V, c), see `cluster_agreement`
-
-
-def cuts_of_perturbed_graphs(
+def agreement_with_clusters(
     views: Sequence[ReferenceGraphs],
-    learned_graph: GraphRows | None,
-    n_clusters: int,
-    n_pairs: int,
-) -> list[NDArray[np.int64]]:
-    """Spectral cuts (1 < c < n) of perturbed graphs of the samples of the reference graphs.
-
-    The learned graph, of all rows, is perturbed in place of the mean of the reference graphs.
-    """
-    affinity = None if learned_graph is None else learned_graph.affinity
-    return perturbed_cuts(affinity, [view_graph(view) for view in views], n_clusters, n_pairs)
-
-
-def cluster_evidence(
-    views: Sequence[ReferenceGraphs],
-    cuts: Sequence[NDArray[np.int64]],
     labels: NDArray[np.int64],
+    n_compared: int,
     n_clusters: int,
-    n_validation_samples: int = 0,
-) -> ClusterEvidence:
-    """Evidence for the clusters of the samples of the reference graphs.
-
-    Parameters
-    ----------
-    views : sequence of ReferenceGraphs
-    cuts : sequence of (n,) int64
-        From `cuts_of_perturbed_graphs`.
-    labels : (n,) int64
-        Clusters 0 … c−1; some may be empty.
-    n_clusters : int
-        1 < c < n.
-    n_validation_samples : int
-        Number of samples of the reference graphs if these are not all, otherwise 0.
-    """
-    if n_validation_samples:
-        labels = labels[sampled_rows(len(labels), n_validation_samples)]
-    graphs = [view_graph(view) for view in views]
-    return ClusterEvidence(
-        stability=_mean([jaccard_coefficients(labels, cut, n_clusters) for cut in cuts]),
-        together=_mean([co_clustering(labels, cut, n_clusters) for cut in cuts]),
-        by_view=np.array([cluster_agreement(graph, labels, n_clusters) for graph in graphs]),
-    )
-
-
-def _mean(values: Sequence[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Mean over the cuts that have samples of a cluster; NaN if none has."""
-    stacked = np.stack(values)
-    counts = np.count_nonzero(~np.isnan(stacked), axis=0)
-    with np.errstate(invalid="ignore"):
-        return np.asarray(np.nansum(stacked, axis=0) / counts)
-
-
-# A cut needs fewer digits and starts than the partition that is returned. Stabilities change by
-# less than 0.004 where clusters are separated, and by up to 0.04 where they overlap.
-_TOLERANCE = 1e-3
-_N_STARTS = 10
-
-Graphs = Sequence["csr_array[np.float64]"]
-
-
-def perturbed_cuts(
-    learned_graph: csr_array[np.float64] | None, views: Graphs, n_clusters: int, n_pairs: int
-) -> list[NDArray[np.int64]]:
-    """Spectral cuts of perturbed graphs; the last two are of graphs independent of each other.
-
-    Two or four partitions (n,) into 1 < c < n clusters, −1 for samples that are absent from the
-    views whose graphs were cut. Without a learned graph only the reference graphs are cut, one per
-    view, with the same mean degree. The draws are seeded by the number of samples and clusters.
-    """
-    n = views[0].shape[0]
-    rng = np.random.default_rng((n, n_clusters))
-    halves: list[csr_array[np.float64]] = []
-    of_views: list[csr_array[np.float64]] = []
-    if learned_graph is not None:
-        halves.extend(edge_split(learned_graph, rng))
-    if len(views) > 1:
-        order = rng.permutation(len(views))
-        middle = len(views) // 2
-        of_views.extend(_sum([views[i] for i in half]) for half in (order[:middle], order[middle:]))
-    else:
-        halves.extend(edge_split(views[0], rng))
-    return [
-        *(_cut(graph, n_clusters, n_pairs, rng) for graph in halves),
-        *(_cut_present(graph, n_clusters, n_pairs, rng) for graph in of_views),
-    ]
-
-
-def jaccard_coefficients(
-    labels: NDArray[np.int64], others: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.float64]:
-    """Largest Jaccard coefficient (c,) of each cluster with a cluster of another partition."""
-    table = _counts(labels, others, n_clusters)
-    own = table.sum(axis=1, keepdims=True)
-    with np.errstate(invalid="ignore"):
-        coefficients = table / (own + table.sum(axis=0) - table)
-    largest = np.nanmax(np.where(np.isnan(coefficients), 0.0, coefficients), axis=1)
-    return np.where(own[:, 0] > 0, largest, np.nan)
-
-
-def co_clustering(
-    labels: NDArray[np.int64], others: NDArray[np.int64], n_clusters: int
-) -> NDArray[np.float64]:
-    """Probability (c, c) that samples of two clusters share a cluster of `others`; NaN if empty.
-
-    The diagonal is that of two samples of the same cluster, drawn with replacement.
-    """
-    table = _counts(labels, others, n_clusters)
-    with np.errstate(invalid="ignore"):
-        shares = table / table.sum(axis=1, keepdims=True)
-    return np.asarray(shares @ shares.T)
-
-
-def _counts(
-    labels: NDArray[np.int64], others: NDArray[np.int64], n_clusters: int
-) -> NDArray[np.float64]:
-    table = np.zeros((n_clusters, n_clusters))
-    cut = others >= 0
-    np.add.at(table, (labels[cut], others[cut]), 1.0)
-    return table
-
-
-def _sum(graphs: Graphs) -> csr_array[np.float64]:
-    total = graphs[0]
-    for graph in graphs[1:]:
-        total = total + graph
-    return csr_array(total)
-
-
-def _cut_present(
-    affinity: csr_array[np.float64], n_clusters: int, n_pairs: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Cut of the samples that some of the views have, −1 for the others."""
-    rows = np.flatnonzero(np.diff(affinity.indptr) > 0)
-    if len(rows) == affinity.shape[0]:
-        return _cut(affinity, n_clusters, n_pairs, rng)
-    labels = np.full(affinity.shape[0], -1, dtype=np.int64)
-    if len(rows) > n_clusters:
-        inside = csr_array(affinity[rows][:, rows])
-        labels[rows] = _cut(inside, n_clusters, min(n_pairs, len(rows)), rng)
-    return labels
-
-
-def _cut(
-    affinity: csr_array[np.float64], n_clusters: int, n_pairs: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    spectrum = bottom_eigenpairs(
-        laplacian(csr_array(affinity.astype(np.float32))),
-        n_pairs,
-        components=connected_components(affinity),
-        relative_tolerance=_TOLERANCE,
-        rng=rng,
-    )
-    embedding = walk_embedding(spectrum.values, spectrum.vectors, n_clusters)
-    drawn = drawn_starts(embedding, int(rng.integers(2**31)), range(_N_STARTS))
-    return spectral_cut(embedding, drawn=drawn)[-1]
+    """`cluster_agreement` (V, c) of each view; reference graphs may be of `n_compared` samples."""
+    if n_compared:
+        labels = labels[sampled_rows(len(labels), n_compared)]
+    return np.array([cluster_agreement(view_graph(view), labels, n_clusters) for view in views])
 
 
 _MIN_COMMON = 3

@@ -19,7 +19,6 @@ from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.linalg.neighbor_information import (
     RandomWalk,
-    adjusted_information,
     evidence,
     information,
     modularity,
@@ -57,38 +56,20 @@ class PartitionScore:
         """Uncertainty coefficient U: share of the entropy that all neighbors explain, 0 … 1."""
         return reliability(self.joint, self.entropy)
 
-    @property
-    def adjusted(self) -> float:
-        """Adjusted information, in nats: the score times (1 + U³) / 2."""
-        return adjusted_information(self.score, self.joint, self.entropy)
-
 
 def is_better(later: PartitionScore, earlier: PartitionScore, parameters: Parameters) -> bool:
-    """Whether the later partition is better by more than the share `tol`."""
-    now, before = _compared(later, earlier)
-    return now > before + parameters.tol * abs(before)
+    """Whether the later partition has more information by more than the share `tol`."""
+    return later.score > earlier.score + parameters.tol * abs(earlier.score)
 
 
 def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bool:
     """Whether the later partition is worse by more than a share of the score of the earlier one."""
-    now, before = _compared(later, earlier)
-    return now < before - share * abs(before)
+    return later.score < earlier.score - share * abs(earlier.score)
 
 
 def argbest(partition_scores: Sequence[PartitionScore]) -> int:
-    """Index of the best partition, by information, adjusted if that differs clearly."""
-    by_score = max(range(len(partition_scores)), key=lambda i: partition_scores[i].score)
-    by_adjusted = max(range(len(partition_scores)), key=lambda i: partition_scores[i].adjusted)
-    now, before = _compared(partition_scores[by_adjusted], partition_scores[by_score])
-    return by_adjusted if now > before else by_score
-
-
-def _compared(later: PartitionScore, earlier: PartitionScore) -> tuple[float, float]:
-    """Adjusted information of both if clearly different, else information (docs/decisions/0069)."""
-    lower, higher = sorted((later.adjusted, earlier.adjusted))
-    if higher > (1.0 + RULES.clear_difference) * lower:
-        return later.adjusted, earlier.adjusted
-    return later.score, earlier.score
+    """Index of the partition with the most information."""
+    return max(range(len(partition_scores)), key=lambda i: partition_scores[i].score)
 
 
 def is_nearly_perfect(score: float, parameters: Parameters) -> bool:

@@ -235,28 +235,16 @@ class NClustersSelected:
     ----------
     counts : tuple of int
         Candidate numbers of clusters; each curve has one value for each of them.
-    eigengap : tuple of float
-        (λ_{c+1} − λ_c) / λ_{c+1} of the Laplacian of the initial graph.
-    modularity : tuple of float
-        Modularity of the spectral cut into c clusters, the highest over the reference graphs of a
-        view, averaged over views.
-    adjusted_modularity : tuple of float
-        Modularity times the uncertainty coefficient U.
-    information : tuple of float
-        Cross-view information of the same spectral cut, in nats; it grows with c.
-    stability : tuple of float
-        Adjusted Rand index between the spectral cuts of two random halves of the edges.
+    p_values : tuple of float
+        Largest p-value of the borders between c clusters, the least of some partitions; above the
+        level, that of the first border that does not hold.
     n_clusters : int
-        Selected number of clusters: the one that the curves prefer, or 1 without cluster structure.
+        Selected number of clusters: the largest whose borders all hold, or 1 if there is none.
     seconds : float
     """
 
     counts: tuple[int, ...]
-    eigengap: tuple[float, ...]
-    modularity: tuple[float, ...]
-    adjusted_modularity: tuple[float, ...]
-    information: tuple[float, ...]
-    stability: tuple[float, ...]
+    p_values: tuple[float, ...]
     n_clusters: int
     seconds: float
 

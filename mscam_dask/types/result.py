@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import enum
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.types.borders import Borders
 from mscam_dask.types.events import (
     CandidateSettings,
     IterationFinished,
@@ -19,6 +20,7 @@ from mscam_dask.types.events import (
     ViewSettingsSelected,
 )
 from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -31,28 +33,13 @@ __all__ = [
     "Status",
     "Structure",
     "WithResultArrays",
-    "agrees_by_chance",
     "shares_of_views",
-    "unseparated_pairs",
 ]
 
 # In nats; one sample apart from a million others has information 1e-5.
 _ROUNDING = 1e-7
 
-# Mean Jaccard coefficient from which a cluster counts as stable: C. Hennig, documentation of
-# `clusterboot` in the R package fpc.
-_STABLE = 0.75
-
-# Standard errors: independent views had 3.9 at most in 20 draws, the benchmark sets 43 at least.
-_MIN_OVERLAP = 5.0
-
-# Adjusted Rand index of the cuts of two halves of the edges: noise in one view had 0.36 at most, three
-# single views of benchmark sets 0.67 at least.
-_MIN_SPLIT_HALF_ARI = 0.4
-
 _NAMED = 3
-
-_MIN_CLUSTERS = 2  # that perturbed graphs may cut in another way
 
 
 class Status(enum.Enum):
@@ -67,9 +54,8 @@ class Status(enum.Enum):
         "which are the clusters"
     )
     PARTITION_GRAPH = (
-        "the best-scoring partition came from spectral clustering of an intermediate graph, not from "
-        "connected components; the returned graph was rebuilt so that its components are exactly "
-        "these clusters"
+        "the best partition is not that of the connected components of the learned graph; the returned "
+        "graph was rebuilt so that its components are exactly these clusters"
     )
     MERGED_COMPONENTS = (
         "the nearest-neighbor graph of the data already has more connected components than "
@@ -114,8 +100,8 @@ class Structure(enum.Enum):
     The value of a member is a short text for tables and badges.
     """
 
-    STABLE = "stable clusters"
-    UNSTABLE = "unstable clusters"
+    CLEAR = "separated clusters"
+    PARTLY = "clusters separated in part"
     NONE = "no cluster structure"
     TRIVIAL = "trivial clusters"
 
@@ -126,12 +112,8 @@ class Assessment:
 
     Attributes
     ----------
-    cluster_stability : (c,)
-        Largest Jaccard coefficient of each cluster with a cluster of a cut of a perturbed graph,
-        averaged over the cuts, 0 to 1; NaN for clusters without a sample in the compared ones.
-    co_clustering : (c, c)
-        Probability that a sample of one cluster and one of another share a cluster of such a cut; (0, 0)
-        if each sample is its own cluster.
+    borders : Borders or None
+        Tests for a valley between each pair of clusters; None for trivial partitions.
     view_names : tuple of str
         Compared views; at most 16, excluded views are not among them.
     cluster_agreement : (V, c)
@@ -143,25 +125,19 @@ class Assessment:
         about 0 for independent ones.
     cluster_tree : (c − 1, 4)
         Linkage matrix of SciPy: clusters that the learned graph connects most are merged first.
-    neighbor_overlap : dict of str to float
-        Overlap of the neighbors of each view with those of the others, in standard errors; empty where
-        scale and α were not selected or there is one view.
-    split_half_ari : float or None
-        Adjusted Rand index of the cuts of two halves of the graph's edges, where the number of clusters
-        was selected: of the number that the curves prefer.
     cluster_names : tuple of int
         Numbers of the clusters in `message`, those of `Solution.labels`.
+    n_tried : int
+        Largest number of clusters that was tried if none had support; otherwise 0.
     """
 
-    cluster_stability: NDArray[np.float64]
-    co_clustering: NDArray[np.float64]
+    borders: Borders | None
     view_names: tuple[str, ...]
     cluster_agreement: NDArray[np.float64]
     view_agreement: NDArray[np.float64]
     cluster_tree: NDArray[np.float64]
-    neighbor_overlap: dict[str, float]
-    split_half_ari: float | None
     cluster_names: tuple[int, ...]
+    n_tried: int = 0
 
     @classmethod
     def trivial(
@@ -170,14 +146,12 @@ class Assessment:
         view_names: Sequence[str],
         view_agreement: NDArray[np.float64],
         *,
-        neighbor_overlap: Mapping[str, float],
-        split_half_ari: float | None,
+        n_tried: int = 0,
     ) -> Assessment:
         """Assessment of one cluster, or of one for each sample, which every graph has."""
         merges = np.arange(n_clusters - 1)
         return cls(
-            cluster_stability=np.ones(n_clusters),
-            co_clustering=np.ones((1, 1)) if n_clusters == 1 else np.zeros((0, 0)),
+            borders=None,
             view_names=tuple(view_names),
             cluster_agreement=np.full((len(view_names), n_clusters), np.nan),
             view_agreement=view_agreement,
@@ -191,9 +165,8 @@ class Assessment:
                 ],
                 axis=1,
             ),
-            neighbor_overlap=dict(neighbor_overlap),
-            split_half_ari=split_half_ari,
             cluster_names=tuple(range(n_clusters)),
+            n_tried=n_tried,
         )
 
     def renamed(self, names: Sequence[int]) -> Assessment:
@@ -212,69 +185,61 @@ class Assessment:
         tree[:, :2].sort(axis=1)
         return dataclasses.replace(
             self,
-            cluster_stability=self.cluster_stability[order],
-            co_clustering=self.co_clustering[np.ix_(order, order)]
-            if self.co_clustering.size
-            else self.co_clustering,
+            borders=None if self.borders is None else self.borders.in_order(order),
             cluster_agreement=self.cluster_agreement[:, order],
             cluster_tree=tree,
             cluster_names=tuple(int(names[k]) for k in order),
         )
 
     @property
-    def stability(self) -> float:
-        """Mean stability of the clusters."""
-        return float(np.nanmean(self.cluster_stability))
-
-    @property
     def structure(self) -> Structure:
         """`Structure` that the data have."""
-        if self.is_by_chance:
-            return Structure.NONE
-        if len(self.co_clustering) < _MIN_CLUSTERS:
-            return Structure.TRIVIAL
-        return Structure.STABLE if self.stability >= _STABLE else Structure.UNSTABLE
+        if self.borders is None:
+            return Structure.NONE if self.n_tried else Structure.TRIVIAL
+        if self.borders.support:
+            return Structure.CLEAR
+        return Structure.PARTLY if self.borders.stand.any() else Structure.NONE
 
     @property
-    def is_by_chance(self) -> bool:
-        """Whether views or halves of the edges agree no more than for noise."""
-        return agrees_by_chance(self.neighbor_overlap, self.split_half_ari)
+    def standing_clusters(self) -> tuple[int, ...]:
+        """Clusters that a border with fewer samples separates from each other cluster."""
+        if self.borders is None:
+            return ()
+        return tuple(
+            name
+            for name, stands in zip(self.cluster_names, self.borders.stand, strict=True)
+            if stands
+        )
 
     @property
     def message(self) -> str:
         """Sentence for the user: what the data support, and which clusters they do not separate."""
-        if self.is_by_chance and self.neighbor_overlap:
-            view, largest = max(self.neighbor_overlap.items(), key=lambda item: item[1])
+        if self.borders is None and self.n_tried:
             return (
-                "nearest neighbors in one view are neighbors in the other views no more often than by "
-                f"chance (at most {largest:.1f} standard errors more, in view {view!r}; at least "
-                f"{_MIN_OVERLAP:g} are needed), so the views share no clusters"
+                f"for each number of clusters from 2 to {self.n_tried}, some clusters have no border "
+                "with fewer samples between them, so the data show no clusters"
             )
-        if self.is_by_chance:
-            return (
-                "the cuts of two random halves of the graph's edges agree no more than for noise "
-                f"(adjusted Rand index {self.split_half_ari:.2f}; {_MIN_SPLIT_HALF_ARI:g} is needed), so "
-                "the data show no clusters"
-            )
-        if self.structure is Structure.TRIVIAL:
+        if self.borders is None:
             return (
                 "one cluster, or one for each sample, fits any data, so its support is not assessed"
             )
-        measured = f"stability {self.stability:.2f}; {_STABLE:g} or more is stable"
-        if self.structure is Structure.STABLE:
-            return f"cuts of perturbed graphs find the same clusters ({measured})"
-        return f"perturbed graphs have other clusters ({measured}): {self._least_stable()}"
-
-    def _least_stable(self) -> str:
-        names = self.cluster_names
-        pairs = [
-            f"{names[i]} and {names[j]}" for i, j in unseparated_pairs(self.co_clustering)[:_NAMED]
-        ]
-        if pairs:
-            return f"clusters {_listed(pairs, ' or ')} are not separated by these data"
-        order = np.argsort(np.nan_to_num(self.cluster_stability, nan=np.inf), kind="stable")
-        least = [str(names[k]) for k in order[:_NAMED] if self.cluster_stability[k] < _STABLE]
-        return f"least stable {'are clusters' if len(least) > 1 else 'is cluster'} {_listed(least)}"
+        names, stand = self.cluster_names, self.standing_clusters
+        if len(stand) == len(names):
+            return (
+                "between any two clusters there is a border with fewer samples (largest p-value "
+                f"{self.borders.p_values.max():.2g}; {RULES.level:g} or less is significant)"
+            )
+        if self.structure is Structure.CLEAR:
+            small = [str(name) for name in names if name not in stand]
+            return (
+                f"between clusters there are borders with fewer samples, except for few samples in "
+                f"{'clusters' if len(small) > 1 else 'cluster'} {_listed(small[:_NAMED])}"
+            )
+        pairs = [f"{names[i]} and {names[j]}" for i, j in self.borders.unseparated[:_NAMED]]
+        missing = f"there is no border with fewer samples between clusters {_listed(pairs, ' or ')}"
+        if not stand:
+            return f"no cluster is separated from all others: {missing}"
+        return f"{len(stand)} of {len(names)} clusters are separated from all others: {missing}"
 
 
 class ResultArrays(Protocol):
@@ -423,34 +388,6 @@ class Solution(WithResultArrays):
     def exclude_views(self) -> tuple[str, ...]:
         """Names of the excluded views."""
         return tuple(self.prepared[view].view for view in self.parameters.exclude_views)
-
-
-def agrees_by_chance(neighbor_overlap: Mapping[str, float], split_half_ari: float | None) -> bool:
-    """Return whether views, or halves of the edges where there is no overlap, agree as noise does."""
-    if neighbor_overlap:
-        return max(neighbor_overlap.values()) <= _MIN_OVERLAP
-    return split_half_ari is not None and split_half_ari < _MIN_SPLIT_HALF_ARI
-
-
-def unseparated_pairs(co_clustering: NDArray[np.float64]) -> tuple[tuple[int, int], ...]:
-    """Pairs of clusters that cuts of perturbed graphs do not separate, the worst first.
-
-    Parameters
-    ----------
-    co_clustering : (c, c)
-        As in `Assessment`.
-
-    Returns
-    -------
-    tuple of (int, int)
-        Pairs of which two samples, one of each cluster, share a cluster of a cut at least half as
-        often as two samples of the less coherent cluster.
-    """
-    own = np.diag(co_clustering)
-    shares = co_clustering / np.minimum.outer(own, own)
-    first, second = np.nonzero(np.triu(shares >= 0.5, 1))  # false where a cluster is empty
-    order = np.argsort(-shares[first, second], kind="stable")
-    return tuple(zip(first[order].tolist(), second[order].tolist(), strict=True))
 
 
 def _listed(items: Sequence[str], last: str = " and ") -> str:

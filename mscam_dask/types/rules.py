@@ -27,10 +27,11 @@ class SelectionRules:
     few_columns : int
         Rows of a view with fewer columns keep their length: unit length gives up one dimension
         (0014, 0082).
-    clear_difference : float
-        Relative difference from which on adjusted criteria decide: adjusted information between two
-        partitions (ARI 0.88 to 0.96 on unequal mixtures, no loss on 69 real sets; 0069), adjusted
-        modularity between two numbers of clusters, otherwise the eigengap (0015, 0071).
+    level : float
+        Significance level of the border between two clusters, and the share of the samples that may
+        be in clusters without support (docs/method.md).
+    depth : float
+        A valley between two clusters has less than this share of the density on its sides (docs/method.md).
     nearly_perfect : float
         Share of log c, the largest information of c clusters, from which on a partition is not
         improved by other graphs, cuts or learned metrics (0055).
@@ -49,7 +50,8 @@ class SelectionRules:
     clear_overlap: float = 4.0
     min_gain_of_overlap: float = 0.03
     few_columns: int = 10
-    clear_difference: float = 0.08
+    level: float = 0.05
+    depth: float = 0.8
     nearly_perfect: float = 0.9
     near_optimal: float = 1.1
     max_iterations: int = 3
@@ -72,8 +74,6 @@ class MethodConstants:
     graph_weights : (float, float)
         Weights of the graph by the mean distance and of the mean of the view graphs in a mixed
         graph. ARI 0.525 to 0.560 on 45 sets (0058).
-    reliability_power : int
-        Power of the uncertainty coefficient in the adjusted information (0068, 0069).
     stopping_share : float
         Rate at which a random walk ends, as a share of λ_{c+1}: ARI 0.47 to 0.52 on halves of sets,
         together with `min_pairs` (0057).
@@ -93,7 +93,6 @@ class MethodConstants:
     validation_neighbors: int = 9
     coarse_divisor: int = 10
     graph_weights: tuple[float, float] = (2.0, 1.0)
-    reliability_power: int = 3
     stopping_share: float = 0.5
     min_pairs: int = 20
     shrinkage: float = 0.3
@@ -125,7 +124,9 @@ class SampleSizes:
     n_cut_by_number : int
         The same for the cuts into every number of clusters.
     max_rank : int
-        Directions of a view of large data (0038), and of its linear discriminants (0059).
+        Directions of a view of large data (0038), of its linear discriminants (0059), and of borders.
+    max_joint_rank : int
+        Directions of all views together in which borders are tested.
     max_view_graphs : int
         Views of which a mixed graph has the edges: with hundreds it would be a dense matrix.
     max_view_lists : int
@@ -154,6 +155,7 @@ class SampleSizes:
     n_cut: int = 20_000
     n_cut_by_number: int = 5000
     max_rank: int = 64
+    max_joint_rank: int = 512
     max_view_graphs: int = 16
     max_view_lists: int = 2**19
     max_ties: int = 4

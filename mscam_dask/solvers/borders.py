@@ -1,0 +1,303 @@
+"""Borders between clusters: tests for a valley in the density of the samples between two of them.
+
+A border is tested along the discriminant of two clusters, which is fitted on other samples than those
+it is tested on. If the density is log-concave along it, as for one normal, uniform or exponential
+cluster that was cut in two, three adjacent intervals of equal length at the cut have masses with
+m_C² ≥ m_L m_R. A border holds if that is rejected. See docs/method.md.
+
+All borders of a partition, and of every coarser one, come from one (n, K) matrix of discriminant
+functions of K cells, the parts of the clusters.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import scipy.linalg
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.special import gammaln, logsumexp
+
+from mscam_dask.types.borders import SMALLEST, Borders
+from mscam_dask.types.rules import RULES
+
+# A border is tested between whole clusters, and between their halves, quarters and eighths.
+_N_SCALES = 4
+
+# Samples of the smaller half of a part that is halved.
+_LEAST = 10
+
+_N_FOLDS = 5
+
+# Borders of each cluster that are tested: with the clusters nearest to it.
+_N_NEAREST = 12
+
+# Halves of three equal intervals, in units of the distance from the cut to the smaller side.
+_EDGES = np.array([-1.5, -1.0, -0.5, 0.0, 0.5, 1.0, 1.5])
+
+
+def valley_p_value(left: int, center: int, right: int, depth: float = RULES.depth) -> float:
+    """Mid p-value of a valley in three adjacent intervals of equal length.
+
+    The hypothesis is m_C² ≥ ρ² m_L m_R with the depth ρ. On its boundary (m_L, m_C, m_R) ∝ (1, ρθ, θ²),
+    so that given N = L + C + R and S = C + 2R the count C has the weights N! ρ^C / (L! C! R!) whatever
+    θ is: the exact test of Hardy-Weinberg proportions, where ρ = 2.
+
+    J. Graffelman, V. Moreno, doi:10.1515/sagmb-2012-0039.
+    """
+    n, s = left + center + right, center + 2 * right
+    c = np.arange(s % 2, min(s, 2 * n - s) + 1, 2)
+    r = (s - c) // 2
+    weights = c * np.log(depth) - gammaln(n - c - r + 1.0) - gammaln(c + 1.0) - gammaln(r + 1.0)
+    probability = np.exp(weights - logsumexp(weights))
+    return float(probability[c < center].sum() + 0.5 * probability[c == center].sum())
+
+
+def borders(points: NDArray[np.float64], labels: NDArray[np.int64], n_clusters: int) -> Borders:
+    """Borders of a partition (n,) into clusters 0 … c−1 of points (n, p).
+
+    Those of a cluster without samples do not hold.
+    """
+    here, labels = np.unique(labels, return_inverse=True)
+    tested = _Tested(points, labels)
+    p_values = np.ones((n_clusters, n_clusters))
+    p_values[np.ix_(here, here)] = 0.0
+    np.fill_diagonal(p_values, 0.0)
+    counts = np.zeros((n_clusters, n_clusters, 3), dtype=np.int64)
+    for i, j in tested.pairs():
+        first, second = here[i], here[j]
+        p_value, found = tested.border(i, j)
+        p_values[first, second] = p_values[second, first] = p_value
+        counts[first, second], counts[second, first] = found, found[::-1]
+    sizes = np.zeros(n_clusters, dtype=np.int64)
+    sizes[here] = tested.sizes
+    return Borders(p_values, counts, sizes)
+
+
+def largest_p_value(points: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+    """Largest p-value of the borders of a partition; the first that does not hold ends the search."""
+    tested, largest = _Tested(points, labels), 0.0
+    for i, j in tested.pairs():
+        largest = max(largest, tested.border(i, j)[0])
+        if largest > RULES.level:
+            break
+    return largest
+
+
+class _Tested:
+    """Cells of a partition and their discriminant functions, from which every border follows."""
+
+    def __init__(self, points: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+        self.sizes = np.bincount(labels)
+        cells, self._parts = nested_cells(points, labels)
+        self._of = cell_functions(points, cells)
+        facing = [_facing(self._of, parts) for parts in self._parts]
+        self._neighbors = [neighbors for neighbors, _ in facing]
+        self._distances = facing[0][1]
+
+    def pairs(self) -> list[tuple[int, int]]:
+        """Pairs of clusters, each with the nearest ones, in the order of their distance."""
+        distances = self._distances + np.diag(np.full(len(self.sizes), np.inf))
+        rank = np.argsort(np.argsort(distances, axis=1, kind="stable"), axis=1, kind="stable")
+        near = (rank < _N_NEAREST) | (rank.T < _N_NEAREST)
+        i, j = np.nonzero(np.triu(near, 1))
+        order = np.argsort(distances[i, j], kind="stable")
+        return list(zip(i[order].tolist(), j[order].tolist(), strict=True))
+
+    def border(self, first: int, second: int) -> tuple[float, NDArray[np.int64]]:
+        """Largest p-value of all scales, and its counts left of, at and right of the border."""
+        if min(self.sizes[first], self.sizes[second]) < SMALLEST:
+            return 1.0, np.zeros(3, dtype=np.int64)
+        scales = zip(self._parts, self._neighbors, strict=True)
+        found = [self._of_scale(*scale, first, second) for scale in scales]
+        return max(found, key=lambda border: border[0])
+
+    def _of_scale(
+        self, parts: NDArray[np.int64], neighbors: NDArray[np.bool_], first: int, second: int
+    ) -> tuple[float, NDArray[np.int64]]:
+        """p-value and counts of a border between the facing parts of two clusters."""
+        of, clusters, none = self._of, self._parts[0], np.zeros(3, dtype=np.int64)
+        own, other = np.unique(parts[clusters == first]), np.unique(parts[clusters == second])
+        touch = neighbors[np.ix_(own, other)]
+        if not touch.any():
+            return 0.0, none
+        a = np.isin(parts, own[touch.any(axis=1)])
+        b = np.isin(parts, other[touch.any(axis=0)])
+        is_swapped = of.sizes[a].sum() < of.sizes[b].sum()
+        if is_swapped:
+            a, b = b, a
+        if of.sizes[b].sum() < 2:  # it has no function where it is tested
+            return 1.0, none
+        weights = np.where(b, of.sizes, 0.0) / of.sizes[b].sum()
+        weights -= np.where(a, of.sizes, 0.0) / of.sizes[a].sum()
+        rows = np.flatnonzero((a | b)[of.cells])
+        score, in_b = of.values[rows] @ weights, b[of.cells[rows]]
+        low, high = score[~in_b], score[in_b]
+        at_low, at_high = np.median(low), np.median(high)
+        distance = at_high - at_low
+        if distance <= 0.0:
+            return 1.0, none
+        variance = (len(low) * low.var() + len(high) * high.var()) / max(1, len(score) - 2)
+        middle = 0.5 * (at_low + at_high) + variance / distance * np.log(len(low) / len(high))
+        middle = min(middle, at_high - 0.25 * distance)
+        halves = np.histogram(score, middle + (at_high - middle) * _EDGES)[0]
+        left, center, right = halves.reshape(3, 2).sum(axis=1).tolist()
+        counts = np.array([right, center, left] if is_swapped else [left, center, right])
+        # a heavy tail is not log-concave and has no valley
+        if halves[2:4].min() >= min(halves[:2].max(), halves[4:].max()):
+            return 1.0, counts
+        return valley_p_value(left, center, right), counts
+
+
+def nested_cells(
+    points: NDArray[np.float64], labels: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Cells (n,) of the finest scale, and the part (4, K) of each at every scale.
+
+    The parts of the first scale are the clusters. Each part is halved at its mean along its first
+    principal axis, if it has samples enough.
+    """
+    parts = [np.flatnonzero(labels == cluster) for cluster in range(int(labels.max()) + 1)]
+    numbers = [labels]
+    for _ in range(_N_SCALES - 1):
+        parts = [half for rows in parts for half in _halves(points, rows)]
+        number = np.empty(len(labels), dtype=np.int64)
+        for index, rows in enumerate(parts):
+            number[rows] = index
+        numbers.append(number)
+    first = np.array([rows[0] for rows in parts])
+    return numbers[-1], np.stack([number[first] for number in numbers])
+
+
+def _halves(points: NDArray[np.float64], rows: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    if len(rows) < 2 * _LEAST:
+        return [rows]
+    centered = points[rows] - points[rows].mean(axis=0)
+    axis = centered[np.argmax(np.einsum("ij,ij->i", centered, centered))]
+    for _ in range(10):  # power iteration
+        axis = centered.T @ (centered @ axis)
+        length = np.linalg.norm(axis)
+        if length == 0.0:
+            return [rows]
+        axis = axis / length
+    above = centered @ axis > 0
+    return [half for half in (rows[~above], rows[above]) if len(half)]
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CellFunctions:
+    """Cross-fitted linear discriminant functions g_k(x) = xᵀ S⁻¹ m_k − m_kᵀ S⁻¹ m_k / 2 of K cells."""
+
+    values: NDArray[np.float64]  # (n, K), with means m and covariance S of the other folds
+    cells: NDArray[np.int64]  # (n,)
+    sizes: NDArray[np.float64]  # (K,)
+    gram: NDArray[np.float64]  # (K, K) m_kᵀ S⁻¹ m_l of all samples
+
+
+def cell_functions(points: NDArray[np.float64], cells: NDArray[np.int64]) -> CellFunctions:
+    """Discriminant functions of cells (n,), none empty, of points (n, p).
+
+    Each cell is spread over the folds by the lengths of its points, so that the order of the samples
+    does not matter.
+    """
+    n, k = len(points), int(cells.max()) + 1
+    squares = np.einsum("ij,ij->i", points, points)
+    fold = np.empty(n, dtype=np.int64)
+    fold[np.lexsort((squares, cells))] = np.arange(n) % _N_FOLDS
+    member = csr_array((np.ones(n), (cells, np.arange(n))), shape=(k, n))
+    folds = [np.flatnonzero(fold == number) for number in range(_N_FOLDS)]
+    own = [
+        _Moments(member[:, rows] @ points[rows], np.bincount(cells[rows], minlength=k), gram)
+        for rows, gram in ((rows, points[rows].T @ points[rows]) for rows in folds)
+    ]
+    total = _Moments(*(sum(getattr(one, name) for one in own) for name in _Moments.__slots__))
+    values = np.empty((n, k))
+    for rows, left_out in zip(folds, own, strict=True):
+        rest = _Moments(
+            *(getattr(total, name) - getattr(left_out, name) for name in _Moments.__slots__)
+        )
+        others = np.flatnonzero(fold != fold[rows[0]]) if len(rows) else rows
+        if len(rows):
+            means, loadings = _discriminants(points, cells, squares, others, rest)
+            values[rows] = points[rows] @ loadings - 0.5 * np.einsum("kp,pk->k", means, loadings)
+    means, loadings = _discriminants(points, cells, squares, np.arange(n), total)
+    return CellFunctions(values, cells, total.sizes.astype(np.float64), means @ loadings)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class _Moments:
+    """Sums (K, p) and sizes (K,) of the cells, and Σ x xᵀ (p, p), over some samples."""
+
+    sums: NDArray[np.float64]
+    sizes: NDArray[np.int64]
+    squares: NDArray[np.float64]
+
+
+def _discriminants(
+    points: NDArray[np.float64],
+    cells: NDArray[np.int64],
+    squares: NDArray[np.float64],
+    rows: NDArray[np.int64],
+    of: _Moments,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means m (K, p) and S⁻¹ mᵀ (p, K), with S the covariance within cells, shrunk.
+
+    O. Ledoit, M. Wolf, doi:10.1016/S0047-259X(03)00096-4. A cell without samples has the mean of all.
+    """
+    mean = of.sums.sum(axis=0) / of.sizes.sum()
+    means = np.where(of.sizes[:, None] > 0, of.sums / np.maximum(of.sizes, 1)[:, None], mean)
+    p, free = len(mean), max(1, len(rows) - np.count_nonzero(of.sizes))
+    covariance = (of.squares - (means.T * of.sizes) @ means) / free
+    mean_variance = np.trace(covariance) / p
+    own = means[cells[rows]]
+    residual = squares[rows] - 2.0 * np.einsum("ij,ij->i", points[rows], own)
+    residual += np.einsum("ij,ij->i", own, own)
+    total = np.sum(covariance**2)
+    spread = total / p - mean_variance**2
+    noise = max(0.0, np.sum(residual**2) / free**2 - total / free) / p
+    share = min(1.0, noise / spread) if spread > 0.0 else 1.0
+    covariance *= 1.0 - share
+    # cells of equal points have no covariance: they are as far apart as rounding tells
+    least = np.finfo(np.float64).eps * np.trace(of.squares) / (p * len(rows))
+    covariance[np.diag_indices(p)] += max((share + 1e-9) * mean_variance, least)
+    factor = scipy.linalg.cho_factor(covariance, check_finite=False)
+    return means, scipy.linalg.cho_solve(factor, means.T, check_finite=False)
+
+
+def _facing(
+    of: CellFunctions, parts: NDArray[np.int64]
+) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
+    """Gabriel neighbors (q, q) among parts (K,) of the cells, and squared distances of their means.
+
+    Two parts are neighbors unless the mean of a third is in the ball over their means. Distances are
+    those of Mahalanobis within cells.
+    """
+    q = int(parts.max()) + 1
+    weights = np.zeros((q, len(parts)))
+    weights[parts, np.arange(len(parts))] = of.sizes
+    weights /= weights.sum(axis=1, keepdims=True)
+    gram = weights @ of.gram @ weights.T
+    squared = np.diag(gram)[:, None] + np.diag(gram) - 2.0 * gram
+    neighbors = np.ones((q, q), dtype=bool)
+    for third in range(q):
+        neighbors &= squared[:, [third]] + squared[[third], :] >= squared * (1.0 - 1e-9)
+    neighbors[np.diag_indices(q)] = False
+    return neighbors, squared
+
+
+def reassigned(
+    points: NDArray[np.float64], labels: NDArray[np.int64], n_rounds: int
+) -> NDArray[np.int64]:
+    """Partition after some rounds of y ← argmax_k g_k(x) + log n_k with cross-fitted functions.
+
+    A classification EM of normal clusters with a common covariance and their own shares. A round that
+    would empty a cluster is not taken.
+    """
+    for _ in range(n_rounds):
+        of = cell_functions(points, labels)
+        new = np.argmax(of.values + np.log(of.sizes), axis=1).astype(np.int64)
+        if len(np.unique(new)) < len(of.sizes) or np.array_equal(new, labels):
+            break
+        labels = new
+    return labels

@@ -1,0 +1,157 @@
+"""Candidate partitions without a preference for equal sizes, and the choice among partitions by their borders.
+
+k-means on a spectral embedding, and the information of the views, prefer clusters of equal sizes. These
+candidates do not: k-means and average linkage on principal scores, and average linkage on the points,
+each with the samples reassigned by discriminants that know the sizes. See docs/method.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.cluster.hierarchy import fcluster, linkage
+from scipy.spatial.distance import pdist
+
+from mscam_dask.solvers.borders import borders, largest_p_value, reassigned
+from mscam_dask.solvers.partition_score import PartitionScore
+from mscam_dask.solvers.spectral_cut import k_means_starts, least, nearest_mean, spread_rows
+from mscam_dask.types.borders import SMALLEST
+from mscam_dask.types.rules import SIZES
+
+# Starts of k-means on the principal scores.
+_N_STARTS = 4
+
+# Cuts of a linkage tree that are searched for c clusters of enough samples.
+_N_CUTS = 200
+
+
+def principal_scores(points: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Scores (n, q) on the principal directions that noise does not explain, in units of the noise.
+
+    Their eigenvalues are above the edge σ² (1 + √(p/n))² of Marchenko and Pastur, with σ² from the
+    median eigenvalue; at least one. Clusters with a share π at distance δσ have the eigenvalue
+    σ² (1 + π(1 − π) δ²): 5 samples of 1000 at 8σ have 1.32 σ².
+    """
+    n, p = points.shape
+    centered = points - points.mean(axis=0)
+    if p <= n:
+        values, vectors = np.linalg.eigh(centered.T @ centered / n)
+        scores = centered @ vectors[:, ::-1]
+    else:
+        values, vectors = np.linalg.eigh(centered @ centered.T / n)
+        scores = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0) * n)
+    values = np.maximum(values[::-1], 0.0)
+    ratio = p / n
+    expected = _median_of_noise(min(ratio, 1.0 / ratio)) * max(1.0, ratio)
+    noise = np.median(values[: max(1, min(p, n - 1))]) / expected
+    kept = max(1, int(np.count_nonzero(values > noise * (1.0 + np.sqrt(ratio)) ** 2)))
+    return np.asarray(scores[:, :kept] / np.sqrt(max(noise, np.finfo(np.float64).tiny)))
+
+
+def _median_of_noise(ratio: float) -> float:
+    """Median of the law of Marchenko and Pastur with σ = 1 and p/n = ratio ≤ 1."""
+    low, high = (1.0 - np.sqrt(ratio)) ** 2, (1.0 + np.sqrt(ratio)) ** 2
+    t = np.linspace(low, high, 2001)[1:-1]
+    mass = np.cumsum(np.sqrt((high - t) * (t - low)) / t)
+    return float(t[np.searchsorted(mass, 0.5 * mass[-1])])
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Points:
+    """Samples as points: the principal coordinates (n, p) of all views, and what candidates need of them."""
+
+    rows: NDArray[np.float64]
+    scores: NDArray[np.float64]  # (n, q) principal scores
+    linked: NDArray[np.int64]  # rows in the trees, evenly spaced ones of many
+    trees: tuple[
+        NDArray[np.float64], NDArray[np.float64]
+    ]  # average linkage of scores and of points
+
+
+def points_of(views: Sequence[NDArray[np.float64]]) -> Points:
+    """Points from the principal coordinates of each view."""
+    rows = np.hstack(views)
+    scores = principal_scores(rows)
+    linked = spread_rows(len(rows), SIZES.n_compared)
+    trees = [linkage(pdist(of[linked]), method="average") for of in (scores, rows)]
+    return Points(rows, scores, linked, (trees[0], trees[1]))
+
+
+def candidate_partitions(
+    points: Points, n_clusters: int, n_rounds: int = 3
+) -> list[NDArray[np.int64]]:
+    """Candidates with c clusters, each with some rounds of reassignment."""
+    order = np.argsort(np.einsum("ij,ij->i", points.scores, points.scores), kind="stable")
+    minima = k_means_starts(points.scores[order], n_clusters, 0, range(_N_STARTS))
+    by_means = np.empty(len(order), dtype=np.int64)
+    by_means[order] = least(minima, n_clusters)[0]
+    found = [by_means]
+    for tree, rows in zip(points.trees, (points.scores, points.rows), strict=True):
+        found += linkage_partition(tree, points.linked, rows, n_clusters)
+    return [
+        reassigned(points.rows, labels, n_rounds)
+        for labels in found
+        if len(np.unique(labels)) == n_clusters
+    ]
+
+
+def linkage_partition(
+    tree: NDArray[np.float64],
+    linked: NDArray[np.int64],
+    rows: NDArray[np.float64],
+    n_clusters: int,
+) -> list[NDArray[np.int64]]:
+    """The c largest groups of the first cut of a linkage tree that has c groups of enough samples.
+
+    All other rows join the nearest mean. Nothing if no cut has so many.
+    """
+    for count in range(n_clusters, min(len(linked) // 2, n_clusters + _N_CUTS)):
+        groups = fcluster(tree, count, "maxclust")
+        sizes = np.bincount(groups)
+        large = np.flatnonzero(sizes >= SMALLEST)
+        if len(large) >= n_clusters:
+            break
+    else:
+        return []
+    large = large[np.argsort(-sizes[large], kind="stable")[:n_clusters]]
+    means = np.stack([rows[linked[groups == group]].mean(axis=0) for group in large])
+    labels = nearest_mean(rows, means)
+    for cluster, group in enumerate(large):
+        labels[linked[groups == group]] = cluster
+    return [labels]
+
+
+def best_by_borders(
+    points: Points,
+    partitions: Sequence[NDArray[np.int64]],
+    scores: Sequence[PartitionScore],
+    n_clusters: int,
+) -> int:
+    """Position of the best of some partitions; the first is kept if its borders support it.
+
+    Otherwise another one takes its place that is supported, and of whose entropy the neighbors in all views
+    explain a larger share: of these the one with most clusters left when clusters are merged until all
+    borders hold, then with the largest share.
+    """
+    tested = [borders(points.rows, labels, n_clusters) for labels in partitions]
+    if tested[0].support:
+        return 0
+    better = [
+        (of.n_supported, score.reliability, -index)
+        for index, (of, score) in enumerate(zip(tested, scores, strict=True))
+        if index and of.support and score.reliability > scores[0].reliability
+    ]
+    return -max(better)[2] if better else 0
+
+
+def p_value_of_number(points: Points, cuts: Sequence[NDArray[np.int64]], n_clusters: int) -> float:
+    """Least of the largest p-values of the borders of some partitions into c clusters.
+
+    The partitions are these cuts and the candidates, reassigned once.
+    """
+    found = [reassigned(points.rows, labels, 1) for labels in cuts]
+    found += candidate_partitions(points, n_clusters, 1)
+    return min((largest_p_value(points.rows, labels) for labels in found), default=1.0)
