@@ -64,12 +64,12 @@ if TYPE_CHECKING:
 FORMAT = "mscam_dask.result"
 FORMAT_VERSION = 5
 
-_ASSESSED = {
+_ASSESSED: dict[str, tuple[str, ...]] = {
     "cluster_agreement": ("view", "cluster"),
     "view_agreement": ("view", "other_view"),
     "cluster_tree": ("merge", "column"),
 }
-_BORDERS = {
+_BORDERS: dict[str, tuple[str, ...]] = {
     "p_values": ("cluster", "other_cluster"),
     "counts": ("cluster", "other_cluster", "side"),
     "sizes": ("cluster",),

@@ -22,40 +22,40 @@ from mscam_dask.engine.views import reordered
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters
 from mscam_dask.solvers.borders import borders
-from mscam_dask.solvers.choice import Points, best_by_borders
-from mscam_dask.solvers.partition_score import PartitionScore
+from mscam_dask.solvers.choice import best_by_borders, candidate_partitions, linked_points
 from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.solvers.spectral_cut import canonical_labels, sampled_rows
 from mscam_dask.solvers.sums import added
 from mscam_dask.types.borders import Borders
-from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Assessment, Status
 
 
 def choose_partition(
     stage: Stage, graph: Graph, labels: Handle, context: FitContext
 ) -> Handle | None:
-    """Return another partition than that of the fit if its borders are better.
+    """Return another partition than that of the fit, if borders support it and not that of the fit.
 
     On a sample of large data, it is extended to all samples by the graph.
     """
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     n_compared = prepared.n_validation_samples
-    candidates = prepared.scorer.candidates(prepared.bordered, n_clusters)
-    partitions = stage.submit(with_compared, labels, candidates, n_compared, kind="partitions")
-    scores = prepared.scorer.scores(stage, prepared.validation_views, partitions, 0)
     points = prepared.scorer.points(prepared.bordered)
-    found = stage.submit(choice_of, points, partitions, scores, n_clusters)
-    of_sample = stage.value(found)
-    if of_sample is None:
+    own = stage.submit(borders_of, points, labels, n_compared, n_clusters)
+    if stage.value(own).support:
         return None
-    if n_compared:
-        known = np.full(prepared.n_samples, -1, dtype=np.int64)
-        known[sampled_rows(prepared.n_samples, n_compared)] = of_sample
-        return stage.submit(
-            extended_labels, list(graph.rows), prepared.order.order, known, n_clusters
-        )
-    return found
+    linked = stage.submit(linked_points, points)
+    candidates = stage.submit(candidate_partitions, linked, n_clusters)
+    partitions = stage.submit(with_compared, labels, candidates, n_compared, kind="partitions")
+    graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
+    best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, n_clusters))
+    if best == 0:
+        return None
+    found = stage.submit(canonical_labels, stage.item(partitions, best))
+    if not n_compared:
+        return found
+    known = np.full(prepared.n_samples, -1, dtype=np.int64)
+    known[sampled_rows(prepared.n_samples, n_compared)] = stage.value(found)
+    return stage.submit(extended_labels, list(graph.rows), prepared.order.order, known, n_clusters)
 
 
 def with_compared(
@@ -65,22 +65,11 @@ def with_compared(
     return [compared(labels, n_compared), *candidates]
 
 
-def choice_of(
-    points: Points,
-    partitions: list[NDArray[np.int64]],
-    scores: list[PartitionScore],
-    n_clusters: int,
-) -> NDArray[np.int64] | None:
-    """Labels of the partition with the best borders, None for the first."""
-    best = best_by_borders(points, partitions, scores, n_clusters)
-    return None if best == 0 else canonical_labels(partitions[best])
-
-
 def borders_of(
-    points: Points, labels: NDArray[np.int64], n_compared: int, n_clusters: int
+    points: NDArray[np.float64], labels: NDArray[np.int64], n_compared: int, n_clusters: int
 ) -> Borders:
     """Borders between the clusters of a partition, in the compared samples."""
-    return borders(points.rows, compared(labels, n_compared), n_clusters)
+    return borders(points, compared(labels, n_compared), n_clusters)
 
 
 def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:
@@ -141,7 +130,6 @@ def assessment_of(quantities: Sequence[Any], status: Status, context: FitContext
     )
 
 
-def submit_ahead(prepared: Prepared, parameters: Parameters) -> None:
+def submit_ahead(prepared: Prepared) -> None:
     """Submit what needs no graph of the fit, while workers would wait for its spectrum."""
     prepared.scorer.view_agreement(compared_views(prepared.validation_views))
-    prepared.scorer.candidates(prepared.bordered, parameters.n_clusters)

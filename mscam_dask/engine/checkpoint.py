@@ -25,7 +25,6 @@ from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Refinement
 from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
-from mscam_dask.linalg.neighbor_information import entropy
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.rank_control import Decision, RankControl
 from mscam_dask.types.events import (
@@ -77,8 +76,6 @@ class CheckpointMetadata:
     n_neighbors : int
         Number of neighbors k in the graph.
     best_view_scores : tuple of float
-    best_joint : float
-        Joint information of all views on the best partition.
     best_iteration : int
     history : tuple of IterationFinished
     n_clusters_selection : NClustersSelected or None
@@ -105,7 +102,6 @@ class CheckpointMetadata:
     control: RankControl
     n_neighbors: int
     best_view_scores: tuple[float, ...]
-    best_joint: float
     best_iteration: int
     history: tuple[IterationFinished, ...]
     n_clusters_selection: NClustersSelected | None
@@ -240,10 +236,7 @@ class CheckpointManager:
             raise StoreCorruptError(
                 f"the checkpoint is damaged: {fault}. Start the run without its checkpoints."
             ) from error
-        partition_score = PartitionScore(
-            record.best_view_scores, entropy(arrays[_LABELS]), record.best_joint
-        )
-        best = BestPartition(labels, partition_score, record.best_iteration)
+        best = BestPartition(labels, PartitionScore(record.best_view_scores), record.best_iteration)
         refinement = None
         if record.refined_from is not None and record.decision_before is not None:
             refinement = Refinement(record.refined_from, Decision[record.decision_before])
@@ -284,7 +277,6 @@ class CheckpointManager:
             control=state.control,
             n_neighbors=context.n_neighbors,
             best_view_scores=state.best.partition_score.view_scores,
-            best_joint=state.best.partition_score.joint,
             best_iteration=state.best.iteration,
             history=state.history,
             n_clusters_selection=context.n_clusters_selection,

@@ -174,7 +174,7 @@ def evaluate_graph(
         all_minima=init_labels is not None,
     )
     if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
-        submit_ahead(prepared, parameters)
+        submit_ahead(prepared)
     scores = prepared.scores(stage, partitions)
     next_spectrum = None
     if is_only:

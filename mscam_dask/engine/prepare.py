@@ -208,8 +208,7 @@ def prepare_views(
     else:
         # no partition is scored before the eigenvectors are there: until then workers have time for these
         precomputed.scorer.graphs(names)
-        if 1 < parameters.n_clusters < n:
-            precomputed.scorer.candidates(bordered, parameters.n_clusters)
+        precomputed.scorer.points(bordered)
         precomputed.factored.clear()  # the settings are selected
         views = [
             of_views.by_blocks(

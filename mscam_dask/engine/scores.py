@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
+import operator
 from collections.abc import Sequence
 
 import numpy as np
@@ -18,15 +20,13 @@ from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import view_shape
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
-from mscam_dask.linalg.neighbor_information import entropy, joint_information
 from mscam_dask.solvers import assessment
-from mscam_dask.solvers.choice import Points, candidate_partitions, points_of
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
     ReferenceGraphs,
     argbest,
     reference_graphs,
-    view_evidence,
+    view_scores,
 )
 from mscam_dask.solvers.row_blocks import ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows, spread_rows
@@ -36,9 +36,6 @@ from mscam_dask.types.rules import CONSTANTS, SIZES
 
 # Maximum number of tasks that score partitions; with more views, each task has several.
 _MAX_TASKS = 16
-
-# Maximum number of log-likelihoods of one partition, a row per sample and a column per cluster.
-_MAX_EVIDENCE_ENTRIES = 2**20
 
 # Views whose reference graphs are compared; of more views, evenly spaced ones.
 _MAX_COMPARED = 16
@@ -94,7 +91,6 @@ class Scorer:
         self._graphs: dict[str, Handle] = {}
         self._points: dict[tuple[str, Scale, int], Handle] = {}
         self._complete: dict[tuple[tuple[str, Scale], ...], Handle] = {}
-        self._candidates: dict[tuple[tuple[tuple[str, Scale], ...], int], Handle] = {}
         self._agreement: dict[tuple[str, ...], Handle] = {}
 
     def graphs(self, names: Sequence[str]) -> list[Handle]:
@@ -116,7 +112,7 @@ class Scorer:
         return source if self._rows is None else sampled_view(source, self._rows)
 
     def points(self, views: tuple[tuple[str, Scale], ...]) -> Handle:
-        """Return the `Points` of these views with these scalings, the same handle in each call."""
+        """Return the points of these views with these scalings, the same handle in each call."""
         if views not in self._complete:
             most = min(SIZES.max_rank, max(1, SIZES.max_joint_rank // len(views)))
             for name, scale in views:
@@ -128,14 +124,6 @@ class Scorer:
             graphs = self.graphs([name for name, _ in views]) if self._is_incomplete else None
             self._complete[views] = self._stage.submit(joint_points, own, graphs, kind="points")
         return self._complete[views]
-
-    def candidates(self, views: tuple[tuple[str, Scale], ...], n_clusters: int) -> Handle:
-        """Return the candidate partitions into c clusters, the same handle in each call."""
-        if (views, n_clusters) not in self._candidates:
-            self._candidates[views, n_clusters] = self._stage.submit(
-                candidate_partitions, self.points(views), n_clusters
-            )
-        return self._candidates[views, n_clusters]
 
     def view_agreement(self, names: tuple[str, ...]) -> Handle:
         """Return the agreement of each pair of these views, the same handle in each call."""
@@ -161,7 +149,7 @@ class Scorer:
             )
             for first in range(0, len(graphs), together)
         ]
-        return stage.submit(partition_scores, partitions, by_view, n_validation_samples)
+        return stage.submit(partition_scores, by_view)
 
 
 def best_partition(stage: Stage, partitions: Handle, scores: Handle) -> BestPartition:
@@ -218,110 +206,50 @@ def _has_negative(source: RowSource, shape: ViewShape) -> bool:
     )
 
 
-def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) -> Points:
-    """Points of all samples in all views; the graphs of incomplete views.
+def joint_points(
+    views: list[ViewPoints], graphs: list[ReferenceGraphs] | None
+) -> NDArray[np.float64]:
+    """Points (m, p) of all samples, the coordinates of all views; the graphs of incomplete views.
 
     A sample that a view does not have gets the mean of its neighbors in the other views, or of the view.
     """
     if graphs is None:
-        return points_of([view.rows for view in views])
-    of_views = [assessment.view_graph(graph) for graph in graphs]
-    total = csr_array(sum(of_views[1:], of_views[0]))
+        return np.hstack([view.rows for view in views])
+    total = functools.reduce(operator.add, [assessment.view_graph(graph) for graph in graphs])
     complete = []
     for view in views:
         if view.present is None:
             complete.append(view.rows)
             continue
         weights = csr_array(total[:, view.present.samples])
-        sums = np.asarray(weights.sum(axis=1)).ravel()[:, None]
+        sums: NDArray[np.float64] = np.asarray(weights.sum(axis=1)).reshape(-1, 1)
         rows = (weights @ view.rows) / np.where(sums > 0.0, sums, 1.0)
         rows[view.present.samples] = view.rows
         complete.append(rows)
-    return points_of(complete)
-
-
-@dataclasses.dataclass(frozen=True)
-class ViewScores:
-    """Scores and log-likelihoods of some partitions by some views; equal partitions are scored once.
-
-    Attributes
-    ----------
-    scores : list of list of float
-        Scores by view, then by partition.
-    evidence : list of (m, c) float32
-        For each distinct partition, the sum of the log-likelihoods of these views.
-    """
-
-    scores: list[list[float]]
-    evidence: list[NDArray[np.float32]]
+    return np.hstack(complete)
 
 
 def score_partitions(
     views: list[ReferenceGraphs],
     partitions: list[NDArray[np.int64]],
     n_validation_samples: int = 0,
-    *,
-    max_entries: int = _MAX_EVIDENCE_ENTRIES,
-) -> ViewScores:
-    """Score each partition by the reference graphs of some views.
+) -> list[list[float]]:
+    """Scores by view, then by partition; equal partitions are scored once.
 
-    With `n_validation_samples` these graphs are of a sample of that size.
+    With `n_validation_samples` the reference graphs are of a sample of that size.
     """
-    distinct, which = _distinct(partitions, n_validation_samples)
-    rows = _evidence_rows(distinct, max_entries)
-    scores: list[list[float]] = []
-    evidence: list[NDArray[np.float32]] = []
-    for view in views:
-        scored = view_evidence(view, distinct, rows)
-        scores.append([scored[i][0] for i in which])
-        for i, (_, log_likelihood) in enumerate(scored):
-            if len(scores) == 1:
-                evidence.append(log_likelihood)
-            else:
-                evidence[i] += log_likelihood
-    return ViewScores(scores, evidence)
-
-
-def partition_scores(
-    partitions: list[NDArray[np.int64]],
-    groups: list[ViewScores],
-    n_validation_samples: int = 0,
-    *,
-    max_entries: int = _MAX_EVIDENCE_ENTRIES,
-) -> list[PartitionScore]:
-    """Score of each partition by all views."""
-    distinct, which = _distinct(partitions, n_validation_samples)
-    rows = _evidence_rows(distinct, max_entries)
-    joint = []
-    for labels, *by_group in zip(distinct, *(group.evidence for group in groups), strict=True):
-        total = by_group[0].copy()
-        for evidence in by_group[1:]:
-            total += evidence
-        joint.append(joint_information(labels[rows], total))
-    view_scores = zip(*(scores for group in groups for scores in group.scores), strict=True)
-    return [
-        PartitionScore(scores, entropy(labels), joint[i])
-        for scores, labels, i in zip(view_scores, partitions, which, strict=True)
-    ]
-
-
-def _distinct(
-    partitions: list[NDArray[np.int64]], n_validation_samples: int
-) -> tuple[list[NDArray[np.int64]], list[int]]:
-    """Distinct partitions of the scored samples, and the position of each partition among them."""
     if n_validation_samples:
         rows = sampled_rows(len(partitions[0]), n_validation_samples)
         partitions = [np.unique(labels[rows], return_inverse=True)[1] for labels in partitions]
     positions: dict[bytes, int] = {}
     which = [positions.setdefault(labels.tobytes(), len(positions)) for labels in partitions]
-    return [partitions[which.index(i)] for i in range(len(positions))], which
+    distinct = [partitions[which.index(i)] for i in range(len(positions))]
+    return [
+        [scores[i] for i in which] for scores in (view_scores(view, distinct) for view in views)
+    ]
 
 
-def _evidence_rows(
-    partitions: list[NDArray[np.int64]], max_entries: int
-) -> slice | NDArray[np.int64]:
-    """Samples for the joint information of all views; not all of them if there are many clusters."""
-    n, n_clusters = len(partitions[0]), max(int(labels.max()) for labels in partitions) + 1
-    if n * n_clusters <= max_entries:
-        return slice(None)
-    return sampled_rows(n, max(1, max_entries // n_clusters))
+def partition_scores(groups: list[list[list[float]]]) -> list[PartitionScore]:
+    """Score of each partition by all views."""
+    by_view = (scores for group in groups for scores in group)
+    return [PartitionScore(scores) for scores in zip(*by_view, strict=True)]

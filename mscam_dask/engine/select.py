@@ -36,7 +36,7 @@ from mscam_dask.engine.preprocessing_selection import (
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.engine.stage import Stage
-from mscam_dask.solvers.choice import Points, p_value_of_number
+from mscam_dask.solvers.choice import Points, linked_points, p_value_of_number
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
@@ -272,7 +272,7 @@ def choose_count(
     spectrum = bottom_eigenpairs(
         stage, graph, None, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
-    points = prepared.scorer.points(prepared.bordered)
+    points = stage.submit(linked_points, prepared.scorer.points(prepared.bordered))
     p_values = stage.executor.gather(
         [
             stage.submit(

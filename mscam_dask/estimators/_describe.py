@@ -1,4 +1,4 @@
-"""Clusters of a fit: stability, features, distances of samples to them, and a score of predictions."""
+"""Clusters of a fit: borders, features, distances of samples to them, and a score of predictions."""
 
 from __future__ import annotations
 
@@ -16,17 +16,18 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.data.views.sources import RowSource, ViewDigest, feature_names_of, recorded_digest
-from mscam_dask.engine.scores import (
-    partition_scores,
-    reference_graphs_of_view,
-    score_partitions,
-)
+from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
 from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.assessment import FeatureEffects, feature_effects
-from mscam_dask.solvers.partition_score import mean_score, view_modularity
+from mscam_dask.solvers.partition_score import (
+    explained_share,
+    mean_score,
+    view_modularity,
+    view_scores,
+)
 from mscam_dask.solvers.predict import NeighborVotes, fit_votes
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
@@ -409,9 +410,8 @@ def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[st
         reference_graphs_of_view(view, min(CONSTANTS.validation_neighbors, len(rows) - 1))
         for view in views
     ]
-    (score,) = partition_scores([labels], [score_partitions(graphs, [labels])])
     modularity = mean_score([view_modularity(graph, labels) for graph in graphs])
     return {
-        "adjusted_modularity": modularity * score.reliability,
-        "cross_view_information": score.score,
+        "adjusted_modularity": modularity * explained_share(graphs, labels),
+        "cross_view_information": mean_score([view_scores(graph, [labels])[0] for graph in graphs]),
     }

@@ -60,11 +60,9 @@ def information(
 def evidence(
     walk: RandomWalk,
     labels: NDArray[np.int64],
-    rows: slice | NDArray[np.int64] = slice(None),
-    *,
-    n_clusters: int | None = None,
+    n_clusters: int,
 ) -> NDArray[np.float32]:
-    """Evidence (m, c) of the clusters of random neighbors for each cluster a of some rows.
+    """Evidence (n, c) of the clusters of random neighbors for each cluster a.
 
     Σ_b p_i(b) log p(b | a), the mean log likelihood of the clusters b of the neighbors: it adds up
     over graphs whose neighbors are independent given the cluster. p(b | a) is from the symmetric
@@ -72,14 +70,13 @@ def evidence(
     zero.
     """
     n = len(labels)
-    n_clusters = n_clusters or int(labels.max()) + 1
     table = n * _joint_table(walk, labels, n_clusters)
     table = 0.5 * (table + table.T) + 1.0 / n_clusters**2
     given = np.log(table / table.sum(axis=1, keepdims=True)).T
     votes = csr_array((walk.steps, labels[walk.neighbors], walk.starts), shape=(n, n_clusters))
-    found = np.asarray(votes[rows] @ given, dtype=np.float32)
+    found = np.asarray(votes @ given, dtype=np.float32)
     sizes = np.bincount(labels, minlength=n_clusters)
-    found[~walk.connected[rows]] = (sizes / n) @ given
+    found[~walk.connected] = (sizes / n) @ given
     return found
 
 
@@ -106,11 +103,6 @@ def entropy(labels: NDArray[np.int64]) -> float:
     """Entropy of the cluster (n,) of a uniformly drawn sample, in nats."""
     shares = np.bincount(labels) / len(labels)
     return float(scipy.special.entr(shares).sum())
-
-
-def reliability(joint: float, entropy: float) -> float:
-    """Uncertainty coefficient J / H: share of the entropy that all neighbors explain, 0 … 1."""
-    return min(1.0, joint / entropy) if entropy > 0.0 else 0.0
 
 
 def _joint_table(

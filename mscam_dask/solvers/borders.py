@@ -12,6 +12,7 @@ functions of K cells, the parts of the clusters.
 from __future__ import annotations
 
 import dataclasses
+import functools
 
 import numpy as np
 import scipy.linalg
@@ -208,15 +209,15 @@ def cell_functions(points: NDArray[np.float64], cells: NDArray[np.int64]) -> Cel
     member = csr_array((np.ones(n), (cells, np.arange(n))), shape=(k, n))
     folds = [np.flatnonzero(fold == number) for number in range(_N_FOLDS)]
     own = [
-        _Moments(member[:, rows] @ points[rows], np.bincount(cells[rows], minlength=k), gram)
+        _Moments(
+            np.asarray(member[:, rows] @ points[rows]), np.bincount(cells[rows], minlength=k), gram
+        )
         for rows, gram in ((rows, points[rows].T @ points[rows]) for rows in folds)
     ]
-    total = _Moments(*(sum(getattr(one, name) for one in own) for name in _Moments.__slots__))
+    total = functools.reduce(_Moments.plus, own)
     values = np.empty((n, k))
     for rows, left_out in zip(folds, own, strict=True):
-        rest = _Moments(
-            *(getattr(total, name) - getattr(left_out, name) for name in _Moments.__slots__)
-        )
+        rest = total.plus(left_out, -1)
         others = np.flatnonzero(fold != fold[rows[0]]) if len(rows) else rows
         if len(rows):
             means, loadings = _discriminants(points, cells, squares, others, rest)
@@ -232,6 +233,14 @@ class _Moments:
     sums: NDArray[np.float64]
     sizes: NDArray[np.int64]
     squares: NDArray[np.float64]
+
+    def plus(self, other: _Moments, sign: int = 1) -> _Moments:
+        """Moments of both sets of samples, or of the difference."""
+        return _Moments(
+            self.sums + sign * other.sums,
+            self.sizes + sign * other.sizes,
+            self.squares + sign * other.squares,
+        )
 
 
 def _discriminants(
@@ -249,11 +258,11 @@ def _discriminants(
     means = np.where(of.sizes[:, None] > 0, of.sums / np.maximum(of.sizes, 1)[:, None], mean)
     p, free = len(mean), max(1, len(rows) - np.count_nonzero(of.sizes))
     covariance = (of.squares - (means.T * of.sizes) @ means) / free
-    mean_variance = np.trace(covariance) / p
+    mean_variance = float(np.trace(covariance)) / p
     own = means[cells[rows]]
     residual = squares[rows] - 2.0 * np.einsum("ij,ij->i", points[rows], own)
     residual += np.einsum("ij,ij->i", own, own)
-    total = np.sum(covariance**2)
+    total = float(np.sum(covariance**2))
     spread = total / p - mean_variance**2
     noise = max(0.0, np.sum(residual**2) / free**2 - total / free) / p
     share = min(1.0, noise / spread) if spread > 0.0 else 1.0

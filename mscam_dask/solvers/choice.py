@@ -15,8 +15,13 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
 
+from mscam_dask.solvers.assessment import view_graph
 from mscam_dask.solvers.borders import borders, largest_p_value, reassigned
-from mscam_dask.solvers.partition_score import PartitionScore
+from mscam_dask.solvers.partition_score import (
+    ReferenceGraphs,
+    confirmed_information,
+    explained_share,
+)
 from mscam_dask.solvers.spectral_cut import k_means_starts, least, nearest_mean, spread_rows
 from mscam_dask.types.borders import SMALLEST
 from mscam_dask.types.rules import SIZES
@@ -61,19 +66,16 @@ def _median_of_noise(ratio: float) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Points:
-    """Samples as points: the principal coordinates (n, p) of all views, and what candidates need of them."""
+    """Samples as points, and what candidates of every number of clusters need of them."""
 
-    rows: NDArray[np.float64]
+    rows: NDArray[np.float64]  # (n, p)
     scores: NDArray[np.float64]  # (n, q) principal scores
     linked: NDArray[np.int64]  # rows in the trees, evenly spaced ones of many
-    trees: tuple[
-        NDArray[np.float64], NDArray[np.float64]
-    ]  # average linkage of scores and of points
+    trees: tuple[NDArray[np.float64], NDArray[np.float64]]  # average linkage of scores and of rows
 
 
-def points_of(views: Sequence[NDArray[np.float64]]) -> Points:
-    """Points from the principal coordinates of each view."""
-    rows = np.hstack(views)
+def linked_points(rows: NDArray[np.float64]) -> Points:
+    """Points with their principal scores and linkage trees."""
     scores = principal_scores(rows)
     linked = spread_rows(len(rows), SIZES.n_compared)
     trees = [linkage(pdist(of[linked]), method="average") for of in (scores, rows)]
@@ -125,24 +127,26 @@ def linkage_partition(
 
 
 def best_by_borders(
-    points: Points,
+    points: NDArray[np.float64],
     partitions: Sequence[NDArray[np.int64]],
-    scores: Sequence[PartitionScore],
+    views: Sequence[ReferenceGraphs],
     n_clusters: int,
 ) -> int:
-    """Position of the best of some partitions; the first is kept if its borders support it.
+    """Position of the partition that takes the place of the first, whose borders do not support it.
 
-    Otherwise another one takes its place that is supported, and of whose entropy the neighbors in all views
-    explain a larger share: of these the one with most clusters left when clusters are merged until all
-    borders hold, then with the largest share.
+    It is supported, and has more confirmed information. Of several, the one with most clusters left when
+    clusters are merged until all borders hold, then with most information. 0 if there is none.
     """
-    tested = [borders(points.rows, labels, n_clusters) for labels in partitions]
-    if tested[0].support:
-        return 0
+    tested = [borders(points, labels, n_clusters) for labels in partitions[1:]]
+    graphs = [view_graph(view) for view in views]
+    scores = [
+        confirmed_information(graphs, explained_share(views, labels), labels)
+        for labels in partitions
+    ]
     better = [
-        (of.n_supported, score.reliability, -index)
-        for index, (of, score) in enumerate(zip(tested, scores, strict=True))
-        if index and of.support and score.reliability > scores[0].reliability
+        (of.n_supported, score, -index)
+        for index, (of, score) in enumerate(zip(tested, scores[1:], strict=True), start=1)
+        if of.support and score > scores[0]
     ]
     return -max(better)[2] if better else 0
 

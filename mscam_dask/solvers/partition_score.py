@@ -6,6 +6,7 @@ See docs/decisions/0011, 0068 and 0069.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -19,11 +20,12 @@ from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.laplacian import graph_from_neighbors, symmetric_affinity
 from mscam_dask.linalg.neighbor_information import (
     RandomWalk,
+    entropy,
     evidence,
     information,
+    joint_information,
     modularity,
     random_walk,
-    reliability,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
@@ -43,18 +45,11 @@ class PartitionScore:
     """Information of the views on a partition, in nats."""
 
     view_scores: tuple[float, ...]  # of the reference graphs of each view
-    entropy: float  # of the clusters, the upper limit of the information
-    joint: float  # of the reference graphs of all views together
 
     @property
     def score(self) -> float:
         """Cross-view information, in nats."""
         return mean_score(self.view_scores)
-
-    @property
-    def reliability(self) -> float:
-        """Uncertainty coefficient U: share of the entropy that all neighbors explain, 0 … 1."""
-        return reliability(self.joint, self.entropy)
 
 
 def is_better(later: PartitionScore, earlier: PartitionScore, parameters: Parameters) -> bool:
@@ -128,47 +123,51 @@ def reference_graphs(
 
 def view_scores(view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]) -> list[float]:
     """Information of a view on each partition (n,): the highest of its reference graphs."""
-    return [score for score, _ in _best_informed(view, partitions)]
+    walks = [random_walk(graph) for graph in view.graphs]
+    return [_best_informed(view, walks, labels)[0] for labels in partitions]
 
 
-def view_evidence(
-    view: ReferenceGraphs,
-    partitions: Sequence[NDArray[np.int64]],
-    rows: slice | NDArray[np.int64] = slice(None),
-) -> list[tuple[float, NDArray[np.float32]]]:
-    """`view_scores`, each with the evidence (m, c) of that graph for the clusters of some rows.
+def explained_share(views: Sequence[ReferenceGraphs], labels: NDArray[np.int64]) -> float:
+    """Uncertainty coefficient U, 0 to 1: share of the entropy of a partition that all views explain.
 
-    A view has no evidence, which is 0, for samples that it does not have.
+    A cluster that only one view explains counts in full. Samples that a view does not have have no evidence
+    in it. Unlike information, U does not prefer equal sizes: it is 0 for random labels of any sizes.
     """
-    best = _best_informed(view, partitions)
-    if view.present is None:
-        return [
-            (score, evidence(walk, labels, rows))
-            for labels, (score, walk) in zip(partitions, best, strict=True)
-        ]
-    positions = view.present.positions[rows]
-    has = positions >= 0
-    found = []
-    for labels, (score, walk) in zip(partitions, best, strict=True):
-        n_clusters = int(labels.max()) + 1
-        of_rows = np.zeros((len(positions), n_clusters), dtype=np.float32)
-        of_rows[has] = evidence(walk, view.own(labels), positions[has], n_clusters=n_clusters)
-        found.append((score, of_rows))
-    return found
+    n_clusters = int(labels.max()) + 1
+    total = np.zeros((len(labels), n_clusters), dtype=np.float32)
+    for view in views:
+        own = view.own(labels)
+        walks = [random_walk(graph) for graph in view.graphs]
+        found = evidence(_best_informed(view, walks, labels)[1], own, n_clusters=n_clusters)
+        total[slice(None) if view.present is None else view.present.samples] += found
+    if n_clusters == 1:
+        return 0.0
+    return min(1.0, joint_information(labels, total) / entropy(labels))
+
+
+def confirmed_information(
+    views: Sequence[csr_array[np.float64]], explained: float, labels: NDArray[np.int64]
+) -> float:
+    """Information (nats) of the neighbors that two views share, times the share U of the entropy.
+
+    `views` are the graphs (n, n) of the views. Within a cluster in which views are independent, few neighbors
+    are shared, so that splitting it gains no information, whatever the sizes; within topics, many are.
+    """
+    total = functools.reduce(operator.add, views)
+    if len(views) > 1:
+        squares = functools.reduce(operator.add, [view.multiply(view) for view in views])
+        total = csr_array(total.multiply(total) - squares)
+        total.data[total.data < np.finfo(np.float32).eps] = 0.0
+        total.eliminate_zeros()
+    return explained * information(random_walk(total), labels)
 
 
 def _best_informed(
-    view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]
-) -> list[tuple[float, RandomWalk]]:
-    """Highest information on each partition, with the random walk on that graph."""
-    walks = [random_walk(graph) for graph in view.graphs]
-    return [
-        max(
-            ((view.weight * information(walk, view.own(labels)), walk) for walk in walks),
-            key=operator.itemgetter(0),
-        )
-        for labels in partitions
-    ]
+    view: ReferenceGraphs, walks: Sequence[RandomWalk], labels: NDArray[np.int64]
+) -> tuple[float, RandomWalk]:
+    """Highest information of the graphs of a view on a partition, and the random walk on that graph."""
+    scored = [(view.weight * information(walk, view.own(labels)), walk) for walk in walks]
+    return max(scored, key=operator.itemgetter(0))
 
 
 def view_modularity(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
