@@ -189,7 +189,7 @@ def improve_by_restarts(stage: Stage, start: Initialization) -> Initialization:
     """Return the initialization with the best of all good spectral cuts of its graph.
 
     Settings are compared by few cuts each, since more cuts favor settings whose graph is similar to
-    the reference graphs. For one graph, many cuts can be compared (docs/decisions/0055).
+    the reference graphs. For one graph, many cuts can be compared (docs/decisions/0057).
     """
     prepared, parameters = start.prepared, start.parameters
     if start.spectrum is None or is_nearly_perfect(start.best.score, parameters):

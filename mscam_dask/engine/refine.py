@@ -5,12 +5,12 @@ A fit has it with automatic settings. One iteration starts from the best partiti
 1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`).
 2. Build the next graph by the A-step, from the distances in the views and in their discriminants,
    half each. If the initial graph is mixed with the graphs of the single views, so is this one
-   (docs/decisions/0082).
+   (docs/decisions/0059).
 3. Cut that graph and score the partitions.
 
 The scores come from reference graphs of the original distances, which favor partitions by these
 distances. A new partition is therefore accepted unless its score is clearly lower
-(docs/decisions/0064). The loop ends with the first partition that is not accepted.
+(docs/decisions/0059). The loop ends with the first partition that is not accepted.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from mscam_dask.linalg.eigensolver import choose_filter
 _MOST_AGGREGATES = 1024
 
 # Residual relative to the largest eigenvalue; the spectral cut of a large graph needs no more: see
-# docs/decisions/0039.
+# docs/decisions/0075.
 _TOLERANCE = 1e-4
 
 # Relative change of the largest Ritz value of the block below which its columns have settled.

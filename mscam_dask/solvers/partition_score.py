@@ -1,6 +1,6 @@
 """Partition scores and their comparison, from the reference graphs of the views.
 
-See docs/decisions/0011, 0068 and 0069.
+See docs/decisions/0011.
 """
 
 from __future__ import annotations

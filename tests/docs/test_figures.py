@@ -84,11 +84,11 @@ def test_the_reports_of_the_gallery_are_as_its_page_says(
         for name, run in runs.items()
     }
     assert {name: badge[0].strip() for name, badge in badges.items()} == {
-        "digits": "stable clusters",
-        "continuum": "unstable clusters",
+        "digits": "clusters separated in part",
+        "continuum": "no cluster structure",
         "noise": "no cluster structure",
-        "patients": "stable clusters",
-        "noise-view": "stable clusters",
+        "patients": "separated clusters",
+        "noise-view": "separated clusters",
     }
     assert runs["noise"].read_record().fit.n_clusters == 1
     assert "noise (excluded)" in runs["noise-view"].report.read_text()

@@ -6,7 +6,7 @@ Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536: glibc then returns every 
 or more to the system as soon as it is freed and fetches it again, page by page and zeroed, for the
 next array of that size. Kernels with temporary arrays of the size of the second-level cache take
 more than twice the time. Without any threshold, free memory below a block in use stays with the
-process, however large it is. Hence a process keeps a bounded amount: docs/decisions/0048.
+process, however large it is. Hence a process keeps a bounded amount: docs/decisions/0002.
 
 An array from another process may start at an address in its message that is not a multiple of its
 item size. NumPy computes with it in another order, so the last bits of a product would depend on
