@@ -1,4 +1,4 @@
-"""Clusters of a fit: stability, features, distances of samples to them, and a score of predictions."""
+"""Clusters of a fit: borders, features, distances of samples to them, and a score of predictions."""
 
 from __future__ import annotations
 
