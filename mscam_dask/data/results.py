@@ -164,10 +164,10 @@ def _write(
     put_array(group, "labels", solution.labels.astype("<i8"), ("sample",))
     if not has_arrays:
         put_arrays(group, solution.arrays, has_learned_graph=not solution.status.is_learned)
-    for name, dims in _ASSESSED.items() if solution.assessment is not None else ():
+    for name, dims in _ASSESSED.items():
         values = getattr(solution.assessment, name).astype("<f8")
         put_array(group, f"assessment/{name}", values, dims)
-    borders = None if solution.assessment is None else solution.assessment.borders
+    borders = solution.assessment.borders
     for name, dims in _BORDERS.items() if borders is not None else ():
         put_array(group, f"assessment/borders/{name}", getattr(borders, name), dims)
     for variable_name, variable in history.items():
@@ -182,10 +182,8 @@ def _write(
     write_checksums(group, directory)
 
 
-def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
+def _assessment_texts(assessment: Assessment) -> dict[str, Any]:
     """Everything of an assessment but its arrays, with its structure and message for other readers."""
-    if assessment is None:
-        return None
     return {
         "structure": assessment.structure.name,
         "message": assessment.message,
