@@ -28,10 +28,8 @@ class ClusterRow:
     Attributes
     ----------
     cluster, samples
-    stands
-        Whether it is separated from each other cluster.
-    touching
-        The clusters that it is not separated from.
+    separated
+        "yes", or the clusters that it is not separated from.
     weakest, p_value, counts
         Cluster on the other side of the border with the largest p-value, that value, and the samples on
         the own side, at the border and on the other side.
@@ -40,8 +38,7 @@ class ClusterRow:
 
     cluster: int
     samples: str
-    stands: bool
-    touching: str
+    separated: str
     weakest: str
     p_value: str
     counts: str
@@ -159,9 +156,10 @@ def _borders(
             ClusterRow(
                 cluster=names[k],
                 samples=count(int(borders.sizes[k])),
-                stands=not touching,
-                touching=", ".join(map(str, touching[:_MAX_TOUCHING])) + more,
-                weakest=str(names[weakest]) if has_border[k, weakest] else "\u2013",
+                separated=f"not from {', '.join(map(str, touching[:_MAX_TOUCHING]))}{more}"
+                if touching
+                else "yes",
+                weakest=f"with {names[weakest]}" if has_border[k, weakest] else "\u2013",
                 p_value=p_value_text(float(p_values[k, weakest])),
                 counts=" | ".join(map(count, borders.counts[k, weakest].tolist()))
                 if borders.counts[k, weakest].any()
@@ -196,7 +194,7 @@ def _borders(
 
 def _border_cell(pair: str, p_value: float, counts: NDArray[np.int64]) -> TableCell:
     found = f"{counts[0]} | {counts[1]} | {counts[2]}" if counts.any() else "too few samples"
-    shade = int(np.clip(np.floor(10 * p_value), 1, 9)) if p_value > RULES.level else 0
+    shade = min(9, 4 + int(6 * p_value)) if p_value > RULES.level else 0
     text = p_value_text(p_value)
     return TableCell(
         text, shade, f"clusters {pair}: p-value {text}, samples {found}", is_match=False
