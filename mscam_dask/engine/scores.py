@@ -233,7 +233,7 @@ def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) 
             complete.append(view.rows)
             continue
         weights = csr_array(total[:, view.present.samples])
-        sums = np.asarray(weights.sum(axis=1)).ravel()[:, None]
+        sums: NDArray[np.float64] = np.asarray(weights.sum(axis=1)).ravel()[:, None]
         rows = (weights @ view.rows) / np.where(sums > 0.0, sums, 1.0)
         rows[view.present.samples] = view.rows
         complete.append(rows)
