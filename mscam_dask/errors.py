@@ -177,7 +177,7 @@ class DataWarning(UserWarning):
 
 
 class UnstableClustersWarning(UserWarning):
-    """Perturbed graphs have other clusters; the message names the clusters that are not separated."""
+    """Borders separate some of the clusters only; the message names those that are not separated."""
 
 
 class MemoryPlanWarning(UserWarning):

@@ -60,7 +60,7 @@ _SOLVER_TESTS = (
     *("tests/linalg", "tests/solvers", *_FIT_TESTS),
     *(
         f"tests/estimators/test_{name}.py"
-        for name in ("incomplete", "stability", "cluster_features", "predict")
+        for name in ("incomplete", "borders", "cluster_features", "predict")
     ),
 )
 _STORE_TESTS = (

@@ -97,8 +97,8 @@ def test_confidence_tells_wrong_samples(name: str, benchmark_data: Loader) -> No
     ],
 )
 @pytest.mark.thorough
-def test_stability_tells_good_partitions_from_bad_ones(
+def test_borders_tell_good_partitions_from_bad_ones(
     name: str, low: float, high: float, benchmark_data: Loader
 ) -> None:
     model = default_fit(name, benchmark_data(name))
-    assert low <= model.stability_ <= high
+    assert low <= len(model.standing_clusters_) / model.n_clusters_ <= high

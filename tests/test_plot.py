@@ -172,18 +172,17 @@ def test_lines_of_the_history(model: MSCAM, quantity: str) -> None:
         plot.history(model, quantity="speed")
 
 
-def test_curves_over_the_number_of_clusters(counted: MSCAM, model: MSCAM) -> None:
+def test_p_values_over_the_number_of_clusters(counted: MSCAM, model: MSCAM) -> None:
     curves = counted.n_clusters_curves_
     assert curves is not None
-    ax = plot.n_clusters_curves(counted, criteria=["stability", "modularity"])
-    *lines, selected = ax.lines
-    assert [line.get_label() for line in lines] == ["stability", "modularity"]
-    for line in lines:
-        values = curves[line.get_label()].values
-        np.testing.assert_allclose(line.get_ydata() * np.abs(values).max(), values)
+    ax = plot.n_clusters_curves(counted)
+    line, level, selected = ax.lines
+    p_values = curves["p_value"].values
+    np.testing.assert_allclose(line.get_ydata(), np.maximum(p_values, 1e-4))
+    np.testing.assert_array_equal(line.get_xdata(), curves["n_clusters"])
+    assert ax.get_yscale() == "log"
+    assert set(level.get_ydata()) == {0.05}
     assert set(selected.get_xdata()) == {counted.n_clusters_}
-    with pytest.raises(ConfigurationError, match=quotes("'speed'", "'stability'")):
-        plot.n_clusters_curves(counted, criteria=["speed"])
     with pytest.raises(ConfigurationError, match=quotes("'auto'")):
         plot.n_clusters_curves(model)
 

@@ -19,7 +19,6 @@ from mscam_dask.monitor.run_record import (
     FitRecord,
     SettingEntry,
 )
-from mscam_dask.types.result import Structure
 
 __all__ = [
     "fit_pairs",
@@ -166,8 +165,7 @@ def _clusters_text(fit: FitRecord) -> str:
 
 def _support_text(assessment: AssessmentEntry) -> str:
     """Return whether the data support the clusters, and which of them they do not separate."""
-    name = Structure[assessment.structure].value
-    return f"{name[:1].upper()}{name[1:]}: {assessment.message}."
+    return f"{assessment.title[:1].upper()}{assessment.title[1:]}: {assessment.message}."
 
 
 def sizes_text(fit: FitRecord) -> str:

@@ -1,6 +1,6 @@
 """The store of a run's result: labels, consensus graph, view embeddings, history and the model.
 
-Layout, version 3, one Zarr v3 group::
+Layout, version 5, one Zarr v3 group::
 
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
@@ -63,13 +63,16 @@ if TYPE_CHECKING:
 
 FORMAT = "mscam_dask.result"
 FORMAT_VERSION = 5
+OLDEST_VERSION = 4
+"""First version whose results have a report; they have no borders, so they are not assessed here."""
 
-_ASSESSED: dict[str, tuple[str, ...]] = {
+_Arrays = Mapping[str, tuple[str, ...]]
+_ASSESSED: _Arrays = {
     "cluster_agreement": ("view", "cluster"),
     "view_agreement": ("view", "other_view"),
     "cluster_tree": ("merge", "column"),
 }
-_BORDERS: dict[str, tuple[str, ...]] = {
+_BORDERS: _Arrays = {
     "p_values": ("cluster", "other_cluster"),
     "counts": ("cluster", "other_cluster", "side"),
     "sizes": ("cluster",),
@@ -161,10 +164,10 @@ def _write(
     put_array(group, "labels", solution.labels.astype("<i8"), ("sample",))
     if not has_arrays:
         put_arrays(group, solution.arrays, has_learned_graph=not solution.status.is_learned)
-    for name, dims in _ASSESSED.items() if solution.assessment is not None else ():
+    for name, dims in _ASSESSED.items():
         values = getattr(solution.assessment, name).astype("<f8")
         put_array(group, f"assessment/{name}", values, dims)
-    borders = None if solution.assessment is None else solution.assessment.borders
+    borders = solution.assessment.borders
     for name, dims in _BORDERS.items() if borders is not None else ():
         put_array(group, f"assessment/borders/{name}", getattr(borders, name), dims)
     for variable_name, variable in history.items():
@@ -179,10 +182,8 @@ def _write(
     write_checksums(group, directory)
 
 
-def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
+def _assessment_texts(assessment: Assessment) -> dict[str, Any]:
     """Everything of an assessment but its arrays, with its structure and message for other readers."""
-    if assessment is None:
-        return None
     return {
         "structure": assessment.structure.name,
         "message": assessment.message,
@@ -193,13 +194,13 @@ def _assessment_texts(assessment: Assessment | None) -> dict[str, Any] | None:
     }
 
 
-def read_result(path: str | Path) -> StoredResult:
+def read_result(path: str | Path, *, oldest: int = FORMAT_VERSION) -> StoredResult:
     """Read and verify a store written by `write_result`; what is damaged is a `StoreCorruptError`.
 
     The arrays with a row for each of more than `SIZES.exact_samples` samples are read again when they are used.
     """
     root = Path(path).absolute()
-    attributes = _attributes(root)
+    attributes = _attributes(root, oldest)
     with usable_attributes(root):
         names = attributes["view_names"]
         texts = attributes["assessment"]
@@ -222,7 +223,9 @@ def read_result(path: str | Path) -> StoredResult:
             n_neighbors=attributes["n_neighbors"],
             view_contributions=dict(zip(names, attributes["view_contributions"], strict=True)),
             history=_history(root, names, attributes["history"]),
-            assessment=None if texts is None else _assessment(root, texts),
+            assessment=None
+            if texts is None or "has_borders" not in texts
+            else _assessment(root, texts),
         )
 
 
@@ -238,17 +241,17 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
     )
 
 
-def read_model(path: str | Path) -> StoredModel | None:
+def read_model(path: str | Path, *, oldest: int = FORMAT_VERSION) -> StoredModel | None:
     """Read the parts of a result from which it predicts, as `read_result`; None where it was written without."""
     root = Path(path).absolute()
-    keys = _attributes(root)["model"]
+    keys = _attributes(root, oldest)["model"]
     if keys is None:
         return None
     arrays = {key: get_array(root, f"model/{key}") for key in keys}
     return StoredModel(get_json(root, _RECORDS), arrays)
 
 
-def _attributes(root: Path) -> Mapping[str, Any]:
+def _attributes(root: Path, oldest: int) -> Mapping[str, Any]:
     """Return the attributes of a result, after comparing metadata with their checksums."""
     return checked_attributes(
         root,
@@ -256,6 +259,7 @@ def _attributes(root: Path) -> Mapping[str, Any]:
         FORMAT_VERSION,
         other="Give the result.zarr of a run directory.",
         again="run the pipeline again",
+        oldest=oldest,
     )
 
 
@@ -288,25 +292,15 @@ _PER_VIEW = {
 }
 
 
-_PER_COUNT = {
-    "eigengap": "difference of the Laplacian's eigenvalues c+1 and c over the former",
-    "modularity": "modularity of the cut into c clusters on the reference graphs, mean over views",
-    "adjusted_modularity": "the modularity times the share of the entropy of that cut that the neighbors in all views explain",
-    "information": "cross-view information (nats) of that cut",
-    "stability": "adjusted Rand index of the cuts of two halves of the graph",
-}
-
-
 def count_dataset(selection: NClustersSelected) -> xarray.Dataset:
-    """Curves from which the number of clusters, the attribute `chosen`, was chosen, over n_clusters."""
+    """p-values from which the number of clusters, the attribute `chosen`, was selected, over n_clusters."""
     import xarray
 
-    curves = {
-        name: ("n_clusters", _numbers(list(getattr(selection, name))), {"long_name": prose})
-        for name, prose in _PER_COUNT.items()
-    }
+    prose = (
+        "largest p-value of the borders between n_clusters clusters, the least of some partitions"
+    )
     return xarray.Dataset(
-        curves,
+        {"p_value": ("n_clusters", _numbers(selection.p_values), {"long_name": prose})},
         coords={"n_clusters": list(selection.counts)},
         attrs={"chosen": selection.n_clusters},
     )

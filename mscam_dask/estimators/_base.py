@@ -133,11 +133,10 @@ class BaseMultiViewClustering(
             The clusters may depend on chance: eigenvectors did not converge, or there are fewer
             distinct samples than clusters.
         DataWarning
-            Views were excluded or share few samples; neighbors in one view are neighbors in the others no more often than
-            by chance, or the spectral cut for the selected number of clusters is as unstable as noise;
+            Views were excluded or share few samples; the data show no clusters, `structure_` is NONE;
             equal samples are in different clusters.
         UnstableClustersWarning
-            Cuts of perturbed graphs have other clusters: `stability_` is below 0.75.
+            Borders separate some of the clusters only: `structure_` is PARTLY.
         """
         validate_callbacks(self.callbacks, self.checkpoint_store)
         with connected(self.client) as client:
@@ -255,7 +254,7 @@ class BaseMultiViewClustering(
 
     @property
     def n_clusters_curves_(self) -> xarray.Dataset | None:
-        """Criteria over the candidate numbers of clusters; None if the number was given."""
+        """Largest p-value of the borders over the numbers of clusters; None if the number was given."""
         check_is_fitted(self)
         selection = self.solution_.n_clusters_selection
         return None if selection is None else count_dataset(selection)

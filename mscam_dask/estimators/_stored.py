@@ -13,7 +13,7 @@ Keys of the arrays of a `StoredModel`::
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,7 +39,7 @@ from mscam_dask.types.events import (
     ViewSettingsSelected,
 )
 from mscam_dask.types.parameters import ImputeMethod, Parameters
-from mscam_dask.types.result import Assessment, Solution, Status
+from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -135,6 +135,7 @@ def restore_fit(
     ValueError, KeyError, TypeError
         The records are not those of this version.
     """
+    assert result.assessment is not None, "only results of earlier versions have none"
     records = {name: msgspec.convert(model.records[name], kind) for name, kind in _RECORDS.items()}
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         name: _encoder(values, _group(model.arrays, f"encoders/{index}/"))
@@ -149,20 +150,13 @@ def restore_fit(
         n_neighbors=result.n_neighbors,
         view_contributions=result.view_contributions,
         encoders=encoders,
-        assessment=result.assessment or _unassessed(result.labels, training.view_names),
+        assessment=result.assessment,
         **records,
     )
     estimator._keep_fit(solution, training)
     estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
     stored = _group(model.arrays, "coordinates/")
     estimator._coordinates_loaded = list(stored.values()) or None
-
-
-def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:
-    """Assessment of one cluster, or of one for each sample, in a run of an earlier version."""
-    unknown = np.full((len(names), len(names)), np.nan)
-    n_clusters = len(np.unique(labels))
-    return Assessment.trivial(n_clusters, names, unknown)
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -31,9 +31,9 @@ class MSCAM(BaseMultiViewClustering):
     Parameters
     ----------
     n_clusters : int or "auto", default=8
-        Number of clusters c. "auto" selects the largest one up to `max_clusters` with a border
-        between each two clusters, or 1 if there is none; the p-values are in `n_clusters_curves_` and in
-        an event for the callbacks.
+        Number of clusters c. "auto" selects it without labels: the largest number up to `max_clusters`
+        whose clusters are all separated by borders, or 1 if there is none. The p-values are in
+        `n_clusters_curves_` and in an event for the callbacks.
     alpha : float or mapping, optional
         Ridge penalty of the self-representation, in units of the mean squared singular value of a
         view, from 1e-6 to 1e6: one value, or a mapping by view name (then `scale` must be one
@@ -134,15 +134,15 @@ class MSCAM(BaseMultiViewClustering):
     n_clusters_ : int
         Number of clusters, given or selected.
     n_clusters_curves_ : xarray.Dataset or None
-        With ``n_clusters="auto"``: largest p-value of the borders over n_clusters, with the selected number
-        as an attribute.
-    cluster_borders_ : (n_clusters, n_clusters) float64
-        p-value of the border between each pair of clusters; up to 0.05 it holds.
+        With ``n_clusters="auto"``: ``p_value``, the largest of the borders, over n_clusters, with the
+        selected number as an attribute.
+    cluster_borders_ : (n_clusters, n_clusters)
+        p-value of the border between each pair of clusters; up to 0.05 the border holds.
     standing_clusters_ : tuple of int
-        Clusters with a border to each other cluster.
+        Clusters that a border separates from each other cluster.
     structure_ : Structure
-        CLEAR or PARTLY separated clusters, NONE (no cluster structure), or TRIVIAL (one cluster, or one
-        for each sample).
+        CLEAR, PARTLY (some clusters are separated), NONE (no cluster structure), or TRIVIAL (one cluster, or
+        one for each sample).
     cluster_agreement_, view_agreement_ : dict
         Agreement of each view with each cluster, and of each view with each other view.
     cluster_tree_ : (n_clusters − 1, 4)
@@ -150,7 +150,8 @@ class MSCAM(BaseMultiViewClustering):
     status_ : Status
         Origin of the labels; ``status_.message`` is a sentence.
     cross_view_information_ : float
-        Cross-view information of the partition, in nats, by which partitions are compared.
+        Cross-view information of the partition, in nats. The partition with the largest one is kept if
+        its borders support it.
     n_iter_ : int
         Outer iterations, those of the refinement included.
     n_neighbors_ : int

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.monitor.events import Event, FitResumed
-from mscam_dask.solvers.n_clusters import preferred
 from mscam_dask.types.events import (
     FitFailed,
     FitFinished,
@@ -180,25 +179,16 @@ def _resumed(event: FitResumed) -> str:
 
 
 def _n_clusters(event: NClustersSelected) -> str:
-    best = preferred(event)
-    at = event.counts.index(best)
-    curves = {
-        "eigengap": event.eigengap,
-        "modularity": event.modularity,
-        "adjusted modularity": event.adjusted_modularity,
-        "stability": event.stability,
-    }
-    # the larger number where values are equal
-    maxima = {name: max(zip(curve, event.counts, strict=True))[1] for name, curve in curves.items()}
-    values = (
-        f"largest eigengap ({event.eigengap[at]:.2f}) among values whose adjusted modularity is "
-        f"within {RULES.clear_difference * 100:.0f} % of the maximum; adjusted modularity {event.adjusted_modularity[at]:.3f}, "
-        f"stability {event.stability[at]:.2f}. Maxima: "
-        f"{', '.join(f'{name} {n_clusters}' for name, n_clusters in maxima.items())}"
-    )
     if event.n_clusters == 1:
-        return f"n_clusters=1 selected: no cluster structure. The curves prefer {best}: {values}"
-    return f"n_clusters={best} selected (range {event.counts[0]}\u2013{event.counts[-1]}): {values}"
+        return (
+            f"n_clusters=1 selected: with 2 to {event.counts[-1]} clusters, some border has a p-value "
+            f"above {RULES.level:g}"
+        )
+    largest = event.p_values[event.counts.index(event.n_clusters)]
+    return (
+        f"n_clusters={event.n_clusters} selected (range {event.counts[0]}\u2013{event.counts[-1]}): the "
+        f"largest number whose borders all have p-values up to {RULES.level:g} (here {largest:.2g})"
+    )
 
 
 def format_settings(event: SettingsSelected) -> list[str]:

@@ -242,7 +242,7 @@ def _cells(record: IterationFinished) -> tuple[str, ...]:
 
 
 _INDENT = 12  # of lines that belong to a step
-_UNSURE = ("NONE", "UNSTABLE")  # structures that get an exclamation mark
+_UNSURE = ("NONE", "PARTLY")  # structures that get an exclamation mark
 
 
 class TerminalProgress:

@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from mscam_dask import __version__
 from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.types.result import Structure
 
 __all__ = [
     "RUN_FORMAT",
@@ -138,26 +139,35 @@ class RefinementEntry(Struct, frozen=True, kw_only=True):
     n_accepted: int
 
 
+_EARLIER = {"STABLE": "stable clusters", "UNSTABLE": "unstable clusters"}
+
+
 class AssessmentEntry(Struct, frozen=True, kw_only=True):
     """Support of the data for the clusters.
 
     Attributes
     ----------
     structure
-        Name of a `mscam_dask.types.result.Structure`.
+        Name of a `mscam_dask.types.result.Structure`; STABLE and UNSTABLE in runs of earlier versions.
     message
         Sentence that says why, and which clusters are not separated.
-    stability
-        Mean over clusters.
-    cluster_stability
-        Of each cluster, in the order of `FitRecord.cluster_names`; None for clusters without a
-        compared sample.
+    standing_clusters
+        Labels of the clusters that a border separates from each other cluster; None in runs of earlier
+        versions and for trivial clusters.
+    largest_p_values
+        Largest p-value of the borders of each cluster, in the order of `FitRecord.cluster_names`;
+        None likewise.
     """
 
     structure: str
     message: str
-    stability: float
-    cluster_stability: tuple[float | None, ...]
+    standing_clusters: tuple[int, ...] | None = None
+    largest_p_values: tuple[float, ...] | None = None
+
+    @property
+    def title(self) -> str:
+        """Short text for tables and badges."""
+        return _EARLIER.get(self.structure) or Structure[self.structure].value
 
 
 class FitRecord(Struct, frozen=True, kw_only=True):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +15,7 @@ from mscam_dask.monitor.palette import (
     cluster_color,
     sample_property,
 )
+from mscam_dask.monitor.report.formatting import LEAST_P_VALUE
 from mscam_dask.monitor.report.scatter import (
     DRAW_LIMIT,
     DRAW_SEED,
@@ -24,6 +24,7 @@ from mscam_dask.monitor.report.scatter import (
     graph_layout,
     principal_planes,
 )
+from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -260,53 +261,41 @@ def history(
     return ax
 
 
-def n_clusters_curves(
-    estimator: BaseMultiViewClustering,
-    ax: Axes | None = None,
-    *,
-    criteria: Sequence[str] | None = None,
-) -> Axes:
-    """Draw the criteria over the number of clusters, each divided by its largest magnitude.
+def n_clusters_curves(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Axes:
+    """Draw the largest p-value of the borders over the number of clusters, with the level that selects.
 
     Parameters
     ----------
     estimator : MSCAM or MSCAN
         Fitted with ``n_clusters="auto"``.
     ax : Axes, optional
-    criteria : sequence of str, optional
-        Variables of `n_clusters_curves_`. None: all.
 
     Raises
     ------
     ConfigurationError
-        The number of clusters was given, or there is no such criterion.
+        The number of clusters was given.
+
+    Notes
+    -----
+    p-values below 0.0001 are drawn there.
     """
     curves = estimator.n_clusters_curves_
     if curves is None:
         raise ConfigurationError(
-            "n_clusters was given, so there are no criteria. Fit with n_clusters='auto'."
-        )
-    names = [str(name) for name in (curves if criteria is None else criteria)]
-    unknown = [name for name in names if name not in curves]
-    if unknown:
-        raise ConfigurationError(
-            f"criteria {unknown} are not in n_clusters_curves_; allowed are {list(map(str, curves))}."
+            "n_clusters was given, so there are no p-values. Fit with n_clusters='auto'."
         )
     ax = new_axes(ax, (6.0, 3.8))
-    for index, name in enumerate(names):
-        values = np.asarray(curves[name].values, dtype=np.float64)
-        largest = float(np.nanmax(np.abs(values), initial=0.0)) or 1.0
-        ax.plot(
-            curves["n_clusters"].values,
-            values / largest,
-            marker="o",
-            markersize=4,
-            color=cluster_color(index),
-            label=name.replace("_", " "),
-        )
+    p_values = np.maximum(curves["p_value"].values, LEAST_P_VALUE)
+    ax.plot(
+        curves["n_clusters"].values, p_values, marker="o", markersize=4, color=CLUSTER_COLORS[0]
+    )
+    ax.set_yscale("log")
+    ax.axhline(
+        RULES.level, color="gray", linestyle=":", linewidth=1, label=f"level {RULES.level:g}"
+    )
     ax.axvline(curves.attrs["chosen"], color="black", linestyle="--", linewidth=1, label="selected")
     ax.locator_params(axis="x", integer=True)
-    ax.set(xlabel="number of clusters", ylabel="share of the largest value")
+    ax.set(xlabel="number of clusters", ylabel="largest p-value of the borders")
     add_legend(ax)
     return ax
 

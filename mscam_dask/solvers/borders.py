@@ -256,19 +256,20 @@ def _discriminants(
     """
     mean = of.sums.sum(axis=0) / of.sizes.sum()
     means = np.where(of.sizes[:, None] > 0, of.sums / np.maximum(of.sizes, 1)[:, None], mean)
-    p, free = len(mean), max(1, len(rows) - np.count_nonzero(of.sizes))
+    p, free = len(mean), max(1, len(rows) - int(np.count_nonzero(of.sizes)))
     covariance = (of.squares - (means.T * of.sizes) @ means) / free
     mean_variance = float(np.trace(covariance)) / p
     own = means[cells[rows]]
-    residual = squares[rows] - 2.0 * np.einsum("ij,ij->i", points[rows], own)
+    residual: NDArray[np.float64] = squares[rows] - 2.0 * np.einsum("ij,ij->i", points[rows], own)
     residual += np.einsum("ij,ij->i", own, own)
     total = float(np.sum(covariance**2))
     spread = total / p - mean_variance**2
-    noise = max(0.0, np.sum(residual**2) / free**2 - total / free) / p
+    noise = max(0.0, float(np.sum(residual**2)) / free**2 - total / free) / p
     share = min(1.0, noise / spread) if spread > 0.0 else 1.0
     covariance *= 1.0 - share
     # cells of equal points have no covariance: they are as far apart as rounding tells
-    least = np.finfo(np.float64).eps * np.trace(of.squares) / (p * len(rows))
+    rounding, tiny = np.finfo(np.float64).eps * np.sqrt(p), np.finfo(np.float64).tiny
+    least = 4.0 * rounding * np.trace(of.squares) / free + tiny
     covariance[np.diag_indices(p)] += max((share + 1e-9) * mean_variance, least)
     factor = scipy.linalg.cho_factor(covariance, check_finite=False)
     return means, scipy.linalg.cho_solve(factor, means.T, check_finite=False)

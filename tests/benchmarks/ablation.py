@@ -48,7 +48,6 @@ WITHOUT_RULE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "max_iterations 0": {"rules": {"max_iterations": 0}},
         "score_margin 0": {"rules": {"score_margin": 0.0}},
         "near_optimal 1": {"rules": {"near_optimal": 1.0}},
-        "no clear_difference": {"rules": {"clear_difference": np.inf}},
         "no nearly_perfect": {"rules": {"nearly_perfect": np.inf}},
         "clear_overlap 0": {"rules": {"clear_overlap": 0.0}},
         "min_gain_of_overlap 0": {"rules": {"min_gain_of_overlap": 0.0}},
@@ -56,7 +55,6 @@ WITHOUT_RULE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "min_pairs 0": {"rules": {"min_pairs": 0}},
         "graph_weights 1, 1": {"rules": {"graph_weights": (1.0, 1.0)}},
         "stopping_share 1": {"rules": {"stopping_share": 1.0}},
-        "reliability_power 1": {"rules": {"reliability_power": 1}},
     }
 )
 """Thresholds with which a rule has no effect; rules are constants, so they are replaced in their object."""

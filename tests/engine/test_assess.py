@@ -41,11 +41,8 @@ def test_they_come_before_the_first_iteration(
     settings = [Parameters(n_clusters=3, scale=scale) for scale in ("unit", "standard")]
     solution = run_fit(as_multi_view(views), settings, executor)
     stages, first = executor.stages, executor.stages.index("admm_view")
-    assert stages.count("view_agreement") == stages.count("perturbed_cuts") == 1
+    assert stages.count("view_agreement") == 1
     assert stages.index("view_agreement") < first
-    # with many views the perturbed graphs are those of a sample, not that of the fit
-    assert (stages.index("perturbed_cuts") < first) == (n_views > SIZES.few_views)
-    assert solution.assessment is not None
     agreement = solution.assessment.view_agreement
     assert agreement.shape == (n_views, n_views)
     np.testing.assert_array_equal(np.diag(agreement), 1.0)

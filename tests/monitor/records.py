@@ -109,11 +109,7 @@ BY_VIEW = SettingsSelected(
 )
 RANK_SAMPLE = NClustersSelected(
     counts=(2, 3, 4, 5),
-    eigengap=(0.4, 0.2, 0.3, 0.1),
-    modularity=(0.2, 0.4, 0.5, 0.47),
-    adjusted_modularity=(0.18, 0.38, 0.46, 0.44),
-    information=(0.2, 0.4, 0.6, 0.8),
-    stability=(0.7, 0.9, 0.8, 0.6),
+    p_values=(1e-9, 0.2, 0.031, 0.6),
     n_clusters=4,
     seconds=2.5,
 )

@@ -146,7 +146,7 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
 @pytest.mark.parametrize(
     ("event", "values", "seconds"),
     [
-        (RANK_SAMPLE, (4, 2, 5, "0.30", "0.460", "0.80", 3), "2.5 s"),
+        (RANK_SAMPLE, (4, 2, 5, 0.05, 0.031), "2.5 s"),
         (LEARNED, ("0.6300",), "1.5 s"),
     ],
     ids=["number of clusters", "distances"],

@@ -38,12 +38,15 @@ def test_everything_reads_back_bit_for_bit(model: MSCAM, tmp_path: Path) -> None
     for name, coordinates in model.solution_.view_coordinates.items():
         np.testing.assert_array_equal(result.view_coordinates[name], coordinates)
     written, read = model.solution_.assessment, result.assessment
-    assert written is not None
     assert read is not None
     assert (read.structure, read.message) == (written.structure, written.message)
     assert read.cluster_names == (0, 1, 2)
     assert read.view_names == written.view_names
-    assert read.neighbor_overlap == written.neighbor_overlap
+    assert written.borders is not None
+    assert read.borders is not None
+    for name in ("p_values", "counts", "sizes"):
+        values = getattr(written.borders, name)
+        np.testing.assert_array_equal(getattr(read.borders, name), values, strict=True)
     np.testing.assert_array_equal(read.cluster_tree, written.cluster_tree)
     np.testing.assert_array_equal(read.cluster_agreement, written.cluster_agreement)
     for name, embedding in model.view_embeddings_.items():

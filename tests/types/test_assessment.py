@@ -1,4 +1,4 @@
-"""Assessment of a partition: structure, message, and other numbers of the clusters."""
+"""Borders and assessment of a partition: structure, message, and other numbers of the clusters."""
 
 from __future__ import annotations
 
@@ -9,78 +9,133 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.cluster.hierarchy import is_valid_linkage
 
-from mscam_dask.types.result import Assessment, Structure, unseparated_pairs
+from mscam_dask.types.borders import Borders
+from mscam_dask.types.result import Assessment, Structure
 
 
-def made_up(*, stability: float = 0.9, together: float = 0.0) -> Assessment:
-    """Three clusters, of which the last two share clusters of the cuts."""
-    co_clustering = np.eye(3)
-    co_clustering[1, 2] = co_clustering[2, 1] = together
+def borders(sizes: list[int], failing: dict[tuple[int, int], float]) -> Borders:
+    """Clusters all of whose borders hold but these."""
+    c = len(sizes)
+    p_values = np.full((c, c), 0.01) - 0.01 * np.eye(c)
+    counts = np.arange(3 * c * c).reshape(c, c, 3)
+    for (i, j), value in failing.items():
+        p_values[i, j] = p_values[j, i] = value
+    return Borders(p_values, counts, np.array(sizes))
+
+
+def made_up(
+    failing: dict[tuple[int, int], float], sizes: tuple[int, ...] = (50, 40, 30)
+) -> Assessment:
     return Assessment(
-        cluster_stability=np.array([1.0, stability, stability - 0.1]),
-        co_clustering=co_clustering,
+        borders=borders(list(sizes), failing),
         view_names=("a", "b"),
         cluster_agreement=np.arange(6.0).reshape(2, 3),
         view_agreement=np.eye(2),
         cluster_tree=np.array([[1.0, 2.0, 1.0, 2.0], [0.0, 3.0, 2.0, 3.0]]),
-        neighbor_overlap={"a": 20.0, "b": 30.0},
-        split_half_ari=None,
         cluster_names=(0, 1, 2),
     )
 
 
-def test_stable_clusters() -> None:
-    found = made_up()
-    assert found.structure is Structure.STABLE
-    assert "0.90" in found.message
-
-
 @pytest.mark.parametrize(
-    ("together", "named"), [(0.8, "clusters 1 and 2 are not separated"), (0.3, "2 and 1")]
-)
-def test_unstable_clusters_are_named(together: float, named: str) -> None:
-    found = made_up(stability=0.4, together=together)
-    assert found.structure is Structure.UNSTABLE
-    assert named in found.message
-
-
-@pytest.mark.parametrize(
-    ("overlap", "half", "is_by_chance"),
+    ("sizes", "failing", "merged", "is_supported"),
     [
-        ({"a": 4.9, "b": 1.0}, None, True),
-        ({"a": 5.1, "b": 1.0}, 0.1, False),
-        ({}, 0.39, True),
-        ({}, 0.41, False),
-        ({}, None, False),
+        ([50, 40, 30], {}, [0, 1, 2], True),
+        ([50, 40, 30], {(0, 1): 0.05}, [0, 1, 2], True),  # just holds
+        ([50, 40, 30], {(1, 2): 0.2}, [0, 1, 1], False),
+        ([500, 400, 30], {(1, 2): 0.2}, [0, 1, 1], True),  # few samples
+        ([500, 400, 60], {(1, 2): 0.2}, [0, 1, 1], False),
+        ([500, 9], {(0, 1): 0.2}, [0, 0], False),  # half of the clusters
+        # the smallest joins across its weakest border, before larger ones are looked at
+        ([50, 40, 3], {(0, 1): 0.9, (0, 2): 0.3, (1, 2): 0.4}, [0, 0, 0], False),
+        ([50, 40, 30, 3], {(0, 1): 0.2, (2, 3): 0.9}, [0, 0, 1, 1], False),
+        ([50, 40, 3], {(0, 2): 0.3, (1, 2): 0.4}, [0, 1, 1], True),
+        ([40, 50, 3], {(0, 2): 0.4, (1, 2): 0.4}, [0, 1, 1], True),  # of equal ones the larger
     ],
 )
-def test_only_chance_supports_the_clusters(
-    overlap: dict[str, float], half: float | None, is_by_chance: bool
+def test_clusters_are_merged_until_all_borders_hold(
+    sizes: list[int],
+    failing: dict[tuple[int, int], float],
+    merged: list[int],
+    *,
+    is_supported: bool,
 ) -> None:
-    found = dataclasses.replace(
-        made_up(),
-        neighbor_overlap=overlap,
-        split_half_ari=half,
-    )
-    assert (found.structure is Structure.NONE) == is_by_chance
-    assert ("chance" in found.message or "noise" in found.message) == is_by_chance
+    found = borders(sizes, failing)
+    assert found.merged.tolist() == merged
+    assert found.n_supported == len(set(merged))
+    assert found.support is is_supported
+
+
+def test_failing_borders_are_named_from_the_weakest_on() -> None:
+    found = borders([9, 8, 7, 6], {(0, 3): 0.2, (1, 2): 0.7, (0, 1): 0.2})
+    assert found.unseparated == [(1, 2), (0, 1), (0, 3)]
+    assert found.stand.tolist() == [False] * 4
+    assert borders([9, 8, 7], {(0, 2): 0.2}).stand.tolist() == [False, True, False]
+
+
+def test_borders_in_another_order() -> None:
+    found = borders([9, 8, 7], {(0, 2): 0.2, (0, 1): 0.3})
+    order = np.array([2, 0, 1])
+    other = found.in_order(order)
+    assert other.sizes.tolist() == [7, 9, 8]
+    for i, j in np.ndindex(3, 3):
+        assert other.p_values[i, j] == found.p_values[order[i], order[j]]
+        assert_array_equal(other.counts[i, j], found.counts[order[i], order[j]])
+
+
+def test_separated_clusters() -> None:
+    found = made_up({})
+    assert found.structure is Structure.CLEAR
+    assert found.standing_clusters == (0, 1, 2)
+    assert "0.01;" in found.message
+
+
+def test_clusters_with_few_samples_may_be_without_a_border() -> None:
+    found = made_up({(1, 2): 0.4}, (500, 400, 10))
+    assert found.structure is Structure.CLEAR
+    assert found.standing_clusters == (0,)
+    assert "clusters 1 and 2" in found.message
+
+
+def test_clusters_that_are_not_separated_are_named() -> None:
+    found = made_up({(1, 2): 0.4})
+    assert found.structure is Structure.PARTLY
+    assert found.standing_clusters == (0,)
+    assert found.message.startswith("1 of 3 clusters")
+    assert found.message.endswith("between clusters 1 and 2")
+
+
+def test_clusters_without_any_border() -> None:
+    found = made_up({(0, 1): 0.3, (1, 2): 0.4})
+    assert found.structure is Structure.NONE
+    assert found.standing_clusters == ()
+    assert found.message.endswith("between clusters 1 and 2 or 0 and 1")
 
 
 def test_a_trivial_partition_keeps_its_names() -> None:
-    found = Assessment.trivial(3, ["a"], np.eye(1), neighbor_overlap={}, split_half_ari=None)
+    found = Assessment.trivial(3, ["a"], np.eye(1))
     renamed = found.renamed([5, 0, 2])
     assert renamed.structure is found.structure is Structure.TRIVIAL
     assert renamed.message == found.message
     assert renamed.cluster_names == (0, 2, 5)
     assert renamed.cluster_tree.shape == (2, 4)
+    assert renamed.standing_clusters == ()
+
+
+def test_one_cluster_after_a_search_is_no_structure() -> None:
+    found = Assessment.trivial(1, ["a"], np.eye(1), n_tried=7)
+    assert found.structure is Structure.NONE
+    assert "from 2 to 7" in found.message
+    assert dataclasses.replace(found, n_tried=0).structure is Structure.TRIVIAL
 
 
 def test_other_numbers_of_the_clusters() -> None:
-    found = made_up(stability=0.4, together=0.8).renamed([5, 0, 2])
+    found = made_up({(1, 2): 0.4}).renamed([5, 0, 2])
     assert found.cluster_names == (0, 2, 5)
-    np.testing.assert_allclose(found.cluster_stability, [0.4, 0.3, 1.0])
+    assert found.standing_clusters == (5,)
+    assert found.borders is not None
+    assert found.borders.sizes.tolist() == [40, 30, 50]
     assert_array_equal(found.cluster_agreement, [[1, 2, 0], [4, 5, 3]])
-    assert unseparated_pairs(found.co_clustering) == ((0, 1),)
-    assert "clusters 0 and 2 are not separated" in found.message
+    assert found.borders.unseparated == [(0, 1)]
+    assert "between clusters 0 and 2" in found.message
     assert found.cluster_tree[:, :2].tolist() == [[0, 1], [2, 3]]
     assert is_valid_linkage(found.cluster_tree)

@@ -118,11 +118,12 @@ def write_checksums(group: Any, root: Location) -> None:
 
 
 def checked_attributes(
-    root: Location, kind: str, version: int, *, other: str, again: str
+    root: Location, kind: str, version: int, *, other: str, again: str, oldest: int | None = None
 ) -> Mapping[str, Any]:
     """Return the attributes of a root group with checksums, of one format and version.
 
-    `other` is the remedy for another format, `again` the alternative to an upgrade.
+    `other` is the remedy for another format, `again` the alternative to an upgrade, `oldest` the first
+    version that can be read too.
     """
     attributes = root_attributes(root)
     if attributes.get("format") != kind:
@@ -130,7 +131,7 @@ def checked_attributes(
             f"{root} is a Zarr group of another kind (format={attributes.get('format')!r}, not {kind!r}). "
             f"{other}"
         )
-    if attributes.get("format_version") != version:
+    if attributes.get("format_version") not in range(oldest or version, version + 1):
         raise DataError(
             f"{root} has format version {attributes.get('format_version')!r}; this version reads "
             f"{version}. Upgrade mscam_dask, or {again}."

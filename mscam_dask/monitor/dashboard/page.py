@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Callable, Sequence
 from html import escape
@@ -28,7 +27,9 @@ from mscam_dask.monitor.dashboard.plots import (
 )
 from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, shortened, view_shares
 from mscam_dask.monitor.messages import duration, format_event, format_started, printable
+from mscam_dask.monitor.report.formatting import LEAST_P_VALUE
 from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished, ViewIteration
+from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from bokeh.document import Document
@@ -47,11 +48,6 @@ _EMPTY = """<div class="head empty"><h1>No run yet</h1>
 <code>mscam-dask run pipeline.toml --scheduler tcp://...</code></p></div>"""
 
 _PLAIN = Mark(INK, (), "circle")
-_CURVE_MARKS = (  # differ from those of views, and from each other without color
-    Mark(INK, (), "circle"),
-    Mark("#0072b2", (7, 3), "square"),
-    Mark("#7a5195", (2, 3), "triangle"),
-)
 
 
 def serve(runs: Runs, extra: dict[str, Any], doc: Document) -> None:
@@ -284,8 +280,9 @@ def _line_plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:
         (
             LinePlot(
                 "Selection of n_clusters",
-                "value",
+                "largest p-value of the borders",
                 name="counts",
+                log=True,
                 over="n_clusters",
             ),
             _n_clusters_curves,
@@ -343,24 +340,18 @@ def _line_plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:
 
 
 def _n_clusters_curves(run: Run) -> list[Line]:
-    """Curves from which n_clusters was selected, and a vertical line at the selected value."""
+    """p-values from which n_clusters was selected, their level, and a vertical line at the selected number."""
     counted = run.n_clusters_selection
     if counted is None:
         return []
-    curves = (
-        ("eigengap", counted.eigengap),
-        ("adjusted modularity", counted.adjusted_modularity),
-        ("stability", counted.stability),
-    )
-    values = [value for _, curve in curves for value in curve if math.isfinite(value)]
-    ends = [min([0.0, *values]), max([0.0, *values])]
-    at = [counted.n_clusters] * 2
-    selected = Line(f"{at[0]} (selected)", Mark(ACCENT, (8, 4), "circle"), at, ends, dotted=False)
-    lines = [
-        Line(name, _CURVE_MARKS[index], counted.counts, curve)
-        for index, (name, curve) in enumerate(curves)
+    level, chosen = Mark(INK, (7, 3), "circle"), Mark(ACCENT, (8, 4), "circle")
+    p_values = [max(value, LEAST_P_VALUE) for value in counted.p_values]
+    ends, at = [counted.counts[0], counted.counts[-1]], counted.n_clusters
+    return [
+        Line(f"{at} (selected)", chosen, [at] * 2, [min(p_values), 1.0], dotted=False),
+        Line(f"level {RULES.level:g}", level, ends, [RULES.level] * 2, dotted=False),
+        Line("p-value", _PLAIN, counted.counts, p_values),
     ]
-    return [selected, *lines]
 
 
 def _components(run: Run) -> list[Line]:

@@ -137,6 +137,8 @@ class Axes:
         Titles, also for tooltips.
     log
         Whether y is logarithmic; values that are not positive are missing.
+    least
+        Smaller values of a logarithmic y are drawn at this one.
     whole
         Whether y is an integer.
     level
@@ -152,6 +154,7 @@ class Axes:
     x: str
     y: str
     log: bool = False
+    least: float = 0.0
     whole: bool = False
     level: tuple[str, float] | None = None
     chosen: tuple[str, float] | None = None
@@ -182,7 +185,9 @@ def line_chart(
     LineChart or None
         None without a value to show.
     """
-    shown = [value for _, _, values in lines for value in values if _usable(value, axes)]
+    shown = [
+        max(value, axes.least) for _, _, values in lines for value in values if _usable(value, axes)
+    ]
     length = max((len(values) for _, _, values in lines), default=0)
     if not shown:
         return None
@@ -235,7 +240,7 @@ def _whole(values: Sequence[float]) -> bool:
 
 
 def _usable(value: float, axes: Axes) -> bool:
-    return math.isfinite(value) and (value > 0 or not axes.log)
+    return math.isfinite(value) and (not axes.log or max(value, axes.least) > 0)
 
 
 @dataclass(frozen=True)
@@ -268,7 +273,7 @@ def _line(
             pen = "M"
             continue
         where = float(index) if axes.at is None else axes.at[index]
-        x, y = scales[0](where), scales[1](value)
+        x, y = scales[0](where), scales[1](max(value, axes.least) if axes.log else value)
         text = count(int(value)) if axes.whole else number(value)
         prefix = f"{name}, " if name else ""
         marks.append(Mark(x, y, f"{prefix}{axes.x} {number(where)}: {axes.y} {text}", where, value))

@@ -5,7 +5,19 @@ from __future__ import annotations
 import datetime as dt
 import math
 
-__all__ = ["count", "moment", "number", "percent", "plural", "sentence"]
+__all__ = [
+    "LEAST_P_VALUE",
+    "count",
+    "moment",
+    "number",
+    "p_value_text",
+    "percent",
+    "plural",
+    "sentence",
+]
+
+LEAST_P_VALUE = 1e-4
+"""Smaller p-values are drawn at this one: they say the same."""
 
 _NONE = "\u2013"
 _THIN = "\u202f"  # narrow no-break space
@@ -53,6 +65,17 @@ def number(value: float | None, digits: int = 4) -> str:
         return f"10{raised}" if mantissa == "1" else f"{mantissa} \u00d7 10{raised}"
     text = f"{value:.{digits}g}" if abs(value) < 10**digits else f"{value:.0f}"
     return text.replace("-", "\u2212")
+
+
+def p_value_text(value: float) -> str:
+    """Return a p-value with two digits, or a bound if it is small.
+
+    Examples
+    --------
+    >>> p_value_text(0.04321), p_value_text(1.0), p_value_text(2e-9)
+    ('0.043', '1', '< 0.001')
+    """
+    return "< 0.001" if value < 0.001 else f"{value:.2g}"
 
 
 def percent(value: float, digits: int = 1) -> str:

@@ -34,6 +34,7 @@ from mscam_dask.monitor.report.figures import (
 )
 from mscam_dask.monitor.report.scatter import DRAW_SEED, Drawing, Scatter, draw_samples
 from mscam_dask.monitor.report.sections import drift_section, n_clusters_section, presence_section
+from mscam_dask.monitor.report.support import support_section
 from mscam_dask.monitor.report.tables import (
     Confidence,
     SampleFacts,
@@ -42,7 +43,6 @@ from mscam_dask.monitor.report.tables import (
     sample_rows,
     separation_rows,
     size_bars,
-    support_section,
 )
 from mscam_dask.monitor.run_record import RefinementEntry, RunRecord
 
@@ -182,7 +182,6 @@ def run_page(content: RunContent) -> str:
             "separation": separation_rows(matrix.matrix),
             "is_rebuilt": result.learned_graph is not result.consensus_graph,
             "assessed": support_section(result.assessment),
-            "structure": "" if result.assessment is None else result.assessment.structure.value,
             "charts": convergence_charts(result, fit.n_clusters),
             "settings": [
                 {

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,9 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
-from mscam_dask.monitor.report.formatting import count, number, percent, plural
+from mscam_dask.monitor.report.formatting import (
+    LEAST_P_VALUE,
+    count,
+    number,
+    p_value_text,
+    percent,
+    plural,
+)
 from mscam_dask.monitor.run_record import DriftRecord
-from mscam_dask.solvers.n_clusters import least_near_peak, widest_gap_near_peak
+from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from mscam_dask.monitor.report.page import FileLink
@@ -23,7 +29,6 @@ if TYPE_CHECKING:
 __all__ = [
     "DriftSection",
     "MovedSample",
-    "NClustersRow",
     "NClustersSection",
     "Pattern",
     "PresenceSection",
@@ -32,61 +37,6 @@ __all__ = [
     "n_clusters_section",
     "presence_section",
 ]
-
-_CURVES = (
-    (
-        "eigengap",
-        "Eigengap",
-        "relative gap",
-        "Relative gap between the c-th and the next eigenvalue of the Laplacian of the graph.",
-    ),
-    (
-        "modularity",
-        "Modularity",
-        "modularity",
-        "Modularity of the spectral cut on the reference graphs, averaged over views.",
-    ),
-    (
-        "adjusted_modularity",
-        "Adjusted modularity",
-        "modularity",
-        "Modularity times the uncertainty coefficient U.",
-    ),
-    (
-        "information",
-        "Cross-view information",
-        "nats",
-        "Cross-view information of the spectral cut. It grows with c, so it does not select c.",
-    ),
-    (
-        "stability",
-        "Stability",
-        "adjusted Rand index",
-        "Adjusted Rand index between the spectral cuts of two random halves of the edges.",
-    ),
-)
-
-_THRESHOLD = "Dashed: 8\u00a0% below the maximum."
-
-
-@dataclass(frozen=True)
-class NClustersRow:
-    """Formatted values of one number of clusters, in the order of the curves.
-
-    Attributes
-    ----------
-    n_clusters
-    values
-    mark
-        "selected", "preferred" where one cluster was selected, "within 8 %", or empty.
-    is_preferred
-        By the curves.
-    """
-
-    n_clusters: int
-    values: tuple[str, ...]
-    mark: str
-    is_preferred: bool
 
 
 @dataclass(frozen=True)
@@ -99,17 +49,16 @@ class NClustersSection:
         Largest candidate.
     why
         Rule of the selection.
-    charts
-    titles
-        Titles of the columns.
+    chart
+        Curve of the p-values; None in runs of earlier versions.
     rows
+        Number of clusters, p-value, and a mark: "selected", "all borders hold", or empty.
     """
 
     highest: int
     why: str
-    charts: tuple[LineChart, ...]
-    titles: tuple[str, ...]
-    rows: tuple[NClustersRow, ...]
+    chart: LineChart | None = None
+    rows: tuple[tuple[int, str, str], ...] = ()
 
 
 def n_clusters_section(curves: Mapping[str, Any] | None) -> NClustersSection | None:
@@ -123,78 +72,52 @@ def n_clusters_section(curves: Mapping[str, Any] | None) -> NClustersSection | N
     if curves is None:
         return None
     counts, selected = [int(value) for value in curves["counts"]], int(curves["n_clusters"])
-    values = {name: _numbers(curves[name]) for name, *_ in _CURVES}
-    threshold = least_near_peak(values["adjusted_modularity"])
-    near = [value >= threshold for value in values["adjusted_modularity"]]
-    best = widest_gap_near_peak(counts, values["adjusted_modularity"], values["eigengap"])
-    mark = "selected" if best == selected else "preferred"
+    found = f"n_clusters={selected} was selected without labels from 1 to {counts[-1]}"
+    if "p_values" not in curves:
+        return NClustersSection(counts[-1], f"{found}, by the criteria of an earlier version.")
+    p_values = dict(zip(counts, curves["p_values"], strict=True))
+    level = f"{RULES.level:g}"
+    why = (
+        f"{found}: it is the largest number of clusters whose borders all have p-values up to {level}; "
+        f"here the largest is {p_value_text(p_values[selected])}. Overlapping clusters count as one: set "
+        "n_clusters if it is known."
+        if selected > 1
+        else f"{found}: with 2 clusters or more, some border always has a p-value above {level}. Set "
+        "n_clusters to look at a number."
+    )
     return NClustersSection(
         highest=counts[-1],
-        why=_why(counts, near, selected, best),
-        charts=_charts(counts, values, (f"{best} {mark}", best), threshold),
-        titles=tuple(title for _, title, *_ in _CURVES),
+        why=why,
+        chart=line_chart(
+            "count-p-values",
+            [("", 0, list(p_values.values()))],
+            Axes(
+                x="n_clusters",
+                y="p-value",
+                log=True,
+                least=LEAST_P_VALUE,
+                at=tuple(map(float, counts)),
+                level=(level, RULES.level),
+                chosen=(f"{selected} selected", float(selected)) if selected > 1 else None,
+                shared=(LEAST_P_VALUE, 1.0),
+            ),
+            title="Largest p-value of the borders",
+            caption="That of the best of some partitions into so many clusters. Up to the dashed line, all "
+            f"borders hold. Values below {number(LEAST_P_VALUE)} are drawn there.",
+        ),
         rows=tuple(
-            NClustersRow(
+            (
                 count,
-                tuple(_three(curve[index]) for curve in values.values()),
-                mark if count == best else "within 8 %" if near[index] else "",
-                count == best,
+                p_value_text(value),
+                "selected"
+                if count == selected
+                else "all borders hold"
+                if value <= RULES.level
+                else "",
             )
-            for index, count in enumerate(counts)
+            for count, value in p_values.items()
         ),
     )
-
-
-def _numbers(values: Sequence[float | None]) -> list[float]:
-    return [math.nan if value is None else float(value) for value in values]
-
-
-def _three(value: float) -> str:
-    """Number with three decimals, so that columns are comparable."""
-    return f"{value:.3f}".replace("-", "\u2212") if math.isfinite(value) else number(value)
-
-
-def _why(counts: Sequence[int], near: Sequence[bool], selected: int, best: int) -> str:
-    n_near = sum(near)
-    rule = (
-        "It is the only one with an adjusted modularity within 8\u00a0% of the maximum."
-        if n_near == 1
-        else f"It has the largest eigengap of the {n_near} values whose adjusted modularity is within "
-        "8\u00a0% of the maximum."
-    )
-    if selected == 1:
-        return (
-            f"n_clusters=1 was selected without labels, because no number of clusters has support. The "
-            f"curves would prefer {best}. {rule} Set n_clusters to look at it."
-        )
-    return (
-        f"n_clusters={selected} was selected without labels from 1 to {counts[-1]}, "
-        f"before the first iteration. {rule} Overlapping clusters count as one: set n_clusters "
-        "if it is known."
-    )
-
-
-def _charts(
-    counts: Sequence[int],
-    curves: Mapping[str, Sequence[float]],
-    preferred: tuple[str, int],
-    threshold: float,
-) -> tuple[LineChart, ...]:
-    """Charts of the curves; that of the adjusted modularity shows the threshold."""
-    charts = []
-    for name, title, unit, caption in _CURVES:
-        is_criterion = name == "adjusted_modularity"
-        axes = Axes(
-            x="n_clusters",
-            y=unit,
-            at=tuple(map(float, counts)),
-            chosen=(preferred[0], float(preferred[1])),
-            level=("", threshold) if is_criterion else None,
-        )
-        text = f"{caption} {_THRESHOLD}" if is_criterion else caption
-        lines = [("", 0, curves[name])]
-        charts.append(line_chart(f"count-{name}", lines, axes, title=title, caption=text))
-    return tuple(chart for chart in charts if chart is not None)
 
 
 _MAX_SIZES = 60

@@ -66,7 +66,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
     MSCAM or MSCAN
         With the parameters and the attributes of the fit. `predict` gives the labels that the
         estimator of the run gave; clusters are named as in labels.csv. Up to 12 000 samples, all
-        that it needs is in the run directory. Above, for `cluster_features` and `stability_`, and for
+        that it needs is in the run directory. Above, for `cluster_features`, and for
         new samples with missing cells, it reads the data of the run, which must be where they were, and
         unchanged. Missing cells are filled as in the store of the run ([data] impute, or ingest --impute).
 

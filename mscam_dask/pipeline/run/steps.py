@@ -196,14 +196,16 @@ def validation_summary(n_issues: int) -> str:
 
 def fit_summary(fit: FitRecord) -> str:
     """Return the summary of the step cluster."""
-    assessment = fit.assessment
-    stability = ""
-    if assessment is not None and fit.n_clusters > 1 and assessment.structure != "TRIVIAL":
-        stability = f", stability {assessment.stability:.2f}"
+    standing = None if fit.assessment is None else fit.assessment.standing_clusters
+    separated = (
+        ""
+        if standing is None
+        else f", {len(standing)} of {plural(fit.n_clusters, 'cluster')} separated"
+    )
     return (
         f"{plural(fit.n_connected_components, 'connected component')} for "
         f"{plural(fit.n_clusters, 'cluster')}, {plural(fit.n_outer_iterations, 'outer iteration')}"
-        f"{stability}"
+        f"{separated}"
     )
 
 
@@ -336,13 +338,12 @@ def fit_record(solution: Solution) -> FitRecord:
 
 
 def _assessment_entry(assessment: Assessment) -> AssessmentEntry:
+    borders = assessment.borders
     return AssessmentEntry(
         structure=assessment.structure.name,
         message=assessment.message,
-        stability=assessment.stability,
-        cluster_stability=tuple(
-            None if np.isnan(one) else float(one) for one in assessment.cluster_stability
-        ),
+        standing_clusters=None if borders is None else assessment.standing_clusters,
+        largest_p_values=None if borders is None else tuple(borders.p_values.max(axis=1).tolist()),
     )
 
 

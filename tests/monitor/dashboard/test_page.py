@@ -158,16 +158,10 @@ def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     send(runs, RANK_SAMPLE)
     page.update()
     source: Any = page.root.select_one({"name": "counts-lines"})
-    chosen, *curves = source.data["ys"]
     assert source.data["line"][0].startswith("4")
-    assert source.data["line"][1:] == ["eigengap", "adjusted modularity", "stability"]
-    assert curves == [
-        list(curve)
-        for curve in (RANK_SAMPLE.eigengap, RANK_SAMPLE.adjusted_modularity, RANK_SAMPLE.stability)
-    ]
-    assert source.data["xs"] == [[4, 4], *[list(RANK_SAMPLE.counts)] * 3]
-    assert chosen == [0.0, 0.9]
-    assert re.search(quotes(4, "0.30", "0.460", "0.80"), head_html(runs.by_id["01"], now=5.0))
+    assert source.data["ys"] == [[1e-4, 1.0], [0.05, 0.05], [1e-4, 0.2, 0.031, 0.6]]
+    assert source.data["xs"] == [[4, 4], [2, 5], [2, 3, 4, 5]]
+    assert re.search(quotes(4, "0.05", "0.031"), head_html(runs.by_id["01"], now=5.0))
     send(runs, outer(0))
     page.update()
     assert visible(page)[0] == "counts"

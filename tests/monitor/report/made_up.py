@@ -13,6 +13,7 @@ from scipy.sparse import coo_array, csr_array
 from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.monitor.run_record import RunRecord
+from mscam_dask.types.borders import Borders
 from mscam_dask.types.events import IterationFinished, ViewIteration
 from mscam_dask.types.result import ArraysInMemory, Assessment, Status
 
@@ -89,25 +90,28 @@ def made_up_result(
         n_neighbors=4,
         view_contributions=dict.fromkeys(views, share),
         history=history_dataset(records, list(views)),
-        assessment=made_up_assessment(n_clusters, views) if n_clusters > 1 else None,
+        assessment=made_up_assessment(np.bincount(labels), views) if n_clusters > 1 else None,
     )
 
 
-def made_up_assessment(n_clusters: int, views: Sequence[str]) -> Assessment:
-    """Unstable clusters, of which the last two are not separated."""
+def made_up_assessment(sizes: NDArray[np.int64], views: Sequence[str]) -> Assessment:
+    """Clusters of which the last two are not separated; of more than two, the first and the last are not near."""
+    n_clusters = len(sizes)
     rng = np.random.default_rng(6)
-    together = np.eye(n_clusters)
-    together[-2:, -2:] = 0.8
+    p_values = np.full((n_clusters, n_clusters), 0.002)
+    p_values[-2:, -2:] = 0.4
+    counts = np.tile([12, 3, 11], (n_clusters, n_clusters, 1))
+    counts[-2, -1], counts[-1, -2] = (20, 18, 17), (17, 18, 20)
+    if n_clusters > 2:
+        p_values[0, -1] = p_values[-1, 0] = counts[0, -1] = counts[-1, 0] = 0
+    p_values[np.diag_indices(n_clusters)] = counts[np.diag_indices(n_clusters)] = 0
     steps = np.arange(n_clusters - 1.0)
     merged = np.where(steps == 0, 0, n_clusters + steps - 1)
     compared = tuple(views[:16])
     return Assessment(
         cluster_names=tuple(range(n_clusters)),
         view_names=compared,
-        neighbor_overlap={},
-        split_half_ari=None,
-        cluster_stability=rng.uniform(size=n_clusters),
-        co_clustering=together,
+        borders=Borders(p_values, counts, sizes),
         cluster_agreement=rng.uniform(-0.1, 1.0, size=(len(compared), n_clusters)),
         view_agreement=rng.uniform(-0.1, 1.0, size=(len(compared), len(compared))),
         cluster_tree=np.column_stack((merged, steps + 1, 1.5**steps, steps + 2)),
@@ -189,8 +193,8 @@ def made_up_content(
                     else {
                         "structure": result.assessment.structure.name,
                         "message": result.assessment.message,
-                        "stability": 0.5,
-                        "cluster_stability": result.assessment.cluster_stability.tolist(),
+                        "standing_clusters": list(result.assessment.standing_clusters),
+                        "largest_p_values": [0.002] * (n_clusters - 2) + [0.4] * 2,
                     },
                     "view_contributions": result.view_contributions,
                     "cluster_sizes": np.bincount(labels).tolist(),

@@ -16,7 +16,6 @@ from tests.monitor.records import LEARNED, RANK_SAMPLE
 from tests.monitor.report.made_up import VIEWS, made_up_content
 
 LABELS = np.arange(40) % 4
-CURVES = ("eigengap", "modularity", "adjusted_modularity", "information", "stability")
 
 
 def text_of(page: str, section: str) -> str:
@@ -39,25 +38,25 @@ def rows_with(page: str, section: str, *values: object) -> list[str]:
     return [row for row in rows if re.search(quotes(*values), row)]
 
 
-def test_the_curves_of_a_chosen_number_are_drawn_and_tabled() -> None:
+def test_the_p_values_of_a_chosen_number_are_drawn_and_tabled() -> None:
     page = run_page(
         made_up_content(LABELS, fit={"n_clusters_curves": msgspec.to_builtins(RANK_SAMPLE)})
     )
     section = n_clusters_section(msgspec.to_builtins(RANK_SAMPLE))
     assert section is not None
-    assert re.search(quotes(4, 1, 5), section.why)
-    assert section.why in html.unescape(text_of(page, "number")).replace("8 %", "8\u00a0%")
-    titles, *rows = rows_of(page, "number")
-    assert titles[1:6] == list(section.titles)
-    values = [
-        [str(count), *(f"{getattr(RANK_SAMPLE, name)[at]:.3f}" for name in CURVES)]
-        for at, count in enumerate(RANK_SAMPLE.counts)
+    assert re.search(quotes(4, 1, 5, 0.05, 0.031), section.why)
+    assert section.why in html.unescape(text_of(page, "number"))
+    _, *rows = rows_of(page, "number")
+    assert [row[:2] for row in rows] == [
+        ["2", "< 0.001"],
+        ["3", "0.2"],
+        ["4", "0.031"],
+        ["5", "0.6"],
     ]
-    assert [row[:6] for row in rows] == values
-    marks = ["".join(row[6:]) for row in rows]
-    assert marks[:2] == ["", ""]
-    assert len({"", *marks[2:]}) == 3  # the chosen number, and the other one near the highest
-    assert len(re.findall(r">4 \w+</text>", page)) == len(CURVES)
+    marks = [row[2] for row in rows]
+    assert marks[1] == marks[3] == ""
+    assert len(set(marks)) == 3  # the chosen number, and the other one whose borders hold
+    assert len(re.findall(r">4 \w+</text>", page)) == 1
     assert re.search(r"4 clusters \([^)]*\b1\b[^)]*\b5\b", text_of(page, "result"))
     given = run_page(made_up_content(LABELS))
     assert count_tile(page) != count_tile(given)
@@ -72,17 +71,19 @@ def count_tile(page: str) -> str:
 def test_every_point_is_said_and_the_chosen_number_is_marked_at_its_place() -> None:
     section = n_clusters_section(msgspec.to_builtins(RANK_SAMPLE))
     assert section is not None
-    for chart, name in zip(section.charts, CURVES, strict=True):
-        (line,) = chart.lines
-        values = zip(RANK_SAMPLE.counts, getattr(RANK_SAMPLE, name), strict=True)
-        for mark, (count, value) in zip(line.marks, values, strict=True):
-            assert re.findall(r"[\d.]+", mark.tip) == [str(count), f"{value:g}"]
-        assert chart.chosen is not None
-        assert chart.chosen.at == line.marks[RANK_SAMPLE.counts.index(4)].x
-        assert [tick.text for tick in chart.x_ticks] == ["2", "3", "4", "5"]
-    assert [chart.level is not None for chart in section.charts] == [
-        name == "adjusted_modularity" for name in CURVES
-    ]
+    chart = section.chart
+    assert chart is not None
+    (line,) = chart.lines
+    assert tuple(mark.value for mark in line.marks) == RANK_SAMPLE.p_values
+    assert [mark.at for mark in line.marks] == [2, 3, 4, 5]
+    assert "10⁻⁹" in line.marks[0].tip
+    assert line.marks[0].y == max(tick.at for tick in chart.y_ticks)  # drawn at the smallest value
+    assert chart.chosen is not None
+    assert chart.chosen.at == line.marks[2].x
+    assert chart.level is not None
+    holds = [mark.y >= chart.level.at for mark in line.marks]
+    assert holds == [True, False, True, False]
+    assert [tick.text for tick in chart.x_ticks] == ["2", "3", "4", "5"]
 
 
 @pytest.mark.parametrize("given", [{}, {"n_clusters_curves": None}])
@@ -93,30 +94,31 @@ def test_a_given_number_has_no_curves(given: dict[str, None]) -> None:
     assert not re.search(r"4 clusters \(", text_of(page, "result"))
 
 
-def test_one_candidate_alone_is_said_to_be_so() -> None:
-    counted = {**msgspec.to_builtins(RANK_SAMPLE), "adjusted_modularity": [0.1, 0.2, 0.9, None]}
+def test_without_clusters_no_number_is_marked_and_no_cluster_is_praised() -> None:
+    counted = {
+        **msgspec.to_builtins(RANK_SAMPLE),
+        "n_clusters": 1,
+        "p_values": [0.2, 0.3, 0.5, 1.0],
+    }
     section = n_clusters_section(counted)
     assert section is not None
-    assert [row.mark for row in section.rows] == ["", "", "selected", ""]
-    several = n_clusters_section(msgspec.to_builtins(RANK_SAMPLE))
-    assert several is not None
-    assert section.why != several.why
-    assert section.rows[3].values[2] == "\u2013"  # not finite
-
-
-def test_without_structure_the_preferred_number_is_marked_and_no_cluster_is_praised() -> None:
-    counted = {**msgspec.to_builtins(RANK_SAMPLE), "n_clusters": 1}
-    section = n_clusters_section(counted)
-    assert section is not None
-    assert [row.mark for row in section.rows][2] == "preferred"
+    assert [mark for *_, mark in section.rows] == [""] * 4
+    assert section.chart is not None
+    assert section.chart.chosen is None
     assert "n_clusters=1 was selected" in section.why
-    assert "prefer 4" in section.why
-    found = {"structure": "NONE", "message": "chance", "stability": 1.0, "cluster_stability": [1.0]}
+    found = {"structure": "NONE", "message": "no borders"}
     one = {"n_clusters_curves": counted, "assessment": found}
     page = run_page(made_up_content(np.zeros_like(LABELS), fit=one))
     assert 'class="badge bad"' in page
-    for title in ("View contributions", "Separation", "Stability, and which"):
+    for title in ("View contributions", "Separation", "Borders of each cluster"):
         assert title not in page
+
+
+def test_criteria_of_earlier_versions_are_not_shown() -> None:
+    counted = {"counts": [2, 3, 4], "n_clusters": 4, "seconds": 1.0, "stability": [0.7, 0.9, 0.8]}
+    page = run_page(made_up_content(LABELS, fit={"n_clusters_curves": counted}))
+    assert re.search(quotes(4, 1, 4, "earlier version"), text_of(page, "number"))
+    assert "<svg" not in page[page.index('id="number"') : page.index('id="graph"')]
 
 
 def test_preparations_by_view_stand_with_the_views() -> None:

@@ -219,20 +219,55 @@ def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
 
 
 @pytest.mark.parametrize(
-    ("structure", "badge"), [("STABLE", "good"), ("UNSTABLE", "unsure"), ("NONE", "bad")]
+    ("structure", "badge"),
+    [
+        ("CLEAR", "good"),
+        ("PARTLY", "unsure"),
+        ("NONE", "bad"),
+        ("STABLE", "good"),
+        ("UNSTABLE", "unsure"),
+    ],
 )
 def test_the_badge_has_the_color_of_the_support(structure: str, badge: str) -> None:
-    assessment = {
-        "structure": structure,
-        "message": "why",
-        "stability": 0.5,
-        "cluster_stability": [0.5] * 4,
-    }
+    """Also in runs of earlier versions, whose record has stabilities."""
+    more = {"stability": 0.5, "cluster_stability": [0.5] * 4} if "STABLE" in structure else {}
+    assessment = {"structure": structure, "message": "why", **more}
     page = run_page(made_up_content(some_labels(40, 4), fit={"assessment": assessment}))
-    assert f'<p class="badge {badge}">' in page
+    shown = re.findall(rf'<p class="badge {badge}">(.*)</p>', page)
+    assert shown
+    assert "STABLE" not in structure or shown == [f"{structure.lower()} clusters"]
+
+
+def test_the_support_has_every_border() -> None:
+    page = run_page(made_up_content(some_labels(40, 4)))
     support = part_of(page, "support")
-    assert support.count("<tr>") == 1 + 4 + 1 + 2  # clusters, then views
+    assert support.count("<tr>") == 1 + 4 + 1 + 4 + 1 + 2  # clusters, borders, then views
     assert '<svg class="tree"' in support
+    rows = [re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", row)) for row in support.split("<tr>")]
+    assert rows[2].startswith(" 2 10 not from 3 with 3 0.4 20 | 18 | 17 ")
+    assert rows[3].startswith(" 3 10 not from 2 with 2 0.4 17 | 18 | 20 ")
+    assert re.match(r" 0 10 yes with [12] 0.002 12 \| 3 \| 11 ", rows[4])
+    assert [row.strip() for row in rows[7:10]] == [
+        "0 0.002 0.002",
+        "1 0.002 0.002 0.002",
+        "2 0.002 0.002 0.4",
+    ]
+    assert re.search(
+        r'class="n s[4-9]" data-tip="clusters 2 and 3: [^"]*0\.4[^"]*20 \| 18 \| 17"', support
+    )
+
+
+def test_borders_of_many_clusters_are_those_with_the_largest_p_values() -> None:
+    page = run_page(made_up_content(some_labels(800, 80)))
+    support = part_of(page, "support")
+    assert support.count("<tr>") == 1 + 60 + 1 + 2  # without a table of all borders
+    assert re.search(r"\b60 \w+ 80\b", support)
+
+
+def test_a_result_without_borders_has_no_support() -> None:
+    content = made_up_content(some_labels(40, 4))
+    earlier = dataclasses.replace(content.result, assessment=None)
+    assert 'id="support"' not in run_page(dataclasses.replace(content, result=earlier))
 
 
 def test_without_an_assessment_there_is_no_support() -> None:

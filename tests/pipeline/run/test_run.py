@@ -194,7 +194,7 @@ def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
     (counted,) = [event for event in events if isinstance(event, NClustersSelected)]
     curves = fit.n_clusters_curves
     assert curves is not None
-    assert tuple(curves["modularity"]) == counted.modularity
+    assert tuple(curves["p_values"]) == counted.p_values
     assert tuple(curves["counts"]) == tuple(range(2, 7))  # a tenth of 60 samples
     assert curves["n_clusters"] == fit.n_clusters == len(fit.cluster_sizes)
     lines = (tmp_path / "out" / "events.jsonl").read_text().splitlines()
@@ -202,8 +202,8 @@ def test_a_number_of_clusters_that_is_chosen_is_recorded_with_its_curves(
     again = write_report(outcome.directory, tmp_path / "again.html").read_text(encoding="utf-8")
     head = '<th scope="row" class="n">'
     assert f'<tr class="taken">{head}{fit.n_clusters}</th>' in again
-    gap = re.escape(number(counted.eigengap[3]))
-    assert re.search(rf'\b5\b[^<>"]*\b{gap}\b', again)  # of five clusters, in one text
+    largest = re.escape(number(counted.p_values[3]))
+    assert re.search(rf'\b5\b[^<>"]*\b{largest}', again)  # of five clusters, in one text
 
 
 def test_built_in_digits(tmp_path: Path) -> None:

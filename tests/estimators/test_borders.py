@@ -1,30 +1,38 @@
-"""Stability, structure, tables of views and the tree over the clusters of a fit."""
+"""Borders, structure, tables of views and the tree over the clusters of a fit."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, is_valid_linkage
+from scipy.spatial.distance import pdist
+from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
-from mscam_dask.errors import UnstableClustersWarning
+from mscam_dask.errors import DataWarning
 from mscam_dask.types.events import FitFinished
 from mscam_dask.types.result import Status, Structure
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
 
+Labels = NDArray[np.int64]
 
-def test_separate_clusters_are_stable() -> None:
+
+def test_separate_clusters_have_borders() -> None:
     views, _ = gaussian_views(0, n_samples=120, spread=3.0)
     events: list[object] = []
     model = quick(callbacks=[events.append]).fit(views)
-    assert model.cluster_stability_.shape == (3,)
-    assert model.stability_ == pytest.approx(model.cluster_stability_.mean())
-    assert model.stability_ > 0.95
-    assert model.structure_ is Structure.STABLE
+    assert model.cluster_borders_.shape == (3, 3)
+    assert model.cluster_borders_.max() <= 0.05
+    assert model.standing_clusters_ == (0, 1, 2)
+    assert model.structure_ is Structure.CLEAR
+    assert model.solution_.assessment.borders is not None
+    np.testing.assert_array_equal(
+        model.solution_.assessment.borders.sizes, np.bincount(model.labels_)
+    )
     assert isinstance(events[-1], FitFinished)
-    assert events[-1].structure == "STABLE"
-    assert model.solution_.assessment is not None
+    assert events[-1].structure == "CLEAR"
     assert events[-1].assessment == model.solution_.assessment.message
 
 
@@ -35,10 +43,63 @@ def test_divided_clusters_are_named() -> None:
         12.0 * np.eye(2)[labels] @ rng.normal(size=(2, 5)) + rng.normal(size=(240, 5))
         for _ in range(3)
     ]
-    with pytest.warns(UnstableClustersWarning, match="clusters|stability"):
+    with pytest.warns(DataWarning, match="No cluster is separated") as caught:
         model = MSCAM(5, n_jobs=1).fit(views)
-    assert model.structure_ is Structure.UNSTABLE
-    assert model.stability_ < 0.75
+    assert model.structure_ is Structure.NONE
+    assert model.standing_clusters_ == ()
+    first, second = np.unravel_index(model.cluster_borders_.argmax(), (5, 5))
+    assert f"clusters {first} and {second}" in str(caught[0].message)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "separation"), [((490, 10), 7.0), ((400, 8, 6), 8.0), ((300, 100, 12), 6.0)]
+)
+def test_rare_clusters_are_found(sizes: tuple[int, ...], separation: float) -> None:
+    """Well separated clusters of very unequal sizes."""
+    views, labels = distant_views(0, np.repeat(np.arange(len(sizes)), sizes), separation)
+    model = MSCAM(len(sizes), n_jobs=1).fit(views)
+    assert adjusted_rand_score(labels, model.labels_) > 0.9
+    assert model.structure_ is Structure.CLEAR
+
+
+@pytest.mark.parametrize("n_clusters", [2, 4, 6])
+def test_clusters_are_counted(n_clusters: int) -> None:
+    labels = np.random.default_rng(n_clusters).integers(n_clusters, size=80 * max(n_clusters, 4))
+    views, labels = distant_views(n_clusters, labels, 6.0)
+    model = MSCAM("auto", max_clusters=10, n_jobs=1).fit(views)
+    assert model.n_clusters_ == n_clusters
+    assert adjusted_rand_score(labels, model.labels_) > 0.95
+
+
+@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
+@pytest.mark.parametrize("kind", ["independent", "sheet", "elongated"])
+def test_views_that_depend_on_each_other_have_no_clusters(kind: str) -> None:
+    """Neighbors in common are no clusters."""
+    rng = np.random.default_rng(0)
+    plane, long = rng.random((300, 2)) - 0.5, 4.0 * rng.normal(size=(300, 1))
+    views = []
+    for d in (6, 20):
+        shared = {
+            "independent": np.zeros((300, d)),
+            "sheet": 4.0 * np.tanh(plane @ rng.normal(0.0, 3.0, (2, d))),
+            "elongated": long @ rng.normal(size=(1, d)),
+        }[kind]
+        views.append(shared + rng.normal(size=(300, d)))
+    model = MSCAM("auto", max_clusters=8, n_jobs=1).fit(views)
+    assert model.n_clusters_ == 1
+    assert model.structure_ is Structure.NONE
+
+
+def distant_views(
+    seed: int, labels: Labels, separation: float
+) -> tuple[list[NDArray[np.float64]], Labels]:
+    """Three views; the closest two centers have this distance in all views together, in standard deviations."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(labels)
+    centers = [rng.normal(size=(int(labels.max()) + 1, d)) for d in (6, 12, 20)]
+    factor = separation / pdist(np.hstack(centers)).min()
+    views = [factor * one[labels] + rng.normal(size=(len(labels), one.shape[1])) for one in centers]
+    return views, labels
 
 
 def test_views_and_tree() -> None:
@@ -86,8 +147,8 @@ def test_trivial_partitions_have_every_attribute(n_clusters: int, n_views: int) 
     views = gaussian_views(0, n_samples=20)[0][:n_views]
     model = quick(n_clusters).fit(views)
     assert model.structure_ is Structure.TRIVIAL
-    assert model.stability_ == 1.0
-    np.testing.assert_array_equal(model.cluster_stability_, np.ones(n_clusters))
+    assert model.cluster_borders_.shape == (0, 0)
+    assert model.standing_clusters_ == ()
     assert model.view_agreement_ == quick(3).fit(views).view_agreement_  # of the data alone
     assert model.cluster_agreement_.keys() == set(model.view_names_)
     assert all(np.isnan(one).all() for one in model.cluster_agreement_.values())

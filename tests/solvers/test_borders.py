@@ -1,0 +1,162 @@
+"""Borders between clusters: the test for a valley, its level in samples of one cluster, and its power."""
+
+from __future__ import annotations
+
+import itertools
+from math import factorial
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+
+from mscam_dask.solvers.borders import (
+    borders,
+    largest_p_value,
+    nested_cells,
+    reassigned,
+    valley_p_value,
+)
+
+Array = NDArray[np.float64]
+Labels = NDArray[np.int64]
+
+
+def normals(seed: int, sizes: tuple[int, ...], separation: float, p: int) -> tuple[Array, Labels]:
+    """Normal clusters along one axis, each at this distance from the next, in random order."""
+    rng = np.random.default_rng(seed)
+    labels = rng.permutation(np.repeat(np.arange(len(sizes)), sizes))
+    points = rng.normal(size=(len(labels), p))
+    points[:, 0] += separation * labels
+    return points, labels
+
+
+@pytest.mark.parametrize("depth", [0.8, 1.0, 2.0])
+def test_the_p_value_is_that_of_an_enumeration(depth: float) -> None:
+    for left, center, right in itertools.product(range(6), repeat=3):
+        n, s = left + center + right, center + 2 * right
+        weights = {
+            c: factorial(n) / (factorial(n - c - r) * factorial(c) * factorial(r)) * depth**c
+            for c in range(n + 1)
+            for r in range(n + 1 - c)
+            if c + 2 * r == s
+        }
+        below = sum(weight for c, weight in weights.items() if c < center)
+        expected = (below + 0.5 * weights[center]) / sum(weights.values())
+        assert valley_p_value(left, center, right, depth) == pytest.approx(expected)
+        assert valley_p_value(right, center, left, depth) == pytest.approx(expected)
+
+
+def test_the_p_value_falls_with_a_deeper_valley_and_more_samples() -> None:
+    deeper = [valley_p_value(20, center, 20) for center in range(0, 40, 5)]
+    assert deeper == sorted(deeper)
+    more = [valley_p_value(4 * k, k, 4 * k) for k in range(1, 8)]
+    assert more == sorted(more, reverse=True)
+    assert valley_p_value(10**5, 10**4, 10**5) < 1e-100
+
+
+@pytest.mark.parametrize("kind", ["normal", "uniform", "exponential", "standard_cauchy"])
+def test_one_cluster_cut_anywhere_has_no_border(kind: str) -> None:
+    held = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        n, p = int(rng.integers(20, 400)), int(rng.integers(1, 6))
+        points = getattr(rng, kind)(size=(n, p))
+        along = points @ rng.normal(size=p)
+        labels = (along > np.quantile(along, rng.uniform(0.05, 0.95))).astype(np.int64)
+        held += largest_p_value(points, labels) <= 0.05
+    assert held <= 9  # 5 % and two standard errors
+
+
+@pytest.mark.parametrize(
+    ("sizes", "separation", "p"),
+    [((300, 300), 6, 3), ((300, 300), 6, 30), ((900, 60), 6, 10), ((995, 5), 8, 10)],
+)
+def test_separate_normals_have_a_border(sizes: tuple[int, ...], separation: float, p: int) -> None:
+    for seed in range(10):
+        points, labels = normals(seed, sizes, separation, p)
+        found = borders(points, labels, 2)
+        assert found.p_values[0, 1] <= 0.05
+        assert found.stand.all()
+        assert found.sizes.tolist() == list(sizes)
+        left, center, right = found.counts[0, 1]
+        assert center < min(left, right) + 1 or valley_p_value(left, center, right) <= 0.05
+
+
+def test_borders_are_symmetric_and_those_of_the_sides() -> None:
+    points, labels = normals(0, (200, 150, 100, 50), 3.0, 4)
+    found = borders(points, labels, 4)
+    assert_array_equal(found.p_values, found.p_values.T)
+    assert_array_equal(found.counts, found.counts.transpose(1, 0, 2)[:, :, ::-1])
+    for i, j in itertools.combinations(range(4), 2):
+        if found.counts[i, j].any() and found.p_values[i, j] < 1.0:
+            assert found.p_values[i, j] == valley_p_value(*found.counts[i, j])
+    assert_array_equal(np.diag(found.p_values), 0.0)
+    largest = largest_p_value(points, labels)
+    assert (largest > 0.05) == (found.p_values.max() > 0.05)
+
+
+def test_clusters_with_another_between_them_have_no_common_border() -> None:
+    points, labels = normals(0, (200, 200, 200), 8.0, 2)
+    found = borders(points, labels, 3)
+    assert found.p_values[0, 2] == 0.0
+    assert not found.counts[0, 2].any()
+
+
+def test_the_order_of_samples_and_clusters_does_not_matter() -> None:
+    points, labels = normals(1, (150, 100, 60), 4.0, 5)
+    found = borders(points, labels, 3)
+    order = np.random.default_rng(0).permutation(len(points))
+    other = borders(points[order], labels[order], 3)
+    assert_allclose(other.p_values, found.p_values)
+    assert_array_equal(other.counts, found.counts)
+    names = np.array([2, 0, 1])
+    renamed = borders(points, names[labels], 3).in_order(names)
+    assert_allclose(renamed.p_values, found.p_values)
+    assert_array_equal(renamed.counts, found.counts)
+
+
+@pytest.mark.parametrize(("size", "is_large_enough"), [(4, False), (5, True)])
+def test_fewer_than_five_samples_have_no_border(size: int, *, is_large_enough: bool) -> None:
+    points, labels = normals(0, (300, size), 20.0, 3)
+    found = borders(points, labels, 2)
+    assert found.stand.all() == is_large_enough
+    assert is_large_enough or (found.p_values[0, 1] == 1.0 and not found.counts[0, 1].any())
+
+
+def test_a_cluster_without_samples_has_no_border() -> None:
+    points, labels = normals(0, (100, 100), 8.0, 3)
+    found = borders(points, 2 * labels, 3)
+    assert_array_equal(found.p_values[1], [1.0, 0.0, 1.0])
+    assert_array_equal(found.sizes, [100, 0, 100])
+    assert found.p_values[0, 2] <= 0.05
+
+
+@pytest.mark.parametrize("n_distinct", [1, 2, 3])
+def test_equal_points_do_not_fail(n_distinct: int) -> None:
+    points = np.repeat(np.random.default_rng(0).normal(size=(n_distinct, 4)), 30, axis=0)
+    labels = np.arange(len(points)) % 2
+    assert_array_equal(borders(points, labels, 2).p_values, 1.0 - np.eye(2))
+    kinds = np.repeat(np.arange(n_distinct), 30)
+    assert np.isfinite(borders(points, kinds, n_distinct).p_values).all()
+    assert_array_equal(reassigned(points, kinds, 3), kinds)
+
+
+def test_cells_are_halves_of_halves_of_clusters() -> None:
+    points, labels = normals(0, (200, 30, 9), 4.0, 3)
+    cells, parts = nested_cells(points, labels)
+    assert_array_equal(parts[0][cells], labels)
+    for coarse, fine in itertools.pairwise(parts):
+        assert all(len(np.unique(coarse[fine == part])) == 1 for part in np.unique(fine))
+    n_parts = [[len(np.unique(scale[parts[0] == k])) for k in range(3)] for scale in parts]
+    assert n_parts[0] == [1, 1, 1]
+    assert n_parts[-1][0] == 8
+    assert all(of[2] == 1 for of in n_parts)  # too few samples to halve
+
+
+def test_samples_are_reassigned_to_the_cluster_they_belong_to() -> None:
+    points, labels = normals(0, (300, 40), 8.0, 3)
+    wrong = labels.copy()
+    wrong[np.flatnonzero(labels == 0)[:30]] = 1
+    assert_array_equal(reassigned(points, wrong, 0), wrong)
+    assert_array_equal(reassigned(points, wrong, 3), labels)

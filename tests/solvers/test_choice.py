@@ -1,0 +1,74 @@
+"""Candidate partitions without a preference for equal sizes, and the choice among partitions by borders."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask.solvers.choice import (
+    best_by_borders,
+    candidate_partitions,
+    linkage_partition,
+    p_value_of_number,
+    points_of,
+    principal_scores,
+)
+from mscam_dask.solvers.partition_score import PartitionScore
+from tests.solvers.test_borders import normals
+
+
+@pytest.mark.parametrize(("n", "p"), [(400, 10), (400, 100), (100, 300)])
+def test_of_noise_one_direction_is_kept_and_of_a_few_samples_apart_theirs(n: int, p: int) -> None:
+    rng = np.random.default_rng(0)
+    noise = 7.0 * rng.normal(size=(n, p))
+    assert principal_scores(noise).shape[1] <= 2
+    noise[:20] += 70.0 * rng.permutation(np.eye(p)[0])
+    scores = principal_scores(noise)
+    assert scores.shape[1] <= 3
+    assert np.abs(scores[:20].mean(axis=0) - scores[20:].mean(axis=0)).max() > 7.0
+    assert scores[20:].std(axis=0).min() == pytest.approx(1.0, rel=0.6)  # in units of the noise
+
+
+def test_scores_do_not_depend_on_the_unit() -> None:
+    points, _ = normals(0, (200, 100), 6.0, 8)
+    np.testing.assert_allclose(
+        np.abs(principal_scores(1e-6 * points)), np.abs(principal_scores(points))
+    )
+
+
+@pytest.mark.parametrize("sizes", [(300, 300), (500, 20), (400, 60, 8)])
+def test_a_candidate_is_the_true_partition_whatever_the_sizes(sizes: tuple[int, ...]) -> None:
+    points, labels = normals(0, sizes, 9.0, 6)
+    found = candidate_partitions(points_of([points[:, :3], points[:, 3:]]), len(sizes))
+    assert max(adjusted_rand_score(labels, one) for one in found) == 1.0
+    assert all(len(np.unique(one)) == len(sizes) for one in found)
+
+
+def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> None:
+    points = points_of([np.arange(16.0)[:, None] ** 3])
+    assert linkage_partition(points.trees[0], points.linked, points.scores, 4) == []
+    (labels,) = linkage_partition(points.trees[0], points.linked, points.scores, 1)
+    assert not labels.any()
+
+
+def test_a_partition_is_kept_if_its_borders_support_it() -> None:
+    rows, labels = normals(0, (300, 60), 9.0, 6)
+    points = points_of([rows])
+    halves = (rows[:, 0] > np.median(rows[:, 0])).astype(np.int64)
+
+    def score(reliability: float) -> PartitionScore:
+        return PartitionScore((0.5,), 1.0, reliability)
+
+    assert best_by_borders(points, [labels, labels], [score(0.5), score(0.9)], 2) == 0
+    assert best_by_borders(points, [halves, labels], [score(0.5), score(0.9)], 2) == 1
+    assert best_by_borders(points, [halves, labels], [score(0.9), score(0.5)], 2) == 0
+    assert best_by_borders(points, [halves, halves], [score(0.5), score(0.9)], 2) == 0
+
+
+def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
+    rows, labels = normals(0, (200, 100, 50), 9.0, 6)
+    points = points_of([rows])
+    p_values = [p_value_of_number(points, [], number) for number in (2, 3, 4, 5)]
+    assert max(p_values[:2]) <= 0.05 < min(p_values[2:])
+    assert p_value_of_number(points, [labels], 3) <= p_values[1]
