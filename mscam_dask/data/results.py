@@ -190,6 +190,7 @@ def _assessment_texts(assessment: Assessment) -> dict[str, Any]:
         "cluster_names": list(assessment.cluster_names),
         "view_names": list(assessment.view_names),
         "n_tried": assessment.n_tried,
+        "views_agree": assessment.views_agree,
         "has_borders": assessment.borders is not None,
     }
 
@@ -237,6 +238,7 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
         if not texts["has_borders"]
         else Borders(**{name: get_array(root, f"assessment/borders/{name}") for name in _BORDERS}),
         n_tried=texts["n_tried"],
+        views_agree=texts["views_agree"],
         cluster_names=tuple(texts["cluster_names"]),
     )
 

@@ -20,7 +20,7 @@ from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import reordered
 from mscam_dask.solvers import cluster_tree
-from mscam_dask.solvers.assessment import agreement_with_clusters
+from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import borders
 from mscam_dask.solvers.choice import best_by_borders, candidate_partitions, linked_points
 from mscam_dask.solvers.row_graph import row_weights_between
@@ -99,15 +99,21 @@ def submit_assessment(
     n_compared = prepared.n_validation_samples
     points = prepared.scorer.points(prepared.bordered)
     between = stage.submit(borders_of, points, labels, n_compared, n_clusters)
-    by_view = stage.submit(
-        agreement_with_clusters, prepared.scorer.graphs(names), labels, n_compared, n_clusters
-    )
+    graphs = prepared.scorer.graphs(names)
+    by_view = stage.submit(agreement_with_clusters, graphs, labels, n_compared, n_clusters)
     by_rows = stage.submit(reordered, labels, prepared.order.order)
     weights = [
         stage.submit(row_weights_between, block, by_rows, n_clusters)
         for block in learned_graph.rows
     ]
-    return [agreement, between, by_view, stage.submit(added, weights, kind="cluster_weights")]
+    agree = stage.submit(views_agree, graphs, labels, n_compared, n_clusters)
+    return [
+        agreement,
+        between,
+        by_view,
+        stage.submit(added, weights, kind="cluster_weights"),
+        agree,
+    ]
 
 
 def assessment_of(quantities: Sequence[Any], status: Status, context: FitContext) -> Assessment:
@@ -117,9 +123,11 @@ def assessment_of(quantities: Sequence[Any], status: Status, context: FitContext
     of_views, *of_partition = quantities
     if not of_partition:
         selection = context.n_clusters_selection
-        tried = selection.counts[-1] if selection and status is Status.NO_STRUCTURE else 0
-        return Assessment.trivial(n_clusters, names, of_views, n_tried=tried)
-    found, by_view, weights = of_partition
+        if selection is None or status is not Status.NO_STRUCTURE:
+            return Assessment.trivial(n_clusters, names, of_views)
+        tried, agree = selection.counts[-1], selection.views_agree
+        return Assessment.trivial(n_clusters, names, of_views, n_tried=tried, views_agree=agree)
+    found, by_view, weights, agree = of_partition
     return Assessment(
         borders=found,
         view_names=names,
@@ -127,6 +135,7 @@ def assessment_of(quantities: Sequence[Any], status: Status, context: FitContext
         view_agreement=of_views,
         cluster_tree=cluster_tree.cluster_tree(weights),
         cluster_names=tuple(range(n_clusters)),
+        views_agree=agree,
     )
 
 

@@ -36,7 +36,8 @@ from mscam_dask.engine.preprocessing_selection import (
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.engine.stage import Stage
-from mscam_dask.solvers.choice import Points, linked_points, p_value_of_number
+from mscam_dask.solvers.assessment import views_agree
+from mscam_dask.solvers.choice import Points, best_by_p_value, linked_points
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
@@ -273,24 +274,31 @@ def choose_count(
         stage, graph, None, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
     points = stage.submit(linked_points, prepared.scorer.points(prepared.bordered))
-    p_values = stage.executor.gather(
-        [
-            stage.submit(
-                p_value,
-                points,
-                spectrum.values,
-                spectrum.vectors[0],
-                prepared.n_validation_samples,
-                n_clusters,
-            )
-            for n_clusters in counts
-        ]
-    )
-    held = [c for c, value in zip(counts, p_values, strict=True) if value <= RULES.level]
+    partitions = [
+        stage.submit(
+            best_of_number,
+            points,
+            spectrum.values,
+            spectrum.vectors[0],
+            prepared.n_validation_samples,
+            c,
+            kind="partition",
+        )
+        for c in counts
+    ]
+    p_values = stage.executor.gather([stage.item(partition, 0) for partition in partitions])
+    held = [index for index, value in enumerate(p_values) if value <= RULES.level]
+    n_clusters, agree = 1, True
+    if held:
+        graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
+        labels = stage.item(partitions[held[-1]], 1)
+        agree = stage.value(stage.submit(views_agree, graphs, labels, 0, counts[held[-1]]))
+        n_clusters = counts[held[-1]] if agree else 1
     return NClustersSelected(
         counts=counts,
         p_values=tuple(p_values),
-        n_clusters=max(held, default=1),
+        n_clusters=n_clusters,
+        views_agree=agree,
         seconds=time.perf_counter() - began,
     )
 
@@ -322,17 +330,17 @@ def cuts_of(
     ]
 
 
-def p_value(
+def best_of_number(
     points: Points,
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
     n_compared: int,
     n_clusters: int,
-) -> float:
-    """Least of the largest p-values of the borders of some partitions into c clusters."""
+) -> tuple[float, NDArray[np.int64]]:
+    """Partition of the compared samples into c clusters with the least of the largest p-values, and this."""
     cuts = cuts_of(values, vectors, n_clusters)
     if n_compared:
         rows = sampled_rows(len(vectors), n_compared)
         cuts = [np.unique(labels[rows], return_inverse=True)[1] for labels in cuts]
         cuts = [labels for labels in cuts if labels.max() + 1 == n_clusters]
-    return p_value_of_number(points, cuts, n_clusters)
+    return best_by_p_value(points, cuts, n_clusters)

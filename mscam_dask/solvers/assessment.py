@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 from collections.abc import Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
+from scipy.special import gammainc
 
 from mscam_dask.solvers.graph_update import spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
+from mscam_dask.types.rules import RULES
 
 
 def agreement_with_clusters(
@@ -24,6 +27,32 @@ def agreement_with_clusters(
     if n_compared:
         labels = labels[sampled_rows(len(labels), n_compared)]
     return np.array([cluster_agreement(view_graph(view), labels, n_clusters) for view in views])
+
+
+def views_agree(
+    views: Sequence[ReferenceGraphs], labels: NDArray[np.int64], n_compared: int, n_clusters: int
+) -> bool:
+    """Whether two views share more neighbors of the samples of some cluster than by chance.
+
+    Poisson test of the shared neighbors, counted at both ends, against the product of the degrees of each
+    sample in two independent views. True for one view.
+    """
+    if len(views) == 1:
+        return True
+    if n_compared:
+        labels = labels[sampled_rows(len(labels), n_compared)]
+    graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
+    degrees: list[NDArray[np.float64]] = [np.asarray(graph.sum(axis=1)).ravel() for graph in graphs]
+    shared, expected = np.zeros(n_clusters), np.zeros(n_clusters)
+    for i, j in itertools.combinations(range(len(graphs)), 2):
+        both = graphs[i].multiply(graphs[j])
+        common = np.count_nonzero((degrees[i] > 0) & (degrees[j] > 0))
+        product = degrees[i] * degrees[j] / max(1, common - 1)
+        shared += np.bincount(labels, np.asarray(both.sum(axis=1)).ravel(), n_clusters)
+        expected += np.bincount(labels, product, n_clusters)
+    pairs = np.ceil(0.5 * shared)
+    p_values = np.where(pairs > 0, gammainc(np.maximum(pairs, 1.0), 0.5 * expected), 1.0)
+    return bool(p_values.min() <= RULES.level / n_clusters)
 
 
 _MIN_COMMON = 3

@@ -110,14 +110,16 @@ def linkage_partition(
 
     All other rows join the nearest mean. Nothing if no cut has so many.
     """
-    for count in range(n_clusters, min(len(linked) // 2, n_clusters + _N_CUTS)):
-        groups = fcluster(tree, count, "maxclust")
-        sizes = np.bincount(groups)
-        large = np.flatnonzero(sizes >= SMALLEST)
-        if len(large) >= n_clusters:
-            break
-    else:
+    children = tree[:, :2].astype(np.int64)
+    is_large = np.concatenate([np.ones(len(linked)), tree[:, 3]]) >= SMALLEST
+    gained = is_large[children].sum(axis=1, dtype=np.int64) - is_large[len(linked) :]
+    n_large = np.concatenate([[0], [1], 1 + np.cumsum(gained[::-1])])  # of each number of groups
+    enough = np.flatnonzero(n_large[n_clusters : n_clusters + _N_CUTS] >= n_clusters)
+    if not enough.size:
         return []
+    groups = fcluster(tree, n_clusters + int(enough[0]), "maxclust")
+    large = np.flatnonzero(np.bincount(groups) >= SMALLEST)
+    sizes = np.bincount(groups)
     large = large[np.argsort(-sizes[large], kind="stable")[:n_clusters]]
     means = np.stack([rows[linked[groups == group]].mean(axis=0) for group in large])
     labels = nearest_mean(rows, means)
@@ -151,11 +153,17 @@ def best_by_borders(
     return -max(better)[2] if better else 0
 
 
-def p_value_of_number(points: Points, cuts: Sequence[NDArray[np.int64]], n_clusters: int) -> float:
-    """Least of the largest p-values of the borders of some partitions into c clusters.
+def best_by_p_value(
+    points: Points, cuts: Sequence[NDArray[np.int64]], n_clusters: int
+) -> tuple[float, NDArray[np.int64]]:
+    """Partition into c clusters with the least of the largest p-values of its borders, and this.
 
     The partitions are these cuts and the candidates, reassigned once.
     """
     found = [reassigned(points.rows, labels, 1) for labels in cuts]
     found += candidate_partitions(points, n_clusters, 1)
-    return min((largest_p_value(points.rows, labels) for labels in found), default=1.0)
+    p_values = [largest_p_value(points.rows, labels) for labels in found]
+    if not found:
+        return 1.0, np.zeros(len(points.rows), dtype=np.int64)
+    best = int(np.argmin(p_values))
+    return p_values[best], found[best]

@@ -35,8 +35,13 @@ class Borders:
 
     @property
     def stand(self) -> NDArray[np.bool_]:
-        """Clusters (c,) all of whose borders hold."""
-        return np.asarray((self.p_values <= RULES.level).all(axis=1))
+        """Clusters (c,) that borders separate from all other clusters, up to much smaller ones.
+
+        A border may fail with a cluster of up to 5 % of the samples. None if none are left to be separated.
+        """
+        minor = self.sizes <= RULES.level * self.sizes[:, None]
+        holds = (self.p_values <= RULES.level) | minor
+        return np.asarray(holds.all(axis=1)) & (self.n_supported > 1)
 
     @property
     def merged(self) -> NDArray[np.int64]:

@@ -239,7 +239,10 @@ class NClustersSelected:
         Largest p-value of the borders between c clusters, the least of some partitions; above the
         level, that of the first border that does not hold.
     n_clusters : int
-        Selected number of clusters: the largest whose borders all hold, or 1 if there is none.
+        Selected number of clusters: the largest whose borders all hold, or 1 if there is none or the views
+        do not agree.
+    views_agree : bool
+        Whether two views share more neighbors of the samples of a cluster than by chance.
     seconds : float
     """
 
@@ -247,6 +250,7 @@ class NClustersSelected:
     p_values: tuple[float, ...]
     n_clusters: int
     seconds: float
+    views_agree: bool = True
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)

@@ -129,6 +129,9 @@ class Assessment:
         Numbers of the clusters in `message`, those of `Solution.labels`.
     n_tried : int
         Largest number of clusters that was tried if none had support; otherwise 0.
+    views_agree : bool
+        Whether two views share more neighbors of the samples of a cluster than by chance; True for one
+        view.
     """
 
     borders: Borders | None
@@ -138,6 +141,7 @@ class Assessment:
     cluster_tree: NDArray[np.float64]
     cluster_names: tuple[int, ...]
     n_tried: int = 0
+    views_agree: bool = True
 
     @classmethod
     def trivial(
@@ -147,6 +151,7 @@ class Assessment:
         view_agreement: NDArray[np.float64],
         *,
         n_tried: int = 0,
+        views_agree: bool = True,
     ) -> Assessment:
         """Assessment of one cluster, or of one for each sample, which every graph has."""
         merges = np.arange(n_clusters - 1)
@@ -167,6 +172,7 @@ class Assessment:
             ),
             cluster_names=tuple(range(n_clusters)),
             n_tried=n_tried,
+            views_agree=views_agree,
         )
 
     def renamed(self, names: Sequence[int]) -> Assessment:
@@ -196,9 +202,9 @@ class Assessment:
         """`Structure` that the data have."""
         if self.borders is None:
             return Structure.NONE if self.n_tried else Structure.TRIVIAL
-        if self.borders.support:
-            return Structure.CLEAR
-        return Structure.PARTLY if self.borders.stand.any() else Structure.NONE
+        if not self.views_agree or not self.borders.stand.any():
+            return Structure.NONE
+        return Structure.CLEAR if self.borders.support else Structure.PARTLY
 
     @property
     def standing_clusters(self) -> tuple[int, ...]:
@@ -214,28 +220,34 @@ class Assessment:
     @property
     def message(self) -> str:
         """Sentence for the user: what the data support, and which clusters they do not separate."""
-        if self.borders is None and self.n_tried:
+        if not self.views_agree:
+            return (
+                "nearest neighbors in one view are neighbors in the other views no more often than by "
+                "chance, so the views share no clusters"
+            )
+        if self.borders is not None:
+            return self._message_of_borders(self.borders)
+        if self.n_tried:
             return (
                 f"for each number of clusters from 2 to {self.n_tried}, some clusters have no border "
                 "with fewer samples between them, so the data show no clusters"
             )
-        if self.borders is None:
-            return (
-                "one cluster, or one for each sample, fits any data, so its support is not assessed"
-            )
+        return "one cluster, or one for each sample, fits any data, so its support is not assessed"
+
+    def _message_of_borders(self, borders: Borders) -> str:
         names, stand = self.cluster_names, self.standing_clusters
         if len(stand) == len(names):
             return (
                 "between any two clusters there is a border with fewer samples (largest p-value "
-                f"{self.borders.p_values.max():.2g}; {RULES.level:g} or less is significant)"
+                f"{borders.p_values.max():.2g}; {RULES.level:g} or less is significant)"
             )
         if self.structure is Structure.CLEAR:
             small = [str(name) for name in names if name not in stand]
             return (
-                f"between clusters there are borders with fewer samples, except for few samples in "
-                f"{'clusters' if len(small) > 1 else 'cluster'} {_listed(small[:_NAMED])}"
+                "between clusters there are borders with fewer samples, except for "
+                f"{'clusters' if len(small) > 1 else 'cluster'} {_listed(small[:_NAMED])}, with few samples"
             )
-        pairs = [f"{names[i]} and {names[j]}" for i, j in self.borders.unseparated[:_NAMED]]
+        pairs = [f"{names[i]} and {names[j]}" for i, j in borders.unseparated[:_NAMED]]
         missing = f"there is no border with fewer samples between clusters {_listed(pairs, ' or ')}"
         if not stand:
             return f"no cluster is separated from all others: {missing}"
