@@ -42,7 +42,7 @@ def views_agree(
     if n_compared:
         labels = labels[sampled_rows(len(labels), n_compared)]
     graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
-    degrees: list[NDArray[np.float64]] = [np.asarray(graph.sum(axis=1)).ravel() for graph in graphs]
+    degrees = [np.asarray(graph @ np.ones(graph.shape[1])) for graph in graphs]
     shared, expected = np.zeros(n_clusters), np.zeros(n_clusters)
     for i, j in itertools.combinations(range(len(graphs)), 2):
         both = graphs[i].multiply(graphs[j])
