@@ -195,7 +195,7 @@ def _assessment_texts(assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def read_result(path: str | Path, *, oldest: int = FORMAT_VERSION) -> StoredResult:
+def read_result(path: str | Path, *, oldest: int | None = None) -> StoredResult:
     """Read and verify a store written by `write_result`; what is damaged is a `StoreCorruptError`.
 
     The arrays with a row for each of more than `SIZES.exact_samples` samples are read again when they are used.
@@ -243,7 +243,7 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
     )
 
 
-def read_model(path: str | Path, *, oldest: int = FORMAT_VERSION) -> StoredModel | None:
+def read_model(path: str | Path, *, oldest: int | None = None) -> StoredModel | None:
     """Read the parts of a result from which it predicts, as `read_result`; None where it was written without."""
     root = Path(path).absolute()
     keys = _attributes(root, oldest)["model"]
@@ -253,7 +253,7 @@ def read_model(path: str | Path, *, oldest: int = FORMAT_VERSION) -> StoredModel
     return StoredModel(get_json(root, _RECORDS), arrays)
 
 
-def _attributes(root: Path, oldest: int) -> Mapping[str, Any]:
+def _attributes(root: Path, oldest: int | None) -> Mapping[str, Any]:
     """Return the attributes of a result, after comparing metadata with their checksums."""
     return checked_attributes(
         root,

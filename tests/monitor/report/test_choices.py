@@ -48,7 +48,7 @@ def test_the_p_values_of_a_chosen_number_are_drawn_and_tabled() -> None:
     assert section.why in html.unescape(text_of(page, "number"))
     _, *rows = rows_of(page, "number")
     assert [row[:2] for row in rows] == [
-        ["2", "< 0.001"],
+        ["2", "&lt; 0.001"],
         ["3", "0.2"],
         ["4", "0.031"],
         ["5", "0.6"],
