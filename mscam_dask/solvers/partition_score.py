@@ -138,7 +138,7 @@ def explained_share(views: Sequence[ReferenceGraphs], labels: NDArray[np.int64])
     for view in views:
         own = view.own(labels)
         walks = [random_walk(graph) for graph in view.graphs]
-        found = evidence(_best_informed(view, walks, labels)[1], own, n_clusters=n_clusters)
+        found = evidence(_best_informed(view, walks, labels)[1], own, n_clusters)
         total[slice(None) if view.present is None else view.present.samples] += found
     if n_clusters == 1:
         return 0.0

@@ -7,7 +7,8 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.solvers.assessment import cluster_agreement, neighbor_agreement
+from mscam_dask.solvers.assessment import cluster_agreement, neighbor_agreement, views_agree
+from mscam_dask.solvers.partition_score import ReferenceGraphs
 
 
 def random_graph(n_samples: int, seed: int, density: float = 0.2) -> NDArray[np.float64]:
@@ -50,3 +51,20 @@ def test_neighbor_agreement_is_one_for_equal_graphs_and_zero_on_average_for_perm
         graphs = [csr_array(first), csr_array(second[order][:, order])]
         permuted.append(neighbor_agreement(graphs)[0, 1])
     assert abs(np.mean(permuted)) < 0.01
+
+
+def test_views_agree_on_one_rare_cluster_and_not_by_chance() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1], [195, 5])
+    by_chance = 0
+    for seed in range(40):
+        graphs = [random_graph(200, 2 * seed + view, density=0.05) for view in range(2)]
+        views = [ReferenceGraphs((csr_array(graph),)) for graph in graphs]
+        by_chance += views_agree(views, rng.permutation(labels), 0, 2)
+        for graph in graphs:
+            graph[-5:] = graph[:, -5:] = 0.0
+            graph[-5:, -5:] = 1.0 - np.eye(5)
+        views = [ReferenceGraphs((csr_array(graph),)) for graph in graphs]
+        assert views_agree(views, labels, 0, 2)
+    assert by_chance <= 5
+    assert views_agree(views[:1], labels, 0, 2)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.solvers.choice import (
     best_by_borders,
+    best_by_p_value,
     candidate_partitions,
     linkage_partition,
-    p_value_of_number,
-    points_of,
+    linked_points,
     principal_scores,
 )
-from mscam_dask.solvers.partition_score import PartitionScore
+from mscam_dask.solvers.partition_score import ReferenceGraphs
 from tests.solvers.test_borders import normals
 
 
@@ -40,35 +42,36 @@ def test_scores_do_not_depend_on_the_unit() -> None:
 @pytest.mark.parametrize("sizes", [(300, 300), (500, 20), (400, 60, 8)])
 def test_a_candidate_is_the_true_partition_whatever_the_sizes(sizes: tuple[int, ...]) -> None:
     points, labels = normals(0, sizes, 9.0, 6)
-    found = candidate_partitions(points_of([points[:, :3], points[:, 3:]]), len(sizes))
+    found = candidate_partitions(linked_points(points), len(sizes))
     assert max(adjusted_rand_score(labels, one) for one in found) == 1.0
     assert all(len(np.unique(one)) == len(sizes) for one in found)
 
 
 def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> None:
-    points = points_of([np.arange(16.0)[:, None] ** 3])
+    points = linked_points(np.arange(16.0)[:, None] ** 3)
     assert linkage_partition(points.trees[0], points.linked, points.scores, 4) == []
     (labels,) = linkage_partition(points.trees[0], points.linked, points.scores, 1)
     assert not labels.any()
 
 
-def test_a_partition_is_kept_if_its_borders_support_it() -> None:
+def test_a_candidate_with_more_confirmed_information_takes_the_place() -> None:
     rows, labels = normals(0, (300, 60), 9.0, 6)
-    points = points_of([rows])
     halves = (rows[:, 0] > np.median(rows[:, 0])).astype(np.int64)
 
-    def score(reliability: float) -> PartitionScore:
-        return PartitionScore((0.5,), 1.0, reliability)
+    def graphs(of: NDArray[np.int64]) -> list[ReferenceGraphs]:
+        blocks = csr_array(np.equal.outer(of, of).astype(float))
+        return [ReferenceGraphs((blocks,)), ReferenceGraphs((blocks,))]
 
-    assert best_by_borders(points, [labels, labels], [score(0.5), score(0.9)], 2) == 0
-    assert best_by_borders(points, [halves, labels], [score(0.5), score(0.9)], 2) == 1
-    assert best_by_borders(points, [halves, labels], [score(0.9), score(0.5)], 2) == 0
-    assert best_by_borders(points, [halves, halves], [score(0.5), score(0.9)], 2) == 0
+    assert best_by_borders(rows, [halves, labels], graphs(labels), 2) == 1
+    assert best_by_borders(rows, [halves, labels], graphs(halves), 2) == 0
+    assert best_by_borders(rows, [halves, halves], graphs(labels), 2) == 0  # it has no border
 
 
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
     rows, labels = normals(0, (200, 100, 50), 9.0, 6)
-    points = points_of([rows])
-    p_values = [p_value_of_number(points, [], number) for number in (2, 3, 4, 5)]
+    points = linked_points(rows)
+    p_values = [best_by_p_value(points, [], number)[0] for number in (2, 3, 4, 5)]
     assert max(p_values[:2]) <= 0.05 < min(p_values[2:])
-    assert p_value_of_number(points, [labels], 3) <= p_values[1]
+    value, found = best_by_p_value(points, [labels], 3)
+    assert value <= p_values[1]
+    assert adjusted_rand_score(labels, found) == 1.0

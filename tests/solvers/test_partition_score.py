@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
+    ReferenceGraphs,
     argbest,
+    confirmed_information,
+    explained_share,
     is_better,
     is_nearly_perfect,
     is_worse,
@@ -20,7 +25,7 @@ GIVEN = Parameters(n_clusters=3, tol=0.001)
 
 
 def partition_score(information: float) -> PartitionScore:
-    return PartitionScore((information - 0.1, information + 0.1), 1.0, information)
+    return PartitionScore((information - 0.1, information + 0.1))
 
 
 def test_more_information_is_better_by_more_than_a_share() -> None:
@@ -33,14 +38,8 @@ def test_more_information_is_better_by_more_than_a_share() -> None:
     assert argbest([one, more, little_more]) == 1
 
 
-def test_reliability_is_a_share_of_the_entropy() -> None:
-    assert PartitionScore((0.5,), 0.8, 0.6).reliability == pytest.approx(0.75)
-    assert PartitionScore((0.5,), 0.8, 0.9).reliability == 1.0
-    assert PartitionScore((0.0,), 0.0, 0.0).reliability == 0.0
-
-
 def test_partitions_of_no_information_are_alike() -> None:
-    nothing = PartitionScore((0.0, 0.0), 0.0, 0.0)
+    nothing = PartitionScore((0.0, 0.0))
     assert not is_better(nothing, nothing, GIVEN)
     assert not is_worse(nothing, nothing, 0.0)
     assert is_better(partition_score(0.5), nothing, GIVEN)
@@ -52,3 +51,47 @@ def test_nearly_perfect_is_a_share_of_the_most_information_of_c_clusters() -> No
         assert is_nearly_perfect(math.log(c), parameters)
         assert is_nearly_perfect(RULES.nearly_perfect * math.log(c), parameters)
         assert not is_nearly_perfect(0.99 * RULES.nearly_perfect * math.log(c), parameters)
+
+
+def random_view(labels: np.ndarray, within: float, seed: int) -> csr_array:
+    """Symmetric graph whose edges are within clusters with this probability each, and rarely between."""
+    rng = np.random.default_rng(seed)
+    share = np.where(np.equal.outer(labels, labels), within, 0.01)
+    upper = np.triu(rng.random(share.shape) < share, 1).astype(float)
+    return csr_array(upper + upper.T)
+
+
+SIZES = (np.repeat([0, 1], 60), np.repeat([0, 1, 2], [100, 12, 8]))
+
+
+@pytest.mark.parametrize("labels", SIZES, ids=["equal", "unequal"])
+def test_the_explained_share_does_not_depend_on_the_sizes(labels: np.ndarray) -> None:
+    views = [ReferenceGraphs((random_view(labels, 0.5, seed),)) for seed in range(3)]
+    assert explained_share(views, labels) > 0.9
+    rng = np.random.default_rng(0)
+    by_chance = [explained_share(views, rng.permutation(labels)) for _ in range(5)]
+    assert max(by_chance) < 0.2
+    assert explained_share(views, 0 * labels) == 0.0
+
+
+def test_splitting_a_cluster_in_which_views_are_independent_gains_no_confirmed_information() -> (
+    None
+):
+    labels = SIZES[1]
+    # the large cluster is a line in each view, in its own order
+    rng = np.random.default_rng(0)
+    views, first = [], None
+    for seed in range(2):
+        order = rng.permutation(100)
+        first = order if first is None else first
+        place = np.argsort(order)
+        near = np.abs(np.subtract.outer(place, place)) <= 4
+        graph = random_view(labels, 0.9, seed).toarray()
+        graph[:100, :100] = near & ~np.eye(100, dtype=bool)
+        views.append(csr_array(graph))
+    split = labels.copy()
+    split[first[:50]] = 3
+    true, finer = (confirmed_information(views, 1.0, one) for one in (labels, split))
+    assert finer < 1.2 * true
+    single = [confirmed_information(views[:1], 1.0, one) for one in (labels, split)]
+    assert single[1] > 1.5 * single[0]  # a single view does not tell
