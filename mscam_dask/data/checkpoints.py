@@ -54,7 +54,7 @@ from mscam_dask.data.store.schema import (
 from mscam_dask.errors import DataError, StoreCorruptError, TemporaryFailure
 
 FORMAT = "mscam_dask.checkpoint"
-FORMAT_VERSION = 2
+FORMAT_VERSION = 3
 
 _NAME = r"[0-9]{8}-[0-9a-f]{8}"
 _RECORD = "record"

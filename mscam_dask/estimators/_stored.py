@@ -43,7 +43,7 @@ from mscam_dask.types.result import Assessment, Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
-    from mscam_dask.estimators._base import BaseMultiViewClustering
+    from mscam_dask.estimators.mscam import MSCAM
 
 __all__ = [
     "restore_fit",
@@ -66,7 +66,7 @@ _RECORDS: dict[str, Any] = {
 }
 
 
-def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
+def stored_model(estimator: MSCAM) -> StoredModel:
     """Parts of a fitted estimator from which `restore_fit` makes another that predicts the same.
 
     Notes
@@ -114,7 +114,7 @@ def stored_impute_methods(model: StoredModel) -> dict[str, ImputeMethod]:
 
 
 def restore_fit(
-    estimator: BaseMultiViewClustering,
+    estimator: MSCAM,
     result: StoredResult,
     model: StoredModel,
     training: MultiViewData,
@@ -189,13 +189,13 @@ def _group(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def write_anndata(
-    estimator: BaseMultiViewClustering, data: Any, *, key: str = "mscam", confidence: bool = True
+    estimator: MSCAM, data: Any, *, key: str = "mscam", confidence: bool = True
 ) -> None:
     """Write labels, confidence, graph, embeddings and settings of a fit into an AnnData or MuData.
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
         Fitted.
     data : AnnData or MuData
         Holds samples of the fit: matched by obs_names if the views of the fit had sample ids, else

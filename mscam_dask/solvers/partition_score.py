@@ -64,9 +64,9 @@ class PartitionScore:
 
 
 def is_better(later: PartitionScore, earlier: PartitionScore, parameters: Parameters) -> bool:
-    """Whether the later partition is better by more than the share `tol`."""
+    """Whether the later partition is better by more than a tie."""
     now, before = _compared(later, earlier)
-    return now > before + parameters.tol * abs(before)
+    return now > before + parameters.constants.score_tie * abs(before)
 
 
 def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bool:

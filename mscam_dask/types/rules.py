@@ -40,6 +40,8 @@ class SelectionRules:
     max_iterations : int
         Outer iterations of each kind: by ADMM (0074), then of the refinement; with weak views, more of
         these drift (0064).
+    max_unrefined : int
+        Outer iterations by ADMM of a fit without a refinement.
     score_margin : float
         Relative difference of scores that does not decide. The refinement accepts a partition with a
         score lower by less, since the reference graphs are of the original distances (0064).
@@ -53,6 +55,7 @@ class SelectionRules:
     nearly_perfect: float = 0.9
     near_optimal: float = 1.1
     max_iterations: int = 3
+    max_unrefined: int = 30
     score_margin: float = 0.015
 
 

@@ -243,7 +243,8 @@ def _time(
 ) -> tuple[float, str]:
     """Estimate the seconds of the fit, from those of the last fit where there is one."""
     work = work_of(data, tried[0])
-    iterations = min(2 if is_warm else tried[0].patience + 1, tried[0].max_iter)
+    iterations = 2 if is_warm else tried[0].constants.patience + 1
+    iterations = min(iterations, tried[0].max_iter or iterations)
     for run in runs:
         fit, seconds = run.record.fit, run.record.seconds.get("cluster", 0.0)
         was_reused = run.record.started_from is None
