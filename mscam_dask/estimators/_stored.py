@@ -38,7 +38,7 @@ from mscam_dask.types.events import (
     ViewPrepared,
     ViewSettingsSelected,
 )
-from mscam_dask.types.parameters import ImputeMethod, Parameters
+from mscam_dask.types.parameters import Constants, ImputeMethod, Parameters
 from mscam_dask.types.result import Assessment, Solution, Status
 from mscam_dask.types.rules import SIZES
 
@@ -50,6 +50,7 @@ __all__ = [
     "stored_feature_names",
     "stored_impute_methods",
     "stored_model",
+    "with_constants",
     "write_anndata",
 ]
 
@@ -135,7 +136,8 @@ def restore_fit(
     ValueError, KeyError, TypeError
         The records are not those of this version.
     """
-    records = {name: msgspec.convert(model.records[name], kind) for name, kind in _RECORDS.items()}
+    stored_records = {**model.records, "parameters": with_constants(model.records["parameters"])}
+    records = {name: msgspec.convert(stored_records[name], kind) for name, kind in _RECORDS.items()}
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         name: _encoder(values, _group(model.arrays, f"encoders/{index}/"))
         for index, (name, values) in enumerate(model.records["encoders"].items())
@@ -156,6 +158,19 @@ def restore_fit(
     estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
     stored = _group(model.arrays, "coordinates/")
     estimator._coordinates_loaded = list(stored.values()) or None
+
+
+def with_constants(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a fit, whose constants are a table of their own; an earlier version had no such table."""
+    if "constants" in parameters:
+        return dict(parameters)
+    names = {
+        **{field.name: field.name for field in dataclasses.fields(Constants)},
+        "tol": "score_tie",
+    }
+    constants = {names[name]: value for name, value in parameters.items() if name in names}
+    others = {name: value for name, value in parameters.items() if name not in names}
+    return {**others, "constants": constants}
 
 
 def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:

@@ -9,13 +9,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.estimators.mscam import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.config.cluster_types import type_of
 from mscam_dask.pipeline.config.read_config import check_execution, parse_memory
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
@@ -36,7 +35,7 @@ from mscam_dask.pipeline.run.previous_runs import (
 )
 from mscam_dask.pipeline.run.resume import RunTarget, resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.steps import validate_data
+from mscam_dask.pipeline.run.steps import estimator_of, validate_data
 from mscam_dask.types.parameters import Parameters
 
 __all__ = [
@@ -132,7 +131,8 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         validate_data(data, settings.cluster)
         same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest()))
         start = warm_start_from(runs, settings, data)
-        estimator = _estimator(settings, start)
+        arguments = {**settings.cluster.parameters, **(start.arguments if start else {})}
+        estimator = estimator_of(settings.cluster.method, arguments)
         tried = estimator.candidate_settings(data)
         view_graphs = estimator.chooses_graph
         plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]
@@ -178,14 +178,7 @@ def _data(
             yield open_data(settings.data, Path(aside) / "data.zarr").data
 
 
-def _estimator(settings: Settings, start: WarmStart | None) -> MSCAM | MSCAN:
-    arguments: dict[str, Any] = dict(settings.cluster.parameters)
-    if start is not None:
-        arguments |= start.arguments
-    return (MSCAM if settings.cluster.method == "mscam" else MSCAN)(**arguments)
-
-
-def _selected(estimator: MSCAM | MSCAN, data: MultiViewData) -> tuple[str, ...]:
+def _selected(estimator: MSCAM, data: MultiViewData) -> tuple[str, ...]:
     """Return the names of what the fit selects, in that order."""
     if not estimator.chooses_graph or len(data.views) < 2:
         return ()

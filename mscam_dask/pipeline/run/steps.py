@@ -63,10 +63,10 @@ from mscam_dask.pipeline.run.open_data import (
     source_records,
     stamps_of,
 )
-from mscam_dask.pipeline.run.previous_runs import PreviousRun, link_tree, reusable_store
+from mscam_dask.pipeline.run.previous_runs import PreviousRun, WarmStart, link_tree, reusable_store
 from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
-from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
+from mscam_dask.types.parameters import Constants, Fixed, ViewSettings, most_clusters
 from mscam_dask.types.result import Assessment, Solution
 
 __all__ = [
@@ -76,6 +76,7 @@ __all__ = [
     "check_reach",
     "cluster",
     "drift_notes",
+    "estimator_of",
     "evaluate",
     "fit_record",
     "fit_summary",
@@ -215,9 +216,9 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     n_threads: int | None,
     observers: Sequence[Observer],
     checkpoint_store: CheckpointStore | None = None,
-    from_previous_fit: Mapping[str, Any] | None = None,
+    start: WarmStart | None = None,
     results_directory: Path | None = None,
-) -> tuple[MSCAM | MSCAN, tuple[str, ...]]:
+) -> tuple[MSCAM, tuple[str, ...]]:
     """Fit the estimator that [cluster] names.
 
     Parameters
@@ -233,22 +234,22 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
         Called with each event of the fit.
     checkpoint_store
         Keeps a checkpoint of each outer iteration, and may have one to resume from.
-    from_previous_fit
-        Arguments of the estimator from a previous run, in place of the table's.
+    start
+        Start from a previous run: its settings in place of the table's, and its labels.
     results_directory
         Where the graphs and embeddings of large data are written during the fit, as
         `write_result` expects them: a temporary name beside its output.
 
     Returns
     -------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
         Fitted.
     notes : tuple of str
         Warnings of the fit.
     """
-    estimator_class = MSCAM if table.method == "mscam" else MSCAN
-    estimator = estimator_class(
-        **{**table.parameters, **(from_previous_fit or {})},
+    estimator = estimator_of(
+        table.method,
+        {**table.parameters, **(start.arguments if start else {})},
         client=client,
         n_jobs=n_threads,
         callbacks=tuple(observers),
@@ -256,8 +257,15 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     )
     estimator._results_directory = results_directory
     with _warnings_noted() as notes:
-        estimator.fit(data)
+        estimator.fit(data, init_labels=start.init_labels if start else None)
     return estimator, tuple(notes)
+
+
+def estimator_of(method: str, parameters: Mapping[str, Any], **others: Any) -> MSCAM:
+    """Return the estimator of a method, with the parameters of [cluster] and others."""
+    estimator_class = {"mscam": MSCAM, "mscan": MSCAN}[method]
+    constants = msgspec.convert(parameters["constants"], Constants)
+    return estimator_class(**{**parameters, "constants": constants, **others})
 
 
 @contextmanager
