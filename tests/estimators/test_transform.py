@@ -10,9 +10,9 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from mscam_dask import MSCAN
+from mscam_dask import MSCAN, Constants
 from mscam_dask.engine.scores import (
     partition_scores,
     reference_graphs_of_view,
@@ -77,7 +77,7 @@ def test_output_as_a_frame_with_names() -> None:
     assert found.columns.tolist() == ["mscam0", "mscam1", "mscam2"]
     assert found.columns.tolist() == model.get_feature_names_out().tolist()
     assert found.index.tolist() == frame.index.tolist()
-    assert MSCAN(2, auto_settings=False, max_iter=1).fit(
+    assert MSCAN(2, constants=Constants.paper(), max_iter=1).fit(
         views
     ).get_feature_names_out().tolist() == [
         *("mscan0", "mscan1"),
@@ -105,10 +105,12 @@ def test_the_score_is_modularity_times_the_share_of_entropy() -> None:
 def test_a_grid_search_without_labels_finds_the_number_of_clusters() -> None:
     views, _ = gaussian_views(4, n_samples=240, n_clusters=4, spread=3.0, dims=(6, 6))
     table = np.hstack(views)
-    search = GridSearchCV(
-        quick(n_features_per_view=(6, 6)), {"n_clusters": [2, 3, 4, 5, 7, 10]}, cv=3
+    model = make_pipeline(
+        FunctionTransformer(np.hsplit, kw_args={"indices_or_sections": [6]}), quick()
     )
-    assert search.fit(table).best_params_ == {"n_clusters": 4}
+    grid = {"mscam__n_clusters": [2, 3, 4, 5, 7, 10]}
+    search = GridSearchCV(model, grid, cv=3)
+    assert search.fit(table).best_params_ == {"mscam__n_clusters": 4}
     scores = search.cv_results_["mean_test_score"]
     assert scores[-1] < scores[2]  # it does not grow with the number of clusters
     assert search.score(table) == search.best_estimator_.score(table)

@@ -14,10 +14,10 @@ from mscam_dask.solvers.partition_score import (
     is_nearly_perfect,
     is_worse,
 )
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.rules import RULES
 
-GIVEN = Parameters(n_clusters=3, tol=0.001)
+GIVEN = Parameters(n_clusters=3)
 
 
 def partition_score(information: float, reliability: float) -> PartitionScore:
@@ -72,8 +72,9 @@ def test_by_how_much_one_has_to_be_ahead_counts_for_reliability_too() -> None:
     whole, more = partition_score(0.90, 0.98), partition_score(0.93, 0.85)
     lead = whole.adjusted / more.adjusted - 1.0
     assert lead > 0.08
-    for tol, expected in ((0.99 * lead, True), (1.01 * lead, False)):
-        assert is_better(whole, more, Parameters(n_clusters=3, tol=tol)) is expected
+    for tie, expected in ((0.99 * lead, True), (1.01 * lead, False)):
+        parameters = Parameters(n_clusters=3, constants=Constants(score_tie=tie))
+        assert is_better(whole, more, parameters) is expected
 
 
 def test_partitions_of_no_information_are_alike() -> None:

@@ -372,7 +372,7 @@ _NOT_IN_CLUSTER = {
     "impute": "[data] impute fills missing cells in the store",
     "callbacks": "they are for Python only",
     "checkpoint_store": "[output] checkpoints is their place",
-    "tol": "score_tie of [cluster.constants] is the difference in which scores are a tie",
+    "tol": "it is score_tie in [cluster.constants]",
 }
 _CONSTANTS = tuple(field.name for field in dataclasses.fields(Constants))
 
