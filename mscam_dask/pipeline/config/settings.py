@@ -6,13 +6,16 @@ values. docs/settings_page.py writes docs/pipeline-settings.md from them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.types.parameters import Constants, ImputeMethod, Scale
+
+if TYPE_CHECKING:
+    from mscam_dask.estimators.mscam import MSCAM
 
 __all__ = [
     "BUILT_IN_SOURCES",
@@ -203,6 +206,15 @@ class ClusterTable(Struct, frozen=True, kw_only=True):
         """Requested number of neighbors; None if it is selected."""
         value = self.parameters["n_neighbors"]
         return None if value is None else int(value)
+
+    def estimator(self, **others: Any) -> MSCAM:
+        """Return the estimator; other parameters replace those of the table."""
+        from mscam_dask.estimators.mscam import MSCAM, MSCAN
+
+        estimator_class = {"mscam": MSCAM, "mscan": MSCAN}[self.method]
+        parameters = {**self.parameters, **others}
+        parameters["constants"] = msgspec.convert(parameters["constants"], Constants)
+        return estimator_class(**parameters)
 
 
 class ClusterKeys(Struct, frozen=True, kw_only=True):

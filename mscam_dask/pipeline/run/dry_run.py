@@ -35,7 +35,7 @@ from mscam_dask.pipeline.run.previous_runs import (
 )
 from mscam_dask.pipeline.run.resume import RunTarget, resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.steps import estimator_of, validate_data
+from mscam_dask.pipeline.run.steps import validate_data
 from mscam_dask.types.parameters import Parameters
 
 __all__ = [
@@ -131,8 +131,7 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         validate_data(data, settings.cluster)
         same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest()))
         start = warm_start_from(runs, settings, data)
-        arguments = {**settings.cluster.parameters, **(start.arguments if start else {})}
-        estimator = estimator_of(settings.cluster.method, arguments)
+        estimator = settings.cluster.estimator(**(start.arguments if start else {}))
         tried = estimator.candidate_settings(data)
         view_graphs = estimator.chooses_graph
         plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]

@@ -36,11 +36,10 @@ from mscam_dask.estimators._stored import (
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.report.tables import next_clusters
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.pipeline.config.settings import DataTable
+from mscam_dask.pipeline.config.settings import ClusterTable, DataTable
 from mscam_dask.pipeline.run.open_data import files_of
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id, resolved
-from mscam_dask.pipeline.run.steps import estimator_of
 
 __all__ = [
     "FORMATS",
@@ -108,7 +107,8 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
             )
             for index, view in enumerate(run.data.views)
         )
-        estimator = estimator_of(record.method, parameters)
+        table = {"method": record.method, "parameters": parameters}
+        estimator = msgspec.convert(table, ClusterTable).estimator()
         others = {view.name: view.view_type for view in views if view.view_type != "features"}
         if others:
             estimator.set_params(view_type=others)

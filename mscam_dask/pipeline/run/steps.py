@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from mscam_dask.errors import (
     MscamError,
     UnstableClustersWarning,
 )
-from mscam_dask.estimators.mscam import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
@@ -66,7 +66,7 @@ from mscam_dask.pipeline.run.open_data import (
 from mscam_dask.pipeline.run.previous_runs import PreviousRun, WarmStart, link_tree, reusable_store
 from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
-from mscam_dask.types.parameters import Constants, Fixed, ViewSettings, most_clusters
+from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
 from mscam_dask.types.result import Assessment, Solution
 
 __all__ = [
@@ -76,7 +76,6 @@ __all__ = [
     "check_reach",
     "cluster",
     "drift_notes",
-    "estimator_of",
     "evaluate",
     "fit_record",
     "fit_summary",
@@ -247,9 +246,8 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     notes : tuple of str
         Warnings of the fit.
     """
-    estimator = estimator_of(
-        table.method,
-        {**table.parameters, **(start.arguments if start else {})},
+    estimator = table.estimator(
+        **(start.arguments if start else {}),
         client=client,
         n_jobs=n_threads,
         callbacks=tuple(observers),
@@ -259,13 +257,6 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     with _warnings_noted() as notes:
         estimator.fit(data, init_labels=start.init_labels if start else None)
     return estimator, tuple(notes)
-
-
-def estimator_of(method: str, parameters: Mapping[str, Any], **others: Any) -> MSCAM:
-    """Return the estimator of a method, with the parameters of [cluster] and others."""
-    estimator_class = {"mscam": MSCAM, "mscan": MSCAN}[method]
-    constants = msgspec.convert(parameters["constants"], Constants)
-    return estimator_class(**{**parameters, "constants": constants, **others})
 
 
 @contextmanager

@@ -13,7 +13,6 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ClusterKeys, settings_text
 from mscam_dask.pipeline.config.toml_document import parse_override
-from mscam_dask.pipeline.run.steps import estimator_of
 
 GOOD = """\
 [data]
@@ -55,7 +54,7 @@ def problem(directory: Path, text: str, *sets: str) -> str:
         ("scale = 'standrd'\n", 7, ["[cluster] scale", "'standrd'", "minmax", "'standard'"]),
         ("random_state = -1\n", 7, ["[cluster] random_state", "-1", ">= 0"]),
         ("method = 'mscamm'\n", 7, ["[cluster] method", "'mscamm'", "'mscam'", "mscan"]),
-        ("method = ['mscam']\n", 7, ["[cluster] method", "['mscam']", "mscan"]),
+        ("method = ['mscam']\n", 7, ["[cluster] method", "['mscam']", "text"]),
         ("identity_weight = 1.0\n", 7, ["[cluster]", "'identity_weight'", "[cluster.constants]"]),
         ("tol = 1e-3\n", 7, ["[cluster]", "'tol'", "score_tie", "[cluster.constants]"]),
         ("constants = 3\n", 7, ["cluster.constants = 3", "table"]),
@@ -180,7 +179,7 @@ def test_defaults_are_the_estimators_own(tmp_path: Path) -> None:
     for method, kind in (("mscam", MSCAM), ("mscan", MSCAN)):
         settings = read_config(write(tmp_path, f"{GOOD}method = '{method}'\n"))
         assert settings.cluster.method == method
-        estimator = estimator_of(method, settings.cluster.parameters)
+        estimator = settings.cluster.estimator()
         assert type(estimator) is kind
         expected = {**kind().get_params(), "n_clusters": 10, "constants": Constants()}
         assert estimator.get_params() == expected
