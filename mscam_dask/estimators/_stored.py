@@ -136,7 +136,8 @@ def restore_fit(
     ValueError, KeyError, TypeError
         The records are not those of this version.
     """
-    stored_records = {**model.records, "parameters": with_constants(model.records["parameters"])}
+    known = {"auto_settings": estimator.chooses_graph, **model.records["parameters"]}
+    stored_records = {**model.records, "parameters": with_constants(known)}
     records = {name: msgspec.convert(stored_records[name], kind) for name, kind in _RECORDS.items()}
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         name: _encoder(values, _group(model.arrays, f"encoders/{index}/"))

@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.model_selection import GridSearchCV
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
@@ -103,7 +104,7 @@ def test_the_score_is_modularity_times_the_share_of_entropy() -> None:
 
 
 def test_a_grid_search_without_labels_finds_the_number_of_clusters() -> None:
-    views, _ = gaussian_views(4, n_samples=240, n_clusters=4, spread=3.0, dims=(6, 6))
+    views, labels = gaussian_views(4, n_samples=240, n_clusters=4, spread=3.0, dims=(6, 6))
     table = np.hstack(views)
     model = make_pipeline(
         FunctionTransformer(np.hsplit, kw_args={"indices_or_sections": [6]}), quick()
@@ -114,6 +115,10 @@ def test_a_grid_search_without_labels_finds_the_number_of_clusters() -> None:
     scores = search.cv_results_["mean_test_score"]
     assert scores[-1] < scores[2]  # it does not grow with the number of clusters
     assert search.score(table) == search.best_estimator_.score(table)
+    assert_array_equal(search.predict(table), search.best_estimator_["mscam"].labels_)
+    found = cross_val_predict(search.best_estimator_, table, cv=2)  # each fold numbers its own
+    for half in (slice(0, 120), slice(120, 240)):
+        assert adjusted_rand_score(labels[half], found[half]) == 1.0
 
 
 def test_one_predicted_cluster_scores_zero() -> None:
