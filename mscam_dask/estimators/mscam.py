@@ -271,8 +271,9 @@ class MSCAM(
         X : list or dict of (n_samples, n_features_v) arrays, xarray.Dataset, store path or array
             The views: NumPy, SciPy sparse or Dask arrays of any real dtype, frames of pandas or
             polars, Arrow tables, AnnData; a MuData; the path of a store made by ``mscam-dask ingest``;
-            or one (n_samples, n_features) array, which is one view. Row i is sample i in every view; frames and AnnData with the same ids in another order are put in
-            the order of the first. A row that is all NaN is a sample that the view does not have.
+            or one (n_samples, n_features) array, which is one view. Row i is sample i in every view;
+            frames and AnnData with the same ids in another order are put in the order of the first. A
+            row that is all NaN is a sample that the view does not have.
         y : ignored
             For API consistency; labels never enter a fit.
         init_labels : (n_samples,) array of int, optional
@@ -482,9 +483,9 @@ class MSCAN(MSCAM):
     This is the simpler model of the paper. The consensus graph is built from the distances between the
     columns of the self-representations, and the graph smooths these columns.
 
-    Parameters and attributes are those of `MSCAM`, but the constants `identity_weight`, `metric_ridge`,
-    `min_shrinkage` and `admm` have no effect, and ``view_embeddings_[view]`` is the smoothed
-    self-representation of the view, (n_samples, r_v), in the basis of the view.
+    Parameters and attributes are those of `MSCAM`, but the constants `identity_weight`, `metric_ridge`
+    and `admm` have no effect, and ``view_embeddings_[view]`` is the smoothed self-representation of the
+    view, (n_samples, r_v), in the basis of the view.
 
     References
     ----------

@@ -423,7 +423,7 @@ def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> Non
 def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here: Path) -> None:
     text = (
         "[robustness]\nmethods = ['knn-sc', 'mscam']\nruns = 2\nn_samples = 60\n"
-        "corruption_rate = [0.0, 0.5]\n[parameters.mscam]\nconstants.auto_settings = false\nmax_iter = 2\n"
+        "corruption_rate = [0.0, 0.5]\n[parameters.mscam]\nauto_settings = false\nmax_iter = 2\n"
     )
     record, _ = run(write(text), here / "out")
     assert record.kind == "robustness"
