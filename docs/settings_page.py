@@ -5,16 +5,20 @@ python docs/settings_page.py     # writes docs/pipeline-settings.md
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
 import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 from msgspec import Meta
 
 from mscam_dask.benchmark import config as of_experiments
 from mscam_dask.pipeline.config import settings as of_runs
+from mscam_dask.types.parameters import Constants
 
 __all__ = ["PAGE", "page"]
 
@@ -39,7 +43,8 @@ _END = """\
 
 For a comparison or a robustness experiment: parameters of a method in place of its defaults, in every protocol, and lists
 of values in place of its grid. The keys are the parameters of its estimator ([comparison methods](baselines.md)); for
-`mscam` and `mscan` those of `[cluster]` except `n_clusters`, `max_clusters` and `random_state`.
+`mscam` and `mscan` those of `[cluster]` except `n_clusters`, `max_clusters` and `random_state`, and those of
+`[cluster.constants]` except `admm`, in the same table.
 """
 
 _TABLES: dict[str, tuple[type[msgspec.Struct], str]] = {
@@ -81,15 +86,37 @@ _TABLES: dict[str, tuple[type[msgspec.Struct], str]] = {
 }
 
 
+_CONSTANTS = "Constants of the method, which need no change for other data: `Constants` in Python."
+
+
 def page() -> str:
     """Return the page as Markdown."""
     parts = [_INTRODUCTION]
     for name, (kind, introduction) in _TABLES.items():
         common = set(of_runs.DataTable.__struct_fields__) if name == "dataset.NAME" else set()
         rows = [_row(field) for field in msgspec.structs.fields(kind) if field.name not in common]
-        head = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
-        parts.append("\n".join([f"## `[{name}]`", "", introduction, "", *head, *rows, ""]))
+        parts.append(_section(name, introduction, rows))
+        if name == "cluster":
+            parts.append(_section("cluster.constants", _CONSTANTS, list(_constants())))
     return "\n".join([*parts, _END])
+
+
+def _section(name: str, introduction: str, rows: list[str]) -> str:
+    head = ["| key | default | allowed | meaning |", "|---|---|---|---|"]
+    return "\n".join([f"## `[{name}]`", "", introduction, "", *head, *rows, ""])
+
+
+def _constants() -> Iterator[str]:
+    """Yield the row of each field of `Constants`, with its text from the docstring."""
+    types_of = get_type_hints(Constants)
+    texts = dict(re.findall(r"^(\w+) : .*\n((?: +.*\n)+)", inspect.getdoc(Constants) or "", re.M))
+    for field in dataclasses.fields(Constants):
+        default = msgspec.json.encode(field.default).decode()
+        is_table = dataclasses.is_dataclass(field.default)
+        allowed = "a table" if is_table else _allowed(types_of[field.name])
+        meaning = " ".join(texts[field.name].split())
+        cells = (f"`{field.name}`", "-" if is_table else f"`{default}`", allowed, meaning)
+        yield f"| {' | '.join(cells)} |"
 
 
 def _row(field: msgspec.structs.FieldInfo) -> str:
@@ -103,7 +130,7 @@ def _row(field: msgspec.structs.FieldInfo) -> str:
 def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.required:
         return "required"
-    if field.default is None:
+    if field.default is None or dataclasses.is_dataclass(field.default):
         return "-"
     return f"`{msgspec.json.encode(field.default).decode().replace(',', ', ')}`"
 

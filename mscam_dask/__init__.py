@@ -10,11 +10,13 @@ if TYPE_CHECKING:
     from mscam_dask.estimators._stored import write_anndata
     from mscam_dask.estimators.mscam import MSCAM, MSCAN
     from mscam_dask.pipeline.run.load_run import load_run
+    from mscam_dask.types.parameters import Constants
     from mscam_dask.types.result import Status
 
 __all__ = [
     "MSCAM",
     "MSCAN",
+    "Constants",
     "Status",
     "__version__",
     "load_run",
@@ -28,6 +30,7 @@ __version__ = "0.1.0"
 _HOMES = {
     "MSCAM": "mscam_dask.estimators.mscam",
     "MSCAN": "mscam_dask.estimators.mscam",
+    "Constants": "mscam_dask.types.parameters",
     "Status": "mscam_dask.types.result",
     "load_run": "mscam_dask.pipeline.run.load_run",
     "views_of": "mscam_dask.data.views.as_multi_view",

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask import MSCAM, MSCAN
+from mscam_dask import MSCAM, MSCAN, Constants
 from tests.benchmark_fits import default_fit, fit_views
 from tests.benchmark_sets import BenchmarkData
 from tests.synthetic import gaussian_views
@@ -109,7 +109,7 @@ def test_equal_samples_share_a_cluster_or_a_warning_names_them(estimator: Any, s
     views = {name: rng.integers(0, 2, (40, 2)).astype(float) for name in "ab"}
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        model = estimator(3 + seed, n_jobs=1, auto_settings=False, max_iter=2).fit(views)
+        model = estimator(3 + seed, n_jobs=1, constants=Constants.paper(), max_iter=2).fit(views)
     _, group = np.unique(np.hstack(list(views.values())), axis=0, return_inverse=True)
     split = [row for row in range(40) if len(np.unique(model.labels_[group == group[row]])) > 1]
     naming = [one for one in told if str(split[:5]) in str(one.message)]

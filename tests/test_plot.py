@@ -23,7 +23,7 @@ from matplotlib.collections import (
 from matplotlib.colors import to_hex
 from matplotlib.figure import Figure
 
-from mscam_dask import MSCAM, plot
+from mscam_dask import MSCAM, Constants, plot
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.palette import CLUSTER_COLORS
 from tests.messages import quotes
@@ -218,7 +218,9 @@ def test_every_picture_of_a_fit_is_tested() -> None:
 def test_bars_of_the_presence_are_the_samples_of_each_view(views: dict[str, pd.DataFrame]) -> None:
     a, b = views["a"].copy(), views["b"].copy()
     a.iloc[:20], b.iloc[20:50] = np.nan, np.nan
-    ax = plot.presence(MSCAM(3, auto_settings=False, max_iter=1, n_jobs=1).fit({"a": a, "b": b}))
+    ax = plot.presence(
+        MSCAM(3, constants=Constants.paper(), max_iter=1, n_jobs=1).fit({"a": a, "b": b})
+    )
     bars = [item for item in ax.collections if isinstance(item, PolyCollection)]
     spans = [
         sorted((path.vertices[:, 0].min(), path.vertices[:, 0].max()) for path in bar.get_paths())

@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING, Any
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.parse import nearest
+from mscam_dask.types.parameters import Constants
 
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
@@ -75,6 +76,8 @@ class Method:
         Parameters that every experiment sets to these values.
     reserved : tuple of str
         Parameters that stay at their defaults.
+    constants : tuple of str
+        Fields of `mscam_dask.Constants` that are parameters too.
     """
 
     name: str
@@ -86,6 +89,7 @@ class Method:
     dense: bool = True
     fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
     reserved: tuple[str, ...] = ()
+    constants: tuple[str, ...] = ()
 
     @property
     def takes_arrays(self) -> bool:
@@ -108,7 +112,7 @@ class Method:
                 "and a method fit(views) that sets labels_."
             )
         ours = {"n_clusters", "random_state", *self.fixed, *self.reserved}
-        return [key for key in known if key not in ours]
+        return [*(key for key in known if key not in ours), *self.constants]
 
     def make(self, n_clusters: int, seed: int, parameters: Mapping[str, Any]) -> BaseEstimator:
         """Return the estimator with these keyword arguments.
@@ -132,7 +136,11 @@ class Method:
         estimator = self._class()
         is_random = "random_state" in inspect.signature(estimator).parameters
         seeded = {"random_state": seed} if is_random else {}
-        return estimator(n_clusters=n_clusters, **seeded, **self.fixed, **parameters)
+        others = {key: parameters[key] for key in parameters if key not in self.constants}
+        if self.constants:
+            constants = {key: parameters[key] for key in self.constants if key in parameters}
+            others["constants"] = Constants(**constants)
+        return estimator(n_clusters=n_clusters, **seeded, **self.fixed, **others)
 
     def _class(self) -> Any:
         """Import the class; modules of the working directory are found too."""
@@ -313,7 +321,10 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 ),
                 dense=False,
                 fixed=MappingProxyType({"n_jobs": 1}),
-                reserved=("max_clusters", "client", "callbacks", "n_features_per_view"),
+                reserved=("max_clusters", "client", "callbacks", "constants"),
+                constants=tuple(
+                    field.name for field in dataclasses.fields(Constants) if field.name != "admm"
+                ),
             )
             for name in ("mscan", "mscam")
         },

@@ -230,7 +230,7 @@ class HeatMapEntry(Struct, frozen=True, kw_only=True):
     label_free
         "cross_view_information" (nats), "eigengap", "modularity", "n_connected_components".
     best
-        Position (i, j) of the largest value, by label-free score name. `auto_settings=True` selects
+        Position (i, j) of the largest value, by label-free score name. `MSCAM` selects settings
         by "cross_view_information".
     fixed
         The other parameters, the same in every trial.

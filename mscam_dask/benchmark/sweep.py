@@ -44,7 +44,7 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.pipeline.run.cluster import OpenCluster
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.parameters import Model, Parameters
+from mscam_dask.types.parameters import Constants, Model, Parameters
 from mscam_dask.types.result import Solution
 
 __all__ = ["LABEL_FREE", "SweepFit", "run_sweep", "sweep_fits", "sweep_parameters", "sweep_trials"]
@@ -62,7 +62,7 @@ class SweepFit(NamedTuple):
     ----------
     labels : (n,) int64
     scores : dict of str to float
-        "cross_view_information" of the partition, in nats, by which `auto_settings=True` selects;
+        "cross_view_information" of the partition, in nats, by which `MSCAM` selects settings;
         "eigengap" λ_{c+1} − λ_c of the consensus graph's Laplacian, NaN when there are only c
         samples; "modularity" of the partition, averaged over the reference graphs of a view and over
         views; "n_connected_components" of the consensus graph.
@@ -303,7 +303,9 @@ def _fixed(table: SweepTable) -> dict[str, Any]:
 def sweep_parameters(trial: Trial) -> Parameters:
     """Return the parameters of the fit of a trial."""
     given = {name: value for name, value in trial.parameters.items() if name != "sweep"}
-    return Parameters(n_clusters=trial.n_clusters, model=cast(Model, trial.method), **given)
+    constants = Constants.paper(graph_weight=given.pop("graph_weight"))
+    model = cast(Model, trial.method)
+    return Parameters(n_clusters=trial.n_clusters, model=model, constants=constants, **given)
 
 
 def _executor(cluster: OpenCluster) -> Executor:

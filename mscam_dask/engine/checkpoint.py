@@ -199,7 +199,7 @@ class CheckpointManager:
             was = "selected" if before.n_clusters else "given"
             differs.append(f"whether the number of clusters is selected (it was {was})")
         if before.initial_graph != now.initial_graph:
-            differs.append("whether the initial graph is selected (auto_settings)")
+            differs.append("whether the initial graph is selected (constants.auto_settings)")
         if before.view_settings != now.view_settings:
             tried = before.view_settings
             names = ", ".join(f"{option.scale} with {option.alpha:g}" for option in tried)

@@ -74,7 +74,7 @@ def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph
     """Return the graph with c components, or None if an earlier partition scored higher."""
     labels = component_labels(stage, state.graph, context.prepared.order)
     (score,) = stage.value(context.prepared.scores(stage, [labels]))
-    if is_worse(score, state.best.partition_score, context.parameters.tol):
+    if is_worse(score, state.best.partition_score, context.parameters.constants.score_tie):
         return None
     return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score)
 
@@ -149,7 +149,7 @@ def _arrays(
     names = prepared.names
     embedded: tuple[tuple[Handle, ...], ...] = ()
     if not final.status.is_trivial:
-        weight = history[-1].graph_weight if history else parameters.graph_weight
+        weight = history[-1].graph_weight if history else parameters.constants.graph_weight
         spectrum = null_spectrum(stage, final.graph)
         results = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
         embedded = tuple(stage.map(rows_of, result.rows) for result in results)

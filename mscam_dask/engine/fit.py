@@ -13,8 +13,8 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.finalize import finalize, trivial_solution
-from mscam_dask.engine.initialize import Initialization, can_use_view_graphs
-from mscam_dask.engine.outer_loop import max_admm_iterations, outer_loop
+from mscam_dask.engine.initialize import can_use_view_graphs
+from mscam_dask.engine.outer_loop import outer_loop
 from mscam_dask.engine.prepare import (
     PrecomputedViews,
     check_incomplete,
@@ -36,7 +36,6 @@ from mscam_dask.solvers.rank_control import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution, Status
-from mscam_dask.types.rules import RULES
 
 _NO_CHOICES = Choices()
 
@@ -170,6 +169,7 @@ def _initialize(
     """Return the state before the first outer iteration, and save it."""
     start, parameters = selected.start, selected.start.parameters
     refines = search.choices.initial_graph and can_use_view_graphs(start)
+    _, most = parameters.iteration_limits(refines=refines)
     context = FitContext(
         parameters=parameters,
         prepared=start.prepared,
@@ -178,7 +178,7 @@ def _initialize(
         selection=SettingsSelected(
             settings=selected.settings,
             chosen=selected.chosen,
-            max_iter=_max_iterations(start, refines=refines),
+            max_iter=0 if start.spectrum is None else most,
             seconds=selected.seconds,
             view_settings=choice_for(parameters, search.overlaps),
         ),
@@ -187,8 +187,9 @@ def _initialize(
         view_graphs=start.view_graphs if refines else None,
         from_previous_fit=search.init_labels is not None,
     )
+    constants = parameters.constants
     control = RankControl(
-        parameters.n_clusters, parameters.graph_weight_growth, parameters.graph_weight
+        parameters.n_clusters, constants.graph_weight_growth, constants.graph_weight
     )
     state = LoopState(
         start.first.graph,
@@ -200,14 +201,6 @@ def _initialize(
     session.checkpoints.save(session.stage("checkpoint-0"), state, context)
     session.notify(context.selection)
     return state, context
-
-
-def _max_iterations(start: Initialization, *, refines: bool) -> int:
-    """Maximum number of outer iterations, by ADMM and of the refinement."""
-    if start.spectrum is None:
-        return 0
-    n_admm = max_admm_iterations(start.parameters, refines=refines)
-    return n_admm + RULES.max_iterations if refines else n_admm
 
 
 def _resume(

@@ -126,7 +126,7 @@ def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> I
             prepared.candidates,
             None,
             n_neighbors=n_neighbors,
-            data_weight=parameters.identity_weight,
+            data_weight=parameters.constants.identity_weight,
             projected_weight=0.0,
         )
         if graph.n_components <= parameters.n_clusters or n_neighbors >= most:
@@ -265,7 +265,9 @@ def warm_start(
     Initial labels that lack a cluster are not a candidate. The candidates are then the spectral cuts of
     the new graph into c clusters, or its components merged to c if it has more.
     """
-    parameters = dataclasses.replace(parameters, patience=min(parameters.patience, _PATIENCE))
+    constants = parameters.constants
+    constants = dataclasses.replace(constants, patience=min(constants.patience, _PATIENCE))
+    parameters = dataclasses.replace(parameters, constants=constants)
     prepared = prepare_views(stage, precomputed, parameters)
     first = initial_graph(stage, prepared, parameters)
     graph, order, c = first.graph, prepared.order, parameters.n_clusters

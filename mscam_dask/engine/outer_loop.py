@@ -20,13 +20,6 @@ from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import argbest, is_better
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished
-from mscam_dask.types.parameters import Parameters
-from mscam_dask.types.rules import RULES
-
-
-def max_admm_iterations(parameters: Parameters, *, refines: bool) -> int:
-    """Maximum number of outer iterations by ADMM."""
-    return min(RULES.max_iterations, parameters.max_iter) if refines else parameters.max_iter
 
 
 def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopState:
@@ -34,7 +27,7 @@ def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopS
     if state.refinement is not None:
         return state
     parameters = context.parameters
-    limit = max_admm_iterations(parameters, refines=context.refines)
+    limit, _ = parameters.iteration_limits(refines=context.refines)
     patience = parameters.patience_for(context.prepared.n_samples)
     while (
         state.spectrum is not None
@@ -68,7 +61,9 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
             prepared.candidates,
             distances,
             n_neighbors=context.n_neighbors,
-            data_weight=0.0 if parameters.model == "mscan" else parameters.identity_weight,
+            data_weight=0.0
+            if parameters.model == "mscan"
+            else parameters.constants.identity_weight,
             projected_weight=_projected_weight(graph_weight, context),
         )
         decision, control = control.observe(graph.n_components)
@@ -86,7 +81,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         [partition_scores, facts], submit_records(stage, solved)
     )
     index = argbest(scores)
-    # a later partition must score higher by more than `tol`: otherwise the simpler one is kept
+    # a later partition must score higher by more than a tie: otherwise the simpler one is kept
     accepted = is_better(scores[index], state.best.partition_score, parameters)
     best = (
         BestPartition(stage.item(cuts, index), scores[index], state.iteration)

@@ -56,7 +56,8 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
     if own_graphs is None and _is_mixed(context):  # the settings are those of a checkpoint
         stage = session.stage("refinement")
         own_graphs = view_graphs(stage, context.prepared, context.parameters)
-    limit = refinement.first + RULES.max_iterations
+    _, most = context.parameters.iteration_limits(refines=True)
+    limit = min(most, refinement.first + RULES.max_iterations)
     while state.decision is Decision.ACCEPT and state.iteration < limit:
         state = refine_iteration(session.stage(state.iteration), state, own_graphs, context)
         session.finish_iteration(state, context)
@@ -87,7 +88,7 @@ def refine_iteration(
         Mean of the graphs of the single views, if graphs are mixed with it.
     context : FitContext
         With `from_previous_fit`, the loop started with the partition of an earlier fit, which was
-        refined already: a new one is accepted only if its score is higher by more than `tol`.
+        refined already: a new one is accepted only if its score is higher by more than a tie.
 
     Returns
     -------
@@ -110,7 +111,7 @@ def refine_iteration(
     n_components = proposal.first.graph.n_components
     record = IterationFinished(
         iteration=state.iteration,
-        graph_weight=parameters.graph_weight,
+        graph_weight=parameters.constants.graph_weight,
         n_connected_components=n_components,
         n_clusters=parameters.n_clusters,
         score=proposal.best.score,

@@ -138,7 +138,7 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Se
 
 
 def select(precomputed: PrecomputedViews, search: Search, session: Session) -> Selected:
-    """Return the initialization with the best score; within `tol` the earlier candidate is kept.
+    """Return the initialization with the best score; in a tie the earlier candidate is kept.
 
     With `Choices.initial_graph`, the best candidate is also tried with the mixed initial graph, unless
     its score is nearly perfect. The settings of large data are compared on a sample. With initial
@@ -204,7 +204,11 @@ def _with_or_without(
         starts.append((start.best.partition_score, start.record(precomputed.names)))
         del prepared, start
     (score_without, record_without), (score_with_all, record_with_all) = starts
-    clearly = dataclasses.replace(without[0], tol=max(without[0].tol, RULES.score_margin))
+    constants = without[0].constants
+    tie = max(constants.score_tie, RULES.score_margin)
+    clearly = dataclasses.replace(
+        without[0], constants=dataclasses.replace(constants, score_tie=tie)
+    )
     if is_better(score_with_all, score_without, clearly):
         return everything, [record_without]
     return without, [record_with_all]

@@ -118,7 +118,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         """Overlap of each view's neighbors with those of the other views, in standard errors.
 
         Expected around 0 for views that are independent of each other, whatever their own clusters.
-        Empty where the settings of the views were not selected: one view, auto_settings=False, or
+        Empty where the settings of the views were not selected: one view, `Constants.paper()`, or
         given `scale` and `alpha`.
         """
         check_is_fitted(self)

@@ -33,7 +33,7 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.engine.initialize import UNKNOWN
-from mscam_dask.errors import ConfigurationError, DataError, DataTypeError, MscamError
+from mscam_dask.errors import DataError, DataTypeError, MscamError
 
 __all__ = [
     "MultiViewInputMixin",
@@ -49,7 +49,6 @@ class MultiViewInputMixin:
     """Mixin for estimators that converts input to views, and matches new samples to the fit."""
 
     view_type: str | Mapping[str, str] | Sequence[str]
-    n_features_per_view: Sequence[int] | None
     view_names_: tuple[str, ...]
     excluded_views_: tuple[str, ...]
     _training: MultiViewData
@@ -72,15 +71,7 @@ class MultiViewInputMixin:
         """Views of `X`; a plain table is first validated by scikit-learn."""
         may_lack_views = not isinstance(X, list | tuple) and not _is_plain_table(X)
         if _is_plain_table(X):
-            table = self._table(X, reset=reset)
-            n_columns = table.shape[1]
-            sizes = (n_columns,) if self.n_features_per_view is None else self.n_features_per_view
-            data = as_multi_view(table, n_features_per_view=sizes, view_type=self.view_type)
-        elif self.n_features_per_view is not None:
-            raise ConfigurationError(
-                f"n_features_per_view={self.n_features_per_view!r} requires one 2-D array, but the views are "
-                "already separate. Remove n_features_per_view."
-            )
+            data = as_multi_view(self._table(X, reset=reset), view_type=self.view_type)
         else:
             given = X
             if not reset and isinstance(X, list | tuple) and any(item is None for item in X):

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -16,6 +14,7 @@ from mscam_dask.engine.prepare import exact_limit
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.parameters import (
     Choices,
+    Constants,
     Fixed,
     Parameters,
     ViewSettings,
@@ -28,7 +27,7 @@ from mscam_dask.types.parameters import (
 __all__ = ["SearchSpaceMixin", "seed_of"]
 
 
-class SearchSpaceMixin(ABC):
+class SearchSpaceMixin:
     """Mixin for estimators: candidate settings of a fit, from the parameters."""
 
     n_clusters: Any
@@ -36,24 +35,17 @@ class SearchSpaceMixin(ABC):
     scale: Any
     alpha: Any
     n_neighbors: int | None
-    auto_settings: bool
     random_state: Any
-    init_labels: Any
     exclude_views: Any
+    max_iter: int | None
+    constants: Constants | None
     checkpoint_store: CheckpointStore | None
 
-    @abstractmethod
-    def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
-        """Parameters of a fit: those of the estimator, overridden by `setting`."""
+    _learns_metric = True
 
     def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
         """Candidate settings: given values are fixed, values of None are selected."""
-        if not isinstance(self.auto_settings, bool | np.bool_):
-            raise ConfigurationError(
-                f"auto_settings={self.auto_settings!r} is not usable: allowed is True or False."
-            )
-        fixed = self._fixed()
-        choose = bool(self.auto_settings)
+        fixed, choose = self._fixed(), self.chooses_graph
         settings = settings_grid(
             fixed,
             self._options(data),
@@ -61,11 +53,13 @@ class SearchSpaceMixin(ABC):
             choose=choose,
         )
         common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
+        common |= {"max_iter": self.max_iter, "constants": self._constants}
+        common["model"] = "mscam" if self._learns_metric else "mscan"
         common |= exact_limit(data)
         common["exclude_views"] = fixed.excluded_positions(data.view_names)
         if fixed.by_view:
             common["view_settings"] = fixed.view_settings(data.view_names)
-        tried = [self._parameters({**one, **common}) for one in settings]
+        tried = [Parameters(**one, **common) for one in settings]
         if self.n_neighbors is None:  # a default is adapted to the data; a given value is validated
             known = tried[0].n_clusters if choose and not self._chooses_count else None
             most = most_neighbors(data.n_samples, known)
@@ -93,17 +87,22 @@ class SearchSpaceMixin(ABC):
                 )
             given: int = self.n_clusters  # checked by Parameters
             return given
-        if self.init_labels is not None:
-            raise ConfigurationError(
-                "init_labels requires the number of clusters of the earlier fit, but n_clusters "
-                "is 'auto'. Set n_clusters to that number (n_clusters_)."
-            )
         return most_clusters(self.max_clusters, data.n_samples)
 
     @property
     def chooses_graph(self) -> bool:
         """Whether a fit may try the mixed initial graph."""
-        return bool(self.auto_settings)
+        return self._constants.auto_settings
+
+    @property
+    def _constants(self) -> Constants:
+        if self.constants is None:
+            return Constants()
+        if not isinstance(self.constants, Constants):
+            raise ConfigurationError(
+                f"constants={self.constants!r} is not usable: allowed is a mscam_dask.Constants, or None."
+            )
+        return self.constants
 
     @property
     def _chooses_count(self) -> bool:
@@ -121,7 +120,7 @@ class SearchSpaceMixin(ABC):
 
     def _options(self, data: MultiViewData) -> tuple[ViewSettings, ...]:
         """Candidate settings of a view; empty if there is nothing to select."""
-        if not self.auto_settings or len(data.views) < 2:
+        if not self.chooses_graph or len(data.views) < 2:
             return ()
         return view_settings_grid(self._fixed(), any_features=_any_features(data))
 

@@ -38,18 +38,19 @@ from mscam_dask.types.events import (
     ViewPrepared,
     ViewSettingsSelected,
 )
-from mscam_dask.types.parameters import ImputeMethod, Parameters
+from mscam_dask.types.parameters import Constants, ImputeMethod, Parameters
 from mscam_dask.types.result import Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
-    from mscam_dask.estimators._base import BaseMultiViewClustering
+    from mscam_dask.estimators.mscam import MSCAM
 
 __all__ = [
     "restore_fit",
     "stored_feature_names",
     "stored_impute_methods",
     "stored_model",
+    "with_constants",
     "write_anndata",
 ]
 
@@ -66,7 +67,7 @@ _RECORDS: dict[str, Any] = {
 }
 
 
-def stored_model(estimator: BaseMultiViewClustering) -> StoredModel:
+def stored_model(estimator: MSCAM) -> StoredModel:
     """Parts of a fitted estimator from which `restore_fit` makes another that predicts the same.
 
     Notes
@@ -114,7 +115,7 @@ def stored_impute_methods(model: StoredModel) -> dict[str, ImputeMethod]:
 
 
 def restore_fit(
-    estimator: BaseMultiViewClustering,
+    estimator: MSCAM,
     result: StoredResult,
     model: StoredModel,
     training: MultiViewData,
@@ -136,7 +137,9 @@ def restore_fit(
         The records are not those of this version.
     """
     assert result.assessment is not None, "only results of earlier versions have none"
-    records = {name: msgspec.convert(model.records[name], kind) for name, kind in _RECORDS.items()}
+    known = {"auto_settings": estimator.chooses_graph, **model.records["parameters"]}
+    stored_records = {**model.records, "parameters": with_constants(known)}
+    records = {name: msgspec.convert(stored_records[name], kind) for name, kind in _RECORDS.items()}
     encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {
         name: _encoder(values, _group(model.arrays, f"encoders/{index}/"))
         for index, (name, values) in enumerate(model.records["encoders"].items())
@@ -157,6 +160,19 @@ def restore_fit(
     estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
     stored = _group(model.arrays, "coordinates/")
     estimator._coordinates_loaded = list(stored.values()) or None
+
+
+def with_constants(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Parameters of a fit, whose constants are a table of their own; an earlier version had no such table."""
+    if "constants" in parameters:
+        return dict(parameters)
+    names = {
+        **{field.name: field.name for field in dataclasses.fields(Constants)},
+        "tol": "score_tie",
+    }
+    constants = {names[name]: value for name, value in parameters.items() if name in names}
+    others = {name: value for name, value in parameters.items() if name not in names}
+    return {**others, "constants": constants}
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
@@ -183,13 +199,13 @@ def _group(values: Mapping[str, Any], prefix: str) -> dict[str, Any]:
 
 
 def write_anndata(
-    estimator: BaseMultiViewClustering, data: Any, *, key: str = "mscam", confidence: bool = True
+    estimator: MSCAM, data: Any, *, key: str = "mscam", confidence: bool = True
 ) -> None:
     """Write labels, confidence, graph, embeddings and settings of a fit into an AnnData or MuData.
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
         Fitted.
     data : AnnData or MuData
         Holds samples of the fit: matched by obs_names if the views of the fit had sample ids, else

@@ -3,24 +3,73 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
-from numpy.typing import ArrayLike
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClusterMixin
+from sklearn.utils.validation import check_is_fitted
 
+from mscam_dask.data.results import count_dataset, history_dataset
+from mscam_dask.data.views.missing_cells import (
+    LazyImputer,
+    impute_methods,
+    impute_methods_of,
+    impute_views,
+)
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sampling import blocks_of_rows
+from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.checkpoint import CheckpointStore
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.session import Observer
-from mscam_dask.estimators._base import BaseMultiViewClustering
-from mscam_dask.types.parameters import Parameters, Scale
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.estimators._describe import ClusterSpaceMixin
+from mscam_dask.estimators._inputs import validate_labels
+from mscam_dask.estimators._resources import (
+    CallbackSupportMixin,
+    FitCallbacks,
+    SharedResourcesMixin,
+    connected,
+    executor_for,
+    map_views,
+    validate_callbacks,
+    with_callbacks,
+    with_dashboard,
+)
+from mscam_dask.estimators._search_space import SearchSpaceMixin
+from mscam_dask.estimators._warnings import (
+    row_fingerprints,
+    warn_duplicate_samples,
+    warn_excluded_views,
+    warn_few_shared_samples,
+    warn_no_structure,
+    warn_split_duplicates,
+    warn_unconverged_spectra,
+)
+from mscam_dask.types.parameters import Constants, Parameters, Scale
+from mscam_dask.types.result import Solution
 
 if TYPE_CHECKING:
+    import xarray
     from distributed import Client
     from distributed.deploy.cluster import Cluster
+    from scipy.sparse import csr_array
 
 __all__ = ["MSCAM", "MSCAN"]
 
 
-class MSCAM(BaseMultiViewClustering):
+class MSCAM(
+    SharedResourcesMixin,
+    ClusterSpaceMixin,
+    SearchSpaceMixin,
+    CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
+    ClusterMixin,  # type: ignore[misc]
+    BaseEstimator,  # type: ignore[misc]
+):
     """Multi-view clustering with a learned metric per view and one consensus graph.
 
     The metric of each view is fitted to a shared sparse graph, and the graph to the distances of the
@@ -34,45 +83,33 @@ class MSCAM(BaseMultiViewClustering):
         Number of clusters c. "auto" selects it without labels: the largest number up to `max_clusters`
         whose clusters are all separated by borders, or 1 if there is none. The p-values are in
         `n_clusters_curves_` and in an event for the callbacks.
+    n_neighbors : int, optional
+        Neighbors of a sample in the consensus graph. None: selected, starting from 20, or fewer if
+        the average cluster has fewer samples.
     alpha : float or mapping, optional
         Ridge penalty of the self-representation, in units of the mean squared singular value of a
         view, from 1e-6 to 1e6: one value, or a mapping by view name (then `scale` must be one
         too). None: selected without labels.
-    graph_weight : float, default=0.1
-        Initial graph weight λ, from 1e-30 to 1e30. It is raised or lowered during the fit.
-    n_neighbors : int, optional
-        Neighbors of a sample in the consensus graph. None: selected, starting from 20, or fewer if
-        the average cluster has fewer samples.
-    identity_weight : float, default=1.0
-        Weight w of the identity in the learned metric M = wI + PPᵀ, from 1e-6 to 1e6.
-    metric_ridge : float, default=1.0
-        Ridge on the metric factor P: 0, or from 1e-6 to 1e6.
     scale : {"standard", "unit", "minmax", "none"} or mapping, optional
         Scaling of feature views before they are centered: columns to variance 1, rows to length
         1, columns to [0, 1], or none. None: selected without labels.
-    auto_settings : bool, default=True
-        Whether `scale`, `alpha` and `n_neighbors` that are None are selected without labels.
-        True: each view gets the scale and α whose nearest neighbors overlap most with those of the
-        other views, and `n_neighbors` is 20. With one view, a few settings are initialized, and the one
-        with the best partition score is used. The initial graph may be mixed with the neighbor graphs
-        of the single views, and the last outer iterations learn the metrics from the best partition
-        (the refinement); this holds for 2 to 16 views and samples × (views + 1) up to 2¹⁹, unless the
-        partition score is nearly perfect. False: the settings of the paper, which are "standard", 1
-        and 9, the graph of the mean distance, and a graph weight that grows until the graph has c
-        components.
     view_type : {"features", "distance", "kernel"} or mapping or sequence, default="features"
         Type of the values of each view: one for all views, by view name, or in order.
+    exclude_views : sequence of str, optional
+        Names of views to exclude, as if they were not given. By default, if `scale` or `alpha` is
+        selected for each view, uninformative views are excluded if the partition scores higher
+        without them; an empty list keeps all views.
+    impute : {"mean", "median", "knn"} or mapping, optional
+        Imputation of missing cells, NaN in rows that are not all NaN, of feature views: the mean or
+        median of the column, or the mean of the five nearest samples that have the cell (as
+        scikit-learn's SimpleImputer and KNNImputer); one method for all views, or a mapping by view
+        name. Such views are read into memory. None: missing cells are refused.
     max_clusters : int, optional
         Largest number of clusters for "auto"; at least 2 and below the number of samples. None: a
         tenth of the samples, at most 30.
-    n_features_per_view : sequence of int, optional
-        Number of columns of each view if `fit` gets one 2-D array.
-    max_iter : int, default=30
-        Maximum number of outer iterations with ADMM. With `auto_settings` a fit has at most three of them,
-        and at most three more in the refinement.
-    tol : float, default=1e-3
-        Relative difference up to which two partition scores count as equal; then the earlier partition
-        is kept.
+    max_iter : int, optional
+        Maximum number of outer iterations of the whole fit. At most three are by ADMM and at most
+        three are of the refinement; a fit without a refinement has `max_iter` by ADMM, 30 if None.
     random_state : int, RandomState or None, default=0
         Seed of all random numbers of a fit: the start of the eigensolver, which matters only within
         its tolerance; the k-means starts of the spectral cuts, which may change clusters that
@@ -100,19 +137,9 @@ class MSCAM(BaseMultiViewClustering):
         Stores a checkpoint after each outer iteration, from which a later fit resumes, such as
         ``mscam_dask.data.checkpoints.FileCheckpointStore(directory)``. It requires a fixed
         `random_state`.
-    init_labels : (n_samples,) array of int, optional
-        Initial labels from an earlier fit, −1 for new samples. They require the `scale`, `alpha`,
-        `n_neighbors` and excluded views of that fit. Mainly saves time; the result may differ from
-        that of a cold fit, because the initial partition competes with new ones by its score.
-    exclude_views : sequence of str, optional
-        Names of views to exclude, as if they were not given. By default, if `scale` or `alpha` is
-        selected for each view, uninformative views are excluded if the partition scores higher
-        without them; an empty list keeps all views.
-    impute : {"mean", "median", "knn"} or mapping, optional
-        Imputation of missing cells, NaN in rows that are not all NaN, of feature views: the mean or
-        median of the column, or the mean of the five nearest samples that have the cell (as
-        scikit-learn's SimpleImputer and KNNImputer); one method for all views, or a mapping by view
-        name. Such views are read into memory. None: missing cells are refused.
+    constants : Constants, optional
+        Constants of the method, such as the initial graph weight, and whether settings are selected.
+        None: ``Constants()``. ``Constants.paper()``: the path of the paper.
 
     Attributes
     ----------
@@ -198,87 +225,267 @@ class MSCAM(BaseMultiViewClustering):
     (3, [20, 20, 20])
     """
 
+    # where workers write the graphs and embeddings of large data; set by a run before `fit`
+    _results_directory: Path | None = None
+
     def __init__(
         self,
         n_clusters: int | Literal["auto"] = 8,
         *,
-        alpha: float | Mapping[str, float] | None = None,
-        graph_weight: float = 0.1,
         n_neighbors: int | None = None,
-        identity_weight: float = 1.0,
-        metric_ridge: float = 1.0,
+        alpha: float | Mapping[str, float] | None = None,
         scale: Scale | Mapping[str, Scale] | None = None,
-        auto_settings: bool = True,
         view_type: str | Mapping[str, str] | Sequence[str] = "features",
+        exclude_views: Sequence[str] | None = None,
+        impute: Literal["mean", "median", "knn"] | Mapping[str, str | None] | None = None,
         max_clusters: int | None = None,
-        n_features_per_view: Sequence[int] | None = None,
-        max_iter: int = 30,
-        tol: float = 1e-3,
+        max_iter: int | None = None,
         random_state: int | np.random.RandomState | None = 0,
         n_jobs: int | None = None,
         client: Client | Cluster | None = None,
         callbacks: Sequence[Observer] | None = None,
         checkpoint_store: CheckpointStore | None = None,
-        init_labels: ArrayLike | None = None,
-        exclude_views: Sequence[str] | None = None,
-        impute: Literal["mean", "median", "knn"] | Mapping[str, str | None] | None = None,
+        constants: Constants | None = None,
     ) -> None:
         self.n_clusters = n_clusters
-        self.alpha = alpha
-        self.graph_weight = graph_weight
         self.n_neighbors = n_neighbors
-        self.identity_weight = identity_weight
-        self.metric_ridge = metric_ridge
+        self.alpha = alpha
         self.scale = scale
-        self.auto_settings = auto_settings
         self.view_type = view_type
+        self.exclude_views = exclude_views
+        self.impute = impute
         self.max_clusters = max_clusters
-        self.n_features_per_view = n_features_per_view
         self.max_iter = max_iter
-        self.tol = tol
         self.random_state = random_state
         self.n_jobs = n_jobs
         self.client = client
         self.callbacks = callbacks
         self.checkpoint_store = checkpoint_store
-        self.init_labels = init_labels
-        self.exclude_views = exclude_views
-        self.impute = impute
+        self.constants = constants
 
-    def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
-        return Parameters(
-            model="mscam",
-            **setting,
-            graph_weight=self.graph_weight,
-            identity_weight=self.identity_weight,
-            metric_ridge=self.metric_ridge,
-            max_iter=self.max_iter,
-            tol=self.tol,
+    @with_callbacks
+    def fit(self, X: Any, y: object = None, *, init_labels: ArrayLike | None = None) -> Self:
+        """Cluster the samples.
+
+        Parameters
+        ----------
+        X : list or dict of (n_samples, n_features_v) arrays, xarray.Dataset, store path or array
+            The views: NumPy, SciPy sparse or Dask arrays of any real dtype, frames of pandas or
+            polars, Arrow tables, AnnData; a MuData; the path of a store made by ``mscam-dask ingest``;
+            or one (n_samples, n_features) array, which is one view. Row i is sample i in every view;
+            frames and AnnData with the same ids in another order are put in the order of the first. A
+            row that is all NaN is a sample that the view does not have.
+        y : ignored
+            For API consistency; labels never enter a fit.
+        init_labels : (n_samples,) array of int, optional
+            Initial labels from an earlier fit, −1 for new samples. They require the `scale`, `alpha`,
+            `n_neighbors` and excluded views of that fit. Mainly saves time; the result may differ from
+            that of a cold fit, because the initial partition competes with new ones by its score.
+
+        Returns
+        -------
+        self
+
+        Raises
+        ------
+        ConfigurationError
+            A parameter is out of range, or does not fit the data (c > n, k ≥ n).
+        DataError
+            The views cannot be clustered as given; the message names view and rows.
+        ClusterError
+            The Dask cluster is unusable or has too little memory.
+
+        Warns
+        -----
+        ConvergenceWarning
+            The clusters may depend on chance: eigenvectors did not converge, or there are fewer
+            distinct samples than clusters.
+        DataWarning
+            Views were excluded or share few samples; the data show no clusters, `structure_` is NONE;
+            equal samples are in different clusters.
+        UnstableClustersWarning
+            Borders separate some of the clusters only: `structure_` is PARTLY.
+        """
+        validate_callbacks(self.callbacks, self.checkpoint_store)
+        with connected(self.client) as client:
+            data, of_table = self._views_to_fit(X)
+            stored_methods = impute_methods_of(data)
+            imputed = impute_views(data, impute_methods(self.impute, data.view_names))
+            data = imputed.data
+            candidates = self._candidates(data)
+            first = candidates[0]
+            executor = executor_for(client, self.n_jobs, watched=True)
+            report = validate(
+                data,
+                n_clusters=first.n_clusters,
+                n_neighbors=first.n_neighbors,
+                digest=True,
+                over=lambda look, views: map_views(look, views, executor, stage="validate"),
+            )
+            warn_few_shared_samples(report.issues, stacklevel=3)
+            labels = None
+            if init_labels is not None:
+                labels = self._validated_labels(init_labels, data, candidates)
+            observers = self._observers(data, first.n_clusters, client, executor)
+            for parameters in candidates:
+                check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
+            solution = run_fit(
+                data,
+                candidates,
+                executor,
+                choices=self._choices(data),
+                observers=observers,
+                checkpoint_store=self.checkpoint_store,
+                init_labels=labels,
+                results_directory=self._results_directory,
+            )
+            warn_unconverged_spectra(solution, stacklevel=3)
+            if self.exclude_views is None:
+                warn_excluded_views(solution, stacklevel=3)
+            self._keep_fit(solution, data)
+            self.data_warnings_ = tuple(report.issues)
+            self.imputed_shares_ = imputed.shares
+            stored = [view for view in data.views if view.name in stored_methods]
+            self._imputers = {
+                **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
+                **imputed.imputers,
+            }
+            self._training_digests = report.digests
+            self._keep(of_table)
+            if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
+                self._warn_split_duplicates(executor, stacklevel=4)
+            warn_no_structure(solution, stacklevel=3)
+        return self
+
+    def _keep_fit(self, solution: Solution, data: MultiViewData) -> None:
+        """Set the attributes of a fit of `data`."""
+        self.solution_ = solution
+        self.labels_ = solution.labels
+        self.n_clusters_ = solution.parameters.n_clusters
+        self.n_connected_components_ = solution.n_connected_components
+        self.status_ = solution.status
+        self.n_iter_ = len(solution.history)
+        self.n_neighbors_ = solution.n_neighbors
+        self.cross_view_information_ = solution.score
+        self.view_names_ = data.view_names
+        self.view_contributions_ = solution.view_contributions
+        self.view_settings_ = {
+            name: solution.parameters.settings_of_view(index)
+            for index, name in enumerate(data.view_names)
+        }
+        self.excluded_views_ = solution.exclude_views
+        self.sample_ids_ = data.sample_ids
+        self.view_presence_ = data.presence
+        self.data_warnings_ = ()
+        self.imputed_shares_ = {}
+        self._imputers = {}
+        self._training = data
+        self._training_digests = {}
+        self._membership = None
+        self._coordinates_loaded = None
+
+    def _warn_split_duplicates(self, executor: Executor, *, stacklevel: int) -> None:
+        warn_split_duplicates(
+            [view for view in self._training.views if view.name not in self.excluded_views_],
+            self.labels_,
+            lambda view: np.concatenate(
+                map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
+            ),
+            stacklevel=stacklevel,
         )
 
+    def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:
+        """Candidate settings of a fit of `X`; nothing is fitted.
 
-class MSCAN(BaseMultiViewClustering):
-    """Multi-view clustering with adaptive neighbors of self-representations.
+        Parameters
+        ----------
+        X : as for `fit`
+        """
+        data, _ = self._views_to_fit(X)
+        return self._candidates(data)
 
-    This is the simpler model of the paper, without metric learning. The consensus graph is built from
-    the distances between the columns of the self-representations, and the graph smooths these columns.
+    @property
+    def consensus_graph_(self) -> csr_array[np.float64]:
+        """Consensus graph (n_samples, n_samples); large ones of a run are read when they are used."""
+        check_is_fitted(self)
+        return self.solution_.consensus_graph
 
-    Parameters
-    ----------
-    n_clusters, alpha, graph_weight, n_neighbors, scale, auto_settings, view_type, max_clusters, n_features_per_view, \
-max_iter, tol, random_state, n_jobs, client, callbacks, checkpoint_store, init_labels, \
-exclude_views, impute
-        As for `MSCAM`.
+    @property
+    def learned_graph_(self) -> csr_array[np.float64]:
+        """Last graph of the outer iterations, as `consensus_graph_`."""
+        check_is_fitted(self)
+        return self.solution_.learned_graph
 
-    Attributes
-    ----------
-    labels_, consensus_graph_, membership_, confidence_, n_connected_components_, n_clusters_, n_clusters_curves_, status_, cross_view_information_, \
-n_iter_, n_neighbors_, view_names_, view_contributions_, view_settings_, excluded_views_, sample_ids_, \
-view_presence_, imputed_shares_, view_votes_, history_, \
-data_warnings_, solution_
-        As for `MSCAM`.
-    view_embeddings_ : dict of str to (n_samples, r_v)
-        Smoothed self-representation of each view, in the basis of the view.
+    @property
+    def view_embeddings_(self) -> dict[str, NDArray[np.float64]]:
+        """Embedding of each view, (n_samples, n_clusters), as `consensus_graph_`."""
+        check_is_fitted(self)
+        return self.solution_.view_embeddings
+
+    @property
+    def n_clusters_curves_(self) -> xarray.Dataset | None:
+        """Largest p-value of the borders over the numbers of clusters; None if the number was given."""
+        check_is_fitted(self)
+        selection = self.solution_.n_clusters_selection
+        return None if selection is None else count_dataset(selection)
+
+    @property
+    def history_(self) -> xarray.Dataset:
+        """Quantities of the fit over (outer_iteration, view)."""
+        check_is_fitted(self)
+        return history_dataset(self.solution_.history, self.view_names_)
+
+    def _validated_labels(
+        self, init_labels: ArrayLike, data: MultiViewData, candidates: tuple[Parameters, ...]
+    ) -> NDArray[np.int64]:
+        """Validated initial labels."""
+        if self._chooses_count:
+            raise ConfigurationError(
+                "init_labels requires the number of clusters of the earlier fit, but n_clusters "
+                "is 'auto'. Set n_clusters to that number (n_clusters_)."
+            )
+        labels = validate_labels(init_labels, data.n_samples, candidates[0].n_clusters)
+        if len(candidates) > 1 or self._options(data):
+            raise ConfigurationError(
+                "init_labels requires fixed settings, but scale, alpha or n_neighbors is None. Set "
+                "all three to those of the earlier fit (solution_.parameters)."
+            )
+        return labels
+
+    def _observers(
+        self, data: MultiViewData, n_clusters: int, client: Client | None, executor: Executor
+    ) -> tuple[Observer, ...]:
+        """Callbacks, including that of the dashboard of a client."""
+        observers = () if self.callbacks is None else tuple(self.callbacks)
+        if FitCallbacks.are_set(self):
+            observers = (*observers, FitCallbacks(self))
+        if client is None:
+            return observers
+        return with_dashboard(
+            observers,
+            client,
+            executor,
+            name=f"{type(self).__name__}, {data.n_samples} samples",
+            data=data,
+            n_clusters=n_clusters,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.sparse = True
+        tags.input_tags.allow_nan = self.impute is not None
+        return tags
+
+
+class MSCAN(MSCAM):
+    """Multi-view clustering with adaptive neighbors of self-representations: MSCAM without a metric.
+
+    This is the simpler model of the paper. The consensus graph is built from the distances between the
+    columns of the self-representations, and the graph smooths these columns.
+
+    Parameters and attributes are those of `MSCAM`, but the constants `identity_weight`, `metric_ridge`
+    and `admm` have no effect, and ``view_embeddings_[view]`` is the smoothed self-representation of the
+    view, (n_samples, r_v), in the basis of the view.
 
     References
     ----------
@@ -286,54 +493,4 @@ data_warnings_, solution_
     Multi-view Subspace Clustering", arXiv:1709.03656.
     """
 
-    def __init__(
-        self,
-        n_clusters: int | Literal["auto"] = 8,
-        *,
-        alpha: float | Mapping[str, float] | None = None,
-        graph_weight: float = 0.1,
-        n_neighbors: int | None = None,
-        scale: Scale | Mapping[str, Scale] | None = None,
-        auto_settings: bool = True,
-        view_type: str | Mapping[str, str] | Sequence[str] = "features",
-        max_clusters: int | None = None,
-        n_features_per_view: Sequence[int] | None = None,
-        max_iter: int = 30,
-        tol: float = 1e-3,
-        random_state: int | np.random.RandomState | None = 0,
-        n_jobs: int | None = None,
-        client: Client | Cluster | None = None,
-        callbacks: Sequence[Observer] | None = None,
-        checkpoint_store: CheckpointStore | None = None,
-        init_labels: ArrayLike | None = None,
-        exclude_views: Sequence[str] | None = None,
-        impute: Literal["mean", "median", "knn"] | Mapping[str, str | None] | None = None,
-    ) -> None:
-        self.n_clusters = n_clusters
-        self.alpha = alpha
-        self.graph_weight = graph_weight
-        self.n_neighbors = n_neighbors
-        self.scale = scale
-        self.auto_settings = auto_settings
-        self.view_type = view_type
-        self.max_clusters = max_clusters
-        self.n_features_per_view = n_features_per_view
-        self.max_iter = max_iter
-        self.tol = tol
-        self.random_state = random_state
-        self.n_jobs = n_jobs
-        self.client = client
-        self.callbacks = callbacks
-        self.checkpoint_store = checkpoint_store
-        self.init_labels = init_labels
-        self.exclude_views = exclude_views
-        self.impute = impute
-
-    def _parameters(self, setting: Mapping[str, Any]) -> Parameters:
-        return Parameters(
-            model="mscan",
-            **setting,
-            graph_weight=self.graph_weight,
-            max_iter=self.max_iter,
-            tol=self.tol,
-        )
+    _learns_metric = False

@@ -16,7 +16,7 @@ from typing import Any
 
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.estimators.mscam import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.run.list_runs import flat_settings, run_scores
 from mscam_dask.pipeline.run.load_run import finished_run, load_run
@@ -133,7 +133,7 @@ def log_run(path: str | os.PathLike[str]) -> str:
     return run_id
 
 
-def _load_pyfunc(path: str) -> MSCAM | MSCAN:
+def _load_pyfunc(path: str) -> MSCAM:
     """Load the model of `log_run`; the name is MLflow's."""
     return load_run(path)
 

@@ -29,7 +29,7 @@ from mscam_dask.types.rules import RULES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from mscam_dask.estimators._base import BaseMultiViewClustering
+    from mscam_dask.estimators.mscam import MSCAM
 
 __all__ = [
     "add_legend",
@@ -53,7 +53,7 @@ _LOW_SHADE = 0.55  # above, white text is easier to read
 
 
 def graph(
-    estimator: BaseMultiViewClustering,
+    estimator: MSCAM,
     ax: Axes | None = None,
     *,
     color: ArrayLike | None = None,
@@ -63,7 +63,7 @@ def graph(
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
     ax : Axes, optional
     color : (n_samples,) array, optional
         Property of the samples to color by: text, truth values and whole numbers of at most 24
@@ -101,7 +101,7 @@ def graph(
 
 
 def embedding(
-    estimator: BaseMultiViewClustering,
+    estimator: MSCAM,
     view: str,
     ax: Axes | None = None,
     *,
@@ -113,7 +113,7 @@ def embedding(
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
     view : str
         Not excluded.
     ax : Axes, optional
@@ -146,14 +146,12 @@ def embedding(
     return ax
 
 
-def confusion(
-    estimator: BaseMultiViewClustering, labels_true: ArrayLike, ax: Axes | None = None
-) -> Axes:
+def confusion(estimator: MSCAM, labels_true: ArrayLike, ax: Axes | None = None) -> Axes:
     """Draw the number of samples of each class in each cluster.
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
     labels_true : (n_samples,) array
         Classes, as whole numbers or text.
     ax : Axes, optional
@@ -192,12 +190,12 @@ def confusion(
     return ax
 
 
-def contributions(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Axes:
+def contributions(estimator: MSCAM, ax: Axes | None = None) -> Axes:
     """Draw the share of each view in the score.
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
     ax : Axes, optional
     """
     shares = estimator.view_contributions_
@@ -213,14 +211,12 @@ def contributions(estimator: BaseMultiViewClustering, ax: Axes | None = None) ->
     return ax
 
 
-def history(
-    estimator: BaseMultiViewClustering, ax: Axes | None = None, *, quantity: str = "score"
-) -> Axes:
+def history(estimator: MSCAM, ax: Axes | None = None, *, quantity: str = "score") -> Axes:
     """Draw one quantity of the fit over the outer iterations.
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
     ax : Axes, optional
     quantity : str, default="score"
         A variable of `history_`; those by view have a line for each.
@@ -261,12 +257,12 @@ def history(
     return ax
 
 
-def n_clusters_curves(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Axes:
+def n_clusters_curves(estimator: MSCAM, ax: Axes | None = None) -> Axes:
     """Draw the largest p-value of the borders over the number of clusters, with the level that selects.
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
         Fitted with ``n_clusters="auto"``.
     ax : Axes, optional
 
@@ -300,14 +296,12 @@ def n_clusters_curves(estimator: BaseMultiViewClustering, ax: Axes | None = None
     return ax
 
 
-def features(
-    estimator: BaseMultiViewClustering, cluster: int, ax: Axes | None = None, *, top: int = 10
-) -> Axes:
+def features(estimator: MSCAM, cluster: int, ax: Axes | None = None, *, top: int = 10) -> Axes:
     """Draw the effects of the features that set a cluster apart most, of all views.
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
     cluster : int
     ax : Axes, optional
     top : int, default=10
@@ -355,12 +349,12 @@ def features(
     return ax
 
 
-def confidence(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Axes:
+def confidence(estimator: MSCAM, ax: Axes | None = None) -> Axes:
     """Draw the confidence of each sample, by cluster in descending order, and the mean of all.
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
     ax : Axes, optional
     """
     values = estimator.confidence_
@@ -388,12 +382,12 @@ def confidence(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Ax
     return ax
 
 
-def presence(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Axes:
+def presence(estimator: MSCAM, ax: Axes | None = None) -> Axes:
     """Draw which samples each view has: samples from left to right, by the set of views that has them.
 
     Parameters
     ----------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
     ax : Axes, optional
 
     Notes
@@ -418,9 +412,7 @@ def presence(estimator: BaseMultiViewClustering, ax: Axes | None = None) -> Axes
     return ax
 
 
-def _drawn(
-    estimator: BaseMultiViewClustering, max_samples: int
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _drawn(estimator: MSCAM, max_samples: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Labels and rows of the samples drawn, by cluster."""
     if max_samples < 1:
         raise ConfigurationError(f"max_samples={max_samples}; allowed is at least 1.")
@@ -429,7 +421,7 @@ def _drawn(
 
 
 def _colors_of(
-    color: ArrayLike | None, rows: NDArray[np.int64], estimator: BaseMultiViewClustering
+    color: ArrayLike | None, rows: NDArray[np.int64], estimator: MSCAM
 ) -> SampleProperty | None:
     """Property of the samples drawn."""
     if color is None:
@@ -440,7 +432,7 @@ def _colors_of(
     return SampleProperty(found.values[rows], found.categories)
 
 
-def _check_length(values: NDArray[Any], estimator: BaseMultiViewClustering, name: str) -> None:
+def _check_length(values: NDArray[Any], estimator: MSCAM, name: str) -> None:
     if values.shape != estimator.labels_.shape:
         raise DataError(
             f"{name} has shape {values.shape}; allowed is one value for each of the "

@@ -53,8 +53,8 @@ class PartitionScore:
 
 
 def is_better(later: PartitionScore, earlier: PartitionScore, parameters: Parameters) -> bool:
-    """Whether the later partition has more information by more than the share `tol`."""
-    return later.score > earlier.score + parameters.tol * abs(earlier.score)
+    """Whether the later partition has more information by more than a tie."""
+    return later.score > earlier.score + parameters.constants.score_tie * abs(earlier.score)
 
 
 def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bool:

@@ -156,7 +156,9 @@ class EmbeddedRows:
 
 def _columns(view: RidgeView, vectors: NDArray[Any], parameters: Parameters) -> NDArray[Any]:
     """Rows of B = [Q, V_m] with the directions of a view that take part in metric learning."""
-    rank = n_shrunk(view.basis.singular_values_squared, view.alpha, parameters.min_shrinkage)
+    rank = n_shrunk(
+        view.basis.singular_values_squared, view.alpha, parameters.constants.min_shrinkage
+    )
     own = vectors[:, : 2 * parameters.n_clusters]
     if view.present is not None:
         own = own[view.present.samples]
@@ -225,7 +227,7 @@ class _Subspace:
 def _subspace(sums: ReducedSums, view: RidgeView, parameters: Parameters) -> _Subspace:
     gram, energy = sums.products
     s2 = view.basis.singular_values_squared
-    rank = n_shrunk(s2, view.alpha, parameters.min_shrinkage)
+    rank = n_shrunk(s2, view.alpha, parameters.constants.min_shrinkage)
     overlap = scipy.linalg.solve(gram[:rank, :rank], gram[:rank, rank:], assume_a="pos")
     rest = gram[rank:, rank:] - gram[rank:, :rank] @ overlap
     squared, rotation = scipy.linalg.eigh(0.5 * (rest + rest.T))
@@ -255,12 +257,12 @@ def solve_reduced(
         laplacian=found.laplacian,
         laplacian_bound=2.0 * sums.largest_degree,
         alpha=view.alpha,
-        metric_ridge=parameters.metric_ridge,
+        metric_ridge=parameters.constants.metric_ridge,
         graph_weight=graph_weight,
     )
     columns = slice(found.rank, found.rank + parameters.n_clusters)
     start = found.basis.T @ sums.products[0][:, columns]
-    solution = solve_view(problem, start, parameters.admm)
+    solution = solve_view(problem, start, parameters.constants.admm)
     return found.basis @ solution.state.f, solution
 
 

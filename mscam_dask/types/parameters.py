@@ -9,12 +9,13 @@ from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.rules import CONSTANTS, SIZES
+from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
 __all__ = [
     "IMPUTE_METHODS",
     "AdmmSettings",
     "Choices",
+    "Constants",
     "Fixed",
     "ImputeMethod",
     "Model",
@@ -140,6 +141,86 @@ class AdmmSettings:
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+class Constants:
+    """Constants of the method, in which the parameters of the estimators hold what depends on the data.
+
+    Parameters
+    ----------
+    graph_weight : float, default=0.1
+        Initial graph weight λ, from 1e-30 to 1e30. It is raised or lowered during the fit.
+    graph_weight_growth : float, default=1.3
+        Factor on λ while the graph has fewer components than clusters; above 1.
+    identity_weight : float, default=1.0
+        Weight w of the identity in the learned metric M = wI + PPᵀ, which is the weight of the
+        distances in the data, from 1e-6 to 1e6. MSCAN has no metric.
+    metric_ridge : float, default=1.0
+        Ridge τ on the metric factor P: 0, or from 1e-6 to 1e6. MSCAN has no metric.
+    score_tie : float, default=0.001
+        Relative difference up to which two partition scores count as equal; then the earlier and
+        simpler partition is kept. 0 or more.
+    patience : int, default=6
+        Outer iterations without a better partition before the fit stops; 1 or more.
+    min_shrinkage : float, default=0.1
+        Directions of a view with a smaller factor s²/(s² + α) take no part in metric learning;
+        at least 0, below 1.
+    admm : AdmmSettings
+        Penalty μ (10), its growth ρ (1.2), maximum number of iterations (40) and tolerance (0.001)
+        of the ADMM of each view: `mscam_dask.types.parameters.AdmmSettings`.
+    auto_settings : bool, default=True
+        Whether `scale`, `alpha` and `n_neighbors` that are None are selected without labels.
+        True: each view gets the scale and α whose nearest neighbors overlap most with those of the
+        other views, and `n_neighbors` is 20. With one view, a few settings are initialized, and the one
+        with the best partition score is used. The initial graph may be mixed with the neighbor graphs
+        of the single views, and the last outer iterations learn the metrics from the best partition
+        (the refinement); this holds for 2 to 16 views and samples × (views + 1) up to 2¹⁹, unless the
+        partition score is nearly perfect. False: "standard", 1 and 9, the graph of the mean distance,
+        and a graph weight that grows until the graph has c components, as in the paper.
+
+    Raises
+    ------
+    ConfigurationError
+        If a value is outside its range; the message names it.
+    """
+
+    graph_weight: float = 0.1
+    graph_weight_growth: float = 1.3
+    identity_weight: float = 1.0
+    metric_ridge: float = 1.0
+    score_tie: float = 1e-3
+    patience: int = 6
+    min_shrinkage: float = 0.1
+    admm: AdmmSettings = AdmmSettings()
+    auto_settings: bool = True
+
+    def __post_init__(self) -> None:
+        _use_python_numbers(self, (field.name for field in dataclasses.fields(self)))
+        _require_within("graph_weight", self.graph_weight, _MIN_WEIGHT, _MAX_WEIGHT)
+        _require_within("identity_weight", self.identity_weight, _MIN, _MAX)
+        _require_within("metric_ridge", self.metric_ridge, _MIN, _MAX, or_zero=True)
+        tie, shrinkage, growth = self.score_tie, self.min_shrinkage, self.graph_weight_growth
+        _require(_is_real(tie, positive=False), "score_tie", tie, "a finite number >= 0")
+        _require(_is_count(self.patience, 1), "patience", self.patience, "a whole number >= 1")
+        is_share = _is_real(shrinkage, positive=False) and shrinkage < 1
+        _require(is_share, "min_shrinkage", shrinkage, "a number in [0, 1)")
+        grows = _is_real(growth, positive=True) and growth > 1
+        _require(grows, "graph_weight_growth", growth, "a finite number > 1")
+        _require(isinstance(self.admm, AdmmSettings), "admm", self.admm, "an AdmmSettings")
+        choose = self.auto_settings
+        _require(isinstance(choose, bool), "auto_settings", choose, "True or False")
+
+    @classmethod
+    def paper(cls, **changes: Any) -> Constants:
+        """Return the constants of the path of the paper: those with ``auto_settings=False``.
+
+        Parameters
+        ----------
+        **changes
+            Other constants.
+        """
+        return cls(auto_settings=False, **changes)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Parameters:
     """Parameters of a fit, without the data and the executor.
 
@@ -155,31 +236,16 @@ class Parameters:
     alpha : float
         Ridge penalty α of the self-representation, in units of the mean squared singular value of
         the view, from 1e-6 to 1e6.
-    graph_weight : float
-        Initial value of λ, from 1e-30 to 1e30.
-    graph_weight_growth : float
-        Factor on λ while there are fewer components than clusters (> 1).
-    identity_weight : float
-        Weight w of the identity in the learned metric M = wI + PPᵀ, which is the weight of the
-        data distances in the A-step, from 1e-6 to 1e6.
-    metric_ridge : float
-        Ridge on the metric factor P: 0, or from 1e-6 to 1e6.
     scale : {"standard", "unit", "minmax", "none"}
         Scaling of feature views.
     view_settings : tuple of ViewSettings, optional
         One per view, if the views differ; they override `scale` and `alpha`.
     exclude_views : tuple of int
         Positions of the excluded views.
-    max_iter : int
-        Maximum number of outer iterations.
-    tol : float
-        Relative size below which two partition scores count as a tie, which goes to the
-        earlier and simpler partition.
-    patience : int
-        Outer iterations without a better partition before the fit stops.
-    min_shrinkage : float
-        Directions of a view with a smaller factor s²/(s²+α) take no part in metric learning; in
-        [0, 1).
+    max_iter : int or None
+        Maximum number of outer iterations, those of the refinement included (`iteration_limits`).
+    constants : Constants
+        The estimators read its `auto_settings`; for the engine, `Choices` say what is selected.
     n_candidates : int or None
         Candidate neighbors of each sample in the joint ridge embedding; None means
         max(50, 4·n_neighbors), at most n − 1.
@@ -187,8 +253,6 @@ class Parameters:
         Largest number of samples for which every search is exhaustive and all samples are used
         for scores. Above it, neighbors are approximate, bases are truncated, and settings and
         partitions are scored on a seeded sample.
-    admm : AdmmSettings
-        Settings of the ADMM of each view.
     seed : int
         Seed of every random generator of a fit: start of the eigensolver, k-means starts of
         spectral cuts, halves of edges, samples on which view settings are compared, and cells of
@@ -204,51 +268,24 @@ class Parameters:
     model: Model = "mscam"
     n_neighbors: int = 9
     alpha: float = 1.0
-    graph_weight: float = 0.1
-    graph_weight_growth: float = 1.3
-    identity_weight: float = 1.0
-    metric_ridge: float = 1.0
     scale: Scale = "standard"
     view_settings: tuple[ViewSettings, ...] | None = None
     exclude_views: tuple[int, ...] = ()
-    max_iter: int = 30
-    tol: float = 1e-3
-    patience: int = 6
-    min_shrinkage: float = 0.1
+    max_iter: int | None = None
+    constants: Constants = Constants()
     n_candidates: int | None = None
     exact_samples: int = SIZES.exact_samples
-    admm: AdmmSettings = AdmmSettings()
     seed: int = 0
 
     def __post_init__(self) -> None:
         _use_python_numbers(self, (field.name for field in dataclasses.fields(self)))
-        for name, minimum in (
-            ("n_clusters", 1),
-            ("n_neighbors", 1),
-            ("max_iter", 1),
-            ("patience", 1),
-            ("exact_samples", 1),
-        ):
+        for name in ("n_clusters", "n_neighbors", "exact_samples"):
             value = getattr(self, name)
-            _require(_is_count(value, minimum), name, value, f"a whole number >= {minimum}")
+            _require(_is_count(value, 1), name, value, "a whole number >= 1")
+        most = self.max_iter
+        is_limit = most is None or _is_count(most, 1)
+        _require(is_limit, "max_iter", most, "a whole number >= 1, or None")
         _require_within("alpha", self.alpha, _MIN, _MAX)
-        _require_within("graph_weight", self.graph_weight, _MIN_WEIGHT, _MAX_WEIGHT)
-        _require_within("identity_weight", self.identity_weight, _MIN, _MAX)
-        _require_within("metric_ridge", self.metric_ridge, _MIN, _MAX, or_zero=True)
-        _require(_is_real(self.tol, positive=False), "tol", self.tol, "a finite number >= 0")
-        _require(
-            _is_real(self.min_shrinkage, positive=False) and self.min_shrinkage < 1,
-            "min_shrinkage",
-            self.min_shrinkage,
-            "a number in [0, 1)",
-        )
-        growth = self.graph_weight_growth
-        _require(
-            _is_real(growth, positive=True) and growth > 1,
-            "graph_weight_growth",
-            growth,
-            "a finite number > 1",
-        )
         _require(self.model in get_args(Model), "model", self.model, f"one of {get_args(Model)}")
         _require(self.scale in get_args(Scale), "scale", self.scale, f"one of {get_args(Scale)}")
         if self.n_candidates is not None:
@@ -259,6 +296,15 @@ class Parameters:
                 f"None or a whole number > n_neighbors={self.n_neighbors}",
             )
         _require(_is_count(self.seed, 0), "seed", self.seed, "a whole number >= 0")
+
+    def iteration_limits(self, *, refines: bool) -> tuple[int, int]:
+        """Maximum number of outer iterations by ADMM, and of all, in a fit with a refinement or without."""
+        if not refines:
+            most = self.max_iter or RULES.max_unrefined
+            return most, most
+        of_each = RULES.max_iterations
+        most = min(self.max_iter or 2 * of_each, 2 * of_each)
+        return min(most, of_each), most
 
     def settings_of_view(self, view: int) -> ViewSettings:
         """Scale and α of the view at this position."""
@@ -296,9 +342,8 @@ class Parameters:
 
     def patience_for(self, n_samples: int) -> int:
         """Outer iterations without a better partition before the fit stops."""
-        return (
-            min(self.patience, SIZES.large_patience) if self.is_large(n_samples) else self.patience
-        )
+        patience = self.constants.patience
+        return min(patience, SIZES.large_patience) if self.is_large(n_samples) else patience
 
 
 # Candidates for scale and α of each view: docs/decisions/0014.

@@ -41,6 +41,8 @@ class SelectionRules:
     max_iterations : int
         Outer iterations of each kind: by ADMM (0059), then of the refinement; with weak views, more of
         these drift (0059).
+    max_unrefined : int
+        Outer iterations by ADMM of a fit without a refinement.
     score_margin : float
         Relative difference of scores that does not decide. The refinement accepts a partition with a
         score lower by less, since the reference graphs are of the original distances (0059).
@@ -55,6 +57,7 @@ class SelectionRules:
     nearly_perfect: float = 0.9
     near_optimal: float = 1.1
     max_iterations: int = 3
+    max_unrefined: int = 30
     score_margin: float = 0.015
 
 

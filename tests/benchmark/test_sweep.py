@@ -18,7 +18,7 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.view_svd import view_svd
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.clusters import local_client
@@ -28,7 +28,9 @@ from tests.synthetic import gaussian_views
 VIEWS, LABELS = gaussian_views(0, n_samples=90, spread=2.0)
 DATA = as_multi_view(VIEWS)
 SETTINGS = [
-    Parameters(n_clusters=3, alpha=alpha, graph_weight=weight, max_iter=3)
+    Parameters(
+        n_clusters=3, alpha=alpha, max_iter=3, constants=Constants.paper(graph_weight=weight)
+    )
     for alpha in (0.1, 1.0, 10.0)
     for weight in (0.01, 1.0)
 ]

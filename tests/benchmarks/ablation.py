@@ -18,7 +18,7 @@ from unittest.mock import patch
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask import MSCAM, MSCAN
+from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.engine import fit
 from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import PartitionScores, score_partition
@@ -35,8 +35,8 @@ VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "all views standard, alpha 1": {"scale": "standard", "alpha": 1.0},
         "k 9": {"n_neighbors": 9},
         "k 40": {"n_neighbors": 40},
-        "floor 0.01": {"identity_weight": 0.01},
-        "nothing chosen": {"auto_settings": False},
+        "floor 0.01": {"constants": Constants(identity_weight=0.01)},
+        "nothing chosen": {"constants": Constants.paper()},
     }
 )
 """Parameters of each variant; `learns` is not a parameter of the estimator, so it is patched."""

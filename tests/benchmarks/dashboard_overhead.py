@@ -42,7 +42,7 @@ from distributed import Client
 from tornado.httpclient import HTTPRequest
 from tornado.websocket import websocket_connect
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.executors.base import Executor
@@ -130,7 +130,7 @@ def count_watching() -> None:
 
 def fit(kind: type[MSCAM], client: Client, data: MultiViewData) -> tuple[float, float]:
     """Wall seconds of one fit, and those of the dashboard."""
-    model = kind(n_clusters=8, auto_settings=False, client=client, max_iter=12)
+    model = kind(n_clusters=8, constants=Constants.paper(), client=client, max_iter=12)
     started, before = time.perf_counter(), Watching.seconds
     model.fit(data)
     return time.perf_counter() - started, Watching.seconds - before

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from distributed import Client
 from distributed.deploy.subprocess import SubprocessCluster
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.types.events import IterationFinished
 from tests.benchmarks.measured import subspace_views
 from tests.benchmarks.relay import CountingRelay
@@ -77,7 +77,9 @@ def fit_together(views: list[Any], n_workers: int) -> ManyViews:
         ):
             watch = _Watch(relay)
             started = time.perf_counter()
-            model = MSCAM(10, auto_settings=False, client=client, callbacks=[watch]).fit(views)
+            model = MSCAM(10, constants=Constants.paper(), client=client, callbacks=[watch]).fit(
+                views
+            )
             seconds = time.perf_counter() - started
     on_the_way = sum(record.seconds for record in watch.records)
     ratios = []
@@ -104,7 +106,7 @@ def fit_alone(views: list[Any], n_outer: int) -> float:
     """Seconds of one fit for each view, with at most `n_outer` outer iterations."""
     started = time.perf_counter()
     for view in views:
-        MSCAM(10, auto_settings=False, max_iter=n_outer, n_jobs=1).fit([view])
+        MSCAM(10, constants=Constants.paper(), max_iter=n_outer, n_jobs=1).fit([view])
     return time.perf_counter() - started
 
 

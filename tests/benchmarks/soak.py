@@ -21,7 +21,7 @@ from typing import Any
 import psutil
 from distributed import Client
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.pipeline.run.cluster import LOG_LENGTHS
 from tests.clusters import scheduler_process, worker_process
 from tests.synthetic import gaussian_views
@@ -120,7 +120,7 @@ def soak(client: Client, n_fits: int) -> dict[str, float]:
     step = min(STEP, max(1, n_fits // 2))
     settled = end = held(client)
     for done in range(1, n_fits + 1):
-        MSCAM(3, auto_settings=False, max_iter=1, client=client).fit(views)
+        MSCAM(3, constants=Constants.paper(), max_iter=1, client=client).fit(views)
         if done % step == 0:
             end = held(client)
             settled = end if done == step else settled

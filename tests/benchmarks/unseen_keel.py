@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.cluster import KMeans, SpectralClustering
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.metrics import adjusted_rand_index
 
 __all__ = ["from_keel"]
@@ -86,7 +86,9 @@ def main(names: Sequence[str] = ()) -> None:
     locations = None if spec is None else spec.submodule_search_locations
     package = Path(next(iter(locations))) if locations else None
     write = sys.stdout.write
-    write("| data set | n | c | default | structure | auto_settings=False | k-means | kNN-SC |\n")
+    write(
+        "| data set | n | c | default | structure | constants=Constants.paper() | k-means | kNN-SC |\n"
+    )
     write("|---" * 8 + "|\n")
     for name, views, labels in from_keel(package, names or DESIGN + HOLD_OUT):
         c = int(labels.max()) + 1
@@ -97,7 +99,7 @@ def main(names: Sequence[str] = ()) -> None:
             model = MSCAM(c).fit(views)
             partitions = [
                 model.labels_,
-                MSCAM(c, auto_settings=False).fit_predict(views),
+                MSCAM(c, constants=Constants.paper()).fit_predict(views),
                 KMeans(c, n_init=10, random_state=0).fit_predict(rows),
                 SpectralClustering(
                     c, affinity="nearest_neighbors", n_neighbors=10, random_state=0

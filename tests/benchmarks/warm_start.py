@@ -23,10 +23,10 @@ from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import adjusted_rand_index
 
 
-def timed(views: list[Any], **options: Any) -> tuple[MSCAM, float]:
+def timed(views: list[Any], init_labels: Any = None, **options: Any) -> tuple[MSCAM, float]:
     """Fit on one thread, and return the model and its CPU seconds."""
     started = time.process_time()
-    model = MSCAM(n_jobs=1, **options).fit(views)
+    model = MSCAM(n_jobs=1, **options).fit(views, init_labels=init_labels)
     return model, time.process_time() - started
 
 

@@ -183,7 +183,7 @@ def test_agreement_is_on_common_samples(here: Path, call: Call) -> None:
         Path("t.csv").write_text("id,x,y\n" + "".join(rows))
 
     Path("t.toml").write_text(
-        "[data]\nsource = 't.csv'\n[cluster]\nn_clusters = 2\nauto_settings = false\n"
+        "[data]\nsource = 't.csv'\n[cluster]\nn_clusters = 2\nconstants.auto_settings = false\n"
     )
     for name, ids, side in (("a", range(40), 1), ("b", range(30, 60), 1), ("c", range(90, 130), 0)):
         write(list(ids), [i % 2 if side else i // 20 % 2 for i in ids])
@@ -225,7 +225,7 @@ def test_drift_above_the_limit_has_its_exit_code(here: Path, call: Call) -> None
             Path(f"{name}.csv").write_text(f"id,{head}\n" + "".join(rows))
 
     Path("d.toml").write_text(
-        "[data]\nsource = ['a.csv', 'b.csv']\n[cluster]\nn_clusters = 3\nauto_settings = false\n"
+        "[data]\nsource = ['a.csv', 'b.csv']\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
         "[incremental]\nenabled = true\nmax_drift = 0.3\n"
     )
     write(views)

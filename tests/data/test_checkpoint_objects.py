@@ -63,7 +63,7 @@ def settings(tmp_path: Path) -> Settings:
     file = tmp_path / "tiny.toml"
     file.write_text(
         "[data]\nsource = 'tiny.npz'\n"
-        "[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 2\n"
+        "[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n"
         "[execution]\nin_process = true\nthreads = 1\n[report]\nenabled = false\n"
         "[output]\ncheckpoints = 's3://bucket/checkpoints'\n"
     )

@@ -149,7 +149,7 @@ def pipeline(tmp_path: Path) -> Path:
     save_npz(tmp_path / "tiny.npz", three_subspaces())
     file = tmp_path / "every-night.toml"
     file.write_text(
-        "[data]\nsource = 'tiny.npz'\n[cluster]\nn_clusters = 3\nauto_settings = false\n"
+        "[data]\nsource = 'tiny.npz'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
         "[execution]\nin_process = true\n[output]\nroot = 'runs'\n"
     )
     return file

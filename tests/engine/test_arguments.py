@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask import MSCAM, MSCAN
+from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import blocks, neighbors
 from mscam_dask.engine import prepare as precomputed
@@ -71,7 +71,7 @@ def watching(monkeypatch: pytest.MonkeyPatch) -> None:
     "estimator",
     [
         MSCAM(3, random_state=0, n_jobs=1),
-        MSCAM(3, random_state=0, n_jobs=1, auto_settings=False),
+        MSCAM(3, random_state=0, n_jobs=1, constants=Constants.paper()),
         MSCAM("auto", random_state=0, n_jobs=1),
         MSCAN(3, random_state=0, n_jobs=1),
     ],

@@ -12,7 +12,7 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 
-from mscam_dask import MSCAM, MSCAN
+from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors.base import SerialExecutor
@@ -148,7 +148,9 @@ def test_new_samples_come_without_the_metric_of_what_is_left_out(view_type: Any)
     views, _ = with_useless(60)
     distances = squareform(pdist(views["b"]))
     given = {"x": views["a"], "y": distances, "z": squareform(pdist(views["d"]))}
-    model = MSCAM(4, view_type=view_type, exclude_views=["z"], auto_settings=False).fit(given)
+    model = MSCAM(4, view_type=view_type, exclude_views=["z"], constants=Constants.paper()).fit(
+        given
+    )
     new = {name: view[:9] for name, view in given.items()}
     found = model.predict(new)
     assert_array_equal(model.predict({"y": new["y"], "x": new["x"]}), found)

@@ -199,8 +199,10 @@ def test_the_chosen_setting_is_the_one_that_scored_best() -> None:
         for setting in solution.settings
         if (setting.scale, setting.alpha) == (solution.parameters.scale, solution.parameters.alpha)
     )
-    assert chosen.score >= best.score - solution.parameters.tol * abs(best.score)
-    assert solution.score >= chosen.score - solution.parameters.tol * abs(chosen.score)
+    assert chosen.score >= best.score - solution.parameters.constants.score_tie * abs(best.score)
+    assert solution.score >= chosen.score - solution.parameters.constants.score_tie * abs(
+        chosen.score
+    )
 
 
 def test_no_partition_on_the_path_scores_better_than_the_one_returned() -> None:
@@ -218,7 +220,7 @@ def test_an_iteration_is_accepted_where_its_cut_scores_higher_than_all_before(se
     first, *later = solution.history
     best, expected = first.score, []
     for record in later:
-        expected.append(record.score > best + solution.parameters.tol * abs(best))
+        expected.append(record.score > best + solution.parameters.constants.score_tie * abs(best))
         best = record.score if expected[-1] else best
     assert [record.accepted for record in later] == expected
     assert not first.accepted, "its spectrum is that of the initial graph"

@@ -17,7 +17,7 @@ from mscam_dask.engine.cuts import random_starts, spectral_cuts
 from mscam_dask.engine.stage import FAN_IN, Stage
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.solvers.rank_control import Decision
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.result import Status
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
@@ -45,12 +45,16 @@ def test_views_count_equally_and_the_projected_distances_in_units_of_their_mean(
     assert weight(model="mscan") == pytest.approx(1 / n_views)
 
 
-def test_of_the_iterations_a_refinement_leaves_some_to_admm() -> None:
-    for most in (1, RULES.max_iterations, RULES.max_iterations + 5):
-        parameters = dataclasses.replace(PARAMETERS, max_iter=most)
-        assert outer_loop.max_admm_iterations(parameters, refines=False) == most
-        with_refinement = outer_loop.max_admm_iterations(parameters, refines=True)
-        assert with_refinement == min(most, RULES.max_iterations)
+@pytest.mark.parametrize(
+    ("max_iter", "alone", "with_refinement"),
+    [(None, 30, (3, 6)), (1, 1, (1, 1)), (3, 3, (3, 3)), (4, 4, (3, 4)), (50, 50, (3, 6))],
+)
+def test_a_limit_is_that_of_both_kinds_of_iterations(
+    max_iter: int | None, alone: int, with_refinement: tuple[int, int]
+) -> None:
+    parameters = dataclasses.replace(PARAMETERS, max_iter=max_iter)
+    assert parameters.iteration_limits(refines=False) == (alone, alone)
+    assert parameters.iteration_limits(refines=True) == with_refinement
 
 
 @pytest.mark.parametrize("follows_a_fit", [False, True])
@@ -68,7 +72,7 @@ def test_a_proposal_is_taken_unless_it_is_clearly_worse(
 
     slightly_lower = 0.5 * (1 - 0.5 * RULES.score_margin)
     clearly_lower = 0.5 * (1 - 2.0 * RULES.score_margin)
-    assert is_taken(0.5 * (1 + 2 * PARAMETERS.tol) + 0.1)
+    assert is_taken(0.5 * (1 + 2 * PARAMETERS.constants.score_tie) + 0.1)
     assert not is_taken(clearly_lower)
     assert is_taken(slightly_lower) is not follows_a_fit  # of an earlier fit only a better one is
     # the same score again, with other components than clusters: nothing was learned
@@ -106,7 +110,9 @@ def test_iterations_end_where_they_stall(
         best=SimpleNamespace(iteration=0),
     )
     context: Any = SimpleNamespace(
-        parameters=Parameters(n_clusters=3, patience=patience, max_iter=max_iter),
+        parameters=Parameters(
+            n_clusters=3, max_iter=max_iter, constants=Constants(patience=patience)
+        ),
         refines=False,
         prepared=SimpleNamespace(n_samples=90),
     )
@@ -250,5 +256,5 @@ def test_embeddings_of_the_result_have_the_last_weight_of_the_graph(
         graphs: Any = finalize._arrays(stage, final, context, None, history)
         others = {} if learned == "the graph" else {"learned_graph": learned}
         assert graphs == {"consensus_graph": "the graph", **others}
-    last = weights[-1] if weights else PARAMETERS.graph_weight
+    last = weights[-1] if weights else PARAMETERS.constants.graph_weight
     assert used == ([] if status.is_trivial else [("the graph", last)] * 2)

@@ -17,7 +17,7 @@ from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import Initialization, improve_by_restarts
 from mscam_dask.engine.stage import Stage
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
 
@@ -63,7 +63,7 @@ def test_a_better_minimum_is_taken(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_one_that_is_hardly_better_is_not(monkeypatch: pytest.MonkeyPatch) -> None:
     watch = Watch(monkeypatch)
-    solve(overlapping(), tol=10.0)
+    solve(overlapping(), constants=Constants(score_tie=10.0))
     ((before, after),) = watch.scores
     assert after == before
 

@@ -277,7 +277,6 @@ def test_other_words_are_refused(word: str) -> None:
         ({"max_clusters": 3.5}, ("max_clusters=3.5", "float")),
         ({"max_clusters": True}, ("max_clusters=True", "bool")),
         ({"n_clusters": 3, "max_clusters": 5}, ("max_clusters=5", "n_clusters='auto'", 3)),
-        ({"init_labels": np.zeros(40, dtype=np.int64)}, ("init_labels", "'auto'")),
     ],
     ids=str,
 )

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import fit, refine, select
+from mscam_dask.engine import refine, select
 from mscam_dask.engine.executors.base import Handle, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
@@ -63,13 +63,13 @@ def blurred(seed: int = 0, *, n_samples: int = 240, c: int = 4) -> tuple[list[Ar
     return views, labels
 
 
-PARAMETERS = Parameters(n_clusters=4, n_neighbors=20, scale="none", alpha=10.0, max_iter=3)
+PARAMETERS = Parameters(n_clusters=4, n_neighbors=20, scale="none", alpha=10.0, max_iter=6)
 
 
 def solve(data: Any, executor: Any = None, **more: Any) -> Solution:
     changed = {
         key: more.pop(key)
-        for key in ("tol", "n_clusters", "n_neighbors", "exact_samples")
+        for key in ("constants", "n_clusters", "n_neighbors", "exact_samples")
         if key in more
     }
     parameters = dataclasses.replace(PARAMETERS, **changed)
@@ -207,7 +207,7 @@ def test_the_same_partition_again_ends_the_rounds(monkeypatch: pytest.MonkeyPatc
 def test_a_graph_of_c_components_ends_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its components are the clusters, and it is the graph that is returned."""
     views, labels = gaussian_views(0, spread=8.0)
-    given = Parameters(n_clusters=len(set(labels)), scale="none", alpha=10.0)
+    given = Parameters(n_clusters=len(set(labels)), scale="none", alpha=10.0, max_iter=6)
     monkeypatch.setattr(
         "mscam_dask.solvers.partition_score.RULES", dataclasses.replace(RULES, nearly_perfect=1.1)
     )
@@ -268,31 +268,23 @@ def test_a_refinement_without_a_new_partition_leaves_the_decision_before_it(
     assert refine.refine(start, context, session).decision is Decision.STOPPED
 
 
-@pytest.mark.parametrize("max_iter", range(1, 8))
-@pytest.mark.parametrize("refines", [False, True])
-def test_the_limit_is_that_of_both_kinds_of_iterations(max_iter: int, refines: bool) -> None:
-    parameters = dataclasses.replace(PARAMETERS, max_iter=max_iter)
-    start: Any = SimpleNamespace(spectrum="a spectrum", parameters=parameters)
-    n_admm = min(max_iter, RULES.max_iterations) if refines else max_iter
-    expected = n_admm + (RULES.max_iterations if refines else 0)
-    assert fit._max_iterations(start, refines=refines) == expected
-
-
 @pytest.mark.thorough
 def test_the_limit_of_the_iterations_is_told_before_the_first() -> None:
-    """By ADMM as many as are allowed, at most three, and three of the refinement."""
+    """By ADMM as many as are allowed, at most three, and of the refinement the rest, at most three."""
     views, _ = blurred()
-    for max_iter, limit in ((1, 4), (2, 5), (3, 6), (30, 6)):
+    limits: list[tuple[int | None, int]] = [(1, 1), (2, 2), (4, 4), (30, 6), (None, 6)]
+    for max_iter, limit in limits:
         solution, selected = with_selection(views, max_iter=max_iter)
         assert solution.refinement is not None
         assert selected.max_iter == limit
         assert len(solution.history) <= limit
-    solution, selected = with_selection(clear_views(), max_iter=30)
-    assert solution.refinement is None
-    assert selected.max_iter == 30
+    for max_iter in (None, 30):
+        solution, selected = with_selection(clear_views(), max_iter=max_iter)
+        assert solution.refinement is None
+        assert selected.max_iter == 30
 
 
-def with_selection(views: Any, *, max_iter: int) -> tuple[Solution, SettingsSelected]:
+def with_selection(views: Any, *, max_iter: int | None) -> tuple[Solution, SettingsSelected]:
     events: list[Any] = []
     parameters = dataclasses.replace(PARAMETERS, max_iter=max_iter)
     data = as_multi_view(views)
@@ -334,11 +326,10 @@ def test_pieces_that_were_merged_learn_nothing() -> None:
 
 
 def test_nothing_chosen_learns_nothing() -> None:
-    model = MSCAM(4, auto_settings=False, random_state=0, n_jobs=1)
+    model = MSCAM(4, constants=Constants.paper(), random_state=0, n_jobs=1)
     assert model.fit(blurred()[0]).solution_.refinement is None
     assert (
-        clone(model).set_params(auto_settings=True).fit(blurred()[0]).solution_.refinement
-        is not None
+        clone(model).set_params(constants=None).fit(blurred()[0]).solution_.refinement is not None
     )
 
 

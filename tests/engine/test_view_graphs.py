@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import select
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
@@ -101,9 +101,9 @@ def test_it_has_to_be_ahead_by_more_than_the_tolerance() -> None:
     solution = solve(moons()[0])
     by_distances = max(one.score for one in solution.settings[:2])
     ahead = solution.settings[2].score / by_distances - 1.0
-    assert ahead > settings()[0].tol
-    for tol, taken in ((ahead * 0.99, True), (ahead * 1.01, False)):
-        tried = [dataclasses.replace(one, tol=tol) for one in settings()]
+    assert ahead > settings()[0].constants.score_tie
+    for tie, taken in ((ahead * 0.99, True), (ahead * 1.01, False)):
+        tried = [dataclasses.replace(one, constants=Constants(score_tie=tie)) for one in settings()]
         found = run_fit(as_multi_view(moons()[0]), tried, SerialExecutor(), choices=EITHER)
         assert (found.chosen == 2) is taken
 
@@ -135,7 +135,7 @@ def test_millions_of_samples_have_no_second_graph() -> None:
 
 
 def test_nothing_chosen_tries_none() -> None:
-    model = MSCAM(2, auto_settings=False, random_state=0, n_jobs=1).fit(moons()[0])
+    model = MSCAM(2, constants=Constants.paper(), random_state=0, n_jobs=1).fit(moons()[0])
     assert "mixed" not in {one.initial_graph for one in model.solution_.settings}
 
 

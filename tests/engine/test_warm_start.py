@@ -29,8 +29,8 @@ def from_previous_fit(labels: NDArray[np.int64], n_samples: int) -> NDArray[np.i
     return known
 
 
-def fitted(views: list[NDArray[np.float64]], **options: Any) -> MSCAM:
-    return MSCAM(3, **SETTING, n_jobs=1, **options).fit(views)
+def fitted(views: list[NDArray[np.float64]], init_labels: Any = None, **options: Any) -> MSCAM:
+    return MSCAM(3, **SETTING, n_jobs=1, **options).fit(views, init_labels=init_labels)
 
 
 def test_new_samples_join_the_clusters_of_the_old_ones() -> None:
@@ -103,7 +103,9 @@ def test_a_setting_to_choose_and_clusters_handed_down_contradict() -> None:
     with pytest.raises(
         ConfigurationError, match=quotes("init_labels", "scale", "alpha", "n_neighbors")
     ):
-        MSCAM(3, init_labels=truth).fit(views)
+        MSCAM(3).fit(views, init_labels=truth)
+    with pytest.raises(ConfigurationError, match=quotes("init_labels", "'auto'")):
+        MSCAM("auto").fit(views, init_labels=truth)
 
 
 def test_extended_labels_keep_the_known_and_follow_the_edges() -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from tests.synthetic import distances_between, gaussian_views
 
 __all__ = ["integer_views", "pair_views", "quick"]
@@ -18,7 +18,9 @@ Labels = NDArray[np.int64]
 
 def quick(n_clusters: Any = 3, **parameters: Any) -> MSCAM:
     """MSCAM with one setting and a short path."""
-    return MSCAM(n_clusters, **{"auto_settings": False, "max_iter": 2, "n_jobs": 1, **parameters})
+    return MSCAM(
+        n_clusters, **{"constants": Constants.paper(), "max_iter": 2, "n_jobs": 1, **parameters}
+    )
 
 
 def integer_views() -> list[Array]:

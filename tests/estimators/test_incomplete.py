@@ -20,7 +20,7 @@ from mscam_dask.engine.views import ridge_view_of, svd_view
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.rules import SIZES
 from tests.clusters import local_client
 from tests.estimators.small import pair_views, quick
@@ -46,10 +46,10 @@ def absent_where(views: list[Array], absent: NDArray[np.bool_]) -> list[Array]:
 
 
 @pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
-@pytest.mark.parametrize("auto_settings", [True, False])
-def test_every_sample_is_clustered(estimator: Any, auto_settings: bool) -> None:
+@pytest.mark.parametrize("constants", [None, Constants.paper()], ids=["default", "paper"])
+def test_every_sample_is_clustered(estimator: Any, constants: Constants | None) -> None:
     views, labels, has = with_gaps()
-    model = estimator(3, auto_settings=auto_settings, n_jobs=1).fit(views)
+    model = estimator(3, constants=constants, n_jobs=1).fit(views)
     assert adjusted_rand_score(labels, model.labels_) > 0.9
     assert_partition_and_graph_agree(model.solution_, n_clusters=3)
     assert_array_equal(model.view_presence_, has)
@@ -71,10 +71,6 @@ def test_values_of_absent_rows_do_not_matter_and_other_rows_do() -> None:
     first = quick().fit(views)
     frames = {f"view_{index}": view for index, view in enumerate(views)}
     assert_array_equal(quick().fit(frames).labels_, first.labels_)
-    table = np.hstack(views)
-    sizes = [view.shape[1] for view in views]
-    as_one = quick(n_features_per_view=sizes).fit(table)
-    assert_array_equal(as_one.labels_, first.labels_)
     digest = as_multi_view(views).digest()
     moved = [view.copy() for view in views]
     row = np.flatnonzero(has[:, 0] & has[:, 1])[0]
@@ -226,10 +222,9 @@ def test_growth_with_a_batch_that_lacks_a_view() -> None:
         scale={name: one.scale for name, one in settings.items()},
         alpha={name: one.alpha for name, one in settings.items()},
         n_neighbors=earlier.n_neighbors_,
-        init_labels=known,
         exclude_views=list(earlier.excluded_views_),
         n_jobs=1,
-    ).fit(grown)
+    ).fit(grown, init_labels=known)
     assert np.mean(model.labels_[:150] == earlier.labels_) > 0.95
     assert adjusted_rand_score(labels[150:], model.labels_[150:]) > 0.8
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -104,6 +104,6 @@ def test_odd_columns_of_a_store_are_found_by_workers(client: Client, tmp_path: P
     views, _ = gaussian_views(0, n_samples=60)
     store = tmp_path / "odd.zarr"
     write_store(as_multi_view([*views, np.column_stack([np.ones(60), views[0]])]), store)
-    model = MSCAM(3, client=client, auto_settings=False, max_iter=1).fit(str(store))
+    model = MSCAM(3, client=client, constants=Constants.paper(), max_iter=1).fit(str(store))
     (finding,) = model.data_warnings_
     assert (finding.kind, finding.count, finding.first) == ("constant columns", 1, (0,))

@@ -13,7 +13,7 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import roc_auc_score
 
-from mscam_dask import MSCAM, MSCAN
+from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError
@@ -32,7 +32,7 @@ from tests.synthetic import gaussian_views
 @pytest.mark.parametrize("estimator", [MSCAM, MSCAN])
 def test_rows_sum_to_one_and_confidence_is_the_own_cluster(estimator: Any) -> None:
     views, _ = gaussian_views(0, n_samples=120, n_clusters=4, spread=1.5)
-    model = estimator(4, auto_settings=False, max_iter=2, n_jobs=1).fit(views)
+    model = estimator(4, constants=Constants.paper(), max_iter=2, n_jobs=1).fit(views)
     assert model._membership is None  # nothing is computed by the fit
     membership = model.membership_
     assert membership.shape == (120, 4)

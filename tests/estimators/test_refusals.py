@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.exceptions import NotFittedError
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.errors import ClusterError, ConfigurationError, DataError
 from tests.clusters import local_client
@@ -45,19 +45,14 @@ class KeepsNothing:
         ({"n_clusters": "three"}, ("n_clusters='three'",)),
         ({"n_neighbors": 72}, ("n_neighbors=72", 1, 71)),
         ({"n_neighbors": 0}, ("n_neighbors=0",)),
-        ({"auto_settings": "best"}, ("auto_settings='best'", True, False)),
-        ({"auto_settings": None}, ("auto_settings=None", True, False)),
+        ({"constants": {"graph_weight": 1.0}}, ("constants={'graph_weight': 1.0}", "Constants")),
         ({"scale": "log"}, ("scale='log'",)),
         ({"view_type": "cosine"}, ("view_type='cosine'",)),
         ({"view_type": ("features",)}, ("view_type", 1, 2)),
         ({"view_type": {"no such view": "kernel"}}, ("view_type", "'no such view'")),
         ({"alpha": 0.0}, ("alpha=0.0",)),
         ({"alpha": float("nan")}, ("alpha=nan",)),
-        ({"graph_weight": -1.0}, ("graph_weight=-1.0",)),
-        ({"identity_weight": 0.0}, ("identity_weight=0.0",)),
-        ({"metric_ridge": -0.1}, ("metric_ridge=-0.1",)),
         ({"max_iter": 0}, ("max_iter=0",)),
-        ({"tol": -1.0}, ("tol=-1.0",)),
         ({"n_jobs": 0}, ("n_jobs=0",)),
         ({"n_jobs": 1.5}, ("n_jobs=1.5",)),
         ({"n_jobs": -2}, ("n_jobs=-2",)),
@@ -75,7 +70,6 @@ class KeepsNothing:
             ("client='tcp://127.0.0.1:8786'", "distributed.Client('tcp://127.0.0.1:8786')"),
         ),
         ({"client": LocalCluster}, ("client=<class", "distributed.LocalCluster()")),
-        ({"n_features_per_view": (4, 7)}, ("n_features_per_view=(4, 7)",)),
     ],
 )
 def test_parameters_out_of_range_are_refused_by_name(
@@ -83,6 +77,19 @@ def test_parameters_out_of_range_are_refused_by_name(
 ) -> None:
     with pytest.raises(ConfigurationError, match=quotes(*values)):
         quick(**parameters).fit(integer_views())
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *(("graph_weight", -1.0), ("graph_weight_growth", 1.0), ("identity_weight", 0.0)),
+        *(("metric_ridge", -0.1), ("score_tie", -1.0), ("patience", 0), ("min_shrinkage", 1.0)),
+        *(("admm", 1.0), ("auto_settings", "best"), ("auto_settings", None)),
+    ],
+)
+def test_constants_out_of_range_are_refused_by_name(name: str, value: Any) -> None:
+    with pytest.raises(ConfigurationError, match=quotes(f"{name}={value!r}", "allowed is")):
+        Constants(**{name: value})
 
 
 def test_a_closed_client_is_refused() -> None:
@@ -112,12 +119,6 @@ def test_an_asynchronous_client_is_refused(given: str) -> None:
 
     with pytest.raises(ConfigurationError, match=quotes("asynchronous", "distributed.Client")):
         asyncio.run(fit())
-
-
-@pytest.mark.parametrize("n_features_per_view", [(5, 7), (11, 0), (), (-1, 12), 11, "47"])
-def test_view_sizes_must_cut_the_table(n_features_per_view: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigurationError, match=quotes("n_features_per_view")):
-        quick(n_features_per_view=n_features_per_view).fit(np.hstack(integer_views()))
 
 
 def broken(value: float) -> list[Array]:
@@ -161,11 +162,11 @@ def test_data_that_cannot_be_clustered_are_refused_by_name(
 @pytest.mark.parametrize("form", [np.asarray, pd.DataFrame, csr_array])
 def test_missing_values_of_one_table_are_refused_with_their_rows(form: Callable[..., Any]) -> None:
     table = np.hstack(integer_views())
-    model = quick(n_features_per_view=(4, 7)).fit(form(table))
+    model = quick().fit(form(table))
     table[[5, 40], 6] = np.nan
-    with pytest.raises(DataError, match=quotes("'view_1'", "2 NaN", [5, 40])):
-        quick(n_features_per_view=(4, 7)).fit(form(table))
-    with pytest.raises(DataError, match=quotes("'view_1'", "1 NaN", [2])):
+    with pytest.raises(DataError, match=quotes("'view_0'", "2 NaN", [5, 40])):
+        quick().fit(form(table))
+    with pytest.raises(DataError, match=quotes("'view_0'", "1 NaN", [2])):
         model.predict(form(table[3:6]))
 
 

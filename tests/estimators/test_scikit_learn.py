@@ -7,7 +7,7 @@ import pickle
 import threading
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, cast
 
 import joblib
 import numpy as np
@@ -19,7 +19,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import GridSearchCV
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from mscam_dask import MSCAM, MSCAN
+from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 from tests.clusters import local_client
@@ -31,56 +31,20 @@ from tests.synthetic import gaussian_views
 Labels = NDArray[np.int64]
 
 
-class TwoViewsMSCAM(MSCAM):
-    """MSCAM with any table cut into two views, so that scikit-learn's checks reach that form."""
-
-    def _halved(self, X: Any, call: Callable[[Any], Any]) -> Any:
-        shape = getattr(X, "shape", None) or np.asarray(X).shape
-        if len(shape) == 2 and shape[1] > 1:
-            self.n_features_per_view = (shape[1] // 2, shape[1] - shape[1] // 2)
-        try:
-            return call(X)
-        finally:
-            self.n_features_per_view = None
-
-    def fit(self, X: Any, y: object = None) -> Self:
-        self._halved(X, super().fit)
-        return self
-
-    def predict(self, X: Any) -> Labels:
-        return np.asarray(self._halved(X, super().predict))
-
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        return np.asarray(self._halved(X, super().predict_proba))
-
-    def transform(self, X: Any) -> NDArray[np.float64]:
-        return np.asarray(self._halved(X, super().transform))
-
-    def score(self, X: Any, y: object = None) -> float:
-        return float(self._halved(X, super().score))
-
-
 _TAKEN_FOR_A_CLASSIFIER = "scikit-learn asks every estimator with predict_proba for classifier_tags"
 
 
-_ABSENT = "NaN in a view of one column is a sample that the view does not have, and no error"
-
-
-def expected_failures(estimator: object) -> dict[str, str]:
+def expected_failures(_: object) -> dict[str, str]:
     """Checks that a clusterer with predict_proba, which takes sparse data, cannot pass."""
-    failures = {
+    return {
         f"check_estimator_sparse_{kind}": _TAKEN_FOR_A_CLASSIFIER for kind in ("array", "matrix")
     }
-    if isinstance(estimator, TwoViewsMSCAM):  # the data of this check have one column in a view
-        failures["check_estimators_nan_inf"] = _ABSENT
-    return failures
 
 
 @parametrize_with_checks(  # type: ignore[untyped-decorator]
     [
         MSCAM(2, max_iter=1, n_jobs=1),
-        MSCAN(2, max_iter=1, n_jobs=1, auto_settings=False),
-        TwoViewsMSCAM(2, max_iter=1, n_jobs=1, auto_settings=False),
+        MSCAN(2, max_iter=1, n_jobs=1, constants=Constants.paper()),
     ],
     expected_failed_checks=expected_failures,
 )
@@ -88,11 +52,20 @@ def test_scikit_learns_checks(estimator: Any, check: Callable[[Any], None]) -> N
     check(estimator)
 
 
-def test_get_params_set_params_and_clone() -> None:
-    model = MSCAM(4, alpha=2.0, scale="unit", view_type={"a": "kernel"}, random_state=3)
+@pytest.mark.parametrize("kind", [MSCAM, MSCAN])
+def test_get_params_set_params_and_clone(kind: type[MSCAM]) -> None:
+    assert len(kind().get_params()) == 15
+    constants = Constants(graph_weight=0.5)
+    model = kind(
+        4, constants=constants, alpha=2.0, scale="unit", view_type={"a": "kernel"}, random_state=3
+    )
     twin = clone(model)
     assert twin is not model
     assert twin.get_params() == model.get_params()
+    assert type(twin) is kind
+    assert twin.constants == constants
+    assert twin.set_params(constants=Constants.paper()).constants == Constants(auto_settings=False)
+    assert pickle.loads(pickle.dumps(model)).constants == constants
     assert twin.set_params(alpha=5.0, n_clusters=2) is twin
     assert (twin.alpha, twin.n_clusters, model.alpha) == (5.0, 2, 2.0)
     with pytest.raises(ValueError, match=quotes("no_such_parameter")):
@@ -108,8 +81,11 @@ def test_any_random_state_of_scikit_learn(random_state: Any) -> None:
 
 def test_numbers_of_numpy_are_numbers() -> None:
     views, _ = gaussian_views(8, n_samples=60)
-    model = quick(np.int64(3), alpha=np.float32(1.0), n_neighbors=np.int32(9), tol=np.float64(0.0))
-    assert_array_equal(model.fit(views).labels_, quick(tol=0.0).fit(views).labels_)
+    model = quick(np.int64(3), alpha=np.float32(1.0), n_neighbors=np.int32(9))
+    assert_array_equal(model.fit(views).labels_, quick().fit(views).labels_)
+    assert Constants(score_tie=np.float64(0.5), patience=cast(Any, np.int8(2))) == Constants(
+        score_tie=0.5, patience=2
+    )
 
 
 def test_a_fitted_model_survives_pickling() -> None:

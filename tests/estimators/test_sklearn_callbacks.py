@@ -9,7 +9,7 @@ import pytest
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from tests.synthetic import two_subspaces, values_of
 
 sklearn_callback = pytest.importorskip("sklearn.callback", reason="scikit-learn before 1.9")
@@ -38,7 +38,7 @@ class Log:
 def test_each_outer_iteration_is_a_task() -> None:
     log = Log()
     data = two_subspaces()
-    model = MSCAM(n_clusters=2, n_jobs=1, auto_settings=False).set_callbacks(log).fit(data)
+    model = MSCAM(n_clusters=2, n_jobs=1, constants=Constants.paper()).set_callbacks(log).fit(data)
     steps = ["begin outer iteration", "end outer iteration"] * model.n_iter_
     assert model.n_iter_ > 0
     assert log.said == ["setup", "begin fit", *steps, "end fit", "teardown"]
@@ -51,7 +51,9 @@ def test_a_fit_that_fails_is_torn_down() -> None:
         raise RuntimeError("no further")
 
     data = two_subspaces()
-    model = MSCAM(n_clusters=2, n_jobs=1, auto_settings=False, callbacks=[stop]).set_callbacks(log)
+    model = MSCAM(
+        n_clusters=2, n_jobs=1, constants=Constants.paper(), callbacks=[stop]
+    ).set_callbacks(log)
     with pytest.raises(RuntimeError, match="no further"):
         model.fit(data)
     assert log.said == ["setup", "teardown"]
@@ -60,12 +62,12 @@ def test_a_fit_that_fails_is_torn_down() -> None:
 def test_the_progress_bar_of_scikit_learn(capsys: pytest.CaptureFixture[str]) -> None:
     data = two_subspaces()
     bar = sklearn_callback.ProgressBar()
-    MSCAM(n_clusters=2, n_jobs=1, auto_settings=False).set_callbacks(bar).fit(data)
+    MSCAM(n_clusters=2, n_jobs=1, constants=Constants.paper()).set_callbacks(bar).fit(data)
     assert "MSCAM - fit" in capsys.readouterr().out
 
 
 def test_without_callbacks_and_within_a_pipeline_nothing_changes() -> None:
-    table = np.hstack(list(values_of(two_subspaces()).values()))
-    model = MSCAM(n_clusters=2, n_jobs=1, auto_settings=False, n_features_per_view=(4, 5))
-    labels = make_pipeline(FunctionTransformer(), model).fit_predict(table)
-    np.testing.assert_array_equal(labels, model.fit_predict(table))
+    views = list(values_of(two_subspaces()).values())
+    model = MSCAM(n_clusters=2, n_jobs=1, constants=Constants.paper())
+    labels = make_pipeline(FunctionTransformer(), model).fit_predict(views)
+    np.testing.assert_array_equal(labels, model.fit_predict(views))

@@ -8,11 +8,12 @@ from typing import Any
 import numpy as np
 import pytest
 from numpy.testing import assert_allclose, assert_array_equal
-from sklearn.model_selection import GridSearchCV
+from sklearn.metrics import adjusted_rand_score
+from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
-from mscam_dask import MSCAN
+from mscam_dask import MSCAN, Constants
 from mscam_dask.engine.scores import (
     partition_scores,
     reference_graphs_of_view,
@@ -77,7 +78,7 @@ def test_output_as_a_frame_with_names() -> None:
     assert found.columns.tolist() == ["mscam0", "mscam1", "mscam2"]
     assert found.columns.tolist() == model.get_feature_names_out().tolist()
     assert found.index.tolist() == frame.index.tolist()
-    assert MSCAN(2, auto_settings=False, max_iter=1).fit(
+    assert MSCAN(2, constants=Constants.paper(), max_iter=1).fit(
         views
     ).get_feature_names_out().tolist() == [
         *("mscan0", "mscan1"),
@@ -103,15 +104,21 @@ def test_the_score_is_modularity_times_the_share_of_entropy() -> None:
 
 
 def test_a_grid_search_without_labels_finds_the_number_of_clusters() -> None:
-    views, _ = gaussian_views(4, n_samples=240, n_clusters=4, spread=3.0, dims=(6, 6))
+    views, labels = gaussian_views(4, n_samples=240, n_clusters=4, spread=3.0, dims=(6, 6))
     table = np.hstack(views)
-    search = GridSearchCV(
-        quick(n_features_per_view=(6, 6)), {"n_clusters": [2, 3, 4, 5, 7, 10]}, cv=3
+    model = make_pipeline(
+        FunctionTransformer(np.hsplit, kw_args={"indices_or_sections": [6]}), quick()
     )
-    assert search.fit(table).best_params_ == {"n_clusters": 4}
+    grid = {"mscam__n_clusters": [2, 3, 4, 5, 7, 10]}
+    search = GridSearchCV(model, grid, cv=3)
+    assert search.fit(table).best_params_ == {"mscam__n_clusters": 4}
     scores = search.cv_results_["mean_test_score"]
     assert scores[-1] < scores[2]  # it does not grow with the number of clusters
     assert search.score(table) == search.best_estimator_.score(table)
+    assert_array_equal(search.predict(table), search.best_estimator_["mscam"].labels_)
+    found = cross_val_predict(search.best_estimator_, table, cv=2)  # each fold numbers its own
+    for half in (slice(0, 120), slice(120, 240)):
+        assert adjusted_rand_score(labels[half], found[half]) == 1.0
 
 
 def test_one_predicted_cluster_scores_zero() -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask import MSCAM, MSCAN
+from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConvergenceWarning, DataWarning
-from mscam_dask.estimators._base import row_fingerprints, warn_split_duplicates
+from mscam_dask.estimators._warnings import row_fingerprints, warn_split_duplicates
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
 
@@ -58,7 +58,7 @@ def test_common_clusters_are_not_warned_of(n_clusters: Any) -> None:
     model = MSCAM(n_clusters, max_clusters=8 if n_clusters == "auto" else None, n_jobs=1)
     model.fit(views)  # warnings are errors here
     assert min(model.neighbor_overlap_.values()) > 5
-    assert model.set_params(auto_settings=False).fit(views).neighbor_overlap_ == {}
+    assert model.set_params(constants=Constants.paper()).fit(views).neighbor_overlap_ == {}
 
 
 @pytest.mark.thorough
@@ -83,7 +83,7 @@ def test_equal_samples_in_different_clusters() -> None:
     row = [rng.normal(size=4), rng.normal(size=6)]
     views = [np.vstack([np.tile(one, (60, 1)), rng.normal(size=(5, len(one)))]) for one in row]
     with pytest.warns(DataWarning, match=r"rows: \[0, 1, 2, 3, 4\]") as caught:
-        model = MSCAN(3, auto_settings=False, max_iter=2, n_jobs=1).fit(views)
+        model = MSCAN(3, constants=Constants.paper(), max_iter=2, n_jobs=1).fit(views)
     assert len(np.unique(model.labels_[:60])) > 1  # else there is nothing to warn of
     assert sum("rows: [" in str(one.message) for one in caught) == 1
     assert len(np.unique(model.predict(views)[:60])) == 1

@@ -30,7 +30,7 @@ import scipy.io  # noqa: F401
 import xarray  # noqa: F401
 import zarr  # noqa: F401
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.cli.describe import describe_path
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
@@ -63,7 +63,7 @@ def through_doors(path: Path, directory: Path) -> dict[str, Any]:
     result = directory / "result.zarr"
     shutil.rmtree(result)
     run = RunDirectory(directory)
-    model = MSCAM(2, auto_settings=False, max_iter=1)
+    model = MSCAM(2, constants=Constants.paper(), max_iter=1)
     ways: dict[str, Callable[[], object]] = {
         "fit": lambda: model.fit(str(path)),
         "describe": lambda: describe_path(str(path)),

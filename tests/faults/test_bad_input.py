@@ -20,7 +20,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy import sparse
 
-from mscam_dask import MSCAM, MSCAN
+from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import (
     ConfigurationError,
     ConvergenceWarning,
@@ -53,7 +53,11 @@ SCALES: tuple[Literal["standard", "unit", "minmax", "none"], ...] = (
 
 def fit(views: Any, n_clusters: int = 3, *, model: Estimator = MSCAM, **options: Any) -> Any:
     """A short fit in one thread; checks what every fit promises."""
-    settings = {"auto_settings": False, "max_iter": 3, "n_jobs": 1} | options
+    settings: dict[str, Any] = {
+        "constants": Constants.paper(),
+        "max_iter": 3,
+        "n_jobs": 1,
+    } | options
     fitted = model(n_clusters=n_clusters, **settings).fit(views)
     n = len(fitted.labels_)
     assert_array_equal(np.unique(fitted.labels_), np.arange(n_clusters))
@@ -385,8 +389,13 @@ def test_numbers_that_do_not_fit(name: str, value: Any) -> None:
 )
 @pytest.mark.parametrize("name", ["alpha", "graph_weight", "identity_weight"])
 def test_weights_that_do_not_fit(name: str, value: Any) -> None:
+    def make() -> object:
+        if name != "alpha":
+            return Constants(**{name: value})
+        return MSCAM(n_clusters=2, alpha=value).fit([GOOD])
+
     with pytest.raises(ConfigurationError, match=quotes(name, repr(value))):
-        MSCAM(n_clusters=2, **{name: value}).fit([GOOD])
+        make()
 
 
 @pytest.mark.parametrize("value", [-1.0, 1e-160, 1e300])
@@ -394,7 +403,7 @@ def test_a_ridge_of_the_metric_that_does_not_fit(value: float) -> None:
     with pytest.raises(
         ConfigurationError, match=quotes("metric_ridge", repr(value), "1e-06", "1e+06")
     ):
-        MSCAM(n_clusters=2, metric_ridge=value).fit([GOOD])
+        Constants(metric_ridge=value)
 
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
@@ -408,17 +417,14 @@ def test_the_ends_of_what_weights_may_be(
     graph_weight: float,
 ) -> None:
     views, _ = blobs
-    fit(views, model=model, alpha=alpha, graph_weight=graph_weight)
+    fit(views, model=model, alpha=alpha, constants=Constants.paper(graph_weight=graph_weight))
     if model is MSCAM:
         for floor in (1e-6, 1e6):
             for ridge in (0.0, 1e-6, 1e6):
-                fit(
-                    views,
-                    alpha=alpha,
-                    graph_weight=graph_weight,
-                    identity_weight=floor,
-                    metric_ridge=ridge,
+                constants = Constants.paper(
+                    graph_weight=graph_weight, identity_weight=floor, metric_ridge=ridge
                 )
+                fit(views, alpha=alpha, constants=constants)
 
 
 # -- anything ---------------------------------------------------------------------------------
@@ -448,7 +454,7 @@ def problems(draw: st.DrawFn, numbers: st.SearchStrategy[float]) -> dict[str, An
         "scale": draw(st.sampled_from(SCALES)),
         "n_neighbors": draw(st.one_of(st.none(), st.integers(1, 9))),
         "alpha": draw(st.sampled_from([1e-6, 1.0, 1e6])),
-        "graph_weight": draw(st.sampled_from([1e-6, 0.1, 1e6])),
+        "constants": Constants.paper(graph_weight=draw(st.sampled_from([1e-6, 0.1, 1e6]))),
     }
 
 

@@ -222,7 +222,7 @@ def test_view_names_are_never_paths(tmp_path: Path) -> None:
     table = ", ".join(f"{json.dumps(old)} = {json.dumps(new)}" for old, new in renaming.items())
     (work / "p.toml").write_text(
         f"[data]\nsource = 'data.npz'\nviews = {{{table}}}\n"
-        "[cluster]\nn_clusters = 2\nauto_settings = false\nmax_iter = 2\n"
+        "[cluster]\nn_clusters = 2\nconstants.auto_settings = false\nmax_iter = 2\n"
         "[execution]\nin_process = true\n"
     )
     before = files_below(tmp_path)

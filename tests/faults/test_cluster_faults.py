@@ -20,7 +20,7 @@ import pytest
 from distributed import Client
 from numpy.testing import assert_array_equal
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.results import read_result
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import (
@@ -63,7 +63,12 @@ def estimator(client: Client | None, *, after: Callable[[int], None] | None = No
             after(event.iteration)
 
     return MSCAM(
-        n_clusters=5, auto_settings=False, max_iter=8, client=client, callbacks=[observe], n_jobs=1
+        n_clusters=5,
+        constants=Constants.paper(),
+        max_iter=8,
+        client=client,
+        callbacks=[observe],
+        n_jobs=1,
     )
 
 
@@ -240,7 +245,7 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
     names = ("a", "b", "c")
     np.savez(tmp_path / "d.npz", allow_pickle=False, **dict(zip(names, views_of(300), strict=True)))
     text = (
-        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 5\nauto_settings = false\n"
+        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 5\nconstants.auto_settings = false\n"
         "max_iter = 6\n[execution]\n"
     )
     (tmp_path / "here.toml").write_text(f"{text}in_process = true\n")

@@ -8,12 +8,12 @@ from typing import Any, get_args
 import numpy as np
 import pytest
 
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.checkpoints import Checkpoint, ObjectCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
-from mscam_dask.estimators.mscam import MSCAM
 from tests.faults.object_store import RESET, FailingFiles, How
 from tests.messages import quotes
 
@@ -210,7 +210,7 @@ def test_a_fit_killed_at_any_request_ends_with_the_same_bits(use: Use) -> None:
     def fitted(files: FailingFiles) -> MSCAM:
         use(files)
         store = ObjectCheckpointStore(WHERE)
-        model = MSCAM(n_clusters=3, auto_settings=False, max_iter=2, checkpoint_store=store)
+        model = MSCAM(n_clusters=3, constants=Constants.paper(), max_iter=2, checkpoint_store=store)
         return model.fit(data)
 
     def bits(model: MSCAM) -> list[bytes]:

@@ -24,7 +24,7 @@ SETTINGS: tuple[tuple[Scale, int], ...] = (("standard", 3), ("unit", 5))
 def problem(model: Model) -> tuple[MultiViewData, tuple[Parameters, ...]]:
     views, _ = gaussian_views(4, n_samples=30, spread=1.2, dims=(3, 4, 6))
     candidates = tuple(
-        Parameters(n_clusters=3, model=model, n_neighbors=k, max_iter=6, patience=6, scale=scale)
+        Parameters(n_clusters=3, model=model, n_neighbors=k, max_iter=6, scale=scale)
         for scale, k in SETTINGS
     )
     return as_multi_view(dict(zip(NAMES, views, strict=True))), candidates

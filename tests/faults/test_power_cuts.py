@@ -177,7 +177,7 @@ def write_pipeline(folder: Path, more: str) -> Path:
     file = folder / "tiny.toml"
     file.write_text(
         "[data]\nsource = 'tiny.npz'\n"
-        "[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 2\n"
+        "[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n"
         f"{more}\n[execution]\nin_process = true\nthreads = 1\n[report]\nenabled = false\n"
     )
     return file

@@ -96,7 +96,7 @@ def run_small(directory: Path, execution: str = "in_process = true") -> RunOutco
         directory / "d.npz", allow_pickle=False, a=rng.normal(size=(30, 3)) + 9 * labels[:, None]
     )
     (directory / "p.toml").write_text(
-        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nauto_settings = false\n"
+        "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nconstants.auto_settings = false\n"
         f"max_iter = 2\n[execution]\n{execution}\n"
     )
     return run_pipeline(read_config(directory / "p.toml"), directory / "out")

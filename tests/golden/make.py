@@ -63,7 +63,7 @@ def main() -> None:
 def _run(folder: Path) -> Path:
     (folder / "golden.toml").write_text(
         "[data]\nsource = 'data.zarr'\n"
-        "[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 2\n"
+        "[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n"
         "[execution]\nin_process = true\nthreads = 1\n[report]\nenabled = false\n"
     )
     directory = run_or_resume(read_config(folder / "golden.toml"), output=folder / "run").directory

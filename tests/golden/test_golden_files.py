@@ -12,6 +12,7 @@ import pytest
 import zarr
 from numpy.testing import assert_allclose, assert_array_equal
 
+from mscam_dask import Constants
 from mscam_dask.cli.describe import describe_path
 from mscam_dask.data import checkpoints
 from mscam_dask.data.checkpoints import FileCheckpointStore
@@ -72,12 +73,13 @@ def test_a_checkpoint(golden: Callable[[str], Path]) -> None:
 
 
 def test_a_run(golden: Callable[[str], Path]) -> None:
-    path = golden("run")
+    path = golden("run")  # when constants were parameters
     record = RunDirectory(path).read_record()
     assert (record.state, record.pipeline, record.number) == ("finished", "golden", 1)
     assert record.fit is not None
     assert record.fit.cluster_sizes == (4, 4, 4)
     model, result = load_run(path), read_result(path / "result.zarr")
+    assert model.constants == model.solution_.parameters.constants == Constants.paper()
     assert_array_equal(model.labels_, LABELS)
     assert model.sample_ids_ == IDS
     assert result.n_connected_components == model.n_clusters_ == 3
@@ -149,11 +151,14 @@ def test_a_checkpoint_of_a_later_version(tmp_path: Path) -> None:
         FileCheckpointStore(tmp_path).load()
 
 
-def test_a_checkpoint_of_version_1_is_refused_and_can_be_cleared(
-    golden: Callable[[str], Path],
+@pytest.mark.parametrize(
+    ("version", "message"), [(1, "earlier version"), (2, "has format version 2")]
+)
+def test_a_checkpoint_of_an_earlier_version_is_refused_and_can_be_cleared(
+    golden: Callable[[str], Path], version: int, message: str
 ) -> None:
-    store = FileCheckpointStore(golden("checkpoint-1"))
-    with pytest.raises(DataError, match=quotes(store.directory, "earlier version")):
+    store = FileCheckpointStore(golden(f"checkpoint-{version}"))
+    with pytest.raises(DataError, match=quotes(store.directory, message)):
         store.load()
     store.clear()
     assert not store.directory.exists()

@@ -28,7 +28,7 @@ def pipeline(tmp_path: Path, tiny: Path) -> Callable[[str], Path]:
         file = tmp_path / "tiny.toml"
         file.write_text(
             f"[data]\nsource = '{tiny.name}'\n"
-            f"[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 3\n{more}\n"
+            f"[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 3\n{more}\n"
         )
         return file
 
@@ -48,7 +48,9 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
     fit = steps.cluster
 
     def counted(*arguments: Any, **options: Any) -> Any:
-        made.append(dict(options["from_previous_fit"] or {}))
+        start = options["start"]
+        is_warm = start is not None and start.is_warm
+        made.append({**start.arguments, "init_labels": start.init_labels} if is_warm else {})
         return fit(*arguments, **options)
 
     monkeypatch.setattr(steps, "cluster", counted)

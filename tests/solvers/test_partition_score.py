@@ -21,7 +21,7 @@ from mscam_dask.solvers.partition_score import (
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import RULES
 
-GIVEN = Parameters(n_clusters=3, tol=0.001)
+GIVEN = Parameters(n_clusters=3)
 
 
 def partition_score(information: float) -> PartitionScore:

@@ -287,11 +287,11 @@ def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
         vectors,
         matrix,
         alpha=1.0,
-        metric_ridge=PARAMETERS.metric_ridge,
+        metric_ridge=PARAMETERS.constants.metric_ridge,
         graph_weight=2.0,
-        min_shrinkage=PARAMETERS.min_shrinkage,
+        min_shrinkage=PARAMETERS.constants.min_shrinkage,
     )
-    expected = admm.solve_view(problem, problem.start(vectors[:, :3]), PARAMETERS.admm)
+    expected = admm.solve_view(problem, problem.start(vectors[:, :3]), PARAMETERS.constants.admm)
     assert_allclose(solution.objective, expected.objective, rtol=1e-4)
     assert_allclose(embedding, problem.subspace @ expected.state.f, atol=2e-4)
 

@@ -26,7 +26,7 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.views import view_shape
 from mscam_dask.pipeline.run.doctor import violations
 from mscam_dask.solvers.view_svd import view_svd
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.result import Solution
 from tests import oracle
 from tests.clusters import local_client
@@ -110,8 +110,8 @@ def solved_by_the_oracle(data: MultiViewData, parameters: Parameters) -> oracle.
         n_clusters=parameters.n_clusters,
         n_neighbors=parameters.n_neighbors,
         alpha=parameters.alpha,
-        max_iter=parameters.max_iter,
-        admm=parameters.admm,
+        max_iter=parameters.iteration_limits(refines=False)[0],
+        admm=parameters.constants.admm,
     )
     solve = oracle.solve_mscam if parameters.model == "mscam" else oracle.solve_mscan
     return solve(grams_of(data), settings)
@@ -178,7 +178,9 @@ def random_shape(seed: int) -> tuple[list[Array], Callable[..., Any]]:
     if seed % 5 == 0:  # samples and columns that are equal
         for view in rounded:
             view[:3] = view[0]
-    parameters: dict[str, Any] = {"auto_settings": seed % 3 == 0, "max_iter": 4}
+    parameters: dict[str, Any] = {"max_iter": 4}
+    if seed % 3:
+        parameters["constants"] = Constants.paper()
     if seed % 2:
         parameters["n_neighbors"] = int(rng.integers(1, n_samples))
     estimator = (MSCAM, MSCAN)[seed % 2]

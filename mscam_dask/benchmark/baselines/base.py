@@ -14,7 +14,6 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 
-from mscam_dask.data.sparse import is_sparse
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource, row_ranges
@@ -53,7 +52,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
     Parameters
     ----------
     n_clusters : int, default=8
-    scale, view_type, n_features_per_view
+    scale, view_type
         As for `mscam_dask.MSCAM`; scale is "standard" by default.
     random_state : int, RandomState or None, default=None
     memory_limit_bytes : int, optional
@@ -70,7 +69,6 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
     n_clusters: int = dataclasses.field(default=8, kw_only=False)
     scale: Scale = "standard"
     view_type: Any = "features"
-    n_features_per_view: Sequence[int] | None = None
     random_state: int | np.random.RandomState | None = None
     memory_limit_bytes: int | None = None
 
@@ -81,7 +79,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         ----------
         X : as for `mscam_dask.MSCAM.fit`
             A list or dict of (n_samples, n_features_v) arrays, an xarray.Dataset, a
-            `MultiViewData`, a store path, or one array, split into views by `n_features_per_view`.
+            `MultiViewData`, a store path, or one array, which is one view.
         y : ignored
             Present for scikit-learn.
 
@@ -98,7 +96,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         MemoryPlanError
             If the arrays of the method do not fit into memory.
         """
-        data = self._views(X)
+        data = as_multi_view(X, view_type=self.view_type)
         # Checks that read no row come first.
         check_sizes(data.n_samples, n_clusters=self.n_clusters, n_neighbors=1)
         self.check_parameters(data)
@@ -189,17 +187,6 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
             f"the limit is {limit / _GIB:.2f} GiB ({limit} bytes). {remedy}."
         )
 
-    def _views(self, X: Any) -> MultiViewData:
-        if (
-            self.n_features_per_view is not None
-            and not is_sparse(X)
-            and isinstance(X, list | tuple)
-        ):
-            X = np.asarray(X)
-        return as_multi_view(
-            X, n_features_per_view=self.n_features_per_view, view_type=self.view_type
-        )
-
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
 class SingleViewBaseline(Baseline):
@@ -210,7 +197,7 @@ class SingleViewBaseline(Baseline):
     view : int, str or None, default=None
         Position or name of the one view to cluster; None: all views, their columns concatenated.
         The *best* single view can only be chosen with labels.
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
     """
 

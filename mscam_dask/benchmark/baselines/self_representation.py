@@ -50,7 +50,7 @@ class SSC(SingleViewBaseline):
         single precision.
     n_init : int, default=20
         Number of k-means starts.
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
 
     Attributes
@@ -197,7 +197,7 @@ class DiMSC(Baseline):
         Stop when the objective falls by less than this share.
     n_init : int, default=20
         Number of k-means starts.
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
 
     Attributes

@@ -66,7 +66,7 @@ class MLAN(Baseline):
     n_neighbors : int, default=9
         k, the only parameter of the method; the paper uses 9.
     max_iter : int, default=30
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
 
     Attributes
@@ -207,7 +207,7 @@ class LMVSC(Baseline):
         A row has converged when a step changes no entry by more.
     n_init : int, default=20
         Number of starts of the final k-means.
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
 
     Attributes
@@ -380,7 +380,7 @@ class SMVSC(Baseline):
     max_iter : int, default=50
     tol : float, default=1e-3
         Stop when the objective changes by less than this share.
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
 
     Attributes

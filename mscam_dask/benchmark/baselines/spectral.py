@@ -67,7 +67,7 @@ class AffinityBaseline(Baseline):
         nearest samples.
     n_neighbors : int, default=10
         For affinity="neighbors".
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
     """
 
@@ -237,7 +237,7 @@ class GaussianSpectral(SingleViewBaseline):
         Width of the Gaussian, relative to the median distance between samples.
     n_init : int, default=20
         Number of k-means starts.
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
 
     Attributes
@@ -281,7 +281,7 @@ class NeighborSpectral(Baseline):
         Neighbors of a sample in the graph, itself included, as in scikit-learn.
     n_init : int, default=10
         Number of k-means starts.
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
 
     Attributes
@@ -361,7 +361,7 @@ class CoReg(AffinityBaseline):
         Number of k-means starts.
     affinity, n_neighbors
         See `AffinityBaseline`; the default affinity is "gaussian".
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
 
     Attributes
@@ -474,7 +474,7 @@ class MMSC(AffinityBaseline):
         Number of k-means starts for the initial indicator.
     affinity, n_neighbors
         See `AffinityBaseline`; the default affinity is "neighbors".
-    n_clusters, scale, view_type, n_features_per_view, random_state, memory_limit_bytes
+    n_clusters, scale, view_type, random_state, memory_limit_bytes
         See `Baseline`.
 
     Attributes

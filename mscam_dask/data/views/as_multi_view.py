@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
@@ -23,7 +22,6 @@ from mscam_dask.data.views.conversion import (
     is_omics,
     rows_of,
     sample_ids_of,
-    split_columns,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import lifted, replaced_view, restrict_to_present
@@ -38,7 +36,6 @@ ViewTypeSpec = str | Mapping[str, str] | Sequence[str]
 def as_multi_view(
     views: Any,
     *,
-    n_features_per_view: Sequence[int] | None = None,
     view_type: ViewTypeSpec = "features",
     view_names: Sequence[str] | None = None,
 ) -> MultiViewData:
@@ -51,11 +48,8 @@ def as_multi_view(
         arrays, pandas and polars frames, Arrow tables, xarray.DataArray, AnnData, row sources); an
         xarray.Dataset whose variables share the sample dimension; a MuData with shared observations, of
         which each modality is a view; the path of a store written by `mscam_dask.data.ingest`; a
-        `MultiViewData`; or one (n, d) table, which is one view unless `n_features_per_view` cuts it. Tables
-        with the same sample ids (pandas index, sample coordinate, obs_names) in another order are put in
+        `MultiViewData`; or one (n, d) table, which is one view. Tables with the same sample ids (pandas index, sample coordinate, obs_names) in another order are put in
         the order of the first that has ids.
-    n_features_per_view
-        Numbers of columns of the views inside one (n, sum) table; only with one table.
     view_type
         "features", "distance" or "kernel": one for all, a mapping from view name (views left out are
         features) or one per view in order. Views of a store, a Dataset (attribute `view_type` of a variable)
@@ -77,7 +71,7 @@ def as_multi_view(
         There is no view, a view is not a two-dimensional table of real numbers, the numbers of samples
         differ, ids differ between views, or their order differs beside a view without ids.
     ConfigurationError
-        `n_features_per_view`, `view_type` or `view_names` do not fit the views.
+        `view_type` or `view_names` do not fit the views.
 
     Examples
     --------
@@ -85,12 +79,8 @@ def as_multi_view(
     >>> data = as_multi_view({"color": np.ones((5, 3)), "shape": np.ones((5, 2), dtype="f4")})
     >>> data.view_names, data.n_samples
     (('color', 'shape'), 5)
-    >>> [view.shape for view in as_multi_view(np.ones((5, 7)), n_features_per_view=(3, 4)).views]
-    [(5, 3), (5, 4)]
     """
-    if n_features_per_view is not None:
-        views = _cut(views, n_features_per_view)
-    elif _is_table(views):
+    if _is_table(views):
         views = [views]
     if isinstance(views, str | Path):
         data = open_store(views)
@@ -118,7 +108,7 @@ def as_multi_view(
         raise DataError(
             f"Got views of type {type(views).__module__}.{type(views).__qualname__}; allowed are a "
             "list or dict of (n_samples, n_features) tables, an xarray.Dataset, a store path, or "
-            f"one table with n_features_per_view=(...). {hint}"
+            f"one such table. {hint}"
         )
     if view_names is not None:
         names = [str(name) for name in view_names]
@@ -189,27 +179,6 @@ def _is_table(value: Any) -> bool:
         or is_frame(value)
         or any(is_instance_of(value, *kind) for kind in kinds)
     )
-
-
-def _cut(views: Any, n_features_per_view: Sequence[int]) -> list[Any]:
-    if isinstance(views, list | tuple):
-        views = np.asarray(views)
-    if not _is_table(views) or isinstance(views, RowSource):
-        raise ConfigurationError(
-            f"n_features_per_view={n_features_per_view!r} was given with a {type(views).__qualname__}; it is "
-            "for one two-dimensional table. Remove it if the views are already separate."
-        )
-    n_columns = int(views.shape[1])
-    try:
-        sizes = tuple(map(operator.index, n_features_per_view))
-    except TypeError:
-        sizes = ()
-    if not sizes or min(sizes) < 1 or sum(sizes) != n_columns:
-        raise ConfigurationError(
-            f"n_features_per_view={n_features_per_view!r} was given with a table of {n_columns} columns; allowed "
-            "are whole numbers of at least 1 that sum to the number of columns, such as (240, 76)."
-        )
-    return split_columns(views, sizes)
 
 
 def _from_tables(

@@ -7,7 +7,6 @@ none of those packages is imported unless it is used.
 from __future__ import annotations
 
 import re
-from itertools import pairwise
 from os import PathLike
 from typing import Any
 
@@ -241,19 +240,6 @@ def dataset_views(
             )
     ids = sample_ids_of(next(iter(tables.values())))
     return tables, ids, labels
-
-
-def split_columns(value: Any, n_features_per_view: tuple[int, ...]) -> list[Any]:
-    """Cut one (n, sum of sizes) table into consecutive column blocks, without copying."""
-    columns = value
-    if is_instance_of(value, "pandas", "DataFrame"):
-        columns = value.iloc
-    elif is_sparse(value):
-        columns = sparse.csc_array(checked_sparse(value, "The table"))
-    edges = np.cumsum((0, *n_features_per_view)).tolist()
-    if is_arrow(value):
-        return [value.select(range(start, stop)) for start, stop in pairwise(edges)]
-    return [columns[:, start:stop] for start, stop in pairwise(edges)]
 
 
 UNLABELED = -1

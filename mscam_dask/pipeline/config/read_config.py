@@ -11,7 +11,7 @@ import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -41,13 +41,13 @@ from mscam_dask.pipeline.config.settings import (
     EvaluateTable,
     ExecutionTable,
     IncrementalTable,
-    Method,
     OutputTable,
     ReportTable,
     Settings,
 )
 from mscam_dask.pipeline.config.toml_document import Document, Override, read_document
 from mscam_dask.pipeline.tls import check_certificates
+from mscam_dask.types.parameters import Constants, Parameters
 
 __all__ = [
     "PATHS",
@@ -369,12 +369,12 @@ _NOT_IN_CLUSTER = {
     "adapt": "[execution] adapt is that of the Dask cluster",
     "n_jobs": "threads belong in [execution]",
     "client": "[execution] names the cluster",
-    "n_features_per_view": "[data] gives the views",
     "impute": "[data] impute fills missing cells in the store",
     "callbacks": "they are for Python only",
     "checkpoint_store": "[output] checkpoints is their place",
-    "init_labels": "[incremental] takes them from the previous run",
+    "tol": "it is score_tie in [cluster.constants]",
 }
+_CONSTANTS = tuple(field.name for field in dataclasses.fields(Constants))
 
 
 def read_config(
@@ -464,78 +464,64 @@ def _suggest_table(key: str, allowed: Sequence[str]) -> str:
 def _not_in_cluster(key: str, allowed: Sequence[str]) -> str:
     if key in _NOT_IN_CLUSTER:
         return f" It does not belong here: {_NOT_IN_CLUSTER[key]}."
+    if key in _CONSTANTS:
+        return " It belongs in [cluster.constants]."
     return _suggest_table(key, allowed)
 
 
 def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
-    from mscam_dask.estimators.mscam import MSCAM, MSCAN
-
-    given = document.tables.get("cluster")
-    if given is None:
+    if "cluster" not in document.tables:
         return None  # reported as missing
-    methods: tuple[Method, ...] = get_args(Method)
-    requested = given.get("method", methods[0]) if isinstance(given, dict) else methods[0]
-    method = next((name for name in methods if name == requested), None)
-    if method is None:
-        problems.append(
-            f"{document.where('cluster', 'method')}: [cluster] method = {shown(requested)}; allowed "
-            f"are {', '.join(methods)}.{nearest(str(requested), methods)}"
-        )
-        method = methods[0]
-    estimator = MSCAM if method == "mscam" else MSCAN
-    defaults = {
-        name: value
-        for name, value in estimator().get_params().items()
-        if name not in _NOT_IN_CLUSTER
-    }
-    allowed = sorted({"method", *defaults})
+    allowed = sorted(ClusterKeys.__struct_fields__)
     known = known_keys(document, ("cluster",), allowed, problems, _not_in_cluster)
     if known is None:
         return None
-    known.pop("method", None)
-    if isinstance(known.get("n_clusters"), str) and known["n_clusters"] != "auto":
-        problems.append(
-            f"{document.where('cluster', 'n_clusters')}: [cluster] n_clusters = "
-            f'{shown(known["n_clusters"])}. Give a whole number >= 1, or "auto" to select it '
-            "without labels."
-        )
+    constants = known_keys(document, ("cluster", "constants"), _CONSTANTS, problems)
+    if constants is None:
         return None
-    if "n_clusters" not in known:
-        problems.append(
-            f"{document.where('cluster')}: [cluster] has no n_clusters. "
-            'Give the number of clusters, or "auto".'
-        )
+    known["constants"] = constants
+    wrong = list(_type_problems(document, known))
+    if wrong:
+        problems.extend(wrong)
         return None
-    table = _parameter_struct(defaults)
-    type_problems = []
-    for name, value in known.items():  # msgspec reports only the first
-        try:
-            msgspec.convert({name: value}, table)
-        except msgspec.ValidationError as error:
-            type_problems.append(type_problem(document, "cluster", known, error, table))
-    if type_problems:
-        problems.extend(type_problems)
-        return None
-    parameters = msgspec.structs.asdict(msgspec.convert(known, table))
-    problems.extend(_range_problems(document, method, parameters))
+    parameters = msgspec.structs.asdict(msgspec.convert(known, ClusterKeys))
+    parameters["constants"] = msgspec.to_builtins(parameters["constants"])
+    method = parameters.pop("method")
+    problems.extend(_range_problems(document, parameters))
     return ClusterTable(method=method, parameters=parameters)
 
 
-def _parameter_struct(defaults: Mapping[str, Any]) -> type[msgspec.Struct]:
-    """Return the structure of [cluster] for one method, with the types of `ClusterKeys`."""
-    types = {field.name: field.type for field in msgspec.structs.fields(ClusterKeys)}
-    fields = [(name, types[name], default) for name, default in defaults.items()]
-    return msgspec.defstruct("ClusterParameters", fields, kw_only=True)
+def _type_problems(document: Document, known: Mapping[str, Any]) -> Iterable[str]:
+    """Yield a problem for each value of a wrong type in [cluster], and for each constant out of range."""
+    if "n_clusters" not in known:
+        yield (
+            f"{document.where('cluster')}: [cluster] has no n_clusters. "
+            'Give the number of clusters, or "auto".'
+        )
+    one_by_one = [{name: value} for name, value in known.items() if name != "constants"]
+    one_by_one += [{"constants": {name: value}} for name, value in known["constants"].items()]
+    for one in one_by_one:  # msgspec reports only the first
+        try:
+            msgspec.convert({"n_clusters": 1, **one}, ClusterKeys)
+        except msgspec.ValidationError as error:
+            if isinstance(one.get("n_clusters"), str):
+                yield (
+                    f"{document.where('cluster', 'n_clusters')}: [cluster] n_clusters = "
+                    f'{shown(one["n_clusters"])}. Give a whole number >= 1, or "auto" to select it '
+                    "without labels."
+                )
+            elif isinstance(error.__cause__, ConfigurationError):
+                where = document.where("cluster", "constants", *one["constants"])
+                yield f"{where}: [cluster.constants] {error.__cause__}"
+            else:
+                yield type_problem(document, "cluster", one, error, ClusterKeys)
 
 
-def _range_problems(
-    document: Document, method: Method, parameters: Mapping[str, Any]
-) -> Iterable[str]:
+def _range_problems(document: Document, parameters: Mapping[str, Any]) -> Iterable[str]:
     """Yield a problem for each value outside the range of its parameter."""
-    from mscam_dask.types.parameters import Parameters
-
-    # here, views are excluded by name; in Parameters, by position
-    names = {field.name for field in dataclasses.fields(Parameters)} - {"exclude_views"}
+    # here, views are excluded by name; in Parameters, by position; the constants are valid
+    names = {field.name for field in dataclasses.fields(Parameters)}
+    names -= {"exclude_views", "constants"}
     values = {
         name: value for name, value in parameters.items() if name in names and value is not None
     }
@@ -550,7 +536,7 @@ def _range_problems(
     values["seed"] = 0 if seed is None else seed
     for name, value in values.items():  # one by one, so that the first does not hide the others
         try:
-            Parameters(**{"n_clusters": 1, "model": method, name: value})
+            Parameters(**{"n_clusters": 1, name: value})
         except ConfigurationError as error:
             key = "random_state" if name == "seed" else name
             message = str(error).replace(f"{name}=", f"{key}=", 1)

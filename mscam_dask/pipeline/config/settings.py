@@ -6,13 +6,16 @@ values. docs/settings_page.py writes docs/pipeline-settings.md from them.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from mscam_dask.pipeline.config.toml_document import toml_text
-from mscam_dask.types.parameters import ImputeMethod, Scale
+from mscam_dask.types.parameters import Constants, ImputeMethod, Scale
+
+if TYPE_CHECKING:
+    from mscam_dask.estimators.mscam import MSCAM
 
 __all__ = [
     "BUILT_IN_SOURCES",
@@ -185,7 +188,8 @@ class ClusterTable(Struct, frozen=True, kw_only=True):
     method
         "mscam" or "mscan".
     parameters
-        Parameters of the estimator, including defaults; None if the estimator selects the value.
+        Parameters of the estimator, including defaults; None if the estimator selects the value. The
+        constants are a table, as in the file.
     """
 
     method: Method
@@ -203,12 +207,20 @@ class ClusterTable(Struct, frozen=True, kw_only=True):
         value = self.parameters["n_neighbors"]
         return None if value is None else int(value)
 
+    def estimator(self, **others: Any) -> MSCAM:
+        """Return the estimator; other parameters replace those of the table."""
+        from mscam_dask.estimators.mscam import MSCAM, MSCAN
+
+        estimator_class = {"mscam": MSCAM, "mscan": MSCAN}[self.method]
+        parameters = {**self.parameters, **others}
+        parameters["constants"] = msgspec.convert(parameters["constants"], Constants)
+        return estimator_class(**parameters)
+
 
 class ClusterKeys(Struct, frozen=True, kw_only=True):
-    """[cluster] as written: the parameters of `MSCAM`, with their types in TOML.
+    """[cluster] as written: the parameters of `MSCAM` and `MSCAN`, with their types in TOML.
 
-    Defaults are those of the estimator. With method = "mscan", the keys are the parameters of
-    `MSCAN`. Ranges are checked by `mscam_dask.types.parameters.Parameters`.
+    Defaults are those of the estimators. Ranges are checked by `mscam_dask.types.parameters.Parameters`.
     """
 
     method: Annotated[
@@ -262,46 +274,18 @@ class ClusterKeys(Struct, frozen=True, kw_only=True):
             "higher without them. `[]` keeps all.",
         ),
     ] = None
-    auto_settings: Annotated[
-        bool,
-        Meta(
-            description="Whether `alpha`, `scale` and `n_neighbors` that are not given are "
-            'selected without labels; with `false` they are 1, `"standard"` and 9, as in the paper.'
-        ),
-    ] = True
-    graph_weight: Annotated[
-        float,
-        Meta(
-            title="a number from 10⁻³⁰ to 10³⁰",
-            description="Initial weight λ of the graph; it grows over the outer iterations.",
-        ),
-    ] = 0.1
-    identity_weight: Annotated[
-        float,
-        Meta(
-            title="a number from 10⁻⁶ to 10⁶",
-            description='With `"mscam"`: weight w of the data distances beside the learned metric, '
-            "M = w·I + PPᵀ.",
-        ),
-    ] = 1.0
-    metric_ridge: Annotated[
-        float,
-        Meta(
-            title="0, or a number from 10⁻⁶ to 10⁶",
-            description='With `"mscam"`: ridge on the metric factor P.',
-        ),
-    ] = 1.0
     max_iter: Annotated[
-        int, Meta(title="a whole number ≥ 1", description="Maximum number of outer iterations.")
-    ] = 30
-    tol: Annotated[
-        float,
+        int | None,
         Meta(
-            title="a number ≥ 0",
-            description="Relative difference below which two partition scores are a tie; the "
-            "earlier, simpler partition wins it.",
+            title="a whole number ≥ 1",
+            description="Maximum number of outer iterations; by default three by ADMM and three of the "
+            "refinement, or 30 by ADMM in a fit without a refinement.",
         ),
-    ] = 0.001
+    ] = None
+    constants: Annotated[
+        Constants,
+        Meta(title="a table", description="Constants of the method: `[cluster.constants]`."),
+    ] = Constants()
     random_state: Annotated[int, Meta(title="a whole number ≥ 0", description="Seed.")] = 0
 
 

@@ -9,13 +9,12 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.estimators.mscam import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.config.cluster_types import type_of
 from mscam_dask.pipeline.config.read_config import check_execution, parse_memory
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
@@ -132,7 +131,7 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         validate_data(data, settings.cluster)
         same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest()))
         start = warm_start_from(runs, settings, data)
-        estimator = _estimator(settings, start)
+        estimator = settings.cluster.estimator(**(start.arguments if start else {}))
         tried = estimator.candidate_settings(data)
         view_graphs = estimator.chooses_graph
         plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]
@@ -178,14 +177,7 @@ def _data(
             yield open_data(settings.data, Path(aside) / "data.zarr").data
 
 
-def _estimator(settings: Settings, start: WarmStart | None) -> MSCAM | MSCAN:
-    arguments: dict[str, Any] = dict(settings.cluster.parameters)
-    if start is not None:
-        arguments |= start.arguments
-    return (MSCAM if settings.cluster.method == "mscam" else MSCAN)(**arguments)
-
-
-def _selected(estimator: MSCAM | MSCAN, data: MultiViewData) -> tuple[str, ...]:
+def _selected(estimator: MSCAM, data: MultiViewData) -> tuple[str, ...]:
     """Return the names of what the fit selects, in that order."""
     if not estimator.chooses_graph or len(data.views) < 2:
         return ()
@@ -243,7 +235,8 @@ def _time(
 ) -> tuple[float, str]:
     """Estimate the seconds of the fit, from those of the last fit where there is one."""
     work = work_of(data, tried[0])
-    iterations = min(2 if is_warm else tried[0].patience + 1, tried[0].max_iter)
+    iterations = 2 if is_warm else tried[0].constants.patience + 1
+    iterations = min(iterations, tried[0].max_iter or iterations)
     for run in runs:
         fit, seconds = run.record.fit, run.record.seconds.get("cluster", 0.0)
         was_reused = run.record.started_from is None

@@ -31,11 +31,12 @@ from mscam_dask.estimators._stored import (
     restore_fit,
     stored_feature_names,
     stored_impute_methods,
+    with_constants,
 )
-from mscam_dask.estimators.mscam import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.report.tables import next_clusters
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.pipeline.config.settings import DataTable
+from mscam_dask.pipeline.config.settings import ClusterTable, DataTable
 from mscam_dask.pipeline.run.open_data import files_of
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id, resolved
@@ -53,7 +54,7 @@ __all__ = [
 ]
 
 
-def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
+def load_run(path: str | os.PathLike[str]) -> MSCAM:
     """Load a finished run as a fitted estimator.
 
     Parameters
@@ -85,7 +86,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
             "directory from a copy, or run the pipeline again with --overwrite."
         )
     try:
-        parameters = dict((record.settings or {})["cluster"]["parameters"])
+        parameters = with_constants((record.settings or {})["cluster"]["parameters"])
         if parameters.get("solver") == "reduced":  # of an earlier version, the only solver now
             del parameters["solver"]
         store = as_location(run.data.store)
@@ -106,7 +107,8 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM | MSCAN:
             )
             for index, view in enumerate(run.data.views)
         )
-        estimator = {"mscam": MSCAM, "mscan": MSCAN}[record.method](**parameters)
+        table = {"method": record.method, "parameters": parameters}
+        estimator = msgspec.convert(table, ClusterTable).estimator()
         others = {view.name: view.view_type for view in views if view.view_type != "features"}
         if others:
             estimator.set_params(view_type=others)
@@ -241,7 +243,7 @@ def _data_table(record: RunRecord) -> DataTable:
 
 
 def _new_samples(
-    estimator: MSCAM | MSCAN, table: DataTable, sources: Sequence[str], stack: ExitStack
+    estimator: MSCAM, table: DataTable, sources: Sequence[str], stack: ExitStack
 ) -> MultiViewData:
     if len(sources) == 1 and is_store(sources[0]):
         return open_store(sources[0])

@@ -302,16 +302,18 @@ class WarmStart:
     known : (n,) int64
         Previous label of each sample; −1 for new samples.
     arguments : dict
-        Arguments of the estimator: previous settings, and labels renumbered from 0. Empty for a
-        cold start.
+        Arguments of the estimator: previous settings. Empty for a cold start.
     reason : str
         Reason of a cold start although there is a previous run; empty otherwise.
+    init_labels : (n,) int64 or None
+        `known`, renumbered from 0. None for a cold start.
     """
 
     earlier: PreviousRun
     known: NDArray[np.int64]
     arguments: dict[str, Any]
     reason: str = ""
+    init_labels: NDArray[np.int64] | None = None
 
     @property
     def is_warm(self) -> bool:
@@ -352,17 +354,10 @@ def warm_start_from(
         reason = f"only {common:.0%} of the samples were in the previous run"
     if not reason and in_a_row >= settings.incremental.max_warm_runs:
         reason = f"{in_a_row} consecutive runs started from a previous run"
-    return WarmStart(
-        earlier,
-        known,
-        {}
-        if reason
-        else {
-            **_previous_arguments(earlier.record, result, settings),
-            "init_labels": _numbered(known, np.unique(labels)),
-        },
-        reason,
-    )
+    if reason:
+        return WarmStart(earlier, known, {}, reason)
+    arguments = _previous_arguments(earlier.record, result, settings)
+    return WarmStart(earlier, known, arguments, init_labels=_numbered(known, np.unique(labels)))
 
 
 def last_comparable(runs: list[PreviousRun], settings: Settings) -> PreviousRun | None:
@@ -434,13 +429,12 @@ def _previous_arguments(
 ) -> dict[str, Any]:
     """Return the settings of a run and the graph weight to start from."""
     assert record.fit is not None
-    setting = record.fit.setting
+    setting, requested = record.fit.setting, settings.cluster.parameters
     arguments: dict[str, Any] = {
         "scale": setting.scale,
         "alpha": setting.alpha,
         "n_neighbors": setting.n_neighbors,
         "exclude_views": setting.exclude_views,
-        "graph_weight": settings.cluster.parameters["graph_weight"],
     }
     if setting.views is not None:
         arguments["scale"] = {name: view.scale for name, view in setting.views.items()}
@@ -448,8 +442,8 @@ def _previous_arguments(
     if len(result.history["graph_weight"]):
         by_score = int(np.argmax(result.history["score"].values))
         index = -1 if result.status == Status.CONVERGED.name else by_score
-        arguments["graph_weight"] = float(result.history["graph_weight"].values[index])
-    requested = settings.cluster.parameters
+        weight = float(result.history["graph_weight"].values[index])
+        arguments["constants"] = {**requested["constants"], "graph_weight": weight}
     if settings.cluster.n_clusters is None:
         arguments |= {"n_clusters": record.fit.n_clusters, "max_clusters": None}
     for name in ("scale", "alpha", "n_neighbors", "exclude_views"):

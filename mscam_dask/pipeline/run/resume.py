@@ -18,7 +18,7 @@ import msgspec
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators.mscam import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.run_record import (
     ResumeEntry,
     RunRecord,
@@ -316,8 +316,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:
     record = directory.read_record()
     try:
         settings = msgspec.convert(record.settings, Settings)
-        known = (MSCAM if settings.cluster.method == "mscam" else MSCAN)._get_param_names()
-        unknown = sorted(settings.cluster.parameters.keys() - set(known))
+        unknown = sorted(settings.cluster.parameters.keys() - set(MSCAM._get_param_names()))
         if unknown:
             raise msgspec.ValidationError(f"[cluster] {unknown[0]} is not a parameter")
     except msgspec.ValidationError as error:

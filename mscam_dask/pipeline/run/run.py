@@ -73,7 +73,7 @@ from mscam_dask.pipeline.run.steps import RunCheckpoints, check_reach, place_of
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from mscam_dask.estimators.mscam import MSCAM, MSCAN
+    from mscam_dask.estimators.mscam import MSCAM
 
 __all__ = [
     "EXIT_DRIFT",
@@ -260,7 +260,7 @@ class Run:
                                     *observers_of(cluster, self._settings.name),
                                 ),
                                 checkpoint_store=checkpoints,
-                                from_previous_fit=None if start is None else start.arguments,
+                                start=start,
                                 results_directory=new_partial(self.directory.result),
                             )
                             clusters = self._clusters(opened, start, estimator)
@@ -522,7 +522,7 @@ class Run:
             yield cluster
 
     def _clusters(
-        self, opened: OpenData, start: WarmStart | None, estimator: MSCAM | MSCAN
+        self, opened: OpenData, start: WarmStart | None, estimator: MSCAM
     ) -> ClusteringOutput:
         """Return the clusters of a fit, named after those of the run that it started from."""
         solution = named_as_before(start, estimator.solution_)

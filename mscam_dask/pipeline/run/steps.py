@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,7 @@ from mscam_dask.errors import (
     MscamError,
     UnstableClustersWarning,
 )
-from mscam_dask.estimators.mscam import MSCAM, MSCAN
+from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
@@ -63,7 +63,7 @@ from mscam_dask.pipeline.run.open_data import (
     source_records,
     stamps_of,
 )
-from mscam_dask.pipeline.run.previous_runs import PreviousRun, link_tree, reusable_store
+from mscam_dask.pipeline.run.previous_runs import PreviousRun, WarmStart, link_tree, reusable_store
 from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
 from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
@@ -217,9 +217,9 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     n_threads: int | None,
     observers: Sequence[Observer],
     checkpoint_store: CheckpointStore | None = None,
-    from_previous_fit: Mapping[str, Any] | None = None,
+    start: WarmStart | None = None,
     results_directory: Path | None = None,
-) -> tuple[MSCAM | MSCAN, tuple[str, ...]]:
+) -> tuple[MSCAM, tuple[str, ...]]:
     """Fit the estimator that [cluster] names.
 
     Parameters
@@ -235,22 +235,21 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
         Called with each event of the fit.
     checkpoint_store
         Keeps a checkpoint of each outer iteration, and may have one to resume from.
-    from_previous_fit
-        Arguments of the estimator from a previous run, in place of the table's.
+    start
+        Start from a previous run: its settings in place of the table's, and its labels.
     results_directory
         Where the graphs and embeddings of large data are written during the fit, as
         `write_result` expects them: a temporary name beside its output.
 
     Returns
     -------
-    estimator : MSCAM or MSCAN
+    estimator : MSCAM
         Fitted.
     notes : tuple of str
         Warnings of the fit.
     """
-    estimator_class = MSCAM if table.method == "mscam" else MSCAN
-    estimator = estimator_class(
-        **{**table.parameters, **(from_previous_fit or {})},
+    estimator = table.estimator(
+        **(start.arguments if start else {}),
         client=client,
         n_jobs=n_threads,
         callbacks=tuple(observers),
@@ -258,7 +257,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     )
     estimator._results_directory = results_directory
     with _warnings_noted() as notes:
-        estimator.fit(data)
+        estimator.fit(data, init_labels=start.init_labels if start else None)
     return estimator, tuple(notes)
 
 

@@ -100,14 +100,6 @@ def test_a_dictionary_of_views_gives_names(entry: Method) -> None:
     assert model.view_names_ == ("a", "b", "c")
 
 
-def test_one_table_is_cut_by_view_sizes(entry: Method) -> None:
-    views, _ = gaussian_views(7, n_samples=60, spread=2.0)
-    apart = made(entry).fit_predict(views)
-    table = np.hstack(views)
-    sizes = tuple(view.shape[1] for view in views)
-    np.testing.assert_array_equal(made(entry, n_features_per_view=sizes).fit_predict(table), apart)
-
-
 def test_scikit_learn_can_copy_and_read_the_estimator(entry: Method) -> None:
     model = made(entry, scale="minmax")
     copy = clone(model)

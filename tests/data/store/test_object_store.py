@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from mscam_dask import MSCAM, Constants
 from mscam_dask.benchmark import trial as running
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import append, ingest
@@ -29,7 +30,6 @@ from mscam_dask.errors import (
     TemporaryFailure,
     redacted,
 )
-from mscam_dask.estimators.mscam import MSCAM
 from tests.data.conftest import keys
 from tests.messages import quotes
 
@@ -75,8 +75,8 @@ def test_what_is_written_is_read_back(bucket: Any, tmp_path: Path) -> None:
 def test_a_fit_from_a_url_is_the_fit_from_memory(bucket: Any) -> None:
     data = example()
     write_store(data, URL)
-    from_url = MSCAM(n_clusters=3, auto_settings=False, n_neighbors=8).fit(URL)
-    from_memory = MSCAM(n_clusters=3, auto_settings=False, n_neighbors=8).fit(data)
+    from_url = MSCAM(n_clusters=3, constants=Constants.paper(), n_neighbors=8).fit(URL)
+    from_memory = MSCAM(n_clusters=3, constants=Constants.paper(), n_neighbors=8).fit(data)
     np.testing.assert_array_equal(from_url.labels_, from_memory.labels_)
 
 

@@ -6,15 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
 import xarray as xr
-from hypothesis import given
-from hypothesis import strategies as st
 from numpy.typing import NDArray
 from scipy import sparse
 
@@ -27,7 +25,7 @@ from mscam_dask.data.views.presence import LiftedRows, PresentRows
 from mscam_dask.data.views.sources import ArrayRows, feature_names_of
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError, DataTypeError
-from tests.data.conftest import dask_array, finite_tables
+from tests.data.conftest import dask_array
 from tests.messages import quotes
 from tests.omics import IDS, KINDS, PROTEIN, RNA, anndata_of, mudata_of
 from tests.synthetic import distances_between, values_of
@@ -75,21 +73,8 @@ def test_every_form_of_a_table_gives_the_same_rows(form: str) -> None:
 
 
 @pytest.mark.parametrize("form", [name for name in FORMS if name not in ("lists", "row source")])
-def test_one_table_is_one_view_or_cut_by_view_sizes(form: str) -> None:
-    table = FORMS[form](np.hstack([COLOUR, SHAPE]))
-    assert as_multi_view(table).views[0].shape == (4, 5)
-    data = as_multi_view(table, n_features_per_view=(3, 2), view_names=["colour", "shape"])
-    assert_holds(data, colour=COLOUR, shape=SHAPE)
-
-
-@given(data=st.data(), sizes=st.lists(st.integers(1, 4), min_size=1, max_size=4))
-def test_cutting_is_the_inverse_of_stacking_columns(data: st.DataObject, sizes: list[int]) -> None:
-    table = data.draw(finite_tables(n_samples=3))
-    column = table[:, :1].astype(np.float64)
-    wide = np.hstack([column] + [np.full((3, 1), float(i)) for i in range(1, sum(sizes))])
-    cut = as_multi_view(wide, n_features_per_view=sizes)
-    assert [view.shape[1] for view in cut.views] == sizes
-    np.testing.assert_array_equal(np.hstack([view.read(0, 3) for view in cut.views]), wide)
+def test_one_table_is_one_view(form: str) -> None:
+    assert_holds(as_multi_view(FORMS[form](COLOUR), view_names=["colour"]), colour=COLOUR)
 
 
 def test_nothing_is_copied_for_float64_tables() -> None:
@@ -291,8 +276,6 @@ def test_polars_and_arrow_tables_keep_names_of_columns(as_arrow: bool) -> None:
         np.testing.assert_array_equal(
             view.read(0, 3), [[1, 1, 0.5], [np.nan, np.nan, 1], [3, 0, 2]]
         )
-    first, second = as_multi_view(views["v"], n_features_per_view=(2, 1)).views
-    assert (feature_names_of(first), feature_names_of(second)) == (("x", "y"), ("z",))
     with pytest.raises(DataError, match=quotes("'v'", "'city'")):
         as_multi_view({"v": table({"x": [1, 2], "city": ["a", "b"]})})
 
@@ -344,24 +327,6 @@ def test_bool_columns_beside_numbers_count_as_zero_and_one(numbers: list[str]) -
     np.testing.assert_array_equal(
         values, [[b, *[n] * len(numbers)] for b, n in [(1, 1), (0, 2), (1, 3)]]
     )
-
-
-@pytest.mark.parametrize("sizes", [(3,), (3, 3), (5, 0), (6, -1), ()])
-def test_view_sizes_must_sum_to_the_columns(sizes: tuple[int, ...]) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(f"n_features_per_view={sizes}", 5)):
-        as_multi_view(np.zeros((4, 5)), n_features_per_view=sizes)
-
-
-def test_view_sizes_are_whole_numbers() -> None:
-    with pytest.raises(ConfigurationError, match=quotes("n_features_per_view=(3.9, 4.1)")):
-        as_multi_view(np.ones((5, 7)), n_features_per_view=cast("Any", (3.9, 4.1)))
-    sizes = [np.int32(3), np.int64(4)]
-    assert len(as_multi_view(np.ones((5, 7)), n_features_per_view=cast("Any", sizes)).views) == 2
-
-
-def test_view_sizes_are_for_one_table_only() -> None:
-    with pytest.raises(ConfigurationError, match=quotes("n_features_per_view=(3,)", "dict")):
-        as_multi_view({"a": COLOUR}, n_features_per_view=(3,))
 
 
 def test_view_names_must_match_and_be_unique() -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.dashboard.metrics import RunMetrics
@@ -54,14 +54,18 @@ def watched(client: Client) -> tuple[MSCAM, Samples]:
     """A finished run and a failed one, and what a scrape then finds."""
     data = subspace_mixture(120, 4, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
     events = ClusterEvents(client, name=NAME)
-    model = MSCAM(n_clusters=4, auto_settings=False, client=client, callbacks=[events]).fit(data)
+    model = MSCAM(n_clusters=4, constants=Constants.paper(), client=client, callbacks=[events]).fit(
+        data
+    )
 
     def refuse(event: Event) -> None:
         if isinstance(event, IterationFinished):
             raise ConfigurationError("enough")
 
     with pytest.raises(ConfigurationError, match="enough"):
-        MSCAM(n_clusters=4, auto_settings=False, client=client, callbacks=[refuse]).fit(data)
+        MSCAM(n_clusters=4, constants=Constants.paper(), client=client, callbacks=[refuse]).fit(
+            data
+        )
     return model, scrape(client)
 
 

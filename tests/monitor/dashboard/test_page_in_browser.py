@@ -13,7 +13,7 @@ import pytest
 from distributed import Client
 from numpy.typing import NDArray
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.monitor.dashboard import page
 from mscam_dask.monitor.dashboard.plugin import ClusterEvents, ensure_page, page_address
@@ -65,7 +65,7 @@ class Watched:
         self._go_on = threading.Semaphore(0)
         self.model = MSCAM(
             n_clusters=5,
-            auto_settings=False,
+            constants=Constants.paper(),
             client=client,
             callbacks=[ClusterEvents(client, name=name), self._hold],
         )

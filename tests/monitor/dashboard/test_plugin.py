@@ -20,7 +20,7 @@ import pytest
 from distributed import Client
 from distributed.comm.core import CommClosedError
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.engine.executors import dask as executor
 from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.monitor.dashboard import plugin as module
@@ -156,7 +156,7 @@ def test_a_foreign_scheduler_is_said_once_and_the_fit_goes_on(
     with local_client(1, processes=False) as client, caplog.at_level(logging.WARNING):
         monkeypatch.setattr(client, "run_on_scheduler", fail)
         for _ in range(2):
-            model = MSCAM(n_clusters=2, auto_settings=False, client=client).fit(data)
+            model = MSCAM(n_clusters=2, constants=Constants.paper(), client=client).fit(data)
             assert model.n_connected_components_ == 2
         assert re.search(quotes(*values), ensure_page(client) or "")
         assert page_link(client) == client.dashboard_link  # Dask's own is there
@@ -188,7 +188,7 @@ def test_a_fit_names_the_page_and_no_address_where_there_is_none(
             begun.append(event.executor)
 
     with local_client(1, processes=False) as client, caplog.at_level(logging.WARNING):
-        MSCAM(n_clusters=2, auto_settings=False, client=client, callbacks=[watch]).fit(
+        MSCAM(n_clusters=2, constants=Constants.paper(), client=client, callbacks=[watch]).fit(
             two_subspaces()
         )
         page = client.dashboard_link.replace("/status", "/mscam")
@@ -205,7 +205,7 @@ def test_the_id_of_a_run_is_never_taken_for_an_iteration(monkeypatch: pytest.Mon
     digits = SimpleNamespace(uuid4=lambda: uuid.UUID("12345678" * 4))
     monkeypatch.setattr(executor, "uuid", digits)
     with local_client(1, processes=False) as client:
-        model = MSCAM(n_clusters=2, auto_settings=False, client=client).fit(two_subspaces())
+        model = MSCAM(n_clusters=2, constants=Constants.paper(), client=client).fit(two_subspaces())
         (run,) = client.cluster.scheduler.plugins["mscam"].runs.by_id.values()  # type: ignore[union-attr]
     assert run.run_id == "012345678"
     for tasks in run.view_tasks.values():

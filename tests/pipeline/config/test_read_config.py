@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.estimators.mscam import MSCAM, MSCAN
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ClusterKeys, settings_text
 from mscam_dask.pipeline.config.toml_document import parse_override
@@ -53,8 +54,14 @@ def problem(directory: Path, text: str, *sets: str) -> str:
         ("scale = 'standrd'\n", 7, ["[cluster] scale", "'standrd'", "minmax", "'standard'"]),
         ("random_state = -1\n", 7, ["[cluster] random_state", "-1", ">= 0"]),
         ("method = 'mscamm'\n", 7, ["[cluster] method", "'mscamm'", "'mscam'", "mscan"]),
-        ("method = ['mscam']\n", 7, ["[cluster] method", "['mscam']", "mscan"]),
-        ("method = 'mscan'\nidentity_weight = 1.0\n", 8, ["[cluster]", "'identity_weight'"]),
+        ("method = ['mscam']\n", 7, ["[cluster] method", "['mscam']", "text"]),
+        ("identity_weight = 1.0\n", 7, ["[cluster]", "'identity_weight'", "[cluster.constants]"]),
+        ("tol = 1e-3\n", 7, ["[cluster]", "'tol'", "score_tie", "[cluster.constants]"]),
+        ("constants = 3\n", 7, ["cluster.constants = 3", "table"]),
+        ("constants.tol = 3\n", 7, ["[cluster.constants]", "'tol'", "score_tie"]),
+        ("constants.patience = 1.5\n", 7, ["[cluster] constants.patience", "1.5"]),
+        ("[cluster.constants]\nmetric_ridge = -1", 8, ["[cluster.constants] metric_ridge=-1", "0"]),
+        ("[cluster.constants]\nadmm = {penalty = 0}", 8, ["[cluster.constants] penalty=0", "> 0"]),
         ("[execution]\nworkers = 0", 8, ["[execution] workers", "0", ">= 1"]),
         ("[execution]\nworkers = '2'", 8, ["[execution] workers", "'2'"]),
         ("[execution]\nin_process = 1", 8, ["[execution] in_process", "true", "false"]),
@@ -169,31 +176,26 @@ def test_a_mistake_on_the_command_line_is_named_as_it_was_typed(tmp_path: Path) 
 
 
 def test_defaults_are_the_estimators_own(tmp_path: Path) -> None:
-    for method, estimator in (("mscam", MSCAM), ("mscan", MSCAN)):
+    for method, kind in (("mscam", MSCAM), ("mscan", MSCAN)):
         settings = read_config(write(tmp_path, f"{GOOD}method = '{method}'\n"))
-        parameters = estimator().get_params()
-        for name, value in settings.cluster.parameters.items():
-            assert parameters[name] == value or name == "n_clusters"
-        exclude_views = set(parameters) - set(settings.cluster.parameters)
-        assert exclude_views == {
-            "view_type",
-            "n_features_per_view",
-            "impute",
-            "n_jobs",
-            "client",
-            "callbacks",
-            "checkpoint_store",
-            "init_labels",
+        assert settings.cluster.method == method
+        estimator = settings.cluster.estimator()
+        assert type(estimator) is kind
+        expected = {**kind().get_params(), "n_clusters": 10, "constants": Constants()}
+        assert estimator.get_params() == expected
+        assert set(expected) - set(settings.cluster.parameters) == {
+            *("view_type", "impute", "n_jobs", "client", "callbacks", "checkpoint_store"),
         }
-        estimator(**settings.cluster.parameters)
 
 
 def test_what_the_estimator_chooses_can_be_left_to_it_or_fixed(tmp_path: Path) -> None:
     settings = read_config(write(tmp_path, GOOD))
     assert settings.cluster.parameters["alpha"] is None
     assert settings.cluster.n_neighbors is None
-    settings = read_config(write(tmp_path, GOOD + "auto_settings = false\nn_neighbors = 7\n"))
-    assert settings.cluster.parameters["auto_settings"] is False
+    settings = read_config(
+        write(tmp_path, GOOD + "constants.auto_settings = false\nn_neighbors = 7\n")
+    )
+    assert settings.cluster.parameters["constants"]["auto_settings"] is False
     assert settings.cluster.n_neighbors == 7
     again = read_config(write(tmp_path, settings_text(settings)))
     assert again.cluster == settings.cluster
@@ -276,7 +278,7 @@ def test_the_copy_of_the_settings_reads_back_the_same(tmp_path: Path) -> None:
     text = (
         "[data]\nsource = ['a.npy', 'b.csv']\nviews = {a = 'colour', b = 'shape \\u00e9'}\n"
         "view_type = {'shape \\u00e9' = 'kernel'}\nheader = false\n"
-        "[cluster]\nn_clusters = 2\nmethod = 'mscan'\ntol = 1e-5\n"
+        "[cluster]\nn_clusters = 2\nmethod = 'mscan'\nconstants.score_tie = 1e-5\n"
         "[execution]\nworkers = 2\nmemory_limit = '2 GiB'\n"
     ).replace("'shape \\u00e9'", '"shape \\u00e9"')
     settings = read_config(write(tmp_path, text))
@@ -300,16 +302,12 @@ def test_the_keys_of_cluster_are_parameters_of_the_estimators_with_their_default
     keys = {
         field.name: field.default
         for field in msgspec.structs.fields(ClusterKeys)
-        if field.name not in ("method", "n_clusters")  # which Python has no name and a default for
+        if field.name not in ("method", "n_clusters", "constants")
     }
-    settings = read_config(write(tmp_path, GOOD))
-    assert settings.cluster.parameters == {**keys, "n_clusters": 10}
+    parameters = read_config(write(tmp_path, GOOD)).cluster.parameters
+    constants = dataclasses.asdict(Constants())
+    assert parameters == {**keys, "n_clusters": 10, "constants": constants}
     assert keys.items() <= MSCAM().get_params().items()
-    without = read_config(write(tmp_path, f"{GOOD}method = 'mscan'\n")).cluster.parameters
-    assert without == {
-        name: value for name, value in MSCAN().get_params().items() if name in without
-    } | {"n_clusters": 10}
-    assert keys.keys() - without.keys() == {"identity_weight", "metric_ridge"}
 
 
 def test_choices_are_named(tmp_path: Path) -> None:

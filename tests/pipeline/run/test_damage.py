@@ -229,7 +229,7 @@ def test_ids_like_formulas_are_escaped_in_labels_and_compared_by_their_own_text(
     write_store(dataclasses.replace(data, sample_ids=ids), tmp_path / "ids.zarr")
     file = tmp_path / "tiny.toml"
     text = (
-        "[data]\nsource = 'ids.zarr'\n[cluster]\nn_clusters = 3\nauto_settings = false\n"
+        "[data]\nsource = 'ids.zarr'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
         f"max_iter = 3\n{HERE}[incremental]\nenabled = true\n"
     )
     file.write_text(text)

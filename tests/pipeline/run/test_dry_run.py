@@ -82,7 +82,7 @@ def test_the_time_is_of_the_order_of_the_fits(
 ) -> None:
     save_npz(tiny, three_subspaces(n_samples))
     file = pipeline(HERE)
-    file.write_text(file.read_text().replace("auto_settings = false\nmax_iter = 3\n", ""))
+    file.write_text(file.read_text().replace("constants.auto_settings = false\nmax_iter = 3\n", ""))
     settings = read_config(file)
     plan = plan_run(settings, tmp_path / "out")
     assert plan.selected == ("scale", "alpha", "the initial graph")
@@ -96,14 +96,14 @@ def test_the_time_is_of_the_order_of_the_fits(
 @pytest.mark.parametrize(
     ("lines", "selected"),
     [
-        ("auto_settings = true\nalpha = 2.0\n", ("scale", "the initial graph")),
-        ("auto_settings = true\nalpha = 2.0\nscale = 'unit'\n", ("the initial graph",)),
-        ("auto_settings = false\n", ()),
+        ("constants.auto_settings = true\nalpha = 2.0\n", ("scale", "the initial graph")),
+        ("constants.auto_settings = true\nalpha = 2.0\nscale = 'unit'\n", ("the initial graph",)),
+        ("constants.auto_settings = false\n", ()),
     ],
 )
 def test_a_plan_names_what_the_fit_selects(
     pipeline: Write, tmp_path: Path, lines: str, selected: tuple[str, ...]
 ) -> None:
     file = pipeline(HERE)
-    file.write_text(file.read_text().replace("auto_settings = false\n", lines))
+    file.write_text(file.read_text().replace("constants.auto_settings = false\n", lines))
     assert plan_run(read_config(file), tmp_path / "out").selected == selected

@@ -102,7 +102,7 @@ def test_a_loaded_run_fills_missing_cells_as_its_fit_did(method: str, tmp_path: 
         frames[name] = pd.DataFrame(view, index=pd.Index(IDS[:90], name="id")).add_prefix(name)
         frames[name].iloc[:60].to_csv(tmp_path / f"{name}.csv")
         frames[name].iloc[60:].to_csv(tmp_path / f"new_{name}.csv")
-    settings = "n_clusters = 3\nauto_settings = false\nmax_iter = 3\n"
+    settings = "n_clusters = 3\nconstants.auto_settings = false\nmax_iter = 3\n"
     (tmp_path / "p.toml").write_text(
         f'[data]\nsource = ["a.csv", "b.csv"]\nimpute = "{method}"\n'
         f"[cluster]\n{settings}[execution]\nin_process = true\n"
@@ -147,12 +147,14 @@ def test_fits_and_runs_of_an_imputed_store_fill_missing_cells_in_the_same_way(
     files = {place: [tmp_path / place / f"{name}.csv" for name in "ab"] for place in ("old", "new")}
     ingest(files["old"], store, impute="median")
     (tmp_path / "p.toml").write_text(
-        '[data]\nsource = "s.zarr"\n[cluster]\nn_clusters = 3\nauto_settings = false\n'
+        '[data]\nsource = "s.zarr"\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n'
         "max_iter = 3\n[execution]\nin_process = true\n"
     )
     run_pipeline(read_config(tmp_path / "p.toml"), tmp_path / "run")
     table = predict_files(tmp_path / "run", [str(file) for file in files["new"]])
-    model = mscam_dask.MSCAM(3, auto_settings=False, max_iter=3, n_jobs=1).fit(store)
+    model = mscam_dask.MSCAM(3, constants=mscam_dask.Constants.paper(), max_iter=3, n_jobs=1).fit(
+        store
+    )
     holed = {name: view[60:] for name, view in zip("ab", views, strict=True)}
     filled = {
         name: SimpleImputer(strategy="median").fit(view[:60]).transform(view[60:])

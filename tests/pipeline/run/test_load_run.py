@@ -17,7 +17,7 @@ import pytest
 from numpy.testing import assert_array_equal
 from scipy.sparse.csgraph import connected_components
 
-from mscam_dask import MSCAM, MSCAN, load_run
+from mscam_dask import MSCAM, MSCAN, Constants, load_run
 from mscam_dask.data import results
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import ingest
@@ -31,6 +31,7 @@ from mscam_dask.pipeline.run.doctor import check_run
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
+from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Structure
 from mscam_dask.types.rules import SIZES
 from tests.messages import quotes
@@ -76,9 +77,12 @@ def same_model(loaded: Any, model: Any, new: Any) -> None:
 @pytest.mark.parametrize(
     ("more", "estimator"),
     [
-        ("", MSCAM(3, auto_settings=False, max_iter=3, n_jobs=1)),
-        ("method = 'mscan'\n", MSCAN(3, auto_settings=False, max_iter=3, n_jobs=1)),
-        ("scale = 'unit'\n", MSCAM(3, auto_settings=False, max_iter=3, scale="unit", n_jobs=1)),
+        ("", MSCAM(3, constants=Constants.paper(), max_iter=3, n_jobs=1)),
+        ("method = 'mscan'\n", MSCAN(3, constants=Constants.paper(), max_iter=3, n_jobs=1)),
+        (
+            "scale = 'unit'\n",
+            MSCAM(3, constants=Constants.paper(), max_iter=3, scale="unit", n_jobs=1),
+        ),
     ],
 )
 def test_a_loaded_run_is_the_estimator_of_the_fit(
@@ -136,7 +140,7 @@ def test_more_samples_than_are_stored_are_read_from_the_data(
     assert model is not None
     assert not any(key.startswith("coordinates") for key in model.arrays)
     loaded, new = load_run(outcome.directory.path), three_subspaces(45, seed=4)
-    estimator = MSCAM(3, auto_settings=False, max_iter=3, n_jobs=1).fit(three_subspaces())
+    estimator = MSCAM(3, constants=Constants.paper(), max_iter=3, n_jobs=1).fit(three_subspaces())
     same_model(loaded, estimator, new)
     shutil.rmtree(outcome.directory.data)
     with pytest.raises(DataError, match=quotes("view_0", "data.zarr")):
@@ -151,7 +155,7 @@ def test_graphs_of_a_large_run_go_from_its_tasks_to_the_store(
     save_npz(Path("large.npz"), data)
     file = Path("large.toml")
     file.write_text(
-        "[data]\nsource = 'large.npz'\n[cluster]\nn_clusters = 3\nauto_settings = false\n"
+        "[data]\nsource = 'large.npz'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
         f"max_iter = 1\n[report]\nenabled = false\n{HERE}"
     )
     written: list[Solution] = []
@@ -181,7 +185,7 @@ def test_a_run_predicts_after_its_store_has_grown(tiny: Path, *, as_url: bool) -
     place = store.as_uri() if as_url else store.name  # type: ignore[union-attr]
     file = Path("grows.toml")
     file.write_text(
-        f"[data]\nsource = '{place}'\n[cluster]\nn_clusters = 3\nauto_settings = false\n{HERE}"
+        f"[data]\nsource = '{place}'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n{HERE}"
     )
     outcome = again(file)
     new = three_subspaces(30, seed=1)
@@ -215,7 +219,7 @@ def test_tables_of_a_run_are_read_back(tmp_path: Path) -> None:
         frame.add_prefix("f").to_csv(f"{view.name}.csv")
     pipeline = (
         "[data]\nsource = ['view_0.csv', 'view_1.csv']\n{}"
-        f"[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 2\n{HERE}"
+        f"[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n{HERE}"
     )
     Path("first.toml").write_text(pipeline.format(""))
     first = again(Path("first.toml")).directory
@@ -238,7 +242,7 @@ def test_ids_and_names_of_columns_are_kept(tmp_path: Path) -> None:
         Path(f"{name}.csv").write_text("\n".join([header, *rows]) + "\n")
     Path("p.toml").write_text(
         "[data]\nsource = ['genes.csv', 'sites.csv']\n"
-        f"[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 2\n{HERE}"
+        f"[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n{HERE}"
     )
     outcome = again(Path("p.toml"))
     loaded = load_run(outcome.directory.path)
@@ -268,7 +272,7 @@ def test_labels_of_new_samples_are_not_needed(tiny: Path) -> None:
         np.savez("named.npz", allow_pickle=False, kinds=archive["labels"], **views)
     Path("p.toml").write_text(
         "[data]\nsource = 'named.npz'\nlabels = 'kinds'\nviews = {view_0 = 'a', view_1 = 'b'}\n"
-        f"[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 2\n{HERE}"
+        f"[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n{HERE}"
     )
     run = again(Path("p.toml")).directory.path
     np.savez("new.npz", allow_pickle=False, **views)
@@ -285,10 +289,12 @@ def test_pairwise_views_take_distances_to_the_training_samples(tiny: Path) -> No
     np.savez("pair.npz", allow_pickle=False, kernel=kernel, rest=data["view_1"])
     Path("p.toml").write_text(
         "[data]\nsource = 'pair.npz'\nview_type = {kernel = 'kernel'}\n"
-        f"[cluster]\nn_clusters = 3\nauto_settings = false\nmax_iter = 2\n{HERE}"
+        f"[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n{HERE}"
     )
     loaded = load_run(again(Path("p.toml")).directory.path)
-    model = MSCAM(3, auto_settings=False, max_iter=2, view_type={"kernel": "kernel"}, n_jobs=1)
+    model = MSCAM(
+        3, constants=Constants.paper(), max_iter=2, view_type={"kernel": "kernel"}, n_jobs=1
+    )
     model.fit({"kernel": kernel, "rest": data["view_1"]})
     new = {"kernel": kernel[:9], "rest": data["view_1"][:9]}
     assert_array_equal(loaded.predict(new), model.predict(new))
@@ -326,7 +332,7 @@ def test_a_run_is_loaded_with_the_names_of_its_clusters(
 
     monkeypatch.setattr(run_module, "named_as_before", renamed)
     outcome = again(pipeline(HERE))
-    model = MSCAM(3, auto_settings=False, max_iter=3, n_jobs=1).fit(three_subspaces())
+    model = MSCAM(3, constants=Constants.paper(), max_iter=3, n_jobs=1).fit(three_subspaces())
     new = three_subspaces(30)
     loaded = load_run(outcome.directory.path)
     assert_array_equal(loaded.predict(new), names[model.predict(new)])
@@ -407,6 +413,27 @@ def test_runs_of_the_time_when_there_was_another_solver(pipeline: Write) -> None
                 load_run(outcome.directory.path)
 
 
+def test_runs_of_the_time_when_constants_were_parameters(pipeline: Write) -> None:
+    outcome = again(pipeline("constants.graph_weight = 0.5\nconstants.score_tie = 0.01\n" + HERE))
+    expected = load_run(outcome.directory.path)
+    assert outcome.record.settings is not None
+    cluster = outcome.record.settings["cluster"]
+    parameters = {**cluster["parameters"]}
+    constants = parameters.pop("constants")
+    parameters["tol"] = constants.pop("score_tie")
+    parameters |= {name: value for name, value in constants.items() if name != "admm"}
+    then = {**outcome.record.settings, "cluster": {**cluster, "parameters": parameters}}
+    rewritten(outcome, settings=then)
+    loaded = load_run(outcome.directory.path)
+    assert loaded.constants == expected.constants
+    assert expected.constants == Constants.paper(graph_weight=0.5, score_tie=0.01)
+    record = msgspec.to_builtins(expected.solution_.parameters)
+    flat = {**record.pop("constants"), **record}
+    flat["tol"] = flat.pop("score_tie")
+    again_whole = msgspec.convert(_stored.with_constants(flat), Parameters)
+    assert again_whole == expected.solution_.parameters
+
+
 @pytest.mark.parametrize("state", ["running", "failed", "interrupted"])
 def test_an_unfinished_run_is_refused(state: str, pipeline: Write) -> None:
     outcome = again(pipeline(HERE))
@@ -477,7 +504,7 @@ def test_another_version_is_refused_with_its_number(
 def test_a_result_without_a_model_is_refused(pipeline: Write) -> None:
     outcome = again(pipeline(HERE))
     shutil.rmtree(outcome.directory.result)
-    estimator = MSCAM(3, auto_settings=False, max_iter=3, n_jobs=1).fit(three_subspaces())
+    estimator = MSCAM(3, constants=Constants.paper(), max_iter=3, n_jobs=1).fit(three_subspaces())
     write_result(estimator.solution_, outcome.directory.result)
     with pytest.raises(DataError, match=quotes("result.zarr", "--overwrite")):
         load_run(RunDirectory(outcome.directory.path).path)

@@ -37,7 +37,7 @@ class Growing:
         self.store = directory / "grown.zarr"
         self.file = directory / "grown.toml"
         self.file.write_text(
-            "[data]\nsource = 'grown.zarr'\n[cluster]\nn_clusters = 3\nauto_settings = false\n"
+            "[data]\nsource = 'grown.zarr'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
             f"max_iter = 3\n{HERE}[incremental]\nenabled = true\nmax_warm_runs = 2\n"
         )
 
@@ -110,7 +110,7 @@ def test_a_number_of_clusters_that_was_chosen_is_taken_over_until_a_fresh_start(
 
 @pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
 def test_one_cluster_without_structure_is_no_start_for_the_next_run(growing: Growing) -> None:
-    text = growing.file.read_text().replace("auto_settings = false\n", "")
+    text = growing.file.read_text().replace("constants.auto_settings = false\n", "")
     growing.file.write_text(text.replace("n_clusters = 3", "n_clusters = 'auto'"))
     related, rng = growing.views, np.random.default_rng(0)
     growing.views = [rng.normal(size=view.shape) for view in related]
@@ -133,7 +133,7 @@ def test_views_that_were_left_out_stay_so_in_the_next_run(
     rng = np.random.default_rng(0)
     growing.views.append(rng.standard_normal((90, 12)))
     text = growing.file.read_text()
-    growing.file.write_text(text.replace("auto_settings = false\n", ""))
+    growing.file.write_text(text.replace("constants.auto_settings = false\n", ""))
     records, said = [], []
     for n_samples in (80, 90):
         events: list[Any] = []
@@ -145,7 +145,9 @@ def test_views_that_were_left_out_stay_so_in_the_next_run(
     assert [record.fit.setting.exclude_views for record in records if record.fit] == [("v2",)] * 2
     assert fits[1]["exclude_views"] == ("v2",)
     assert ["'v2'" in one for one in said] == [True, False]  # handed down: known
-    growing.file.write_text(text.replace("auto_settings", "exclude_views = ['v9']\nauto_settings"))
+    growing.file.write_text(
+        text.replace("constants.auto", "exclude_views = ['v9']\nconstants.auto")
+    )
     with pytest.raises(ConfigurationError, match=quotes("'v9'", "'v0'", "'v1'", "'v2'")):
         again(growing.file)
 
@@ -160,7 +162,7 @@ def six_groups(directory: Path) -> Growing:
     grown.views = [centres[labels] + rng.normal(size=(150, 6)) for _ in range(2)]
     grown.file.write_text(
         "[data]\nsource = 'grown.zarr'\n[cluster]\nn_clusters = 'auto'\nmax_clusters = 8\n"
-        "auto_settings = false\nalpha = 1.0\nmax_iter = 2\n"
+        "constants.auto_settings = false\nalpha = 1.0\nmax_iter = 2\n"
         f"{HERE}[incremental]\nenabled = true\nmax_warm_runs = 1\nmin_overlap = 0.3\n"
     )
     return grown

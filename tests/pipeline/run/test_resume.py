@@ -207,7 +207,7 @@ def test_a_store_with_other_values_is_refused(tiny: Path, tmp_path: Path) -> Non
     ingest(tiny, tmp_path / "tiny.zarr")
     file = tmp_path / "store.toml"
     file.write_text(
-        "[data]\nsource = 'tiny.zarr'\n[cluster]\nn_clusters = 3\nauto_settings = false\n"
+        "[data]\nsource = 'tiny.zarr'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
         "max_iter = 3\n" + IN_PROCESS
     )
     root = after_first_iteration(file, tmp_path / "out")

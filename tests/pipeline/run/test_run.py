@@ -126,7 +126,10 @@ def test_the_copy_of_the_pipeline_runs_again_to_the_same_clusters(
     pipeline: Write, tmp_path: Path
 ) -> None:
     first = run(pipeline(IN_PROCESS), tmp_path / "first")
-    assert tomllib.loads(first.directory.pipeline.read_text())["cluster"]["graph_weight"] == 0.1
+    assert (
+        tomllib.loads(first.directory.pipeline.read_text())["cluster"]["constants"]["graph_weight"]
+        == 0.1
+    )
     second = run(first.directory.pipeline, tmp_path / "second")
     assert second.directory.labels.read_bytes() == first.directory.labels.read_bytes()
     assert first.record.data is not None
