@@ -10,6 +10,7 @@ import xarray
 import zarr
 
 from mscam_dask import MSCAM
+from mscam_dask.data import results
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.results import FORMAT_VERSION, read_result, write_result
 from mscam_dask.data.store.filesystem import LocalFilesystem
@@ -105,6 +106,20 @@ def test_a_fit_without_iterations_has_a_result_too(n_clusters: int, tmp_path: Pa
     assert result.assessment.structure is Structure.TRIVIAL
     np.testing.assert_array_equal(result.assessment.cluster_tree, model.cluster_tree_)
     assert len(set(result.labels.tolist())) == n_clusters
+
+
+def test_results_of_an_earlier_version_are_read_for_reports_only(
+    model: MSCAM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(results, "FORMAT_VERSION", results.OLDEST_VERSION)
+    monkeypatch.setattr(results, "_assessment_texts", lambda _: {"structure": "STABLE"})
+    path = write_result(model.solution_, tmp_path / "r")
+    monkeypatch.undo()
+    with pytest.raises(DataError, match=quotes(path, results.OLDEST_VERSION)):
+        read_result(path)
+    earlier = read_result(path, oldest=results.OLDEST_VERSION)
+    assert earlier.assessment is None
+    np.testing.assert_array_equal(earlier.labels, model.labels_)
 
 
 def test_nothing_is_written_over(model: MSCAM, tmp_path: Path) -> None:

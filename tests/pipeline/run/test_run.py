@@ -10,9 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 
+from mscam_dask import MSCAM
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.read import open_store
@@ -20,6 +22,7 @@ from mscam_dask.errors import ClusterError, ConfigurationError, DataError
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.formatting import number
+from mscam_dask.monitor.run_record import AssessmentEntry
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.pipeline.run import steps
@@ -29,6 +32,7 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.result import Status
 from tests.messages import quotes
+from tests.synthetic import three_subspaces
 
 Write = Callable[[str], Path]
 
@@ -94,6 +98,14 @@ def test_a_run_directory_says_everything_about_its_run(pipeline: Write, tmp_path
     assert len(fit["candidate_settings"]) >= 1
     assert fit["message"] == Status[fit["status"]].message
     assert sum(fit["view_contributions"].values()) == pytest.approx(1)
+    assert result.assessment is not None
+    assert result.assessment.borders is not None
+    assert fit["assessment"] == {
+        "structure": result.assessment.structure.name,
+        "message": result.assessment.message,
+        "standing_clusters": list(result.assessment.standing_clusters),
+        "largest_p_values": result.assessment.borders.p_values.max(axis=1).tolist(),
+    }
     assert fit["cluster_sizes"] == np.bincount(result.labels).tolist()
     assert stored.labels is not None
     scores = score_partition(stored.labels, result.labels)
@@ -312,3 +324,23 @@ def test_a_scheduler_that_is_not_there_is_worth_another_try(
     with pytest.raises(ClusterError, match=quotes("tcp://127.0.0.1:1")):
         run(file, tmp_path / "out")
     assert RunDirectory(tmp_path / "out").read_record().exit_code == 75
+
+
+@pytest.mark.parametrize(
+    ("assessment", "words"),
+    [
+        (
+            AssessmentEntry(structure="PARTLY", message="", standing_clusters=(0, 2)),
+            "2 of 3 clusters",
+        ),
+        (AssessmentEntry(structure="TRIVIAL", message=""), None),
+        (None, None),
+    ],
+)
+def test_the_summary_of_a_fit_counts_separated_clusters(
+    assessment: AssessmentEntry | None, words: str | None
+) -> None:
+    record = steps.fit_record(MSCAM(3, n_jobs=1).fit(three_subspaces()).solution_)
+    summary = steps.fit_summary(msgspec.structs.replace(record, assessment=assessment))
+    assert ("separated" in summary) == (words is not None)
+    assert words is None or summary.endswith(f", {words} separated")
