@@ -63,8 +63,7 @@ if TYPE_CHECKING:
 
 FORMAT = "mscam_dask.result"
 FORMAT_VERSION = 5
-OLDEST_VERSION = 4
-"""First version whose results have a report; they have no borders, so they are not assessed here."""
+_OLDEST_VERSION = 4  # without borders, so that its results are not assessed
 
 _Arrays = Mapping[str, tuple[str, ...]]
 _ASSESSED: _Arrays = {
@@ -195,13 +194,13 @@ def _assessment_texts(assessment: Assessment) -> dict[str, Any]:
     }
 
 
-def read_result(path: str | Path, *, oldest: int | None = None) -> StoredResult:
+def read_result(path: str | Path) -> StoredResult:
     """Read and verify a store written by `write_result`; what is damaged is a `StoreCorruptError`.
 
     The arrays with a row for each of more than `SIZES.exact_samples` samples are read again when they are used.
     """
     root = Path(path).absolute()
-    attributes = _attributes(root, oldest)
+    attributes = _attributes(root)
     with usable_attributes(root):
         names = attributes["view_names"]
         texts = attributes["assessment"]
@@ -243,17 +242,17 @@ def _assessment(root: Path, texts: dict[str, Any]) -> Assessment:
     )
 
 
-def read_model(path: str | Path, *, oldest: int | None = None) -> StoredModel | None:
+def read_model(path: str | Path) -> StoredModel | None:
     """Read the parts of a result from which it predicts, as `read_result`; None where it was written without."""
     root = Path(path).absolute()
-    keys = _attributes(root, oldest)["model"]
+    keys = _attributes(root)["model"]
     if keys is None:
         return None
     arrays = {key: get_array(root, f"model/{key}") for key in keys}
     return StoredModel(get_json(root, _RECORDS), arrays)
 
 
-def _attributes(root: Path, oldest: int | None) -> Mapping[str, Any]:
+def _attributes(root: Path) -> Mapping[str, Any]:
     """Return the attributes of a result, after comparing metadata with their checksums."""
     return checked_attributes(
         root,
@@ -261,7 +260,7 @@ def _attributes(root: Path, oldest: int | None) -> Mapping[str, Any]:
         FORMAT_VERSION,
         other="Give the result.zarr of a run directory.",
         again="run the pipeline again",
-        oldest=oldest,
+        oldest=_OLDEST_VERSION,
     )
 
 

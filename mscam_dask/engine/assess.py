@@ -22,7 +22,7 @@ from mscam_dask.engine.views import reordered
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import borders
-from mscam_dask.solvers.choice import best_by_borders, candidate_partitions, linked_points
+from mscam_dask.solvers.choice import Points, best_by_borders, candidate_partitions, linked_points
 from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.solvers.spectral_cut import canonical_labels, sampled_rows
 from mscam_dask.solvers.sums import added
@@ -43,7 +43,7 @@ def choose_partition(
     own = stage.submit(borders_of, points, labels, n_compared, n_clusters)
     if stage.value(own).support:
         return None
-    linked = stage.submit(linked_points, points)
+    linked = stage.submit(linked_points, stage.attribute(points, "rows"))
     candidates = stage.submit(candidate_partitions, linked, n_clusters)
     partitions = stage.submit(with_compared, labels, candidates, n_compared, kind="partitions")
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
@@ -66,10 +66,10 @@ def with_compared(
 
 
 def borders_of(
-    points: NDArray[np.float64], labels: NDArray[np.int64], n_compared: int, n_clusters: int
+    points: Points, labels: NDArray[np.int64], n_compared: int, n_clusters: int
 ) -> Borders:
     """Borders between the clusters of a partition, in the compared samples."""
-    return borders(points, compared(labels, n_compared), n_clusters)
+    return borders(points.rows, compared(labels, n_compared), n_clusters)
 
 
 def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:

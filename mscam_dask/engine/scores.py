@@ -21,6 +21,7 @@ from mscam_dask.engine.views import view_shape
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers import assessment
+from mscam_dask.solvers.choice import Points
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
     ReferenceGraphs,
@@ -206,15 +207,14 @@ def _has_negative(source: RowSource, shape: ViewShape) -> bool:
     )
 
 
-def joint_points(
-    views: list[ViewPoints], graphs: list[ReferenceGraphs] | None
-) -> NDArray[np.float64]:
-    """Points (m, p) of all samples, the coordinates of all views; the graphs of incomplete views.
+def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) -> Points:
+    """Points of all samples; the graphs of incomplete views.
 
     A sample that a view does not have gets the mean of its neighbors in the other views, or of the view.
     """
+    widths = tuple(view.rows.shape[1] for view in views)
     if graphs is None:
-        return np.hstack([view.rows for view in views])
+        return Points(np.hstack([view.rows for view in views]), widths)
     total = functools.reduce(operator.add, [assessment.view_graph(graph) for graph in graphs])
     complete = []
     for view in views:
@@ -226,7 +226,7 @@ def joint_points(
         rows = (weights @ view.rows) / np.where(sums > 0.0, sums, 1.0)
         rows[view.present.samples] = view.rows
         complete.append(rows)
-    return np.hstack(complete)
+    return Points(np.hstack(complete), widths)
 
 
 def score_partitions(

@@ -37,7 +37,7 @@ from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.assessment import views_agree
-from mscam_dask.solvers.choice import Points, best_by_p_value, linked_points
+from mscam_dask.solvers.choice import LinkedPoints, best_by_p_value, linked_points
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
@@ -277,11 +277,12 @@ def choose_count(
     spectrum = bottom_eigenpairs(
         stage, graph, None, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
-    points = stage.submit(linked_points, prepared.scorer.points(prepared.bordered))
+    points = prepared.scorer.points(prepared.bordered)
+    linked = stage.submit(linked_points, stage.attribute(points, "rows"))
     partitions = [
         stage.submit(
             best_of_number,
-            points,
+            linked,
             spectrum.values,
             spectrum.vectors[0],
             prepared.n_validation_samples,
@@ -335,7 +336,7 @@ def cuts_of(
 
 
 def best_of_number(
-    points: Points,
+    points: LinkedPoints,
     values: NDArray[np.float64],
     vectors: NDArray[np.float64],
     n_compared: int,

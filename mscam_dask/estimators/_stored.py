@@ -13,7 +13,7 @@ Keys of the arrays of a `StoredModel`::
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -39,7 +39,7 @@ from mscam_dask.types.events import (
     ViewSettingsSelected,
 )
 from mscam_dask.types.parameters import Constants, ImputeMethod, Parameters
-from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.result import Assessment, Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -136,7 +136,6 @@ def restore_fit(
     ValueError, KeyError, TypeError
         The records are not those of this version.
     """
-    assert result.assessment is not None, "only results of earlier versions have none"
     known = {"auto_settings": estimator.chooses_graph, **model.records["parameters"]}
     stored_records = {**model.records, "parameters": with_constants(known)}
     records = {name: msgspec.convert(stored_records[name], kind) for name, kind in _RECORDS.items()}
@@ -153,7 +152,7 @@ def restore_fit(
         n_neighbors=result.n_neighbors,
         view_contributions=result.view_contributions,
         encoders=encoders,
-        assessment=result.assessment,
+        assessment=result.assessment or _unassessed(result.labels, training.view_names),
         **records,
     )
     estimator._keep_fit(solution, training)
@@ -173,6 +172,12 @@ def with_constants(parameters: Mapping[str, Any]) -> dict[str, Any]:
     constants = {names[name]: value for name, value in parameters.items() if name in names}
     others = {name: value for name, value in parameters.items() if name not in names}
     return {**others, "constants": constants}
+
+
+def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:
+    """Assessment, without borders, of a run of an earlier version."""
+    unknown = np.full((len(names), len(names)), np.nan)
+    return Assessment.trivial(len(np.unique(labels)), names, unknown)
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

@@ -14,7 +14,7 @@ from scipy.special import gammainc
 from mscam_dask.solvers.graph_update import spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.rules import RULES
+from mscam_dask.types.rules import CONSTANTS, RULES
 
 
 def agreement_with_clusters(
@@ -34,25 +34,27 @@ def views_agree(
 ) -> bool:
     """Whether two views share more neighbors of the samples of some cluster than by chance.
 
-    Poisson test of the shared neighbors, counted at both ends, against the product of the degrees of each
-    sample in two independent views. True for one view.
+    Poisson test, for each cluster and pair of views, of the shared neighbors, counted at both ends, against
+    the products of the degrees. True for one view, and for so few samples that neighbors are most of a
+    cluster.
     """
-    if len(views) == 1:
-        return True
     if n_compared:
         labels = labels[sampled_rows(len(labels), n_compared)]
+    if len(views) == 1 or len(labels) < 2 * CONSTANTS.validation_neighbors * n_clusters:
+        return True
     graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
-    degrees = [np.asarray(graph @ np.ones(graph.shape[1])) for graph in graphs]
-    shared, expected = np.zeros(n_clusters), np.zeros(n_clusters)
-    for i, j in itertools.combinations(range(len(graphs)), 2):
-        both = graphs[i].multiply(graphs[j])
-        common = np.count_nonzero((degrees[i] > 0) & (degrees[j] > 0))
-        product = degrees[i] * degrees[j] / max(1, common - 1)
-        shared += np.bincount(labels, np.asarray(both.sum(axis=1)).ravel(), n_clusters)
-        expected += np.bincount(labels, product, n_clusters)
-    pairs = np.ceil(0.5 * shared)
-    p_values = np.where(pairs > 0, gammainc(np.maximum(pairs, 1.0), 0.5 * expected), 1.0)
-    return bool(p_values.min() <= RULES.level / n_clusters)
+    ones = np.ones(len(labels))
+    degrees: list[NDArray[np.float64]] = [np.asarray(graph @ ones) for graph in graphs]
+    pairs = list(itertools.combinations(range(len(graphs)), 2))
+    for i, j in pairs:
+        both = np.asarray(csr_array(graphs[i].multiply(graphs[j])) @ ones)
+        common = int(np.count_nonzero((degrees[i] > 0) & (degrees[j] > 0)))
+        expected = np.bincount(labels, degrees[i] * degrees[j], n_clusters) / max(1, common - 1)
+        shared = np.ceil(0.5 * np.bincount(labels, both, n_clusters))
+        p_values = gammainc(np.maximum(shared, 1.0), 0.5 * expected)
+        if p_values[shared > 0].min(initial=1.0) <= RULES.level / (n_clusters * len(pairs)):
+            return True
+    return False
 
 
 _MIN_COMMON = 3

@@ -16,7 +16,7 @@ from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
 
 from mscam_dask.solvers.assessment import view_graph
-from mscam_dask.solvers.borders import borders, largest_p_value, reassigned
+from mscam_dask.solvers.borders import borders, cell_functions, largest_p_value, reassigned
 from mscam_dask.solvers.partition_score import (
     ReferenceGraphs,
     confirmed_information,
@@ -24,7 +24,7 @@ from mscam_dask.solvers.partition_score import (
 )
 from mscam_dask.solvers.spectral_cut import k_means_starts, least, nearest_mean, spread_rows
 from mscam_dask.types.borders import SMALLEST
-from mscam_dask.types.rules import SIZES
+from mscam_dask.types.rules import RULES, SIZES
 
 # Starts of k-means on the principal scores.
 _N_STARTS = 4
@@ -66,7 +66,20 @@ def _median_of_noise(ratio: float) -> float:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Points:
-    """Samples as points, and what candidates of every number of clusters need of them."""
+    """Samples as points: the principal coordinates of all views side by side."""
+
+    rows: NDArray[np.float64]  # (n, p)
+    widths: tuple[int, ...]  # columns of each view
+
+    @property
+    def views(self) -> list[NDArray[np.float64]]:
+        """Points (n, p_v) of each view."""
+        return np.split(self.rows, np.cumsum(self.widths)[:-1], axis=1)
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class LinkedPoints:
+    """Points, and what candidates of every number of clusters need of them."""
 
     rows: NDArray[np.float64]  # (n, p)
     scores: NDArray[np.float64]  # (n, q) principal scores
@@ -74,16 +87,16 @@ class Points:
     trees: tuple[NDArray[np.float64], NDArray[np.float64]]  # average linkage of scores and of rows
 
 
-def linked_points(rows: NDArray[np.float64]) -> Points:
+def linked_points(rows: NDArray[np.float64]) -> LinkedPoints:
     """Points with their principal scores and linkage trees."""
     scores = principal_scores(rows)
     linked = spread_rows(len(rows), SIZES.n_compared)
     trees = [linkage(pdist(of[linked]), method="average") for of in (scores, rows)]
-    return Points(rows, scores, linked, (trees[0], trees[1]))
+    return LinkedPoints(rows, scores, linked, (trees[0], trees[1]))
 
 
 def candidate_partitions(
-    points: Points, n_clusters: int, n_rounds: int = 3
+    points: LinkedPoints, n_clusters: int, n_rounds: int = 3
 ) -> list[NDArray[np.int64]]:
     """Candidates with c clusters, each with some rounds of reassignment."""
     order = np.argsort(np.einsum("ij,ij->i", points.scores, points.scores), kind="stable")
@@ -129,32 +142,55 @@ def linkage_partition(
 
 
 def best_by_borders(
-    points: NDArray[np.float64],
+    points: Points,
     partitions: Sequence[NDArray[np.int64]],
     views: Sequence[ReferenceGraphs],
     n_clusters: int,
 ) -> int:
     """Position of the partition that takes the place of the first, whose borders do not support it.
 
-    It is supported, and has more confirmed information. Of several, the one with most clusters left when
-    clusters are merged until all borders hold, then with most information. 0 if there is none.
+    It is supported, has clusters of enough samples, and more confirmed information. Of several, the one
+    with most clusters left when clusters are merged until all borders hold, then with most information. 0
+    if there is none, or if the views confirm each pair of clusters of the first that has no border.
     """
-    tested = [borders(points, labels, n_clusters) for labels in partitions[1:]]
     graphs = [view_graph(view) for view in views]
-    scores = [
-        confirmed_information(graphs, explained_share(views, labels), labels)
-        for labels in partitions
-    ]
-    better = [
-        (of.n_supported, score, -index)
-        for index, (of, score) in enumerate(zip(tested, scores[1:], strict=True), start=1)
-        if of.support and score > scores[0]
-    ]
-    return -max(better)[2] if better else 0
+
+    def score(labels: NDArray[np.int64]) -> float:
+        return confirmed_information(graphs, explained_share(views, labels), labels)
+
+    least_score = score(partitions[0])
+    better = []
+    for index, labels in enumerate(partitions[1:], start=1):
+        found = borders(points.rows, labels, n_clusters)
+        if found.support and found.sizes.min() >= SMALLEST and score(labels) > least_score:
+            better.append((found.n_supported, score(labels), -index))
+    if not better or views_confirm(points, partitions[0], n_clusters):
+        return 0
+    return -max(better)[2]
+
+
+def views_confirm(points: Points, labels: NDArray[np.int64], n_clusters: int) -> bool:
+    """Whether views separate, in the same way, each pair of clusters that has no border.
+
+    Within both clusters, the cross-fitted discriminants of each two views have a positive correlation. Halves
+    of one cluster in which views are independent have none. False for one view.
+    """
+    if len(points.widths) == 1:
+        return False
+    of_views = [cell_functions(rows, labels).values for rows in points.views]
+    upper = np.triu_indices(len(of_views), 1)
+    for i, j in borders(points.rows, labels, n_clusters).unseparated:
+        rows = np.flatnonzero((labels == i) | (labels == j))
+        scores = np.stack([values[rows, i] - values[rows, j] for values in of_views])
+        with np.errstate(invalid="ignore", divide="ignore"):
+            z = np.arctanh(np.corrcoef(scores)[upper]) * np.sqrt(max(0, len(rows) - 3))
+        if not np.nansum(z) / np.sqrt(len(z)) > RULES.clear_overlap:
+            return False
+    return True
 
 
 def best_by_p_value(
-    points: Points, cuts: Sequence[NDArray[np.int64]], n_clusters: int
+    points: LinkedPoints, cuts: Sequence[NDArray[np.int64]], n_clusters: int
 ) -> tuple[float, NDArray[np.int64]]:
     """Partition into c clusters with the least of the largest p-values of its borders, and this.
 

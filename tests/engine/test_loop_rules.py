@@ -26,7 +26,7 @@ PARAMETERS = Parameters(n_clusters=3)
 
 def of_score(score: float) -> PartitionScore:
     """A partition whose views all have the same information, as they have together."""
-    return PartitionScore((score, score), entropy=1.0, joint=score)
+    return PartitionScore((score, score))
 
 
 @pytest.mark.parametrize("n_views", [1, 2, 5])
@@ -194,12 +194,9 @@ def test_scores_have_each_view_once_and_sixteen_tasks_at_most(
     def name(source: Any, *_: Any) -> str:
         return str(source.name)
 
-    def partition_scores(_cuts: Any, groups: Any, _n: int) -> Any:
-        return groups
-
     monkeypatch.setattr(scores, "reference_graphs_of_view", name)
     monkeypatch.setattr(scores, "score_partitions", lambda graphs, _cuts, _n: graphs)
-    monkeypatch.setattr(scores, "partition_scores", partition_scores)
+    monkeypatch.setattr(scores, "partition_scores", lambda groups: groups)
     views = as_multi_view([np.random.default_rng(0).standard_normal((9, 2))] * n_views)
     stage = Immediate().stage()
     groups: Any = scores.Scorer(stage, views).scores(stage, views.view_names, "cuts", 0)

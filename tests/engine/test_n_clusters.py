@@ -94,10 +94,10 @@ def test_p_values_are_told_and_kept() -> None:
 def test_the_largest_number_whose_borders_hold_is_selected(
     p_values: tuple[float, ...], n_clusters: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def made_up(*arguments: Any) -> float:
-        return p_values[int(arguments[-1]) - 2]
+    def made_up(*arguments: Any) -> tuple[float, NDArray[np.int64]]:
+        return p_values[int(arguments[-1]) - 2], np.zeros(60, dtype=np.int64)
 
-    monkeypatch.setattr(select, "p_value", made_up)
+    monkeypatch.setattr(select, "best_of_number", made_up)
     views, _ = gaussian_views(2, n_samples=60, n_clusters=3, dims=(6, 12))
     solution = run_fit(
         as_multi_view(views),

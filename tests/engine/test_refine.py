@@ -132,7 +132,7 @@ def little_behind(monkeypatch: pytest.MonkeyPatch, behind: float) -> None:
 
     def lower(state: LoopState, stage: Stage) -> BestPartition:
         before = state.best.partition_score
-        score = PartitionScore((before.score * (1 - behind),), before.entropy, before.joint)
+        score = PartitionScore((before.score * (1 - behind),))
         return BestPartition(copied(state.best.labels, stage), score, 0)
 
     replaced(monkeypatch, lower)

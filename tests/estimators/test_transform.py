@@ -15,13 +15,12 @@ from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 from mscam_dask import MSCAN, Constants
 from mscam_dask.engine.scores import (
-    partition_scores,
     reference_graphs_of_view,
-    score_partitions,
 )
 from mscam_dask.errors import DataError
 from mscam_dask.estimators import _describe, _predict
 from mscam_dask.linalg.neighbor_information import modularity
+from mscam_dask.solvers.partition_score import explained_share
 from mscam_dask.types.rules import CONSTANTS, SIZES
 from tests.estimators.small import pair_views, quick
 from tests.messages import quotes
@@ -97,8 +96,7 @@ def test_the_score_is_modularity_times_the_share_of_entropy() -> None:
         for view in model._views(new, reset=False).views
     ]
     highest = [max(modularity(graph, labels) for graph in view.graphs) for view in graphs]
-    (partition_score,) = partition_scores([labels], [score_partitions(graphs, [labels])])
-    expected = np.mean(highest) * partition_score.reliability
+    expected = np.mean(highest) * explained_share(graphs, labels)
     assert model.score(new) == pytest.approx(expected)
     assert model.score(new, y=np.zeros(60)) == model.score(new)
 

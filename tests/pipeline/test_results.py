@@ -108,16 +108,14 @@ def test_a_fit_without_iterations_has_a_result_too(n_clusters: int, tmp_path: Pa
     assert len(set(result.labels.tolist())) == n_clusters
 
 
-def test_results_of_an_earlier_version_are_read_for_reports_only(
+def test_results_of_an_earlier_version_have_no_assessment(
     model: MSCAM, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(results, "FORMAT_VERSION", results.OLDEST_VERSION)
+    monkeypatch.setattr(results, "FORMAT_VERSION", 4)
     monkeypatch.setattr(results, "_assessment_texts", lambda _: {"structure": "STABLE"})
     path = write_result(model.solution_, tmp_path / "r")
     monkeypatch.undo()
-    with pytest.raises(DataError, match=quotes(path, results.OLDEST_VERSION)):
-        read_result(path)
-    earlier = read_result(path, oldest=results.OLDEST_VERSION)
+    earlier = read_result(path)
     assert earlier.assessment is None
     np.testing.assert_array_equal(earlier.labels, model.labels_)
 

@@ -80,17 +80,17 @@ def test_splitting_a_cluster_in_which_views_are_independent_gains_no_confirmed_i
     labels = SIZES[1]
     # the large cluster is a line in each view, in its own order
     rng = np.random.default_rng(0)
-    views, first = [], None
+    views, orders = [], []
     for seed in range(2):
         order = rng.permutation(100)
-        first = order if first is None else first
+        orders.append(order)
         place = np.argsort(order)
         near = np.abs(np.subtract.outer(place, place)) <= 4
         graph = random_view(labels, 0.9, seed).toarray()
         graph[:100, :100] = near & ~np.eye(100, dtype=bool)
         views.append(csr_array(graph))
     split = labels.copy()
-    split[first[:50]] = 3
+    split[orders[0][:50]] = 3
     true, finer = (confirmed_information(views, 1.0, one) for one in (labels, split))
     assert finer < 1.2 * true
     single = [confirmed_information(views[:1], 1.0, one) for one in (labels, split)]

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.labels import read_sample_columns
-from mscam_dask.data.results import OLDEST_VERSION, read_model, read_result
+from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
@@ -120,8 +120,8 @@ def report_html(directory: RunDirectory, base: Path, columns: Path | None = None
             "shows its state."
         )
     labels_true, label_names, notes = _truth(directory, record)
-    result = read_result(directory.result, oldest=OLDEST_VERSION)
-    model = read_model(directory.result, oldest=OLDEST_VERSION)
+    result = read_result(directory.result)
+    model = read_model(directory.result)
     sample_ids = _sample_ids(directory, record)
     properties, more_notes = _columns(record, columns, sample_ids, len(result.labels))
     return run_page(
