@@ -108,7 +108,12 @@ def plan_memory(
         results = points + max(2 * points, results)
     # in the SVD and in the ridge view; then reference graphs
     encoders = sum(16 * view.shape[1] * rank for view, rank in zip(views, ranks, strict=True))
-    spread = n * results + 320 * n_views * n_scored + encoders
+    n_axes, n_linked = (
+        sum(min(rank, SIZES.max_rank) for rank in ranks),
+        min(n_scored, SIZES.n_compared),
+    )
+    n_axes = min(n_axes, SIZES.max_joint_rank)
+    spread = n * results + (320 * n_views + 24 * n_axes) * n_scored + encoders
     if views_in_tasks:  # for two scalings and the reference graphs; large data are read whole once
         arrays = (view.source if isinstance(view, PresentRows) else view for view in views)
         in_memory = sum(n_bytes(view) for view in arrays if isinstance(view, ArrayRows))
@@ -130,10 +135,10 @@ def plan_memory(
         "graph spectrum": vectors * (n + min(n, 2 * k * rows) + 6 * rows)
         + rows * (graph + (15 if large else 5) * laplacian // 2)
         + (50 * _MIB if large else 0),
-        # starts on the sample, and partitions; evidence of 24 partitions by each group of views
-        "cuts": 128 * c * min(n, SIZES.n_cut + 4 * c)
-        + 144 * n
-        + (24 * min(n_views, 16) + 3) * 4 * min(c * n_scored, _MIB),
+        # starts on the sample, and partitions
+        "cuts": 128 * c * min(n, SIZES.n_cut + 4 * c) + 144 * n,
+        # points, their scores and copies, functions of cells, and distances of the linked points
+        "borders": 8 * n_scored * (6 * n_axes + 10 * c) + 80 * n_axes**2 + 16 * n_linked**2,
         # embeddings of some views from all blocks
         "projected distances": 4 * c * n * min(n_views + 1, 17) + 3 * searched * edges,
     }

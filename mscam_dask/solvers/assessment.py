@@ -32,27 +32,32 @@ def agreement_with_clusters(
 def views_agree(
     views: Sequence[ReferenceGraphs], labels: NDArray[np.int64], n_compared: int, n_clusters: int
 ) -> bool:
-    """Whether two views share more neighbors of the samples of some cluster than by chance.
+    """Whether views share more neighbors of the samples of some cluster than by chance.
 
-    Poisson test, for each cluster and pair of views, of the shared neighbors, counted at both ends, against
-    the products of the degrees. True for one view, and for so few samples that neighbors are most of a
-    cluster.
+    Poisson test, for each cluster, of the shared neighbors of two views, or of each two views together,
+    counted at both ends, against the products of the degrees. True if no two views have samples enough in
+    common, where neighbors are most of a cluster, and for one view.
     """
     if n_compared:
         labels = labels[sampled_rows(len(labels), n_compared)]
-    if len(views) == 1 or len(labels) < 2 * CONSTANTS.validation_neighbors * n_clusters:
-        return True
     graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
     ones = np.ones(len(labels))
     degrees: list[NDArray[np.float64]] = [np.asarray(graph @ ones) for graph in graphs]
-    pairs = list(itertools.combinations(range(len(graphs)), 2))
-    for i, j in pairs:
-        both = np.asarray(csr_array(graphs[i].multiply(graphs[j])) @ ones)
+    counts = []
+    for i, j in itertools.combinations(range(len(graphs)), 2):
         common = int(np.count_nonzero((degrees[i] > 0) & (degrees[j] > 0)))
-        expected = np.bincount(labels, degrees[i] * degrees[j], n_clusters) / max(1, common - 1)
-        shared = np.ceil(0.5 * np.bincount(labels, both, n_clusters))
-        p_values = gammainc(np.maximum(shared, 1.0), 0.5 * expected)
-        if p_values[shared > 0].min(initial=1.0) <= RULES.level / (n_clusters * len(pairs)):
+        if common >= 2 * CONSTANTS.validation_neighbors * n_clusters:
+            both = np.asarray(csr_array(graphs[i].multiply(graphs[j])) @ ones)
+            product = degrees[i] * degrees[j] / (common - 1)
+            counts.append([np.bincount(labels, of, n_clusters) for of in (both, product)])
+    if not counts:
+        return True
+    pairs = np.array(counts)  # (pairs, 2, c)
+    levels = [RULES.level / (n_clusters * len(pairs))] * len(pairs) + [RULES.level / n_clusters]
+    for (shared, expected), level in zip([*pairs, pairs.sum(axis=0)], levels, strict=True):
+        observed = np.ceil(0.5 * shared)
+        p_values = gammainc(np.maximum(observed, 1.0), 0.5 * expected)
+        if p_values[observed > 0].min(initial=1.0) <= level:
             return True
     return False
 

@@ -15,13 +15,8 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
 
-from mscam_dask.solvers.assessment import view_graph
 from mscam_dask.solvers.borders import borders, cell_functions, largest_p_value, reassigned
-from mscam_dask.solvers.partition_score import (
-    ReferenceGraphs,
-    confirmed_information,
-    explained_share,
-)
+from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
 from mscam_dask.solvers.spectral_cut import k_means_starts, least, nearest_mean, spread_rows
 from mscam_dask.types.borders import SMALLEST
 from mscam_dask.types.rules import RULES, SIZES
@@ -149,21 +144,17 @@ def best_by_borders(
 ) -> int:
     """Position of the partition that takes the place of the first, whose borders do not support it.
 
-    It is supported, has clusters of enough samples, and more confirmed information. Of several, the one
-    with most clusters left when clusters are merged until all borders hold, then with most information. 0
-    if there is none, or if the views confirm each pair of clusters of the first that has no border.
+    It is supported, has clusters of enough samples, and the neighbors in all views explain a larger share of
+    its entropy. Of several, the one with most clusters left when clusters are merged until all borders hold,
+    then with the largest share. 0 if there is none, or if the views confirm each pair of clusters of the
+    first that has no border.
     """
-    graphs = [view_graph(view) for view in views]
-
-    def score(labels: NDArray[np.int64]) -> float:
-        return confirmed_information(graphs, explained_share(views, labels), labels)
-
-    least_score = score(partitions[0])
+    least_share = explained_share(views, partitions[0])
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
-        found = borders(points.rows, labels, n_clusters)
-        if found.support and found.sizes.min() >= SMALLEST and score(labels) > least_score:
-            better.append((found.n_supported, score(labels), -index))
+        found, share = borders(points.rows, labels, n_clusters), explained_share(views, labels)
+        if found.support and found.sizes.min() >= SMALLEST and share > least_share:
+            better.append((found.n_supported, share, -index))
     if not better or views_confirm(points, partitions[0], n_clusters):
         return 0
     return -max(better)[2]

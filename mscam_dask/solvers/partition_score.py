@@ -6,7 +6,6 @@ See docs/decisions/0011.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 import operator
 from collections.abc import Sequence
@@ -143,23 +142,6 @@ def explained_share(views: Sequence[ReferenceGraphs], labels: NDArray[np.int64])
     if n_clusters == 1:
         return 0.0
     return min(1.0, joint_information(labels, total) / entropy(labels))
-
-
-def confirmed_information(
-    views: Sequence[csr_array[np.float64]], explained: float, labels: NDArray[np.int64]
-) -> float:
-    """Information (nats) of the neighbors that two views share, times the share U of the entropy.
-
-    `views` are the graphs (n, n) of the views. Within a cluster in which views are independent, few neighbors
-    are shared, so that splitting it gains no information, whatever the sizes; within topics, many are.
-    """
-    total = functools.reduce(operator.add, views)
-    if len(views) > 1:
-        squares = functools.reduce(operator.add, [view.multiply(view) for view in views])
-        total = csr_array(total.multiply(total) - squares)
-        total.data[total.data < np.finfo(np.float32).eps] = 0.0
-        total.eliminate_zeros()
-    return explained * information(random_walk(total), labels)
 
 
 def _best_informed(

@@ -56,7 +56,7 @@ def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> N
     assert not labels.any()
 
 
-def test_a_candidate_with_more_confirmed_information_takes_the_place() -> None:
+def test_a_candidate_that_is_better_explained_takes_the_place() -> None:
     rows, labels = normals(0, (300, 60), 9.0, 6)
     halves = (rows[:, 0] > np.median(rows[:, 0])).astype(np.int64)
 

@@ -12,7 +12,6 @@ from mscam_dask.solvers.partition_score import (
     PartitionScore,
     ReferenceGraphs,
     argbest,
-    confirmed_information,
     explained_share,
     is_better,
     is_nearly_perfect,
@@ -72,26 +71,3 @@ def test_the_explained_share_does_not_depend_on_the_sizes(labels: np.ndarray) ->
     by_chance = [explained_share(views, rng.permutation(labels)) for _ in range(5)]
     assert max(by_chance) < 0.2
     assert explained_share(views, 0 * labels) == 0.0
-
-
-def test_splitting_a_cluster_in_which_views_are_independent_gains_no_confirmed_information() -> (
-    None
-):
-    labels = SIZES[1]
-    # the large cluster is a line in each view, in its own order
-    rng = np.random.default_rng(0)
-    views, orders = [], []
-    for seed in range(2):
-        order = rng.permutation(100)
-        orders.append(order)
-        place = np.argsort(order)
-        near = np.abs(np.subtract.outer(place, place)) <= 4
-        graph = random_view(labels, 0.9, seed).toarray()
-        graph[:100, :100] = near & ~np.eye(100, dtype=bool)
-        views.append(csr_array(graph))
-    split = labels.copy()
-    split[orders[0][:50]] = 3
-    true, finer = (confirmed_information(views, 1.0, one) for one in (labels, split))
-    assert finer < 1.2 * true
-    single = [confirmed_information(views[:1], 1.0, one) for one in (labels, split)]
-    assert single[1] > 1.5 * single[0]  # a single view does not tell
