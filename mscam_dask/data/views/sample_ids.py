@@ -165,12 +165,21 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
     for (name, own), (other, others) in itertools.combinations(sets.items(), 2):
         if own != others:
             _check_spelling(known, name, other)
-            if join is None:
-                missing, added = sorted(own - others), sorted(others - own)
+            if join is None and own.isdisjoint(others):
+                pair = _examples({name: known[name], other: known[other]})
                 raise DataError(
-                    f"{name!r} and {other!r} hold different samples: {len(missing)} id(s) of {name!r} are "
-                    f"missing from {other!r} (first: {missing[:_SHOWN]}) and {len(added)} are only in {other!r} "
-                    f"(first: {added[:_SHOWN]}). Files: set join='inner' or join='outer' (--join, [data] join); "
+                    f"{pair} share no sample. Check that these are ids of the same samples, written in the "
+                    "same way in both."
+                )
+            if join is None:
+                sides = ((name, sorted(own - others)), (other, sorted(others - own)))
+                differences = " and ".join(
+                    f"{len(only)} id(s) are only in {holder!r} (first: {only[:_SHOWN]})"
+                    for holder, only in sides
+                    if only
+                )
+                raise DataError(
+                    f"{name!r} and {other!r} hold different samples: {differences}. Files: set join='inner' or join='outer' (--join, [data] join); "
                     "frames: give each view all samples, with rows of NaN for those that it does not have "
                     "(frame.reindex(ids))."
                 )
@@ -191,7 +200,7 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         names = list(known)
         parts = " and ".join(_examples({names[i]: known[names[i]] for i in g}) for g in groups[:2])
         raise DataError(
-            f"join={join!r}: {parts} share 0 samples, and views without a sample in common cannot be "
+            f"join={join!r}: {parts} share no sample, and views without a sample in common cannot be "
             "clustered together. Check that these are ids of the same samples, or leave one group out."
         )
     return union
