@@ -132,7 +132,8 @@ def ingest() -> None:
     """Write the files of several views into one store.
 
     SRC is a .npz, .npy, .mat, .csv, .tsv, .xlsx, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or
-    Zarr file, or a directory with the UCI mfeat files. Row i is the same sample in every view.
+    Zarr file, or a directory with the UCI mfeat files. Samples are matched by their ids; where no
+    file has ids, row i is the same sample in every view.
     """
 
 

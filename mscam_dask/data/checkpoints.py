@@ -48,6 +48,7 @@ from mscam_dask.data.store.schema import (
     METADATA,
     REMEDY,
     checked_attributes,
+    read_metadata,
     usable_attributes,
     write_checksums,
 )
@@ -206,7 +207,7 @@ class ObjectCheckpointStore:
 
     def _is_finished(self, name: str) -> bool:
         file = self.prefix / name / METADATA
-        return file.is_file() and f'"{CHECKSUM}"'.encode() in file.read_bytes()
+        return file.is_file() and f'"{CHECKSUM}"'.encode() in read_metadata(file)
 
     def _write(self, place: Location, snapshot: Checkpoint) -> None:
         """Write a checkpoint, read it back, and wait until it is on the disk."""

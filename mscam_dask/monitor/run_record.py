@@ -334,6 +334,8 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         finished; 0 until the run has finished.
     labels_sha256
         Digest of labels.csv; None before it is written.
+    files_sha256
+        Digests of samples.csv, samples.parquet and moved.csv, by name, as far as they are written.
     replaces
         Name of the directory whose run this one takes the place of when it has finished; None
         otherwise, and from then on.
@@ -366,6 +368,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     resumed: tuple[ResumeEntry, ...] = ()
     number: int = 0
     labels_sha256: str | None = None
+    files_sha256: dict[str, str] = {}
     replaces: str | None = None
 
 

@@ -236,3 +236,52 @@ def test_files_of_other_programs_are_refused_with_the_way_out(tmp_path: Path, na
     assert re.match(quotes("refused", name), found)
     if name.startswith("a.r") or name == "a.RData":
         assert re.search("write", found.removeprefix("refused"))
+
+
+@pytest.mark.parametrize("name", ["Total", "Mean:", "Sum"])
+def test_a_last_row_of_sums_or_means_is_no_sample(tmp_path: Path, name: str) -> None:
+    values = np.random.default_rng(0).random((12, 3))
+    last = values.mean(axis=0) if name == "Mean:" else values.sum(axis=0)
+    ids = [*(f"s{row}" for row in range(12)), name]
+    rows = np.vstack([values, last.round(5)])
+    file = tmp_path / "a.csv"
+    pd.DataFrame(rows, pd.Index(ids, name="sample"), ["x", "y", "z"]).to_csv(file)
+    with pytest.raises(DataError, match=quotes(file, name, "sum or mean")):
+        ingest([file], tmp_path / "o.zarr")
+    rows[-1, 1] *= 1.01
+    pd.DataFrame(rows, pd.Index(ids, name="sample"), ["x", "y", "z"]).to_csv(file)
+    ingest([file], tmp_path / "o.zarr")
+    assert open_store(tmp_path / "o.zarr").sample_ids == tuple(ids)
+
+
+@pytest.mark.parametrize("join", [None, "inner", "outer"])
+@pytest.mark.parametrize("turned", [0, 1, 2])
+def test_a_file_with_samples_in_columns_among_others_is_named(
+    tmp_path: Path, join: Any, turned: int
+) -> None:
+    index = pd.Index([f"img{row}" for row in range(20)], name="sample")
+    files = [tmp_path / f"{name}.csv" for name in "abc"]
+    for place, file in enumerate(files):
+        values = np.random.default_rng(place).random((20, 4 + place))
+        frame = pd.DataFrame(values, index).add_prefix("f")
+        (frame.T if place == turned else frame).to_csv(file)
+    with pytest.raises(
+        DataError, match=quotes(f"names of {files[turned]}", "--samples-in columns")
+    ):
+        ingest(files, tmp_path / "o.zarr", join=join)
+
+
+def test_a_message_on_other_samples_says_which_side_has_more(tmp_path: Path) -> None:
+    frames = {"all": range(20), "some": range(3, 20), "others": range(100, 120)}
+    for name, rows in frames.items():
+        ids = pd.Index([f"img{row}" for row in rows], name="sample")
+        numbers = np.random.default_rng(1).random((len(ids), 4))
+        pd.DataFrame(numbers, ids).add_prefix(name).to_csv(tmp_path / f"{name}.csv")
+    files = {name: tmp_path / f"{name}.csv" for name in frames}
+    with pytest.raises(DataError, match=r"3 id\(s\) are only in") as caught:
+        ingest([files["all"], files["some"]], tmp_path / "o.zarr")
+    assert "[]" not in str(caught.value)
+    for join in (None, "outer"):
+        with pytest.raises(DataError, match=r"share no sample.*ids of the same samples") as caught:
+            ingest([files["all"], files["others"]], tmp_path / "o.zarr", join=join)
+        assert "join='inner'" not in str(caught.value)

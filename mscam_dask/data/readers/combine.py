@@ -27,7 +27,7 @@ from mscam_dask.data.views.sample_ids import (
     check_sample_ids,
     join_samples,
 )
-from mscam_dask.data.views.sources import RowSource
+from mscam_dask.data.views.sources import RowSource, feature_names_of
 from mscam_dask.errors import DataError
 
 Sources = str | Location | Source | MultiViewData | Sequence[str | Location | Source]
@@ -60,6 +60,7 @@ def gather(
     check_join(join)
     if join is not None and len(loaded) > 1:
         loaded = _with_chosen_views(loaded, views, labels)
+    _check_orientation(loaded)
     joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
     if joined is not None:
         first = next(item.where for item in loaded if item.sample_ids is not None)
@@ -82,6 +83,34 @@ def gather(
     data = replace(data, sample_ids=ids, labels=codes, label_names=names)
     notes = (*(note for item in loaded for note in item.notes), *more)
     return data, notes, tuple(item.origin for item in loaded if item.origin)
+
+
+def _check_orientation(loaded: Sequence[SourceContents]) -> None:
+    """Refuse a source whose columns have the sample ids of the others as names."""
+    ids = {item.where: item.sample_ids or () for item in loaded}
+    if len(set(ids.values())) < 2:
+        return
+    shares = {}
+    for item in loaded:
+        others = frozenset(name for where in ids if where != item.where for name in ids[where])
+        if others.isdisjoint(ids[item.where]):
+            tables = [view for view in item.views if view.shape[0] != view.shape[1]]
+            names = [name for view in tables for name in feature_names_of(view) or ()]
+            shares[item.where] = len(others.intersection(names)) / max(1, len(names))
+    turned = max(shares, key=lambda where: shares[where], default="")
+    if turned and shares[turned] > 0.5:
+        raise DataError(
+            f"The column names of {turned} are sample ids of {', '.join(w for w in ids if w != turned)}, so "
+            f"its samples are in columns: {_turning([turned])}."
+        )
+
+
+def _turning(files: Sequence[str]) -> str:
+    """Remedy for files with samples in columns beside others with samples in rows."""
+    return (
+        "read that with Source(path, samples_in='columns'), or for a command turn it alone, mscam-dask "
+        f"ingest {shlex.join(files)} --samples-in columns -o turned.zarr, and name turned.zarr in its place"
+    )
 
 
 def _with_chosen_views(
@@ -353,9 +382,8 @@ def _check_sample_counts(
     elif over and are_all:
         first = over if samples_in == "rows" else [file for file in files if file not in over]
         remedy = (
-            f"There seem to be {n_samples} samples, on columns only in {', '.join(first)}: read that with "
-            "Source(path, samples_in='columns'), or for a command turn it alone, mscam-dask ingest "
-            f"{shlex.join(first)} --samples-in columns -o turned.zarr, and name turned.zarr in its place."
+            f"There seem to be {n_samples} samples, on columns only in {', '.join(first)}: "
+            f"{_turning(first)}."
         )
     if not are_all and n_samples == n_labels:
         flags = " ".join(f"--view {shlex.quote(name)}" for name in fit)

@@ -37,6 +37,7 @@ _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
     r"__(no_feature|ambiguous|too_low_aQual|not_aligned|alignment_not_unique)|"
     r"N_(unmapped|multimapping|noFeature|ambiguous)"
 )
+_FOOTERS = frozenset({"total", "totals", "sum", "sums", "mean", "means", "average", "avg"})
 _KIND_ROWS = 20
 _TEXTS = 20  # columns of numbers that are kept as text too
 
@@ -325,6 +326,8 @@ def _on_rows(
     taken = {*left_out, truth, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
     values = _values(table, rows, features)
+    if ids is not None:
+        _check_footer(table.where, rows.texts[ids.position], values)
     found = _Roles(
         "sample ids",
         None if ids is None else (names[ids.position], ids.reason),
@@ -340,6 +343,18 @@ def _on_rows(
         notes=(*table.notes, *found.notes(table.where), *notes),
         origin=found.origin(table, int(rows.missing_of(features).sum())),
     )
+
+
+def _check_footer(where: str, ids: Sequence[str], values: NDArray[Any]) -> None:
+    """Refuse a last row that is called Total, Mean or the like and has the sums or means of all columns."""
+    if len(ids) < 3 or not values.shape[1] or ids[-1].strip(" :.").casefold() not in _FOOTERS:
+        return
+    for of in (np.nansum, np.nanmean):
+        if np.allclose(of(values[:-1], axis=0), values[-1], rtol=1e-3):
+            raise DataError(
+                f"{where}: the last row, {ids[-1]!r}, has the sum or mean of every column and is no sample. "
+                "Remove the row."
+            )
 
 
 def _on_columns(table: Table, selection: Selection) -> SourceContents:

@@ -1,4 +1,7 @@
-"""Durable changes of files: what is synced and renamed survives a kill and a power cut."""
+"""Files of runs and stores: durable changes, and no file that is a link or not a regular one.
+
+What is synced and renamed survives a kill and a power cut.
+"""
 
 from __future__ import annotations
 
@@ -6,21 +9,76 @@ import ctypes
 import errno
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mscam_dask.errors import ConfigurationError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError, StoreCorruptError, TemporaryFailure
+
+RECORD_BYTES = 64 * 2**20
+"""Largest size of a file of settings or a record."""
 
 # Why there is no room, and what to do, by the number of the system's error.
 _FULL = ("the disk is full, or the quota used up", "Make room")
 _TOO_LARGE = ("a file would be larger than the limit of this process", "Raise it (ulimit -f)")
 _NO_ROOM = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _TOO_LARGE}
 
+# Windows has none of them.
+_NO_LINK_NO_WAIT = sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "CLOEXEC"))
+
 # Of Linux's renameat2(2): paths are relative to the working directory; swap both names.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
+
+
+def open_regular(file: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
+    """Open a file of a run, without waiting; a link and what is no regular file are a `StoreCorruptError`."""
+    try:
+        descriptor = os.open(file, flags | _NO_LINK_NO_WAIT, mode)
+    except OSError as error:
+        if file.is_symlink() or (os.path.lexists(file) and not file.is_file()):
+            raise not_regular(file) from error
+        raise
+    status = os.fstat(descriptor)
+    if stat.S_ISREG(status.st_mode) and not (flags & os.O_RDWR and status.st_nlink > 1):
+        return descriptor
+    os.close(descriptor)
+    raise not_regular(file)
+
+
+def read_regular(file: Path, most_bytes: int = RECORD_BYTES) -> bytes:
+    """Read a file of a run or a store: see `open_regular`; one above `most_bytes` is a `StoreCorruptError`."""
+    with os.fdopen(open_regular(file), "rb") as stream:
+        size = os.fstat(stream.fileno()).st_size
+        if size <= most_bytes:
+            return stream.read(most_bytes + 1)
+    raise StoreCorruptError(
+        f"{file} has {size} bytes; allowed are {most_bytes}. Restore the file from a copy, or remove it."
+    )
+
+
+def check_regular(root: Path) -> None:
+    """Refuse a tree with links, or with what is neither a directory nor a regular file."""
+    for path, folders, files in os.walk(root):
+        for name in (*folders, *files):
+            item = Path(path, name)
+            if not stat.S_ISREG(mode := item.lstat().st_mode) and not stat.S_ISDIR(mode):
+                raise not_regular(item)
+
+
+def not_regular(file: Path) -> StoreCorruptError:
+    """Return the error for a link, or for what is neither a directory nor a regular file."""
+    if file.is_symlink():
+        what, remedy = "a symbolic link", "Copy with links resolved (cp -rL), or remove the link"
+    elif file.is_file():
+        what, remedy = "a file with another name (hard link)", "Replace it by a copy, or remove it"
+    else:
+        what, remedy = "not a regular file", "Remove it"
+    return StoreCorruptError(
+        f"{file} is {what}; allowed in a run or store are directories and regular files. {remedy}."
+    )
 
 
 class LocalFilesystem:
@@ -95,7 +153,9 @@ def write_durably(path: Path, content: bytes, *, partial: Path | None = None) ->
     It is written as `partial` first, beside it; a failure may leave that.
     """
     partial = partial or path.with_name(f".{path.name}.partial")
-    partial.write_bytes(content)
+    partial.unlink(missing_ok=True)  # of a killed writer, or a link
+    with partial.open("xb") as stream:
+        stream.write(content)
     LOCAL.sync(partial)
     rename_durably(partial, path)
 

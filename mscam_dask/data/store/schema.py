@@ -28,10 +28,12 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from mscam_dask.data.store.filesystem import check_regular, read_regular
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.errors import DataError, MscamError, StoreCorruptError
 
@@ -47,6 +49,7 @@ N_PRESENT = "n_present"
 ORIGIN = "origin"
 
 METADATA = "zarr.json"
+METADATA_BYTES = 2**30
 
 CHECKSUMS = "nodes"
 """Attribute of the root group: path of each node -> SHA-256 of its zarr.json."""
@@ -120,11 +123,13 @@ def write_checksums(group: Any, root: Location) -> None:
 def checked_attributes(
     root: Location, kind: str, version: int, *, other: str, again: str, oldest: int | None = None
 ) -> Mapping[str, Any]:
-    """Return the attributes of a root group with checksums, of one format and version.
+    """Return the attributes of a root group with checksums, of one format and version, without links.
 
     `other` is the remedy for another format, `again` the alternative to an upgrade, `oldest` the first
     version that can be read too.
     """
+    if isinstance(root, Path):
+        check_regular(root)
     attributes = root_attributes(root)
     if attributes.get("format") != kind:
         raise DataError(
@@ -170,7 +175,7 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
             f"{root} is not a Zarr v3 group (it has no zarr.json). Give the directory that "
             f"mscam-dask ingest wrote, or ingest this one first.{hint}"
         )
-    content = file.read_bytes()
+    content = read_metadata(file)
     try:
         metadata = json.loads(content)
         if metadata["zarr_format"] != 3 or metadata["node_type"] != "group":
@@ -186,9 +191,14 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
         node = root / path / METADATA
         if not node.is_file():
             raise corrupt_store(node, "it is missing")
-        if digest_of(node.read_bytes()) != digest:
+        if digest_of(read_metadata(node)) != digest:
             raise corrupt_store(node, "its content does not match its checksum (SHA-256)")
     return attributes
+
+
+def read_metadata(file: Location) -> bytes:
+    """Return the content of a file of metadata."""
+    return read_regular(file, METADATA_BYTES) if isinstance(file, Path) else file.read_bytes()
 
 
 def _is_known(name: str, value: Any) -> bool:

@@ -36,7 +36,8 @@ _MISSING = frozenset(
 # Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8; characters
 # without width and those that turn the direction of text make different ids look the same.
 _UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
+    "\ud800-\udfff\U000e0000-\U000e007f]"
 )
 
 
@@ -94,7 +95,7 @@ def check_join(join: object) -> None:
 
 def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
     """Refuse ids that are missing, repeat, or cannot be printed in one line, with a `DataError`."""
-    check_printable(ids, f"sample id of {where}")
+    check_printable(ids, f"sample id of {where}", "in row")
     gone = [row for row, name in enumerate(ids) if name in _MISSING or name.isspace()]
     if gone:
         raise DataError(
@@ -116,15 +117,16 @@ def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
         )
 
 
-def check_printable(texts: Iterable[str], what: str) -> None:
+def check_printable(texts: Iterable[str], what: str, place: str = "at position") -> None:
     """Refuse texts with control characters, line separators or invisible characters."""
     texts = tuple(texts)
     if not _UNPRINTABLE.search("".join(texts)):
         return
-    at = next(index for index, text in enumerate(texts) if _UNPRINTABLE.search(text))
+    found = ((at, _UNPRINTABLE.search(text)) for at, text in enumerate(texts))
+    at, match = next((at, match) for at, match in found if match)
     raise DataError(
-        f"The {what} {texts[at]!a} at position {at} has control characters or invisible characters; allowed "
-        "are texts that can be printed in one line. Remove them."
+        f"The {what} {texts[at]!a} {place} {at} has the control character or invisible character "
+        f"U+{ord(match[0]):04X}; allowed are texts that can be printed in one line. Remove it."
     )
 
 
@@ -163,12 +165,21 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
     for (name, own), (other, others) in itertools.combinations(sets.items(), 2):
         if own != others:
             _check_spelling(known, name, other)
-            if join is None:
-                missing, added = sorted(own - others), sorted(others - own)
+            if join is None and own.isdisjoint(others):
+                pair = _examples({name: known[name], other: known[other]})
                 raise DataError(
-                    f"{name!r} and {other!r} hold different samples: {len(missing)} id(s) of {name!r} are "
-                    f"missing from {other!r} (first: {missing[:_SHOWN]}) and {len(added)} are only in {other!r} "
-                    f"(first: {added[:_SHOWN]}). Files: set join='inner' or join='outer' (--join, [data] join); "
+                    f"{pair} share no sample. Check that these are ids of the same samples, written in the "
+                    "same way in both."
+                )
+            if join is None:
+                sides = ((name, sorted(own - others)), (other, sorted(others - own)))
+                differences = " and ".join(
+                    f"{len(only)} id(s) are only in {holder!r} (first: {only[:_SHOWN]})"
+                    for holder, only in sides
+                    if only
+                )
+                raise DataError(
+                    f"{name!r} and {other!r} hold different samples: {differences}. Files: set join='inner' or join='outer' (--join, [data] join); "
                     "frames: give each view all samples, with rows of NaN for those that it does not have "
                     "(frame.reindex(ids))."
                 )
@@ -189,7 +200,7 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         names = list(known)
         parts = " and ".join(_examples({names[i]: known[names[i]] for i in g}) for g in groups[:2])
         raise DataError(
-            f"join={join!r}: {parts} share 0 samples, and views without a sample in common cannot be "
+            f"join={join!r}: {parts} share no sample, and views without a sample in common cannot be "
             "clustered together. Check that these are ids of the same samples, or leave one group out."
         )
     return union

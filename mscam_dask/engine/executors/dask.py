@@ -12,7 +12,7 @@ import itertools
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -39,13 +39,12 @@ from mscam_dask.engine.executors._spans import (
     scheduler_cleaner,
 )
 from mscam_dask.engine.executors.base import Handle, single_handles
+from mscam_dask.engine.executors.watchdog import WorkerWatchdog
 from mscam_dask.errors import (
     ClusterError,
     ConfigurationError,
-    NoWorkersError,
     SchedulerLostError,
     WorkerLostError,
-    WorkersPausedError,
 )
 
 POLL_S = 2.0
@@ -154,82 +153,6 @@ def _address(client: Client) -> str:
 def _scheduler_of(client: Client) -> Any:
     """Remote procedure calls of the scheduler; typed as optional, but None only before the start."""
     return client.scheduler
-
-
-def _is_usable(worker: Mapping[str, Any]) -> bool:
-    """Return whether a worker starts tasks or runs one; Dask pauses it when its memory is full."""
-    metrics = worker.get("metrics") or {}
-    return worker["status"] == "running" or bool(metrics.get("executing"))
-
-
-class WorkerWatchdog:
-    """Check, repeated during a wait, that the cluster has a worker that can run tasks.
-
-    Parameters
-    ----------
-    workers : callable
-        Returns the workers that there are now, as `present_workers` does.
-    address : str
-        Address of the cluster, for the message.
-    timeout_s : float
-        Seconds without a usable worker that are tolerated.
-    """
-
-    def __init__(
-        self,
-        workers: Callable[[], Mapping[str, Mapping[str, Any]]],
-        address: str,
-        timeout_s: float,
-    ) -> None:
-        self._workers = workers
-        self._address = address
-        self._timeout_s = timeout_s
-        self._last_seen = time.monotonic()
-
-    def check(self) -> bool:
-        """Check for usable workers; whether there is one.
-
-        Raises
-        ------
-        NoWorkersError
-            If there has been none for too long.
-        WorkersPausedError
-            If there were some, paused by Dask because their memory is full.
-        ClusterError
-            Raised by `workers` when the cluster does not answer.
-        """
-        workers = self._workers().values()
-        if any(map(_is_usable, workers)):
-            self._last_seen = time.monotonic()
-            return True
-        if time.monotonic() - self._last_seen > self._timeout_s:
-            raise self._error(list(workers))
-        return False
-
-    def _error(self, workers: list[Mapping[str, Any]]) -> NoWorkersError:
-        if not workers:
-            return NoWorkersError(
-                f"the Dask scheduler {self._address} has had no worker for {self._timeout_s:g} s. "
-                f"Start workers, for example dask worker {self._address}, and repeat the command."
-            )
-        fullest = max(workers, key=lambda worker: _used_bytes(worker) / _limit_bytes(worker))
-        memory = (
-            f"{_used_bytes(fullest) / _GIB:.2f} of {_limit_bytes(fullest) / _GIB:.2f} GiB in use "
-            f"on {fullest.get('name', 'one')}"
-        )
-        return WorkersPausedError(
-            f"all {len(workers)} Dask workers of {self._address} have been paused for "
-            f"{self._timeout_s:g} s, because their memory is full ({memory}). Give workers more "
-            "memory (--memory-limit) or use fewer of them, and repeat the command."
-        )
-
-
-def _used_bytes(worker: Mapping[str, Any]) -> float:
-    return float((worker.get("metrics") or {}).get("memory") or 0)
-
-
-def _limit_bytes(worker: Mapping[str, Any]) -> float:
-    return float(worker.get("memory_limit") or float("inf"))
 
 
 def wait_for_a_worker(client: Client, timeout_s: float) -> None:

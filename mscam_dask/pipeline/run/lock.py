@@ -19,8 +19,8 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
-from mscam_dask.data.store.filesystem import take_lock
-from mscam_dask.errors import ConfigurationError, TemporaryFailure
+from mscam_dask.data.store.filesystem import open_regular, read_regular, take_lock
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 
 __all__ = ["LOCK_NAME", "LockHolder", "RunLock", "is_locked", "raise_if_locked"]
 
@@ -62,6 +62,8 @@ class RunLock:
         On entering, at once, when another process holds the lock; names the process.
     ConfigurationError
         On entering, when the file system has no locks.
+    StoreCorruptError
+        On entering, when .lock is a link or no regular file.
 
     Notes
     -----
@@ -155,12 +157,15 @@ def is_locked(directory: Path) -> bool:
     """Return whether another driver holds a run directory; nothing in it is changed."""
     for path in (directory / LOCK_NAME, directory):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+            is_root = path == directory
+            descriptor = (
+                os.open(path, os.O_RDONLY | os.O_CLOEXEC) if is_root else open_regular(path)
+            )
+        except (OSError, DataError):  # taking it says why
             continue
         try:
             with contextlib.suppress(OSError, ConfigurationError):  # taking it says why
-                if path == directory:
+                if is_root:
                     if _lock_directory(descriptor, path, is_shared=True) is False:
                         return True
                 elif not take_lock(descriptor, path, remedy=_REMEDY, is_shared=True):
@@ -189,12 +194,12 @@ def _is_at(descriptor: int, path: Path) -> bool:
 def _opened(file: Path) -> int:
     """Return a descriptor to lock; read-only where writing is not allowed, as for a finished run."""
     try:
-        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_regular(file, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         with contextlib.suppress(OSError):
-            return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            return open_regular(file)
         raise
 
 
@@ -211,8 +216,8 @@ def _write_holder(descriptor: int) -> None:
 
 def _locked_message(directory: Path) -> str:
     try:
-        holder = msgspec.json.decode((directory / LOCK_NAME).read_bytes(), type=LockHolder)
-    except (OSError, ValueError, msgspec.DecodeError):  # damaged, or not written yet
+        holder = msgspec.json.decode(read_regular(directory / LOCK_NAME), type=LockHolder)
+    except (OSError, ValueError, msgspec.DecodeError):  # a link, damaged, or not written yet
         by = "another process"
     else:
         by = f"process {holder.pid} on {holder.host}, since {holder.since}"

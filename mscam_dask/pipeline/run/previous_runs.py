@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredResult, read_model, read_result
+from mscam_dask.data.store.filesystem import RECORD_BYTES, read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -60,10 +61,14 @@ __all__ = [
     "renamed_clusters",
     "reusable_clustering",
     "reusable_store",
+    "skipped_runs",
     "warm_start_from",
 ]
 
 _CLOCK_SKEW = dt.timedelta(days=1)
+
+# Largest mean length of a row of labels.csv or samples.csv.
+_ROW_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -94,19 +99,23 @@ class PreviousRun:
         """
         file = self.directory.labels
         try:
-            content = file.read_bytes()
+            content = self.content(file)
             rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
             names = [decoded_id(name) for name, _ in rows[1:]]
             labels = np.array([int(cluster) for _, cluster in rows[1:]], dtype=np.int64)
         except (OSError, ValueError, csv.Error) as error:
             raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
         digest = self.record.labels_sha256
-        if digest is not None and hashlib.sha256(content).hexdigest() != digest:
+        if digest is not None and _sha256(content) != digest:
             raise DataError(
                 f"{file} has changed since the run wrote it (another SHA-256). Resume the run, which "
                 "writes it again."
             )
         return names, labels
+
+    def content(self, file: Path) -> bytes:
+        """Return the content of a file with a row for each sample; a link, and any other size, is a `DataError`."""
+        return read_regular(file, RECORD_BYTES + _ROW_BYTES * self.data.n_samples)
 
     def integrity_problem(self) -> str:
         """Return how its results are damaged; empty when they are intact."""
@@ -118,6 +127,10 @@ class PreviousRun:
             _, labels = self.labels()
             result = read_result(self.directory.result)
             read_model(self.directory.result)
+            for name, digest in self.record.files_sha256.items():
+                file = self.directory.path / name
+                if os.path.lexists(file) and _sha256(self.content(file)) != digest:
+                    return f"{file} has changed since the run wrote it (another SHA-256)"
         except DataError as error:
             return str(error).partition(". ")[0].removesuffix(".")
         if not np.array_equal(labels, result.labels):
@@ -157,19 +170,40 @@ def future_dates(runs: Sequence[PreviousRun]) -> tuple[str, ...]:
     )
 
 
+def skipped_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
+    """Return a warning for each run beside a run directory whose record cannot be read."""
+    notes = []
+    for sibling in _sibling_directories(settings, directory):
+        try:
+            sibling.read_record()
+        except DataError as error:
+            if os.path.lexists(sibling.record):
+                notes.append(f"{sibling.path.name} is not used: {error}")
+    return tuple(notes)
+
+
 def _siblings(settings: Settings, directory: RunDirectory) -> Iterator[PreviousRun]:
     """Yield runs of the same pipeline, in the root of a run directory, that have a readable record."""
+    for sibling in _sibling_directories(settings, directory):
+        with contextlib.suppress(DataError):
+            record = sibling.read_record()
+            if record.pipeline == settings.name:
+                yield PreviousRun(sibling, record)
+
+
+def _sibling_directories(settings: Settings, directory: RunDirectory) -> Iterator[RunDirectory]:
+    """Yield the directories beside a run directory that have the name of a run of the same pipeline."""
     if settings.output.root is None:
         return
     root = Path(os.path.realpath(settings.output.root))  # as the paths of run directories are
     for path in root.glob(f"{glob_escaped(settings.name)}-*"):
         if path in (directory.path, directory.place) or path.name.endswith(NEXT_SUFFIX):
             continue
-        sibling = RunDirectory(path)
-        with contextlib.suppress(DataError, OSError):
-            record = sibling.read_record()
-            if record.pipeline == settings.name:
-                yield PreviousRun(sibling, record)
+        yield RunDirectory(path)
+
+
+def _sha256(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
 
 
 def glob_escaped(name: str) -> str:

@@ -58,6 +58,7 @@ from mscam_dask.pipeline.run.previous_runs import (
     next_number,
     previous_runs,
     reusable_clustering,
+    skipped_runs,
     warm_start_from,
 )
 from mscam_dask.pipeline.run.report import (
@@ -439,7 +440,8 @@ class Run:
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
             summary.text = f"{counted}: {views}"
-            summary.notes = (*record.notes, *future_dates(self._runs))
+            skipped = skipped_runs(self._settings, self.directory)
+            summary.notes = (*record.notes, *future_dates(self._runs), *skipped)
         return opened
 
     def _report_resume(self, opened: OpenData | None) -> None:
@@ -553,9 +555,12 @@ class Run:
             content = steps.labels_text(opened.data, clusters.labels)
             directory.write(directory.labels, content)
             self._update(labels_sha256=hashlib.sha256(content).hexdigest())
-            if clusters.moved is not None:
-                directory.write(directory.moved, clusters.moved)
             clusters.write(directory.result)
-            for file, text in steps.samples_files(directory.result, opened.data).items():
+            files = steps.samples_files(directory.result, opened.data)
+            if clusters.moved is not None:
+                files[directory.moved.name] = clusters.moved
+            for file, text in files.items():
                 directory.write(directory.path / file, text)
+            digests = {name: hashlib.sha256(text).hexdigest() for name, text in files.items()}
+            self._update(files_sha256=digests)
             summary.text = str(directory.place)

@@ -17,7 +17,8 @@
     RUN_DIR.next/       run that takes the place of the one in RUN_DIR when it has finished
 
 Every file but events.jsonl is written under another name, synced and renamed, so it is complete or
-absent. Links in the path of a run directory are followed once, when it is locked.
+absent. Links in the path of a run directory are followed once, when it is locked; a file in it that is
+a link or not a regular file is refused.
 """
 
 from __future__ import annotations
@@ -35,7 +36,14 @@ from typing import IO
 
 import msgspec
 
-from mscam_dask.data.store.filesystem import LOCAL, full_disk_is_temporary, write_durably
+from mscam_dask.data.store.filesystem import (
+    LOCAL,
+    full_disk_is_temporary,
+    not_regular,
+    open_regular,
+    read_regular,
+    write_durably,
+)
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.run.lock import LOCK_NAME, RunLock
@@ -73,15 +81,15 @@ _OWN = (
 
 _PRIVATE = 0o700
 
-_FORMULA = tuple("=+-@\t\r")
+_FORMULA = tuple("=+-@|\t\r＝＋－＠｜")  # noqa: RUF001 - wide ones are formulas in East Asian settings
 _NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
 
 
 def encoded_id(sample: str) -> str:
     r"""Return a sample id as CSV files have it, harmless to spreadsheets and terminals.
 
-    An id that starts like a formula (= + - @, unless it is a number) or with an apostrophe, or that
-    holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
+    An id that starts like a formula (= + - @ |, also after blanks, unless it is a number) or with an
+    apostrophe, or that holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
     control characters are written as \xNN. Other ids are unchanged.
 
     Examples
@@ -89,7 +97,7 @@ def encoded_id(sample: str) -> str:
     >>> encoded_id("=1+1"), encoded_id("-7"), encoded_id("a b")
     ("'=1+1", '-7', 'a b')
     """
-    is_formula = sample.startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
+    is_formula = sample.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
     has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
     if not (is_formula or has_control or sample.startswith("'")):
         return sample
@@ -367,7 +375,8 @@ class RunDirectory:
     def append_events(self) -> Iterator[IO[bytes]]:
         """Open events.jsonl to append to; a line that a kill cut short is removed."""
         self.check_lock()
-        with full_disk_is_temporary(self.events), self.events.open("a+b") as stream:
+        descriptor = open_regular(self.events, os.O_RDWR | os.O_CREAT | os.O_APPEND)
+        with full_disk_is_temporary(self.events), os.fdopen(descriptor, "a+b") as stream:
             stream.seek(0)
             complete = stream.read().rfind(b"\n") + 1
             stream.truncate(complete)
@@ -388,12 +397,15 @@ class RunDirectory:
         Raises
         ------
         StoreCorruptError
-            When it is damaged.
+            When it is damaged, or a file of the run is a link.
         DataError
             When it is missing, or not the record of a run.
         """
         try:
-            content = self.record.read_bytes()
+            content = read_regular(self.record)
+            for name in (*_OWN, LOCK_NAME):
+                if (self.path / name).is_symlink():
+                    raise not_regular(self.path / name)
         except OSError as error:
             raise DataError(
                 f"{self.path} is not a run directory: {_RECORD} cannot be read ({error.strerror}). Give "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -269,8 +270,12 @@ def test_a_reader_that_may_not_rename_says_where_the_store_is(
 ) -> None:
     store, aside = moved_aside(tmp_path)
 
-    def refused(*_: object) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied")
+    opened = os.open
+
+    def refused(file: Path, flags: int, *more: int) -> int:
+        if flags & os.O_CREAT:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(file, flags, *more)
 
     with monkeypatch.context() as patch:
         patch.setattr("os.open", refused)

@@ -146,10 +146,17 @@ def test_repeated_ids_are_refused() -> None:
         check_sample_ids(["x", "y", "x"], where="a.csv")
 
 
-@pytest.mark.parametrize("code", [0x0, 0x1B, 0x85, 0x200B, 0x202E, 0x2028, 0x2066, 0x2069, 0xFEFF])
+@pytest.mark.parametrize(
+    "code", [0x0, 0x1B, 0x85, 0x200B, 0x202E, 0x2028, 0x2066, 0x2069, 0xFEFF, 0xAD, 0xE0041]
+)
 def test_texts_that_look_like_others_or_act_on_a_terminal_are_refused(code: int) -> None:
-    with pytest.raises(DataError, match="at position 1"):
+    with pytest.raises(DataError, match=f"at position 1.*U\\+{code:04X};"):
         check_printable(["ok", f"a{chr(code)}"], "view name")
+
+
+def test_an_invisible_character_of_an_id_is_named_with_file_and_row() -> None:
+    with pytest.raises(DataError, match=r"'a\.csv' 'y\\u202e' in row 1 .*U\+202E"):
+        join_samples({"a.csv": ["x", "y\u202e"]}, None)
 
 
 def test_texts_of_any_language_are_printable() -> None:
