@@ -74,23 +74,3 @@ def _sorted(matrix: csr_array[Any]) -> csr_array[Any]:
     matrix.sum_duplicates()
     matrix.sort_indices()
     return matrix
-
-
-def edge_split(
-    graph: csr_array[np.float64], rng: np.random.Generator
-) -> tuple[csr_array[np.float64], csr_array[np.float64]]:
-    """Assign each undirected edge of a graph to one of two symmetric graphs at random."""
-    affinity = symmetric_affinity(graph)
-    rows = np.repeat(np.arange(affinity.shape[0]), np.diff(affinity.indptr))
-    upper = rows < affinity.indices
-    rows, columns = rows[upper], affinity.indices[upper].astype(rows.dtype)
-    weights = affinity.data[upper]
-    first = rng.random(len(weights)) < 0.5
-    halves = []
-    for taken in (first, ~first):
-        i, j, values = rows[taken], columns[taken], weights[taken]
-        both = (np.concatenate((values, values)), (np.concatenate((i, j)), np.concatenate((j, i))))
-        half: csr_array[np.float64] = csr_array(both, shape=affinity.shape)
-        half.sort_indices()
-        halves.append(half)
-    return halves[0], halves[1]

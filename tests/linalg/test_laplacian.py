@@ -13,7 +13,6 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.laplacian import (
     connected_components,
-    edge_split,
     graph_from_neighbors,
     laplacian,
     symmetric_affinity,
@@ -107,23 +106,3 @@ def test_explicit_zeros_are_no_edges() -> None:
     graph = csr_array((np.array([0.0, 1.0]), np.array([1, 2]), np.array([0, 2, 2, 2])))
     assert connected_components(graph)[1].tolist() == [0, 1, 0]
     assert graph.nnz == 2  # left as it was
-
-
-@given(seed=st.integers(0, 1000), n_samples=st.integers(1, 30))
-def test_each_edge_is_in_one_half_with_its_weight(seed: int, n_samples: int) -> None:
-    graph: csr_array[np.float64] = csr_array(random_graph(n_samples, 0.3, seed))
-    first, second = (half.toarray() for half in edge_split(graph, np.random.default_rng(seed)))
-    np.testing.assert_array_equal(first + second, symmetric_affinity(graph).toarray())
-    np.testing.assert_array_equal(first, first.T)
-    np.testing.assert_array_equal(second, second.T)
-    assert not np.any((first > 0) & (second > 0))
-
-
-def test_halves_are_halves_and_a_matter_of_the_seed() -> None:
-    graph: csr_array[np.float64] = csr_array(random_graph(100, 0.3, 0))
-    first, second = edge_split(graph, np.random.default_rng(1))
-    again, _ = edge_split(graph, np.random.default_rng(1))
-    other, _ = edge_split(graph, np.random.default_rng(2))
-    np.testing.assert_array_equal(first.toarray(), again.toarray())
-    assert np.any(first.toarray() != other.toarray())
-    assert 0.4 < first.nnz / (first.nnz + second.nnz) < 0.6

@@ -63,7 +63,7 @@ _RETRIES = 2
 
 # Stages whose results are needed only when the first partition is scored: they run on workers that
 # would be idle, above all during the eigensolver of the initial graph, which is one task.
-_LOW_PRIORITY = frozenset({"reference_graphs", "perturbed_cuts", "view_agreement"})
+_LOW_PRIORITY = frozenset({"reference_graphs", "points_of_view", "points", "view_agreement"})
 
 # Stages of similar tasks with the same large arguments. The scheduler would leave them to the worker
 # that has the arguments, even while others are idle. So each is submitted to the next worker in turn,
