@@ -146,7 +146,7 @@ def best_by_borders(
 
     It is supported, has clusters of enough samples, and the neighbors in all views explain a larger share of
     its entropy. Of several, the one with most clusters left when clusters are merged until all borders hold,
-    then with the largest share. 0 if there is none, or if the views confirm each pair of clusters of the
+    then with the largest share. 0 if there is none, or if the views separate each pair of clusters of the
     first that has no border.
     """
     least_share = explained_share(views, partitions[0])
@@ -155,12 +155,12 @@ def best_by_borders(
         found, share = borders(points.rows, labels, n_clusters), explained_share(views, labels)
         if found.support and found.sizes.min() >= SMALLEST and share > least_share:
             better.append((found.n_supported, share, -index))
-    if not better or views_confirm(points, partitions[0], n_clusters):
+    if not better or views_separate(points, partitions[0], n_clusters):
         return 0
     return -max(better)[2]
 
 
-def views_confirm(points: Points, labels: NDArray[np.int64], n_clusters: int) -> bool:
+def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -> bool:
     """Whether views separate, in the same way, each pair of clusters that has no border.
 
     Within both clusters, the cross-fitted discriminants of each two views have a positive correlation. Halves

@@ -16,7 +16,7 @@ from mscam_dask.solvers.choice import (
     linkage_partition,
     linked_points,
     principal_scores,
-    views_confirm,
+    views_separate,
 )
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from tests.solvers.test_borders import normals
@@ -70,16 +70,16 @@ def test_a_candidate_that_is_better_explained_takes_the_place() -> None:
     assert best_by_borders(points, [halves, halves], graphs(labels), 2) == 0  # it has no border
 
 
-def test_views_confirm_clusters_that_overlap_and_no_halves_of_one_cluster() -> None:
+def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 200)
     overlapping = rng.normal(size=(400, 9))
     overlapping[200:] += 0.9  # 1.6 standard deviations in each view: there is no valley
-    assert views_confirm(Points(overlapping, (3, 3, 3)), labels, 2)
-    assert not views_confirm(Points(overlapping, (9,)), labels, 2)
+    assert views_separate(Points(overlapping, (3, 3, 3)), labels, 2)
+    assert not views_separate(Points(overlapping, (9,)), labels, 2)
     one = rng.normal(size=(400, 9))
     halves = (one.sum(axis=1) > 0.0).astype(np.int64)
-    assert not views_confirm(Points(one, (3, 3, 3)), halves, 2)
+    assert not views_separate(Points(one, (3, 3, 3)), halves, 2)
 
 
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:

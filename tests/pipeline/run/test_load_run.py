@@ -491,6 +491,7 @@ def test_another_version_is_refused_with_its_number(
     outcome = again(pipeline(HERE))
     written, later = results.FORMAT_VERSION, results.FORMAT_VERSION + 1
     monkeypatch.setattr(results, "FORMAT_VERSION", later)
+    monkeypatch.setattr(results, "_OLDEST_VERSION", later)
     with pytest.raises(DataError, match=quotes("result.zarr", written, later)):
         load_run(outcome.directory.path)
     monkeypatch.undo()
