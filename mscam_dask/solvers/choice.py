@@ -164,13 +164,17 @@ def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -
     """Whether views separate, in the same way, each pair of clusters that has no border.
 
     Within both clusters, the cross-fitted discriminants of each two views have a positive correlation. Halves
-    of one cluster in which views are independent have none. False for one view.
+    of one cluster in which views are independent have none. Pairs with a cluster of few samples do not count.
+    True for one view, with which nothing can be compared.
     """
     if len(points.widths) == 1:
-        return False
+        return True
     of_views = [cell_functions(rows, labels).values for rows in points.views]
     upper = np.triu_indices(len(of_views), 1)
-    for i, j in borders(points.rows, labels, n_clusters).unseparated:
+    found = borders(points.rows, labels, n_clusters)
+    for i, j in found.unseparated:
+        if min(found.sizes[i], found.sizes[j]) < SMALLEST:
+            continue
         rows = np.flatnonzero((labels == i) | (labels == j))
         scores = np.stack([values[rows, i] - values[rows, j] for values in of_views])
         with np.errstate(invalid="ignore", divide="ignore"):

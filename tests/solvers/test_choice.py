@@ -76,7 +76,7 @@ def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> 
     overlapping = rng.normal(size=(400, 9))
     overlapping[200:] += 0.9  # 1.6 standard deviations in each view: there is no valley
     assert views_separate(Points(overlapping, (3, 3, 3)), labels, 2)
-    assert not views_separate(Points(overlapping, (9,)), labels, 2)
+    assert views_separate(Points(overlapping, (9,)), labels, 2)  # nothing to compare
     one = rng.normal(size=(400, 9))
     halves = (one.sum(axis=1) > 0.0).astype(np.int64)
     assert not views_separate(Points(one, (3, 3, 3)), halves, 2)
