@@ -163,9 +163,10 @@ def best_by_borders(
 def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -> bool:
     """Whether views separate, in the same way, each pair of clusters that has no border.
 
-    Within both clusters, the cross-fitted discriminants of each two views have a positive correlation. Halves
-    of one cluster in which views are independent have none. Pairs with a cluster of few samples do not count.
-    True for one view, with which nothing can be compared.
+    Within both clusters, the cross-fitted discriminants of each two views are correlated. Halves of one
+    cluster in which views are independent have little correlation: some, since neighbors have the same
+    label. Pairs with a cluster of few samples do not count. True for one view, with which nothing can be
+    compared.
     """
     if len(points.widths) == 1:
         return True
@@ -178,8 +179,8 @@ def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -
         rows = np.flatnonzero((labels == i) | (labels == j))
         scores = np.stack([values[rows, i] - values[rows, j] for values in of_views])
         with np.errstate(invalid="ignore", divide="ignore"):
-            z = np.arctanh(np.corrcoef(scores)[upper]) * np.sqrt(max(0, len(rows) - 3))
-        if not np.nansum(z) / np.sqrt(len(z)) > RULES.clear_overlap:
+            correlations = np.nan_to_num(np.corrcoef(scores)[upper])
+        if correlations.mean() <= RULES.correlation:
             return False
     return True
 

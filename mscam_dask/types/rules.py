@@ -32,6 +32,9 @@ class SelectionRules:
         be in clusters without support (docs/method.md).
     depth : float
         A valley between two clusters has less than this share of the density on its sides (docs/method.md).
+    correlation : float
+        Views separate two clusters without a border if their discriminants are correlated by more: 0.06 to
+        0.15 in halves of one cluster, 0.29 and more in real sets (docs/method.md).
     nearly_perfect : float
         Share of log c, the largest information of c clusters, from which on a partition is not
         improved by other graphs, cuts or learned metrics (0057).
@@ -54,6 +57,7 @@ class SelectionRules:
     few_columns: int = 10
     level: float = 0.05
     depth: float = 0.8
+    correlation: float = 0.2
     nearly_perfect: float = 0.9
     near_optimal: float = 1.1
     max_iterations: int = 3
