@@ -106,7 +106,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
     def structure_(self) -> Structure:
         """Whether the data support the clusters: ``Structure.CLEAR``, ``PARTLY``, ``NONE`` or ``TRIVIAL``.
 
-        CLEAR if borders separate all clusters, up to clusters with 5 % of the samples; PARTLY if they
+        CLEAR if borders separate all clusters, up to clusters with 5 % of the samples and at least 5 each; PARTLY if they
         separate some, `standing_clusters_`; NONE if no cluster is separated from all others, or none was
         found. TRIVIAL for one cluster and for one for each sample, which fit any data. `fit` warns of
         PARTLY and NONE.

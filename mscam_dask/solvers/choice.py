@@ -144,7 +144,7 @@ def best_by_borders(
 ) -> int:
     """Position of the partition that takes the place of the first, whose borders do not support it.
 
-    It is supported, has clusters of enough samples, and the neighbors in all views explain a larger share of
+    It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of
     its entropy. Of several, the one with most clusters left when clusters are merged until all borders hold,
     then with the largest share. 0 if there is none, or if the views separate each pair of clusters of the
     first that has no border.
@@ -153,7 +153,7 @@ def best_by_borders(
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
         found, share = borders(points.rows, labels, n_clusters), explained_share(views, labels)
-        if found.support and found.sizes.min() >= SMALLEST and share > least_share:
+        if found.support and found.sizes.min() > 1 and share > least_share:
             better.append((found.n_supported, share, -index))
     if not better or views_separate(points, partitions[0], n_clusters):
         return 0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.types.borders import Borders
+from mscam_dask.types.borders import SMALLEST, Borders
 from mscam_dask.types.events import (
     CandidateSettings,
     IterationFinished,
@@ -204,7 +204,8 @@ class Assessment:
             return Structure.NONE if self.n_tried else Structure.TRIVIAL
         if not self.views_agree or not self.borders.stand.any():
             return Structure.NONE
-        return Structure.CLEAR if self.borders.support else Structure.PARTLY
+        is_clear = self.borders.support and self.borders.sizes.min() >= SMALLEST
+        return Structure.CLEAR if is_clear else Structure.PARTLY
 
     @property
     def standing_clusters(self) -> tuple[int, ...]:

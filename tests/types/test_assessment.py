@@ -96,6 +96,12 @@ def test_clusters_with_few_samples_may_be_without_a_border() -> None:
     assert "except for cluster 2," in found.message
 
 
+def test_a_cluster_of_fewer_than_five_samples_is_not_clear() -> None:
+    found = made_up({(0, 2): 1.0, (1, 2): 1.0}, (500, 400, 4))
+    assert found.structure is Structure.PARTLY
+    assert found.standing_clusters == (0, 1)
+
+
 def test_clusters_that_views_do_not_share_are_no_structure() -> None:
     found = dataclasses.replace(made_up({}), views_agree=False)
     assert found.structure is Structure.NONE
