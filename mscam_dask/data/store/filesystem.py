@@ -53,7 +53,7 @@ def read_regular(file: Path, most_bytes: int = RECORD_BYTES) -> bytes:
     with os.fdopen(open_regular(file), "rb") as stream:
         size = os.fstat(stream.fileno()).st_size
         if size <= most_bytes:
-            return stream.read(most_bytes + 1)
+            return stream.read(size)
     raise StoreCorruptError(
         f"{file} has {size} bytes; allowed are {most_bytes}. Restore the file from a copy, or remove it."
     )
