@@ -87,13 +87,13 @@ def test_confidence_tells_wrong_samples(name: str, benchmark_data: Loader) -> No
 @pytest.mark.parametrize(
     ("name", "low", "high"),
     [
-        ("handwritten", 0.75, 1.0),
-        ("msrcv1", 0.75, 1.0),
-        ("mnist4", 0.75, 1.0),
-        ("ngs", 0.75, 1.0),
-        pytest.param("proteinfold", 0.0, 0.75, marks=slow),
-        pytest.param("landuse21", 0.0, 0.75, marks=slow),
-        pytest.param("flowers17", 0.0, 0.75, marks=slow),
+        ("handwritten", 0.6, 1.0),
+        ("msrcv1", 0.6, 1.0),
+        ("mnist4", 0.6, 1.0),
+        ("ngs", 0.6, 1.0),
+        pytest.param("proteinfold", 0.0, 0.4, marks=slow),
+        pytest.param("landuse21", 0.0, 0.4, marks=slow),
+        pytest.param("flowers17", 0.0, 0.4, marks=slow),
     ],
 )
 @pytest.mark.thorough

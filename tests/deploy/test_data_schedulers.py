@@ -33,7 +33,7 @@ def calls(tmp_path: Path) -> list[str]:
 
 
 def of(variable: str) -> str:
-    """The interpreter of an environment with a scheduler, which .ci/run makes."""
+    """The interpreter of an environment with a scheduler, which .ci/nightly makes."""
     python = os.environ.get(variable)
     if not python:
         pytest.skip(f"{variable} (an interpreter with this scheduler) is not set")
