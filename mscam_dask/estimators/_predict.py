@@ -364,14 +364,14 @@ def _votes_by_tasks(
             if (own := samples[slice(*np.searchsorted(samples, (start, stop)))] - start).size
         ]
         models = executor.submit(_fitted, drawn, fit, key="fit_votes")
-        executor.release(drawn)
+        del drawn
         parts = [
             executor.submit(
                 _votes_of_rows, shared, models, folds[start:stop], start, stop, key=f"votes/{start}"
             )
             for start, stop in ranges
         ]
-        executor.release([shared, models])
+        del shared, models
         return _joined(executor.gather(parts))
 
 

@@ -8,11 +8,13 @@ from numbers import Integral
 from pickle import PicklingError, dumps
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
+from dask.system import CPU_COUNT
+
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import is_in_memory
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.checkpoint import CheckpointStore
-from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor, usable_cores
+from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.session import Observer
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.events import Event
@@ -60,7 +62,7 @@ def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False
             executor.dashboard = page_link(client)
         return executor
     if n_jobs is None or n_jobs == -1:
-        n_jobs = min(_MAX_THREADS, usable_cores())
+        n_jobs = min(_MAX_THREADS, CPU_COUNT)
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:
         raise ConfigurationError(
             f"n_jobs={n_jobs!r} is not usable: allowed is a whole number >= 1, or None "

@@ -175,30 +175,14 @@ class ExecutorContract:
             executor.gather([executor.submit(fail, "once", key="once")])
         assert executor.gather([executor.submit(value, 1.0, key="again")]) == [1.0]
 
-    def test_released_results_do_not_disturb_what_was_made_of_them(
-        self, executor: Executor
-    ) -> None:
-        first = executor.submit(value, 2.0, key="first")
-        second = executor.submit(total, first, 1.0, key="second")
-        executor.release([first])
-        third = executor.submit(total, second, 1.0, key="third")
-        assert executor.gather([third]) == [4.0]
-
-    def test_arguments_may_be_released_before_their_task_runs(self, executor: Executor) -> None:
+    def test_handles_of_arguments_may_go_before_their_task_runs(self, executor: Executor) -> None:
         blockers = [
             executor.submit(late, 0.0, 0.05, key=f"blocker/{i}") for i in range(executor.n_workers)
         ]
         first = executor.submit(value, 2.0, key="early/first")
         second = executor.submit(total_of_list, [first, 1.0], 1.0, key="early/second")
-        executor.release([*blockers, first])
+        del blockers, first
         assert executor.gather([second]) == [3.0]
-
-    def test_releasing_nothing_and_releasing_twice(self, executor: Executor) -> None:
-        executor.release([])
-        handle = executor.submit(value, 2.0, key="released_twice")
-        executor.gather([handle])
-        executor.release([handle])
-        executor.release([handle])
 
     def test_says_what_it_is(self, executor: Executor) -> None:
         assert executor.description

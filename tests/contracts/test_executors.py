@@ -43,14 +43,14 @@ def openmp_threads(_: float) -> int:
     return int(_openmp_effective_n_threads())
 
 
-def assert_release_frees(executor: Executor) -> None:
-    """A driver that still holds the handle does not hold the result."""
+def assert_freed(executor: Executor) -> None:
+    """A result is gone with its handle."""
     handle = executor.submit(ramp, 1000, key="held/0")
     (array,) = executor.gather([handle])
     alive = weakref.ref(array)
     del array
     assert alive() is not None
-    executor.release([handle])
+    del handle
     for _ in range(100):  # a pool thread may still be returning
         if alive() is None:
             break
@@ -82,8 +82,8 @@ class TestSerial(ExecutorContract):
     def test_runs_one_task_at_a_time(self, executor: Executor) -> None:
         assert executor.n_workers == 1
 
-    def test_release_frees_the_memory(self, executor: Executor) -> None:
-        assert_release_frees(executor)
+    def test_a_result_is_freed_with_its_handle(self, executor: Executor) -> None:
+        assert_freed(executor)
 
 
 class TestThreads(ExecutorContract):
@@ -92,8 +92,8 @@ class TestThreads(ExecutorContract):
         with ThreadExecutor(request.param) as executor:
             yield executor
 
-    def test_release_frees_the_memory(self, executor: Executor) -> None:
-        assert_release_frees(executor)
+    def test_a_result_is_freed_with_its_handle(self, executor: Executor) -> None:
+        assert_freed(executor)
 
     def test_more_waiting_tasks_than_threads_do_not_lock(self, executor: Executor) -> None:
         # every task of a level waits for all of the level before
@@ -156,13 +156,13 @@ class TestDaskProcesses(ExecutorContract):
             assert first.gather([mine]) == [1.0]
             assert second.gather([theirs]) == [2.0]
 
-    def test_released_results_leave_the_cluster(self, process_client: Client) -> None:
+    def test_results_without_a_handle_leave_the_cluster(self, process_client: Client) -> None:
         with DaskExecutor(process_client) as executor:
             handle = executor.submit(value, 1.0, key="leaves/0")
             executor.gather([handle])
             key = handle.key
             assert key in process_client.who_has()
-            executor.release([handle])
+            del handle
             for _ in range(100):
                 if key not in process_client.who_has():
                     break

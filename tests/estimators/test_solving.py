@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import pickle
 from typing import Any
 
@@ -12,7 +11,6 @@ from distributed import Client, LocalCluster
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
-from mscam_dask.engine.executors import base
 from tests.clusters import local_client
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
@@ -25,11 +23,6 @@ def test_number_of_threads_changes_no_bit(n_jobs: Any) -> None:
     other = quick(n_jobs=n_jobs).fit(views)
     assert_array_equal(other.labels_, one.labels_)
     assert other.consensus_graph_.data.tobytes() == one.consensus_graph_.data.tobytes()
-
-
-def test_threads_are_counted_where_affinity_is_unknown(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(os, "sched_getaffinity", raising=False)
-    assert base.usable_cores() == (os.cpu_count() or 1)
 
 
 def test_on_a_cluster() -> None:

@@ -16,18 +16,19 @@ which counts a dataclass as a few dozen bytes whatever arrays it holds; `n_bytes
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import ctypes
 import dataclasses
 import functools
 import gc
 import multiprocessing
+import operator
 import os
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
-from types import TracebackType
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -38,40 +39,27 @@ from threadpoolctl import OpenBLASController, threadpool_limits
 
 
 class RefCountedContext:
-    """A process-wide setting: the first of overlapping fits sets it, the last restores it.
-
-    Parameters
-    ----------
-    setting
-        Returns a context that sets it, at the latest on entering, and restores it on leaving.
-    """
+    """A process-wide setting: the first of overlapping fits sets it, the last restores it."""
 
     def __init__(self, setting: Callable[[], AbstractContextManager[Any]]) -> None:
         self._setting = setting
         self._lock = threading.Lock()
         self._depth = 0
-        self._set: AbstractContextManager[Any] | None = None
+        self._stack = contextlib.ExitStack()
         self._is_permanent = False
 
     def __enter__(self) -> Self:
         with self._lock:
             if self._depth == 0:
-                self._set = self._setting()
-                self._set.__enter__()
+                self._stack.enter_context(self._setting())
             self._depth += 1
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         with self._lock:
             self._depth -= 1
-            if self._depth == 0 and self._set is not None:
-                self._set.__exit__(None, None, None)
-                self._set = None
+            if self._depth == 0:
+                self._stack.close()
 
     def enter_permanently(self) -> None:
         """Set it once in this process and keep it, unless a fit has it set."""
@@ -83,46 +71,30 @@ class RefCountedContext:
                 self._is_permanent = True
 
 
-class _OneBlasThread:
-    """A limit of one BLAS thread for the process, set and restored from any of its threads.
+@contextlib.contextmanager
+def _one_blas_thread() -> Iterator[None]:
+    """Limit the process to one BLAS thread, from whichever of its threads.
 
-    Notes
-    -----
     Since version 3.8 threadpoolctl accepts limits of OpenBLAS from the first thread that set one
-    and silently ignores the others, so that thread is cleared before.
+    and silently ignores the others, so that thread is cleared before and after.
     """
-
-    def __enter__(self) -> Self:
-        _clear_controlling_thread()
-        self._limits = threadpool_limits(limits=1, user_api="blas")
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        _clear_controlling_thread()
-        self._limits.restore_original_limits()
-        _clear_controlling_thread()  # any thread may set one now
-
-
-def _clear_controlling_thread() -> None:
-    if hasattr(OpenBLASController, "clear_controlling_thread"):
-        OpenBLASController.clear_controlling_thread(force=True)
+    clear = getattr(OpenBLASController, "clear_controlling_thread", lambda **_: None)
+    clear(force=True)
+    limits = threadpool_limits(limits=1, user_api="blas")
+    yield
+    clear(force=True)
+    limits.restore_original_limits()
+    clear(force=True)
 
 
 class PinnedBlas:
     """A limit of one BLAS and one OpenMP thread: other counts change bits and oversubscribe cores.
 
-    Notes
-    -----
     The BLAS limit holds for the process and is shared by overlapping fits. The OpenMP limit holds
     for the thread that sets it, so every thread that runs tasks sets it.
     """
 
-    _blas: ClassVar[RefCountedContext] = RefCountedContext(_OneBlasThread)
+    _blas: ClassVar[RefCountedContext] = RefCountedContext(_one_blas_thread)
     _thread: ClassVar[threading.local] = threading.local()
 
     def __init__(self) -> None:
@@ -133,17 +105,11 @@ class PinnedBlas:
         self._openmp = threadpool_limits(limits=1, user_api="openmp")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._openmp is None:
-            return
-        self._openmp.restore_original_limits()
-        self._openmp = None
-        self._blas.__exit__(kind, error, trace)
+    def __exit__(self, *error: object) -> None:
+        if self._openmp is not None:
+            self._openmp.restore_original_limits()
+            self._openmp = None
+            self._blas.__exit__(*error)
 
     @classmethod
     def pin_thread(cls) -> None:
@@ -182,13 +148,7 @@ _MAPPED_BYTES = 16 * 2**20
 
 @functools.cache
 def keep_freed_memory() -> bool:
-    """Undo Dask's setting in this process, once.
-
-    Returns
-    -------
-    bool
-        Whether Dask had set it and glibc took the change.
-    """
+    """Undo Dask's setting in this process, once; whether Dask had set it and glibc took the change."""
     name, value = DASK_TRIM
     if os.environ.get(name) != value or not sys.platform.startswith("linux"):
         return False
@@ -205,14 +165,10 @@ def exempt_from_collection() -> bool:
     """Exempt all existing objects from garbage collection, once, in a worker process.
 
     Nearly all of them belong to imported modules. A full collection looks at each of them, and no other thread
-    runs meanwhile, so any task may wait for it: 0.17 s with them and some 0.03 s without them.
-
-    Returns
-    -------
-    bool
-        Whether objects were exempted: another Python process started this one.
+    runs meanwhile, so any task may wait for it: 0.17 s with them and some 0.03 s without them. Not in a
+    process that no other Python process started: it may be the user's.
     """
-    if multiprocessing.parent_process() is None:  # it may be the process of the user
+    if multiprocessing.parent_process() is None:
         return False
     gc.freeze()
     return True
@@ -225,36 +181,25 @@ def prepare_worker() -> None:
     exempt_from_collection()
 
 
-class _Resident:
-    """Smallest resident set of this process since freed memory was last returned."""
-
-    min_bytes: ClassVar[int] = 0
+_resident_bytes = [0]
+"""Smallest resident set of this process since freed memory was last returned."""
 
 
 def return_freed_memory() -> bool:
     """Return free memory anywhere in the heap to the system, if the process has grown by 64 MiB.
 
     For use after each task of a process in which `keep_freed_memory` undid Dask's setting;
-    elsewhere it does nothing.
-
-    Returns
-    -------
-    bool
-        Whether memory was returned.
-
-    Notes
-    -----
-    Growth by memory in use costs one useless call for each 64 MiB of it.
+    elsewhere it does nothing. Growth by memory in use costs one useless call for each 64 MiB.
     """
     if not keep_freed_memory():
         return False
     process = psutil.Process()
     resident = process.memory_info().rss
-    if resident <= _Resident.min_bytes + _KEPT_BYTES:
-        _Resident.min_bytes = min(resident, _Resident.min_bytes)
+    if resident <= _resident_bytes[0] + _KEPT_BYTES:
+        _resident_bytes[0] = min(resident, _resident_bytes[0])
         return False
     returned = bool(ctypes.CDLL(None).malloc_trim(0))
-    _Resident.min_bytes = process.memory_info().rss
+    _resident_bytes[0] = process.memory_info().rss
     return returned
 
 
@@ -267,43 +212,30 @@ def without_dask_trim(environment: Mapping[str, str]) -> dict[str, str]:
 def aligned(value: Any) -> Any:
     """Return `value` with unaligned arrays in it replaced by copies of the same memory order.
 
-    Parameters
-    ----------
-    value
-        Array, sparse array, dataclass, list, tuple or mapping of them, of any depth; anything
-        else is returned as it is. Nothing is changed in place.
+    They may be in sparse arrays, dataclasses, lists, tuples and mappings of any depth. Nothing is
+    changed in place, and anything else is returned as it is.
     """
     if isinstance(value, np.ndarray):
         return value if value.flags.aligned else value.copy(order="K")
-    if isinstance(value, csr_array):
-        parts = (value.data, value.indices, value.indptr)
-        copies = tuple(aligned(part) for part in parts)
-        return value if _same(copies, parts) else csr_array(copies, shape=value.shape)
     if isinstance(value, list) or type(value) is tuple:
-        items = type(value)(aligned(item) for item in value)
-        return value if _same(items, value) else items
+        items = type(value)(map(aligned, value))
+        return items if any(map(operator.is_not, items, value)) else value
     if isinstance(value, dict):
-        values = {key: aligned(item) for key, item in value.items()}
-        return value if _same(values.values(), value.values()) else values
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return _dataclass(value)
-    return value
-
-
-def _dataclass(value: Any) -> Any:
-    names = [field.name for field in dataclasses.fields(value)]
+        copied = {key: aligned(item) for key, item in value.items()}
+        return copied if any(copied[key] is not value[key] for key in value) else value
+    names: tuple[str, ...] = ()
+    if isinstance(value, csr_array):
+        names = ("data", "indices", "indptr")
+    elif dataclasses.is_dataclass(value) and not isinstance(value, type):
+        names = tuple(field.name for field in dataclasses.fields(value))
     parts = [getattr(value, name) for name in names]
-    copies = [aligned(part) for part in parts]
-    if _same(copies, parts):
+    copies = aligned(parts)
+    if copies is parts:
         return value
     whole = copy.copy(value)
     for name, part in zip(names, copies, strict=True):
         object.__setattr__(whole, name, part)  # frozen, and validated when it was made
     return whole
-
-
-def _same(first: Any, second: Any) -> bool:
-    return all(left is right for left, right in zip(first, second, strict=True))
 
 
 def n_bytes(value: Any) -> int:

@@ -1,16 +1,18 @@
-"""Executors of a fit: their protocol, and those inside this process, serial or on threads.
+"""Executors of a fit: their protocol, and the one inside this process, serial or on threads.
 
 A task is a plain function of its arguments. Arguments may be handles of earlier tasks, alone
-or in lists; the executor puts the results in their place. Blocks and orders of summation are
-fixed by the driver, so that every executor gives identical bits.
+or in lists; the executor puts the results in their place. A result lives as long as something
+refers to its handle. Blocks and orders of summation are fixed by the driver, so that every
+executor gives identical bits.
+
+Dask's local schedulers are not used here: `dask.threaded` computes one graph at a time, whereas a
+driver submits tasks as earlier results come in, and a `LocalCluster` costs a millisecond a task.
 """
 
 from __future__ import annotations
 
 import concurrent.futures
-import os
-from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, Self
 
 import psutil
@@ -19,23 +21,6 @@ from mscam_dask.engine.executors._process import PinnedBlas
 
 Handle = Any
 """Future result of a task, opaque to everything except its executor."""
-
-
-class HandleGroup:
-    """Base of handles that belong together, such as those of the blocks of a graph."""
-
-    def handles(self) -> Sequence[Handle]:
-        """Return the handles, which may be groups."""
-        raise NotImplementedError
-
-
-def single_handles(handles: Sequence[Handle]) -> Iterator[Handle]:
-    """Return the single handles of handles and groups of handles."""
-    for handle in handles:
-        if isinstance(handle, HandleGroup):
-            yield from single_handles(handle.handles())
-        else:
-            yield handle
 
 
 class Executor(Protocol):
@@ -53,18 +38,12 @@ class Executor(Protocol):
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """Memory for one task: that of the smallest worker divided by its threads.
-
-        None when no limit is known.
-        """
+        """Memory of the smallest worker divided by its threads; None when no limit is known."""
         ...
 
     @property
     def spill_threshold_bytes(self) -> int | None:
-        """Bytes of results that a worker thread keeps in memory; the worker spills others to its disk.
-
-        None if a worker keeps all results in memory.
-        """
+        """Bytes of results that a thread keeps before its worker spills to disk; None if it never does."""
         ...
 
     @property
@@ -73,103 +52,26 @@ class Executor(Protocol):
         ...
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        """Start a task.
-
-        Parameters
-        ----------
-        function : callable
-            Importable at module level.
-        *args
-            Values, handles, or lists of handles.
-        key : str
-            Name of the task, "stage/iteration/view"; unique within the fit.
-        """
+        """Start a task, a function importable at module level, named "stage/iteration/view"."""
         ...
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         """Return results in the order of the handles, or raise the first error of a task."""
         ...
 
-    def release(self, handles: Sequence[Handle]) -> None:
-        """Release results that are not needed any more; handles may be groups."""
-        ...
-
     def __enter__(self) -> Self: ...
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
-
-
-class _Value:
-    """Handle of the serial executor: a finished result."""
-
-    __slots__ = ("__weakref__", "value")
-
-    def __init__(self, value: Any) -> None:
-        self.value = value
+    def __exit__(self, *error: object) -> None: ...
 
 
 def available_memory_bytes() -> int:
-    """Memory this process can still take, within the limit of its container."""
+    """Memory this process can still take."""
     return int(psutil.virtual_memory().available)
 
 
-def usable_cores() -> int:
-    """Cores this process may run on."""
-    if hasattr(os, "sched_getaffinity"):  # not on macOS or Windows
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
-
-
-class SerialExecutor(PinnedBlas):
-    """Executor that runs each task when it is submitted."""
-
-    description = "in this process, one task at a time"
-    n_workers = 1
-    shares_memory = True
-    spill_threshold_bytes = None
-
-    @property
-    def memory_limit_bytes(self) -> int | None:
-        """See `Executor.memory_limit_bytes`: the free memory of this machine."""
-        return available_memory_bytes()
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        """See `Executor.submit`."""
-        return _Value(function(*(_value(arg) for arg in args)))
-
-    def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """See `Executor.gather`."""
-        return [handle.value for handle in handles]
-
-    def release(self, handles: Sequence[Handle]) -> None:
-        """See `Executor.release`."""
-        for handle in single_handles(handles):
-            handle.value = None
-
-
-def _value(argument: Any) -> Any:
-    if isinstance(argument, _Value):
-        return argument.value
-    if isinstance(argument, list):
-        return [_value(item) for item in argument]
-    return argument
-
-
 class ThreadExecutor(PinnedBlas):
-    """Executor on a pool of threads, in the order of submission.
+    """Executor on a pool of threads, in the order of submission; results do not depend on their number.
 
-    Parameters
-    ----------
-    n_threads : int
-        Number of tasks at the same time; results do not depend on it.
-
-    Notes
-    -----
     A task waits for its arguments inside its thread. Arguments were always submitted before,
     and the pool is first-in first-out, so the oldest unfinished task can always run.
     """
@@ -185,7 +87,7 @@ class ThreadExecutor(PinnedBlas):
 
     @property
     def memory_limit_bytes(self) -> int | None:
-        """See `Executor.memory_limit_bytes`: the free memory of this machine divided by the threads."""
+        """Free memory of this machine divided by the threads."""
         return available_memory_bytes() // self.n_workers
 
     def __enter__(self) -> Self:
@@ -194,52 +96,42 @@ class ThreadExecutor(PinnedBlas):
         )
         return super().__enter__()
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         if self._pool is not None:
             self._pool.shutdown(wait=True, cancel_futures=True)
             self._pool = None
-        super().__exit__(kind, error, trace)
+        super().__exit__(*error)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
         """See `Executor.submit`."""
         assert self._pool is not None, "submit outside of the executor's context"
-        # the task refers to its arguments itself: handles may be released before it runs
-        return _Pending(self._pool.submit(_run, function, [_future(arg) for arg in args]))
+        return self._pool.submit(_run, function, args)
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
         """See `Executor.gather`."""
-        return [handle.future.result() for handle in handles]
-
-    def release(self, handles: Sequence[Handle]) -> None:
-        """See `Executor.release`."""
-        for handle in single_handles(handles):
-            handle.future = None
+        return [handle.result() for handle in handles]
 
 
-class _Pending:
-    """Handle of the thread executor: a future, until it is released."""
+class SerialExecutor(ThreadExecutor):
+    """Executor that runs each task when it is submitted."""
 
-    __slots__ = ("future",)
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.description = "in this process, one task at a time"
 
-    def __init__(self, future: concurrent.futures.Future[Any]) -> None:
-        self.future: concurrent.futures.Future[Any] | None = future
+    def __enter__(self) -> Self:
+        PinnedBlas.__enter__(self)
+        return self
+
+    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
+        """See `Executor.submit`."""
+        future: concurrent.futures.Future[Any] = concurrent.futures.Future()
+        future.set_result(_run(function, args))
+        return future
 
 
-def _future(argument: Any) -> Any:
-    if isinstance(argument, _Pending):
-        return argument.future
-    if isinstance(argument, list):
-        return [_future(item) for item in argument]
-    return argument
-
-
-def _run(function: Callable[..., Any], args: list[Any]) -> Any:
-    return function(*(_result(arg) for arg in args))
+def _run(function: Callable[..., Any], args: Sequence[Any]) -> Any:
+    return function(*map(_result, args))
 
 
 def _result(argument: Any) -> Any:

@@ -7,14 +7,14 @@ are released, and nothing is scattered: the results of a lost worker are compute
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
 import itertools
 import time
 import uuid
 import weakref
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, cast
 
 import dask.config
 from dask.base import annotate
@@ -38,7 +38,7 @@ from mscam_dask.engine.executors._spans import (
     phase_of,
     scheduler_cleaner,
 )
-from mscam_dask.engine.executors.base import Handle, single_handles
+from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.executors.watchdog import WorkerWatchdog
 from mscam_dask.errors import (
     ClusterError,
@@ -134,7 +134,7 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
     with _translated(client):
         try:
             identity = client.sync(
-                _scheduler_of(client).identity, n_workers=-1, callback_timeout=timeout_s
+                cast("Any", client.scheduler).identity, n_workers=-1, callback_timeout=timeout_s
             )
         except TimeoutError as error:
             raise SchedulerLostError(
@@ -147,12 +147,9 @@ def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any
 
 
 def _address(client: Client) -> str:
-    return str(_scheduler_of(client).address)
-
-
-def _scheduler_of(client: Client) -> Any:
-    """Remote procedure calls of the scheduler; typed as optional, but None only before the start."""
-    return client.scheduler
+    return str(
+        cast("Any", client.scheduler).address
+    )  # typed as optional; None only before the start
 
 
 def wait_for_a_worker(client: Client, timeout_s: float) -> None:
@@ -228,11 +225,11 @@ def ask_workers(
                 f"the Dask scheduler {_address(client)} or one of its workers has not answered for "
                 f"{timeout_s:g} s. Start the cluster again and repeat the command."
             ) from error
-    return {worker: answer for worker, answer in answers.items() if not _has_left(answer)}
-
-
-def _has_left(answer: object) -> bool:
-    return isinstance(answer, CommClosedError | ConnectionError)
+    return {
+        worker: answer
+        for worker, answer in answers.items()
+        if not isinstance(answer, CommClosedError | ConnectionError)
+    }
 
 
 def _version_probe() -> Callable[[], str]:
@@ -255,44 +252,25 @@ def _spill_threshold_bytes(dask_worker: Any) -> int:
 
 
 class DaskExecutor:
-    """Executor on the workers of a `distributed.Client`.
+    """Executor on the workers of a connected `distributed.Client`, which is neither opened nor closed here.
 
-    Parameters
-    ----------
-    client : distributed.Client
-        Connected; neither opened nor closed here.
-    timeout_s : float, optional
-        Seconds without a usable worker, or without an answer of the scheduler, before an error. By
-        default `workers_timeout_s`.
-
-    Attributes
-    ----------
-    dashboard : str or None
-        Address where the tasks can be watched, for `description`.
-    run_id : str
-        Part of every key: a digit and eight random characters.
+    Without a usable worker, or an answer of the scheduler, for `timeout_s` seconds (by default
+    `workers_timeout_s`) there is an error. Workers inside this process (`LocalCluster(processes=False)`)
+    have one BLAS thread while a fit runs, worker processes from the first task on.
 
     Raises
     ------
     ClusterError
         If the client is not connected.
-
-    Notes
-    -----
-    Workers inside this process (`LocalCluster(processes=False)`) have one BLAS thread while a fit
-    runs, worker processes from the first task on.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        timeout_s: float | None = None,
-    ) -> None:
+    def __init__(self, client: Client, *, timeout_s: float | None = None) -> None:
         self._client = client
-        self.dashboard: str | None = None
+        self.dashboard: str | None = (
+            None  # address where the tasks can be watched, for `description`
+        )
         self._timeout_s = workers_timeout_s() if timeout_s is None else timeout_s
-        # a leading digit keeps it out of key prefixes
+        # part of every key; a leading digit keeps it out of key prefixes
         self.run_id = f"0{uuid.uuid4().hex[:8]}"
         if client.status != "running":
             raise ClusterError(
@@ -304,9 +282,7 @@ class DaskExecutor:
         self._next_workers: tuple[str, Iterator[str]] = ("", iter(()))
         self._spans = Spans()
         self._stack = contextlib.ExitStack()
-        self._handles: weakref.WeakValueDictionary[tuple[str, str], Handle] = (
-            weakref.WeakValueDictionary()
-        )
+        self._handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
     @property
     def description(self) -> str:
@@ -317,14 +293,14 @@ class DaskExecutor:
     @property
     def n_workers(self) -> int:
         """See `Executor.n_workers`."""
-        return int(sum(worker["nthreads"] for worker in self._workers()))
+        return int(sum(worker["nthreads"] for worker in self._workers().values()))
 
     @property
     def memory_limit_bytes(self) -> int | None:
         """See `Executor.memory_limit_bytes`."""
         limits = [
             worker["memory_limit"] // worker["nthreads"]
-            for worker in self._workers()
+            for worker in self._workers().values()
             if worker["memory_limit"]
         ]
         return min(limits) if limits else None
@@ -343,10 +319,7 @@ class DaskExecutor:
         """See `Executor.shares_memory`: only of workers that are threads of this process."""
         return str(self._address).startswith("inproc:")
 
-    def _workers(self) -> list[dict[str, Any]]:
-        return list(self._by_address().values())
-
-    def _by_address(self) -> dict[str, dict[str, Any]]:
+    def _workers(self) -> dict[str, dict[str, Any]]:
         return present_workers(self._client, self._timeout_s)
 
     def __enter__(self) -> Self:
@@ -357,15 +330,11 @@ class DaskExecutor:
         self._stack.enter_context(PinnedBlas())
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         # an exception that is kept refers to handles, and these to results on the workers
         if self._client.status == "running":
-            self.release(list(self._handles.values()))
+            for handle in list(self._handles):
+                handle.release()
             # without it the next fit does the same; an error on the way out says more than its own
             with contextlib.suppress(Exception):
                 self._client.run_on_scheduler(scheduler_cleaner(), callback_timeout=_CLEANING_S)
@@ -397,14 +366,14 @@ class DaskExecutor:
                 allow_other_workers=worker is not None,
                 priority=-1 if stage in _LOW_PRIORITY else 0,
             )
-        self._handles[unique] = handle
+        self._handles.add(handle)
         return handle
 
     def _next_worker(self, group: str) -> str | None:
         """Return a worker for the next task of a group: each in turn, as often as it has threads."""
         current, workers_in_turn = self._next_workers
         if current != group:
-            workers = self._by_address()
+            workers = self._workers()
             workers_in_turn = itertools.cycle(
                 [address for address, worker in workers.items() for _ in range(worker["nthreads"])]
             )
@@ -423,44 +392,32 @@ class DaskExecutor:
         SchedulerLostError
             If the scheduler cannot be reached any more.
         """
+        if not handles:
+            return []
+        watchdog, loop = self.watchdog(), cast("Any", self._client.loop)
         with _translated(self._client):
-            self._wait(list(handles))
+            gathering = asyncio.run_coroutine_threadsafe(
+                self._results(list(handles)), loop.asyncio_loop
+            )
             try:
-                return self._results_of(list(handles))
+                while not concurrent.futures.wait([gathering], POLL_S).done:
+                    watchdog.check()
+                return gathering.result()
             except KilledWorker as error:
                 raise self._worker_lost(error) from error
+            finally:
+                gathering.cancel()
 
-    def _wait(self, handles: list[Handle]) -> None:
-        """Wait until all tasks have ended, as long as workers can run them."""
-        watchdog = self.watchdog()
-        while handles:
-            with contextlib.suppress(TimeoutError), self._client.as_current():
-                wait(handles, timeout=POLL_S)
-                return
-            watchdog.check()
-
-    def _results_of(self, handles: list[Handle]) -> list[Any]:
-        """Results of tasks that have ended, as long as the scheduler answers."""
-        watchdog = self.watchdog()
-        gathering: Any = self._client.gather(handles, asynchronous=True)
-        loop: Any = self._client.loop
-        future = asyncio.run_coroutine_threadsafe(gathering, loop.asyncio_loop)
-        try:
-            while True:
-                try:
-                    results: list[Any] = future.result(POLL_S)
-                except TimeoutError:
-                    if future.done():  # a task raised it
-                        raise
-                    watchdog.check()
-                else:
-                    return results
-        finally:
-            future.cancel()
+    async def _results(self, handles: list[Handle]) -> list[Any]:
+        """Results of tasks, once all of them have ended."""
+        with self._client.as_current():
+            await cast("Any", wait(handles))
+        results: list[Any] = await cast("Any", self._client.gather(handles))
+        return results
 
     def watchdog(self) -> WorkerWatchdog:
         """Return the check, repeated during a wait, that workers are left."""
-        return WorkerWatchdog(self._by_address, self._address, self._timeout_s)
+        return WorkerWatchdog(self._workers, self._address, self._timeout_s)
 
     def _unique(self, group: str, name: str) -> tuple[str, str]:
         """Return the key, numbered if it was used before: names of views may look like paths.
@@ -485,11 +442,6 @@ class DaskExecutor:
             f"running it, the last one {error.last_worker.address}. They most likely ran out of "
             f"memory ({memory}): give workers more memory or fewer threads, and read their logs."
         )
-
-    def release(self, handles: Sequence[Handle]) -> None:
-        """See `Executor.release`."""
-        for handle in single_handles(handles):
-            handle.release()
 
 
 @contextlib.contextmanager
