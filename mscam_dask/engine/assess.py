@@ -82,14 +82,7 @@ def submit_assessment(
 ) -> list[Handle]:
     """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views.
 
-    Parameters
-    ----------
-    stage : Stage
-    learned_graph : Graph
-        Graph before it was rebuilt from the partition.
-    labels : handle
-    status : Status
-    context : FitContext
+    The learned graph is that before it was rebuilt from the partition.
     """
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     names = compared_views(prepared.validation_views)

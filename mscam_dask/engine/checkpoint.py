@@ -56,49 +56,15 @@ class CheckpointStore(Protocol):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class CheckpointMetadata:
-    """Record of a checkpoint, without its arrays.
+    """Record of a checkpoint, without its arrays."""
 
-    Attributes
-    ----------
-    data : str
-        `MultiViewData.digest` of the data.
-    candidates : tuple of Parameters
-        Candidate settings of the fit.
-    parameters : Parameters
-        Parameters of the selected setting.
-    selection : SettingsSelected
-    prepared : tuple of ViewPrepared
-    iteration : int
-        Number of finished outer iterations.
-    decision : str
-        Name of the `Decision` after the last one.
-    control : RankControl
-    n_neighbors : int
-        Number of neighbors k in the graph.
-    best_view_scores : tuple of float
-    best_iteration : int
-    history : tuple of IterationFinished
-    n_clusters_selection : NClustersSelected or None
-        None if the user set the number of clusters.
-    choices : Choices
-        Selections of the fit other than the candidate settings.
-    init_labels_digest : str
-        SHA-256 (hexadecimal) of the initial labels, "" if there were none.
-    refines : bool
-        Whether the fit has a refinement.
-    refined_from : int or None
-        Number of its first iteration; None before it.
-    decision_before : str or None
-        Name of the `Decision` after the last iteration before the refinement.
-    """
-
-    data: str
+    data: str  # `MultiViewData.digest`
     candidates: tuple[Parameters, ...]
-    parameters: Parameters
+    parameters: Parameters  # of the selected setting
     selection: SettingsSelected
     prepared: tuple[ViewPrepared, ...]
-    iteration: int
-    decision: str
+    iteration: int  # number of finished outer iterations
+    decision: str  # name of the `Decision` after the last one
     control: RankControl
     n_neighbors: int
     best_view_scores: tuple[float, ...]
@@ -106,29 +72,16 @@ class CheckpointMetadata:
     history: tuple[IterationFinished, ...]
     n_clusters_selection: NClustersSelected | None
     choices: Choices
-    init_labels_digest: str
+    init_labels_digest: str  # SHA-256 (hexadecimal), "" if there were none
     refines: bool
-    refined_from: int | None
-    decision_before: str | None
+    refined_from: int | None  # number of the first iteration of the refinement; None before it
+    decision_before: str | None  # after the last iteration before the refinement
 
 
 class CheckpointManager:
     """Manager of the checkpoints of one fit; without a store it does nothing.
 
-    Parameters
-    ----------
-    checkpoint_store : CheckpointStore or None
-    data : MultiViewData
-    candidates : sequence of Parameters
-    choices : Choices
-        Selections other than the candidate settings.
-    init_labels : (n,) int64, optional
-        Initial labels. A checkpoint of a fit with other data, candidates, choices or initial labels
-        is refused.
-
-    Notes
-    -----
-    The graph and the eigenvectors are sent to the driver: 16 bytes for each of n·k entries and for
+    A checkpoint of a fit with other data, candidates, choices or initial labels (n,) is refused. The graph and the eigenvectors are sent to the driver: 16 bytes for each of n·k entries and for
     each number of the eigenvectors (2c vectors of float64, 20 at least below 12 000 samples), about
     40 MB for 100 000 samples, 15 neighbors and 10 clusters. The driver writes those of large data by
     blocks of rows. A resumed fit reads them whole.

@@ -44,16 +44,8 @@ def spectral_cuts(
 ) -> Handle:
     """Submit the partitions of a spectral embedding, in the order of the data.
 
-    k-means starts from the eigenvectors, unless all minima are wanted and there is no partition.
-
-    Parameters
-    ----------
-    init_labels : handle, optional
-        A partition from which k-means starts too.
-    random : bool
-        Whether it has random starts.
-    all_minima : bool
-        All good minima of the random starts instead of the best.
+    k-means starts from the eigenvectors, unless all minima are wanted and there is no partition; from
+    `init_labels` if given; and with `random` from random starts. `all_minima` are all good ones of these.
     """
     n, c = order.n_samples, parameters.n_clusters
     n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, _PER_CLUSTER * c))

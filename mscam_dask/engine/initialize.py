@@ -50,47 +50,26 @@ _INITIAL_LABELS = -1
 
 @dataclasses.dataclass(frozen=True)
 class InitialGraph:
-    """Consensus graph before the first outer iteration.
-
-    Attributes
-    ----------
-    graph : Graph
-    n_neighbors : int
-        Number of neighbors k of each sample in it.
-    kind : {"mean", "mixed"}
-        Neighbors by the mean distance over views, or these and those in each view.
-    """
+    """Consensus graph before the first outer iteration."""
 
     graph: Graph
-    n_neighbors: int
-    kind: GraphKind = "mean"
+    n_neighbors: int  # k of each sample in it
+    kind: GraphKind = (
+        "mean"  # neighbors by the mean distance over views, or "mixed" with each view's
+    )
 
 
 @dataclasses.dataclass(frozen=True)
 class Initialization:
-    """Initial graph and partition of one setting.
-
-    Attributes
-    ----------
-    parameters : Parameters
-    prepared : Prepared
-    first : InitialGraph
-    spectrum : Spectrum or None
-        Spectrum of the initial graph; None if that has more components than clusters.
-    best : BestPartition
-    view_graphs : Graph or None
-        Mean of the graphs of the single views, if the initial graph is mixed with it.
-    next_spectrum : Spectrum or None
-        Spectrum of the first outer iteration, if the fit is certain to start from this graph.
-    """
+    """Initial graph and partition of one setting."""
 
     parameters: Parameters
     prepared: Prepared
     first: InitialGraph
-    spectrum: Spectrum | None
+    spectrum: Spectrum | None  # None if the initial graph has more components than clusters
     best: BestPartition
-    view_graphs: Graph | None = None
-    next_spectrum: Spectrum | None = None
+    view_graphs: Graph | None = None  # their mean, if the initial graph is mixed with it
+    next_spectrum: Spectrum | None = None  # of the first iteration, if it is certain to start here
 
     def record(self, names: Sequence[str]) -> CandidateSettings:
         """Record of the setting of views with these names, and of its initial graph."""
@@ -249,21 +228,11 @@ def warm_start(
     parameters: Parameters,
     init_labels: NDArray[np.int64],
 ) -> Initialization:
-    """Return the initialization from the labels of an earlier fit.
+    """Return the initialization from the labels (n,) of an earlier fit, `UNKNOWN` for a new sample.
 
-    Parameters
-    ----------
-    stage : Stage
-    precomputed : PrecomputedViews
-    parameters : Parameters
-        Setting of the earlier fit, with its last graph weight.
-    init_labels : (n,) int64
-        Cluster of each sample in the earlier fit; `UNKNOWN` for a new sample.
-
-    Notes
-    -----
-    Initial labels that lack a cluster are not a candidate. The candidates are then the spectral cuts of
-    the new graph into c clusters, or its components merged to c if it has more.
+    The parameters are those of the earlier fit, with its last graph weight. Initial labels that lack a
+    cluster are not a candidate. The candidates are then the spectral cuts of the new graph into c
+    clusters, or its components merged to c if it has more.
     """
     constants = parameters.constants
     constants = dataclasses.replace(constants, patience=min(constants.patience, _PATIENCE))

@@ -24,61 +24,29 @@ from mscam_dask.types.rules import SIZES
 
 @dataclasses.dataclass(frozen=True)
 class PrecomputedViews:
-    """Quantities that do not depend on α or k, kept during the whole fit.
-
-    Attributes
-    ----------
-    names : tuple of str
-    n_samples : int
-    factored : dict of tuple of str to tuple of handles
-        SVDs of the views by the scalings of the views; usable scalings only.
-    scorer : Scorer
-    records : tuple of ViewPrepared
-        Records of the views with the first usable scaling; for large data of the sample.
-    data : MultiViewData or None
-        Large data, whose ridge views are computed once the setting is selected.
-    sample : PrecomputedViews or None
-        Sample of large data on which the settings are selected.
-    n_validation_samples : int
-        Number of samples of the reference graphs if these are not all, otherwise 0.
-    """
+    """Quantities that do not depend on α or k, kept during the whole fit."""
 
     names: tuple[str, ...]
     n_samples: int
-    factored: dict[tuple[Scale, ...], tuple[Handle, ...]]
+    factored: dict[tuple[Scale, ...], tuple[Handle, ...]]  # SVDs of the views by usable scalings
     scorer: Scorer
-    records: tuple[ViewPrepared, ...]
-    data: MultiViewData | None = None
-    sample: PrecomputedViews | None = None
-    n_validation_samples: int = 0
+    records: tuple[ViewPrepared, ...]  # with the first usable scaling; for large data of the sample
+    data: MultiViewData | None = None  # large data, whose ridge views wait for the selected setting
+    sample: PrecomputedViews | None = None  # of large data, on which the settings are selected
+    n_validation_samples: int = 0  # samples of the reference graphs; 0 if these are all
 
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
-    """Ridge views and candidate neighbors of one setting of scale, α and k.
+    """Ridge views and candidate neighbors of one setting of scale, α and k."""
 
-    Attributes
-    ----------
-    names : tuple of str
-        Names of the views that are not excluded.
-    views : tuple of View, one per name
-    candidates : Candidates
-    validation_views : tuple of str
-        Views whose reference graphs score partitions.
-    bordered : tuple of (str, Scale)
-        Views in whose principal coordinates borders between clusters are tested, with their scalings.
-    scorer : Scorer
-    n_validation_samples : int
-        Number of samples of the reference graphs if these are not all, otherwise 0.
-    """
-
-    names: tuple[str, ...]
-    views: tuple[View, ...]
+    names: tuple[str, ...]  # views that are not excluded
+    views: tuple[View, ...]  # one per name
     candidates: Candidates
-    validation_views: tuple[str, ...]
-    bordered: tuple[tuple[str, Scale], ...]
+    validation_views: tuple[str, ...]  # views whose reference graphs score partitions
+    bordered: tuple[tuple[str, Scale], ...]  # views in which borders between clusters are tested
     scorer: Scorer
-    n_validation_samples: int = 0
+    n_validation_samples: int = 0  # samples of the reference graphs; 0 if these are all
 
     @property
     def order(self) -> RowOrder:

@@ -63,24 +63,8 @@ def select_view_settings(
 
     Structure that all views share need not be the clusters. Unit length reduces two columns to an angle, so
     it is no option for views of few columns. Small α keeps directions of little variance, so the selection
-    is repeated without the smallest α.
-
-    Parameters
-    ----------
-    stage : Stage
-    data : MultiViewData
-        Data of two views or more.
-    options : sequence of ViewSettings
-        Candidates for every view.
-    seed : int
-        Seed of the sample of rows, if there are more than `n_compared`.
-    n_compared : int
-        Maximum number of rows that are compared.
-
-    Returns
-    -------
-    tuple of ViewSettingsChoice
-        Selection among all options first, then the others if they differ.
+    is repeated without the smallest α. The selection among all options comes first, then the other if it
+    differs. At most `n_compared` rows are compared.
     """
     rng = np.random.default_rng(seed)
     rows = _drawn(data.n_samples, rows_compared(len(data.views), n_compared), rng)
@@ -309,42 +293,21 @@ class Coarse:
 
 @dataclasses.dataclass(frozen=True)
 class SampledNeighbors:
-    """Neighbors of sampled rows in one view.
+    """Neighbors of sampled rows in one view."""
 
-    Attributes
-    ----------
-    shape : ViewShape
-        Shape of the sample.
-    by_settings : dict of int to (m, k) int32
-        Neighbors by the position of the view settings.
-    coarse : (m', k') int32
-        Many neighbors of fewer rows with the default settings; of shape (0, 0) if not needed.
-    refusal : DataError or None
-        Error of the first settings that make all rows equal.
-    """
-
-    shape: ViewShape
-    by_settings: dict[int, NDArray[np.int32]]
-    coarse: NDArray[np.int32]
-    refusal: DataError | None = None
+    shape: ViewShape  # of the sample
+    by_settings: dict[int, NDArray[np.int32]]  # (m, k) by the position of the view settings
+    coarse: NDArray[np.int32]  # (m', k') of fewer rows with default settings; (0, 0) if not needed
+    refusal: DataError | None = None  # error of the first settings that make all rows equal
 
 
 @dataclasses.dataclass(frozen=True)
 class Rule:
-    """View settings among which a selection is made.
-
-    Attributes
-    ----------
-    options : tuple of ViewSettings
-        All candidates; those with α ≥ `least_alpha` are tried if a view has any.
-    least_alpha : float
-    is_coarse : bool
-        Whether the coarse neighbors of each view are compared in place of those by settings.
-    """
+    """View settings among which a selection is made."""
 
     options: tuple[ViewSettings, ...]
-    least_alpha: float = 0.0
-    is_coarse: bool = False
+    least_alpha: float = 0.0  # options with at least this α are tried if a view has any
+    is_coarse: bool = False  # compare the coarse neighbors of each view instead
 
     def lists(self, view: SampledNeighbors) -> dict[int, NDArray[np.int32]]:
         """Neighbors of a view by the positions of the settings that are tried."""
@@ -466,13 +429,7 @@ def _sampled_neighbors(
 
 
 def joined_settings(parts: list[SampledNeighbors]) -> SampledNeighbors:
-    """Neighbors of one view for all settings.
-
-    Raises
-    ------
-    DataError
-        All settings make all rows equal.
-    """
+    """Neighbors of one view for all settings; an error if all of them make all rows equal."""
     by_settings = {
         position: found for part in parts for position, found in part.by_settings.items()
     }

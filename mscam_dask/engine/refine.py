@@ -78,23 +78,10 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
 def refine_iteration(
     stage: Stage, state: LoopState, own_graphs: Graph | None, context: FitContext
 ) -> LoopState:
-    """Run one outer iteration from the best partition.
+    """Run one outer iteration from the best partition; graphs are mixed with `own_graphs` of the views.
 
-    Parameters
-    ----------
-    stage : Stage
-    state : LoopState
-    own_graphs : Graph or None
-        Mean of the graphs of the single views, if graphs are mixed with it.
-    context : FitContext
-        With `from_previous_fit`, the loop started with the partition of an earlier fit, which was
-        refined already: a new one is accepted only if its score is higher by more than a tie.
-
-    Returns
-    -------
-    LoopState
-        Its decision is REACHED if the partition was accepted and its graph has exactly c
-        components, and STOPPED if it was not accepted, is the same again, or is nearly perfect.
+    The decision is REACHED if the partition was accepted and its graph has exactly c components, and
+    STOPPED if it was not accepted, is the same again, or is nearly perfect.
     """
     started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
     metrics, records = learn_metrics(
@@ -136,7 +123,10 @@ def refine_iteration(
 
 
 def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext) -> bool:
-    """Return whether a new partition replaces the best one: its score is not clearly lower, and it differs."""
+    """Return whether a new partition replaces the best one: its score is not clearly lower, and it differs.
+
+    After an earlier fit, which was refined already, its score must be higher by more than a tie.
+    """
     new, best = proposal.best.partition_score, state.best.partition_score
     parameters = context.parameters
     if proposal.first.graph.n_components != parameters.n_clusters and new == best:

@@ -30,17 +30,9 @@ from mscam_dask.types.result import ArraysInMemory
 
 @dataclasses.dataclass(frozen=True)
 class RowsOfViews:
-    """Embeddings or coordinates: rows of each view by blocks.
+    """Embeddings or coordinates: rows of each view by blocks."""
 
-    Attributes
-    ----------
-    kind : str
-        "view_embeddings" or "view_coordinates".
-    names : tuple of str
-    rows : tuple of tuple of handle
-    """
-
-    kind: str
+    kind: str  # "view_embeddings" or "view_coordinates"
     names: tuple[str, ...]
     rows: tuple[tuple[Handle, ...], ...]
 
@@ -72,23 +64,9 @@ def write_arrays(
     views: Sequence[RowsOfViews],
     order: RowOrder,
 ) -> StoredArrays | None:
-    """Write graphs, embeddings and coordinates; only numbers of entries come to the driver.
+    """Write graphs, embeddings and coordinates to a new directory; only numbers of entries are gathered.
 
-    Parameters
-    ----------
-    stage : Stage
-    directory : Path
-        Made here.
-    graphs : dict of str to Graph
-        "consensus_graph", and "learned_graph" where it is another.
-    views : sequence of RowsOfViews
-        Embeddings and coordinates.
-    order : RowOrder
-
-    Returns
-    -------
-    StoredArrays or None
-        None if a worker could not write there; nothing is left behind.
+    None if a worker could not write there; nothing is left behind.
     """
     store = _Store(directory, new_group(directory), order, stage)
     for key, graph in graphs.items():

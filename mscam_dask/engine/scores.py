@@ -64,17 +64,7 @@ class BestPartition:
 class Scorer:
     """Reference graphs of the views, and what a fit computes from them alone, submitted when first needed.
 
-    Parameters
-    ----------
-    stage : Stage
-    data : MultiViewData
-        Views, or the sample of the views of large data.
-    rows : (m,) int64, optional
-        Ascending rows that the graphs have; all by default.
-
-    Notes
-    -----
-    They depend on the views only and are not needed before the first partition is scored. By then the
+    They are of all samples (of large data, of the sample), or of some ascending `rows`. They depend on the views only and are not needed before the first partition is scored. By then the
     eigensolver of the initial graph runs, which is one task: the other workers would be idle.
     """
 

@@ -53,27 +53,13 @@ from mscam_dask.types.rules import RULES, SIZES
 
 @dataclasses.dataclass(frozen=True)
 class Search:
-    """Settings from which a fit selects.
+    """Settings from which a fit selects."""
 
-    Attributes
-    ----------
-    candidates : tuple of Parameters
-        At least one.
-    choices : Choices
-    init_labels : (n,) int64 or None
-        Initial labels from an earlier fit, whose settings are kept; see
-        `mscam_dask.engine.initialize`.
-    overlaps : tuple of ViewSettingsChoice
-        Selections of scale and α of each view that gave the candidates.
-    n_clusters_selection : NClustersSelected or None
-        Selection of the number of clusters of the candidates.
-    """
-
-    candidates: tuple[Parameters, ...]
+    candidates: tuple[Parameters, ...]  # at least one
     choices: Choices
-    init_labels: NDArray[np.int64] | None = None
-    overlaps: tuple[ViewSettingsChoice, ...] = ()
-    n_clusters_selection: NClustersSelected | None = None
+    init_labels: NDArray[np.int64] | None = None  # (n,) of an earlier fit, whose settings are kept
+    overlaps: tuple[ViewSettingsChoice, ...] = ()  # selections that gave the candidates
+    n_clusters_selection: NClustersSelected | None = None  # that gave the candidates their number
 
     def resumed(
         self, parameters: Parameters, n_clusters_selection: NClustersSelected | None
@@ -95,21 +81,11 @@ class Search:
 
 @dataclasses.dataclass(frozen=True)
 class Selected:
-    """Initialization of the selected setting.
-
-    Attributes
-    ----------
-    start : Initialization
-    settings : tuple of CandidateSettings
-        Settings in the order in which they were tried.
-    chosen : int
-        Position of the selected setting.
-    seconds : float
-    """
+    """Initialization of the selected setting."""
 
     start: Initialization
-    settings: tuple[CandidateSettings, ...]
-    chosen: int
+    settings: tuple[CandidateSettings, ...]  # in the order in which they were tried
+    chosen: int  # position of the selected one
     seconds: float
 
 
@@ -132,9 +108,11 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Se
         return search
     first = search.usable(precomputed)[0]
     selection = choose_count(session.stage("count"), precomputed, first)
-    return dataclasses.replace(
-        search, candidates=with_count(search.candidates, selection), n_clusters_selection=selection
+    candidates = tuple(
+        dataclasses.replace(candidate, n_clusters=selection.n_clusters)
+        for candidate in search.candidates
     )
+    return dataclasses.replace(search, candidates=candidates, n_clusters_selection=selection)
 
 
 def select(precomputed: PrecomputedViews, search: Search, session: Session) -> Selected:
@@ -257,15 +235,7 @@ def choose_count(
     """Select the number of clusters from 2 to `parameters.n_clusters`: the largest whose borders all hold.
 
     1 if there is none. The partitions of each number are the spectral cuts of the initial graph, and
-    k-means on the principal scores.
-
-    Parameters
-    ----------
-    stage : Stage
-    precomputed : PrecomputedViews
-        Views of more than `parameters.n_clusters` samples.
-    parameters : Parameters
-        Setting of the initial graph.
+    k-means on the principal scores. There are more than `parameters.n_clusters` samples.
     """
     began = time.perf_counter()
     if precomputed.sample is not None:
@@ -305,15 +275,6 @@ def choose_count(
         n_clusters=n_clusters,
         views_agree=agree,
         seconds=time.perf_counter() - began,
-    )
-
-
-def with_count(
-    candidates: Sequence[Parameters], selection: NClustersSelected
-) -> tuple[Parameters, ...]:
-    """Return the candidates with the selected number of clusters."""
-    return tuple(
-        dataclasses.replace(candidate, n_clusters=selection.n_clusters) for candidate in candidates
     )
 
 

@@ -36,23 +36,12 @@ Observer = Callable[[FitEvent], None]
 
 @dataclasses.dataclass(frozen=True)
 class Session:
-    """Executor, observers, checkpoints and target of one fit.
-
-    Attributes
-    ----------
-    executor : Executor
-    observers : tuple of callable
-    checkpoints : CheckpointManager
-    results_directory : Path or None
-        Where workers write the graphs and embeddings of large data.
-    started : float
-        Start of the fit by `time.perf_counter`.
-    """
+    """Executor, observers, checkpoints and target of one fit."""
 
     executor: Executor
     observers: tuple[Observer, ...]
     checkpoints: CheckpointManager
-    results_directory: Path | None = None
+    results_directory: Path | None = None  # where workers write graphs and embeddings of large data
     started: float = dataclasses.field(default_factory=time.perf_counter)
 
     def stage(self, name: object) -> Stage:
@@ -92,70 +81,33 @@ class Session:
 
 @dataclasses.dataclass(frozen=True)
 class FitContext:
-    """Constants of the outer iterations.
+    """Constants of the outer iterations."""
 
-    Attributes
-    ----------
-    parameters : Parameters
-        Parameters of the selected setting.
-    prepared : Prepared
-    records : tuple of ViewPrepared
-    n_neighbors : int
-        Number of neighbors k in the graph.
-    selection : SettingsSelected
-        Without candidates for trivial partitions, which need no outer iterations.
-    n_clusters_selection : NClustersSelected or None
-        None if the user set the number of clusters.
-    refines : bool
-        Whether the fit has a refinement (`mscam_dask.engine.refine`).
-    view_graphs : Graph or None
-        Mean of the graphs of the single views, if the selection mixed the initial graph with it.
-    from_previous_fit : bool
-        Whether the fit started with the partition of an earlier fit.
-    """
-
-    parameters: Parameters
+    parameters: Parameters  # of the selected setting
     prepared: Prepared
     records: tuple[ViewPrepared, ...]
-    n_neighbors: int
-    selection: SettingsSelected
-    n_clusters_selection: NClustersSelected | None = None
+    n_neighbors: int  # k in the graph
+    selection: SettingsSelected  # without candidates for trivial partitions
+    n_clusters_selection: NClustersSelected | None = None  # None if the user set the number
     refines: bool = False
-    view_graphs: Graph | None = None
+    view_graphs: Graph | None = None  # their mean, if the initial graph was mixed with it
     from_previous_fit: bool = False
 
 
 @dataclasses.dataclass(frozen=True)
 class LoopState:
-    """State from which the next outer iteration starts.
-
-    Attributes
-    ----------
-    graph : Graph
-    spectrum : Spectrum or None
-        Eigenvectors of the previous graph, from which the eigensolver starts. They change the
-        result within its tolerance, and so its last bits. None if the initial graph has more
-        components than clusters: then there are no outer iterations.
-    control : RankControl
-    best : BestPartition
-    decision : Decision
-        Decision after the last iteration.
-    history : tuple of IterationFinished
-        Records of the outer iterations so far.
-    refinement : Refinement or None
-        None before the refinement (`mscam_dask.engine.refine`).
-    next_spectrum : Spectrum or None
-        Spectrum of the next outer iteration, if it was submitted already.
-    """
+    """State from which the next outer iteration starts."""
 
     graph: Graph
+    # Eigenvectors of the previous graph, from which the eigensolver starts: they change the last bits
+    # of its result. None if the initial graph has more components than clusters: no outer iterations.
     spectrum: Spectrum | None
     control: RankControl
     best: BestPartition
-    decision: Decision = Decision.ACCEPT
+    decision: Decision = Decision.ACCEPT  # after the last iteration
     history: tuple[IterationFinished, ...] = ()
-    refinement: Refinement | None = None
-    next_spectrum: Spectrum | None = None
+    refinement: Refinement | None = None  # None before it
+    next_spectrum: Spectrum | None = None  # of the next iteration, if it was submitted already
 
     @property
     def iteration(self) -> int:
@@ -165,18 +117,8 @@ class LoopState:
 
 @dataclasses.dataclass(frozen=True)
 class Refinement:
-    """Start of the iterations that learn metrics from the best partition, and their record.
+    """Start of the iterations that learn metrics from the best partition, and their record."""
 
-    Attributes
-    ----------
-    first : int
-        Number of the first of them.
-    decision : Decision
-        Decision after the last iteration before them.
-    finished : RefinementFinished or None
-        None before the last of them.
-    """
-
-    first: int
-    decision: Decision
-    finished: RefinementFinished | None = None
+    first: int  # number of the first of them
+    decision: Decision  # after the last iteration before them
+    finished: RefinementFinished | None = None  # None before the last of them

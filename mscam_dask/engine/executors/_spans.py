@@ -25,8 +25,6 @@ def phase_of(first: str) -> str | None:
 class Spans:
     """Span annotations of a fit: one span for each outer iteration or setting, "set-up", "result".
 
-    Notes
-    -----
     All fits on a cluster share these spans. Dask's scheduler and workers keep totals for every
     span they have seen, so spans of its own for each fit would grow without bound.
     """

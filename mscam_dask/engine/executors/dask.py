@@ -105,13 +105,7 @@ def workers_timeout_s() -> float:
 
 @contextlib.contextmanager
 def client_of(cluster: Any) -> Iterator[Client]:
-    """Client of a cluster object, closed at the end; the cluster stays open.
-
-    Raises
-    ------
-    ClusterError
-        If the cluster is closed or its scheduler does not answer.
-    """
+    """Client of a cluster object, closed at the end; the cluster stays open."""
     try:
         client = Client(cluster, set_as_default=False)
     except (OSError, RuntimeError, TimeoutError, ValueError) as error:
@@ -124,13 +118,7 @@ def client_of(cluster: Any) -> Iterator[Client]:
 
 
 def present_workers(client: Client, timeout_s: float) -> dict[str, dict[str, Any]]:
-    """Return the workers by address, as the scheduler describes them.
-
-    Raises
-    ------
-    SchedulerLostError
-        If the scheduler does not answer within `timeout_s`.
-    """
+    """Return the workers by address, as the scheduler describes them, within `timeout_s`."""
     with _translated(client):
         try:
             identity = client.sync(
@@ -153,18 +141,9 @@ def _address(client: Client) -> str:
 
 
 def wait_for_a_worker(client: Client, timeout_s: float) -> None:
-    """Wait until a worker can run tasks.
+    """Wait for up to `timeout_s` until a worker can run tasks.
 
-    Notes
-    -----
     An adaptive cluster may have no worker until there is a task, so one is submitted.
-
-    Raises
-    ------
-    NoWorkersError
-        If no worker can within `timeout_s`.
-    SchedulerLostError
-        If the scheduler is gone or does not answer.
     """
     watchdog = WorkerWatchdog(
         lambda: present_workers(client, timeout_s), _address(client), timeout_s
@@ -181,15 +160,7 @@ def wait_for_a_worker(client: Client, timeout_s: float) -> None:
 
 
 def check_versions(client: Client, timeout_s: float) -> None:
-    """Check that every worker has this version of the package.
-
-    Raises
-    ------
-    ClusterError
-        Naming a worker that lacks the package or has another version.
-    SchedulerLostError
-        If there is no answer within `timeout_s`.
-    """
+    """Check that every worker has this version of the package."""
     for worker, answer in ask_workers(client, _version_probe(), timeout_s=timeout_s).items():
         if isinstance(answer, BaseException):
             raise ClusterError(
@@ -209,11 +180,6 @@ def ask_workers(
     """Run a function on every worker outside of tasks; results or exceptions by address.
 
     Workers that leave meanwhile are left out.
-
-    Raises
-    ------
-    SchedulerLostError
-        If there is no answer within `timeout_s`.
     """
     with _translated(client):
         try:
@@ -257,11 +223,6 @@ class DaskExecutor:
     Without a usable worker, or an answer of the scheduler, for `timeout_s` seconds (by default
     `workers_timeout_s`) there is an error. Workers inside this process (`LocalCluster(processes=False)`)
     have one BLAS thread while a fit runs, worker processes from the first task on.
-
-    Raises
-    ------
-    ClusterError
-        If the client is not connected.
     """
 
     def __init__(self, client: Client, *, timeout_s: float | None = None) -> None:
@@ -381,17 +342,7 @@ class DaskExecutor:
         return next(workers_in_turn, None)
 
     def gather(self, handles: Sequence[Handle]) -> list[Any]:
-        """See `Executor.gather`.
-
-        Raises
-        ------
-        WorkerLostError
-            If workers keep dying on one task.
-        NoWorkersError
-            If all workers are gone and none comes back in time.
-        SchedulerLostError
-            If the scheduler cannot be reached any more.
-        """
+        """See `Executor.gather`; an error if workers or the scheduler are lost for too long."""
         if not handles:
             return []
         watchdog, loop = self.watchdog(), cast("Any", self._client.loop)

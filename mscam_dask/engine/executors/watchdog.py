@@ -20,14 +20,7 @@ def _is_usable(worker: Mapping[str, Any]) -> bool:
 class WorkerWatchdog:
     """Check, repeated during a wait, that the cluster has a worker that can run tasks.
 
-    Parameters
-    ----------
-    workers : callable
-        Returns the workers that there are now, as `present_workers` does.
-    address : str
-        Address of the cluster, for the message.
-    timeout_s : float
-        Seconds without a usable worker that are tolerated.
+    `workers` returns those that there are now, as `present_workers` does; `address` is for the message.
     """
 
     def __init__(
@@ -42,17 +35,7 @@ class WorkerWatchdog:
         self._last_seen = time.monotonic()
 
     def check(self) -> bool:
-        """Check for usable workers; whether there is one.
-
-        Raises
-        ------
-        NoWorkersError
-            If there has been none for too long.
-        WorkersPausedError
-            If there were some, paused by Dask because their memory is full.
-        ClusterError
-            Raised by `workers` when the cluster does not answer.
-        """
+        """Check for usable workers; whether there is one. An error if there has been none for too long."""
         workers = self._workers().values()
         if any(map(_is_usable, workers)):
             self._last_seen = time.monotonic()
