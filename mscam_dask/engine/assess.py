@@ -5,6 +5,7 @@ The partition is chosen here too, among that of the fit and candidates that do n
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,7 +15,6 @@ from numpy.typing import NDArray
 from mscam_dask.engine.blocks import Graph
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import extended_labels
-from mscam_dask.engine.prepare import Prepared
 from mscam_dask.engine.scores import compared_views
 from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.stage import Stage
@@ -45,7 +45,9 @@ def choose_partition(
         return None
     linked = stage.submit(linked_points, stage.attribute(points, "rows"))
     candidates = stage.submit(candidate_partitions, linked, n_clusters)
-    partitions = stage.submit(with_compared, labels, candidates, n_compared, kind="partitions")
+    partitions = stage.submit(
+        operator.add, [stage.submit(compared, labels, n_compared)], candidates, kind="partitions"
+    )
     graphs = prepared.scorer.graphs(compared_views(prepared.validation_views))
     best = stage.value(stage.submit(best_by_borders, points, partitions, graphs, n_clusters))
     if best == 0:
@@ -56,13 +58,6 @@ def choose_partition(
     known = np.full(prepared.n_samples, -1, dtype=np.int64)
     known[sampled_rows(prepared.n_samples, n_compared)] = stage.value(found)
     return stage.submit(extended_labels, list(graph.rows), prepared.order.order, known, n_clusters)
-
-
-def with_compared(
-    labels: NDArray[np.int64], candidates: list[NDArray[np.int64]], n_compared: int
-) -> list[NDArray[np.int64]]:
-    """Partition of the fit, of the compared samples, and the candidates."""
-    return [compared(labels, n_compared), *candidates]
 
 
 def borders_of(
@@ -130,8 +125,3 @@ def assessment_of(quantities: Sequence[Any], status: Status, context: FitContext
         cluster_names=tuple(range(n_clusters)),
         views_agree=agree,
     )
-
-
-def submit_ahead(prepared: Prepared) -> None:
-    """Submit what needs no graph of the fit, while workers would wait for its spectrum."""
-    prepared.scorer.view_agreement(compared_views(prepared.validation_views))

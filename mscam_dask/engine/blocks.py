@@ -131,11 +131,6 @@ def taken(handles: Sequence[Handle], numbers: Sequence[int]) -> list[Handle]:
     return [handles[number] for number in numbers]
 
 
-def own_order(n_samples: int) -> NDArray[np.int32]:
-    """Positions of the samples in the order of the data; a task."""
-    return np.arange(n_samples, dtype=np.int32)
-
-
 def group_edges(ranges: Ranges) -> tuple[int, ...]:
     """First rows of groups of blocks, and the end."""
     together = -(-len(ranges) // _MAX_PIECES)

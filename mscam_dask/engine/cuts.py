@@ -5,6 +5,8 @@ The sample of one block of rows is all of them. The other rows follow by the nea
 
 from __future__ import annotations
 
+import functools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -12,7 +14,6 @@ from mscam_dask.engine.blocks import RowOrder, Spectrum
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.row_graph import (
-    Cuts,
     CutSample,
     choose_cuts,
     cut_sample,
@@ -68,7 +69,8 @@ def spectral_cuts(
     started = None
     if init_labels is not None or not all_minima:
         started = stage.submit(started_minima, sample, init_labels, order.order)
-    cuts = stage.submit(chosen_cuts, sample, started, minima, all_minima, kind="spectral_cut")
+    choose = functools.partial(choose_cuts, all_minima=all_minima)
+    cuts = stage.submit(choose, sample, started, minima, kind="spectral_cut")
     labels = [stage.submit(extend_rows, vectors, sample, cuts) for vectors in spectrum.vectors]
     return stage.submit(join_partitions, labels, sample, cuts, order.order)
 
@@ -87,13 +89,3 @@ def started_minima(
         None if init_labels is None else init_labels[order[sample.positions]].astype(np.int64)
     )
     return start_minima(sample.embedding, of_sample)
-
-
-def chosen_cuts(
-    sample: CutSample,
-    started: tuple[Minimum, Minimum | None] | None,
-    minima: list[list[Minimum]],
-    all_minima: bool,  # noqa: FBT001 - tasks take positions
-) -> Cuts:
-    """Partitions of the sample among the local minima of k-means."""
-    return choose_cuts(sample, started, minima, all_minima=all_minima)

@@ -219,11 +219,6 @@ def embedded(
     return EmbeddedRows(embed_rows(view, vectors, solved.coefficients, parameters), solved.factor)
 
 
-def rows_of(result: EmbeddedRows) -> NDArray[Any]:
-    """Rows of an embedding."""
-    return result.rows
-
-
 def view_records(results: list[SolvedView | SolvedRows]) -> list[ViewIteration]:
     """Records of the ADMM of several views."""
     return [result.record for result in results]

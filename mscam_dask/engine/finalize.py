@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.assess import assessment_of, choose_partition, submit_assessment
 from mscam_dask.engine.blocks import Graph
-from mscam_dask.engine.embed import embed_views, rows_of
+from mscam_dask.engine.embed import embed_views
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import component_labels, partition_graph
 from mscam_dask.engine.results import RowsOfViews, gather_arrays, write_arrays
@@ -152,7 +152,9 @@ def _arrays(
         weight = history[-1].graph_weight if history else parameters.constants.graph_weight
         spectrum = null_spectrum(stage, final.graph)
         results = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
-        embedded = tuple(stage.map(rows_of, result.rows) for result in results)
+        embedded = tuple(
+            tuple(stage.attribute(block, "rows") for block in result.rows) for result in results
+        )
     embeddings = RowsOfViews("view_embeddings", names[: len(embedded)], embedded)
     coordinates = RowsOfViews(
         "view_coordinates",

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Sequence
+import operator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers import partition_graph as partition
 from mscam_dask.solvers.cluster_tree import merge_components, ward_merge
-from mscam_dask.solvers.graph_update import CandidateEdges, neighbor_graph, spread_affinity
+from mscam_dask.solvers.graph_update import neighbor_graph, spread_affinity
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
@@ -36,6 +37,7 @@ from mscam_dask.solvers.row_graph import (
 )
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.solvers.sums import added
+from mscam_dask.types.parameters import Parameters
 
 
 def a_step(
@@ -106,25 +108,20 @@ def mean_graph(stage: Stage, graphs: Sequence[Graph], weights: Sequence[float]) 
 
 
 def mean_of_view_graphs(
-    stage: Stage,
-    views: Sequence[View],
-    order: RowOrder,
-    *,
-    n_neighbors: int,
-    n_candidates: int,
-    seed: int,
+    stage: Stage, views: Sequence[View], order: RowOrder, parameters: Parameters
 ) -> Graph:
     """Submit the mean of the adaptive-neighbor graphs of the single views."""
-    graphs = []
+    n, graphs = order.n_samples, []
+    k = min(parameters.n_neighbors, n - 1)
     for number, view in enumerate(views):
         one = stage.sub(number)
         if order.is_whole:
-            rows = one.submit(view_graph, view.rows[0], n_neighbors)
+            rows = one.submit(view_graph, view.rows[0], k)
             graphs.append(Graph(order.ranges, (rows,), ((0,),), None, 0))
             continue
-        found = candidates_in_order(one, [view], order, n_candidates, seed)
+        found = candidates_in_order(one, [view], order, parameters.candidates(n), parameters.seed)
         graphs.append(
-            a_step(one, found, None, n_neighbors=n_neighbors, data_weight=1.0, projected_weight=0.0)
+            a_step(one, found, None, n_neighbors=k, data_weight=1.0, projected_weight=0.0)
         )
     return mean_graph(stage, graphs, (1.0,) * len(graphs))
 
@@ -220,19 +217,30 @@ def partition_graph(
     by_rows = stage.submit(reordered, labels, order.order)
     of_blocks = [[view.rows[number] for view in views] for number in range(len(ranges))]
     pools = [
-        stage.submit(pool, block, start, by_rows, n_neighbors)
+        stage.submit(
+            of_points, block, partition.pool_of_rows, start, by_rows, n_neighbors, kind="pool"
+        )
         for block, (start, _) in zip(of_blocks, ranges, strict=True)
     ]
     members = stage.submit(partition.join_pools, pools)
     rows = [
-        stage.submit(partition_rows, block, found, by_rows, members, n_neighbors)
+        stage.submit(
+            of_points,
+            block,
+            partition.cluster_rows,
+            found,
+            by_rows,
+            members,
+            n_neighbors,
+            kind="partition_rows",
+        )
         for block, found in zip(of_blocks, candidates.parts, strict=True)
     ]
     graph = connected(stage, rows, ranges)
     ends = stage.submit(partition.bridge_ends, graph.components, by_rows)
     if stage.value(ends).size:
         points = [
-            stage.submit(bridge_points, block, start, ends)
+            stage.submit(of_points, block, partition.points_at, start, ends, kind="bridge_points")
             for block, (start, _) in zip(of_blocks, ranges, strict=True)
         ]
         edges = stage.submit(partition.bridges, ends, points, graph.components, by_rows)
@@ -248,31 +256,11 @@ def rebuilt_graph(views: list[RidgeView], labels: NDArray[np.int64], n_neighbors
     return GraphRows(0, partition.partition_graph(joint_embedding(views), labels, n_neighbors))
 
 
-def pool(
-    views: list[RidgeView], start: int, labels: NDArray[np.int64], n_neighbors: int
-) -> partition.Pool:
-    """Evenly spaced members of the clusters among a block of rows."""
-    return partition.pool_of_rows(complete_embedding(views), start, labels, n_neighbors)
-
-
-def partition_rows(
-    views: list[RidgeView | LinearDiscriminants],
-    candidates: CandidateEdges,
-    labels: NDArray[np.int64],
-    members: partition.Pool,
-    n_neighbors: int,
-) -> GraphRows:
-    """Rows of the partition graph."""
-    return partition.cluster_rows(
-        complete_embedding(views), candidates, labels, members, n_neighbors
-    )
-
-
-def bridge_points(
-    views: list[RidgeView], start: int, samples: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Points of a block between which clusters are connected."""
-    return partition.points_at(complete_embedding(views), start, samples)
+def of_points(
+    views: list[RidgeView | LinearDiscriminants], function: Callable[..., Any], *args: Any
+) -> Any:
+    """Function of the points of a block of complete views."""
+    return function(complete_embedding(views), *args)
 
 
 # checkpoints and results -----------------------------------------------------------------------
@@ -296,7 +284,8 @@ def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
 
     def part(name: str) -> Iterator[Any]:
         for block in graph.rows:
-            yield stage.value(stage.submit(part_of_graph, block, name))
+            of_matrix = operator.attrgetter(f"affinity.{name}")
+            yield stage.value(stage.submit(of_matrix, block, kind="part_of_graph"))
 
     def pointers() -> Iterator[NDArray[np.int64]]:
         yield np.zeros(1, dtype=np.int64)
@@ -311,11 +300,6 @@ def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
         ArrayPieces((n_entries,), np.dtype(np.int32), lambda: part("indices")),
         ArrayPieces((n_samples + 1,), np.dtype(np.int64), pointers),
     )
-
-
-def part_of_graph(rows: GraphRows, name: str) -> Any:
-    """Array of the sparse matrix of a block of rows."""
-    return getattr(rows.affinity, name)
 
 
 def vector_pieces(stage: Stage, vectors: Sequence[Handle], n_samples: int) -> Any:

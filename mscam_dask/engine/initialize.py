@@ -18,7 +18,6 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.assess import submit_ahead
 from mscam_dask.engine.blocks import Graph, Spectrum
 from mscam_dask.engine.cuts import spectral_cuts
 from mscam_dask.engine.executors.base import Handle
@@ -26,11 +25,10 @@ from mscam_dask.engine.graph import (
     a_step,
     extended_labels,
     mean_graph,
-    mean_of_view_graphs,
     merged_components,
 )
 from mscam_dask.engine.prepare import PrecomputedViews, Prepared, prepare_views
-from mscam_dask.engine.scores import BestPartition, best_partition
+from mscam_dask.engine.scores import BestPartition, best_partition, compared_views
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
@@ -153,7 +151,8 @@ def evaluate_graph(
         all_minima=init_labels is not None,
     )
     if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
-        submit_ahead(prepared)
+        # workers would wait for the spectrum
+        prepared.scorer.view_agreement(compared_views(prepared.validation_views))
     scores = prepared.scores(stage, partitions)
     next_spectrum = None
     if is_only:
@@ -198,18 +197,6 @@ def can_use_view_graphs(start: Initialization) -> bool:
         start.spectrum is not None
         and not is_nearly_perfect(start.best.score, start.parameters)
         and have_view_graphs(len(start.prepared.names), start.prepared.n_samples)
-    )
-
-
-def view_graphs(stage: Stage, prepared: Prepared, parameters: Parameters) -> Graph:
-    """Submit the mean of the graphs of the single views."""
-    return mean_of_view_graphs(
-        stage,
-        prepared.views,
-        prepared.order,
-        n_neighbors=min(parameters.n_neighbors, prepared.n_samples - 1),
-        n_candidates=parameters.candidates(prepared.n_samples),
-        seed=parameters.seed,
     )
 
 

@@ -6,6 +6,7 @@ The search is exhaustive in one block of rows, and within near cells of the join
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,6 @@ from mscam_dask.engine.blocks import (
     View,
     exchanged,
     group_edges,
-    own_order,
 )
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
@@ -71,7 +71,8 @@ def ordered_candidates(
     rows in the order of the data are freed before the search.
     """
     if len(ranges) == 1:
-        order = stage.submit(own_order, ranges[-1][1], kind="row_order")
+        own = functools.partial(np.arange, dtype=np.int32)
+        order = stage.submit(own, ranges[-1][1], kind="row_order")
         same = RowOrder(ranges, order, order)
         return views, candidates_in_order(stage, views, same, n_candidates, seed)
     return _by_cells(stage, views, ranges, n_candidates, seed)

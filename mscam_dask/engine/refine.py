@@ -19,12 +19,11 @@ import dataclasses
 import time
 
 from mscam_dask.engine.blocks import Graph, View
-from mscam_dask.engine.graph import a_step
+from mscam_dask.engine.graph import a_step, mean_of_view_graphs
 from mscam_dask.engine.initialize import (
     InitialGraph,
     Initialization,
     evaluate_graph,
-    view_graphs,
     with_view_graphs,
 )
 from mscam_dask.engine.neighbors import candidates_in_order
@@ -55,7 +54,8 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
     own_graphs = context.view_graphs
     if own_graphs is None and _is_mixed(context):  # the settings are those of a checkpoint
         stage = session.stage("refinement")
-        own_graphs = view_graphs(stage, context.prepared, context.parameters)
+        prepared = context.prepared
+        own_graphs = mean_of_view_graphs(stage, prepared.views, prepared.order, context.parameters)
     _, most = context.parameters.iteration_limits(refines=True)
     limit = min(most, refinement.first + RULES.max_iterations)
     while state.decision is Decision.ACCEPT and state.iteration < limit:

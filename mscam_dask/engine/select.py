@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine.graph import mean_of_view_graphs
 from mscam_dask.engine.initialize import (
     Initialization,
     can_use_view_graphs,
@@ -23,7 +24,6 @@ from mscam_dask.engine.initialize import (
     improve_by_restarts,
     initial_graph,
     initialize,
-    view_graphs,
     warm_start,
     with_view_graphs,
 )
@@ -223,7 +223,7 @@ def _is_better(later: Initialization, earlier: Initialization) -> bool:
 def _with_view_graphs(stage: Stage, leader: Initialization) -> Initialization:
     """Return the initialization with the mixed initial graph."""
     prepared, parameters = leader.prepared, leader.parameters
-    own = view_graphs(stage, prepared, parameters)
+    own = mean_of_view_graphs(stage, prepared.views, prepared.order, parameters)
     first = with_view_graphs(stage, leader.first, own)
     mixed = evaluate_graph(stage, prepared, parameters, first)
     return dataclasses.replace(mixed, view_graphs=own)

@@ -163,7 +163,10 @@ def _from_coarse_to_fine(
     while True:
         one = stage.sub(n_rounds)
         image = [
-            one.submit(apply_laplacian, laplacian[b], taken(vectors, halos[b])) for b in n_blocks
+            one.submit(
+                LaplacianRows.apply, laplacian[b], taken(vectors, halos[b]), kind="apply_laplacian"
+            )
+            for b in n_blocks
         ]
         sums = one.map(by_blocks.ritz_sums, laplacian, vectors, image)
         ritz = one.submit(by_blocks.ritz_pairs, list(sums), kind="graph_spectrum")
@@ -223,7 +226,10 @@ def _coarse_vectors(
         stage.submit(coarse_rows, rows, joined, number, ranges)
         for number, rows in enumerate(laplacian)
     ]
-    vectors = stage.submit(coarse_eigenvectors, coarse, joined, n_vectors)
+    sizes = stage.attribute(joined, "sizes")
+    vectors = stage.submit(
+        by_blocks.coarse_vectors, coarse, sizes, n_vectors, kind="coarse_eigenvectors"
+    )
     return [stage.submit(prolonged, vectors, joined, start, stop) for start, stop in ranges]
 
 
@@ -262,23 +268,11 @@ def coarse_rows(
     return by_blocks.coarse_block(rows, own, others)
 
 
-def coarse_eigenvectors(
-    blocks: list[csr_array[Any]], found: Aggregates, n_vectors: int
-) -> NDArray[np.float32]:
-    """Bottom eigenvectors of the Laplacian of the aggregates."""
-    return by_blocks.coarse_vectors(blocks, found.sizes, n_vectors)
-
-
 def prolonged(
     vectors: NDArray[np.float32], found: Aggregates, start: int, stop: int
 ) -> NDArray[np.float32]:
     """Rows of coarse eigenvectors for the samples of a block."""
     return vectors[found.labels[start:stop]]
-
-
-def apply_laplacian(rows: LaplacianRows, parts: list[NDArray[Any]]) -> NDArray[Any]:
-    """Rows of L V."""
-    return rows.apply(parts)
 
 
 def ritz_vectors(vectors: NDArray[np.float32], found: RitzPairs) -> NDArray[np.float32]:

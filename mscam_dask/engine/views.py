@@ -119,7 +119,14 @@ def by_blocks(
     grams = stage.tree(  # since a task would hold the matrices of all blocks
         merged_grams, [stage.submit(gram, *block, transform) for block in data], n_left=FAN_IN
     )
-    factor = stage.submit(factor_of, grams, transform, settings, source.name, max_rank)
+    directions = functools.partial(
+        ridge_factor,
+        scale=settings.scale,
+        alpha=settings.alpha,
+        name=source.name,
+        max_rank=max_rank,
+    )
+    factor = stage.submit(directions, grams, transform, kind="factor_of")
     rows = [stage.submit(project, *block, factor) for block in data]
     return View(tuple(rows), stage.attribute(factor, "ridge"))
 
@@ -145,15 +152,6 @@ def gram(source: RowSource, start: int, stop: int, transform: RowTransform) -> G
 def merged_grams(sums: list[GramSum]) -> GramSum:
     """Sum of the Gram matrices of several blocks."""
     return functools.reduce(GramSum.merge, sums)
-
-
-def factor_of(
-    sums: list[GramSum], transform: RowTransform, settings: ViewSettings, name: str, max_rank: int
-) -> ViewFactor:
-    """Directions of a view from the Gram matrices of all blocks."""
-    return ridge_factor(
-        sums, transform, scale=settings.scale, alpha=settings.alpha, name=name, max_rank=max_rank
-    )
 
 
 def project(source: RowSource, start: int, stop: int, found: ViewFactor) -> RidgeView:

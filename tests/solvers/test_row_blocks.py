@@ -26,7 +26,7 @@ from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, moments_of_rows, row_blocks
 from mscam_dask.solvers.view_svd import view_svd
-from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
+from mscam_dask.types.parameters import Parameters, Scale
 from tests.blocks import small_blocks
 from tests.solvers.discriminants import linear_discriminants
 from tests.solvers.whole_rows import reduced_problem
@@ -50,7 +50,7 @@ def ridge_rows(view: NDArray[np.float64], scale: Scale = "standard") -> list[Rid
     transform = row_view.row_scaling(moments, scale)
     with small_blocks(4096):
         sums = [row_view.gram_of_rows(read, *one, transform) for one in RANGES]
-    factor = views.factor_of(sums, transform, ViewSettings(scale, 1.0), "v", 64)
+    factor = row_view.ridge_factor(sums, transform, scale=scale, alpha=1.0, name="v", max_rank=64)
     return [factor.ridge.of_rows(row_view.project_rows(read, *one, factor)) for one in RANGES]
 
 
