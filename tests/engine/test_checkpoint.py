@@ -122,17 +122,13 @@ def test_the_warm_start_of_the_eigensolver_is_part_of_the_state() -> None:
     assert signature(again) != signature(whole)
 
 
-@pytest.mark.parametrize("other", ["threads", "dask"])
-def test_another_executor_goes_on_to_the_same_end(other: str) -> None:
+def test_another_executor_goes_on_to_the_same_end() -> None:
     views, asked = data(), candidates(max_iter=3)
     memory = Memory()
     whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
     start = Memory(memory.saved[1])
-    if other == "threads":
-        again = run_fit(views, asked, ThreadExecutor(2), checkpoint_store=start)
-    else:
-        with local_client(1, processes=False) as client:
-            again = run_fit(views, asked, DaskExecutor(client), checkpoint_store=start)
+    with local_client(1, processes=False) as client:
+        again = run_fit(views, asked, DaskExecutor(client), checkpoint_store=start)
     assert signature(again) == signature(whole)
 
 

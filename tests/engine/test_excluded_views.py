@@ -16,7 +16,6 @@ from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors.base import SerialExecutor
-from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.preprocessing_selection import with_view_settings
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning, UnstableClustersWarning
@@ -24,7 +23,6 @@ from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
 from mscam_dask.types.rules import SIZES
-from tests.clusters import local_client
 from tests.messages import quotes
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -178,18 +176,6 @@ def test_mscan_and_a_number_of_clusters_to_be_found_leave_them_out_too(
     alone = MSCAM("auto", max_clusters=8, n_jobs=1).fit({name: views[name] for name in "ab"})
     assert counted.n_clusters_ == alone.n_clusters_
     assert_array_equal(counted.labels_, alone.labels_)
-
-
-@pytest.mark.thorough
-def test_workers_find_the_same(fitted: tuple[Views, NDArray[np.int64], MSCAM]) -> None:
-    data = as_multi_view(fitted[0])
-    parameters = Parameters(n_clusters=4, n_neighbors=20)
-    one = run_fit(data, parameters, SerialExecutor(), choices=LEAVES_OUT)
-    with local_client(2) as client:
-        other = run_fit(data, parameters, DaskExecutor(client), choices=LEAVES_OUT)
-    assert one.exclude_views == other.exclude_views == USELESS
-    assert_array_equal(one.labels, other.labels)
-    assert_array_equal(one.consensus_graph.data, other.consensus_graph.data)
 
 
 def test_large_data_leave_them_out(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,16 +119,11 @@ def assert_same_as_serial(
         assert other == references[model]
 
 
-@pytest.mark.parametrize("n_threads", [1, 2, 4])
-def test_threads_give_the_same_bits(n_threads: int, references: dict[str, Any]) -> None:
-    assert_same_as_serial(ThreadExecutor(n_threads), references)
+def test_threads_give_the_same_bits(references: dict[str, Any]) -> None:
+    assert_same_as_serial(ThreadExecutor(2), references)
 
 
-def test_serial_twice_gives_the_same_bits(references: dict[str, Any]) -> None:
-    assert_same_as_serial(SerialExecutor(), references)
-
-
-@pytest.mark.parametrize(("n_workers", "models"), [(1, MODELS[:1]), (2, MODELS), (4, MODELS[:1])])
+@pytest.mark.parametrize(("n_workers", "models"), [(1, MODELS[:1]), (3, MODELS)])
 def test_worker_processes_give_the_same_bits(
     n_workers: int, models: Sequence[str], references: dict[str, Any]
 ) -> None:

@@ -115,16 +115,12 @@ def separated_views() -> list[NDArray[np.float64]]:
 
 
 @pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
-@pytest.mark.parametrize("executor", ["threads", "dask"])
 @pytest.mark.parametrize("data", ["separated", "independent"])
-def test_the_same_bits_whoever_computes(executor: str, data: str) -> None:
+def test_workers_select_with_the_same_bits(data: str) -> None:
     views = separated_views() if data == "separated" else independent_views()
     serial = MSCAM("auto", n_jobs=1).fit(views)
-    if executor == "threads":
-        other = MSCAM("auto", n_jobs=3).fit(views)
-    else:
-        with local_client(2) as client:
-            other = MSCAM("auto", client=client).fit(views)
+    with local_client(2) as client:
+        other = MSCAM("auto", client=client).fit(views)
     assert chosen(other.solution_) == chosen(serial.solution_)
     assert other.neighbor_overlap_ == serial.neighbor_overlap_
     np.testing.assert_array_equal(other.labels_, serial.labels_)

@@ -14,7 +14,7 @@ from mscam_dask import MSCAM
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import preprocessing_selection
-from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.prepare import precompute_views
 from mscam_dask.engine.preprocessing_selection import (
@@ -55,14 +55,6 @@ def test_a_column_of_another_unit_makes_the_columns_be_standardised() -> None:
     assert records["c"].scale == "standard"
     assert records["c"].ahead > 4.0
     assert all(record.agreement > 0.2 for record in records.values())
-
-
-def test_executors_and_repetition_choose_alike() -> None:
-    data = as_multi_view(spoilt_by_units())
-    with SerialExecutor() as executor:
-        first = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
-    with ThreadExecutor(2) as executor:
-        assert select_view_settings(Stage(executor, "views"), data, OPTIONS, 0) == first
 
 
 class Noting(SerialExecutor):

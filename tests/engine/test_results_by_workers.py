@@ -21,7 +21,7 @@ from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine import blocks, neighbors, prepare
 from mscam_dask.engine.executors._process import n_bytes
-from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor, ThreadExecutor
+from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import StoreCorruptError
@@ -92,7 +92,6 @@ def test_arrays_are_those_of_a_fit_in_memory(tmp_path: Path) -> None:
     assert isinstance(expected.arrays, ArraysInMemory)
     assert expected.learned_graph is not expected.consensus_graph
     same_arrays(fit(SerialExecutor(), tmp_path / "serial"), expected)
-    same_arrays(fit(ThreadExecutor(3), tmp_path / "threads"), expected)
     with local_client(2) as client:
         same_arrays(fit(DaskExecutor(client), tmp_path / "workers"), expected)
 

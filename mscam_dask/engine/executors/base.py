@@ -5,8 +5,9 @@ or in lists; the executor puts the results in their place. A result lives as lon
 refers to its handle. Blocks and orders of summation are fixed by the driver, so that every
 executor gives identical bits.
 
-Dask's local schedulers are not used here: `dask.threaded` computes one graph at a time, whereas a
-driver submits tasks as earlier results come in, and a `LocalCluster` costs a millisecond a task.
+Dask's local schedulers do not run a fit here: those of `dask.get` and `dask.threaded` compute one
+graph at a time, whereas a driver submits tasks as earlier results come in, and a `LocalCluster` in
+this process takes 38 % more CPU time for 2000 samples in six views.
 """
 
 from __future__ import annotations
