@@ -15,12 +15,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import PresentRows, present_samples
-from mscam_dask.data.views.sampling import SampledRows, sampled_view
-from mscam_dask.data.views.sources import ArrayRows, RowSource
+from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sampling import sampled_view
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
-from mscam_dask.errors import DataError
+from mscam_dask.engine.views import TimedView, svd_view, view_shape
+from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
@@ -33,7 +35,6 @@ from mscam_dask.solvers.preprocessing import (
     uninformative_views,
 )
 from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from mscam_dask.types.rules import CONSTANTS, SIZES
@@ -46,9 +47,6 @@ ViewSettingsChoice = tuple[ViewSettingsSelected, ...]
 _MIN_TOGETHER = 2
 _MAX_TASKS = 64
 _MAX_SUMMED = 8
-
-# Columns of a view whose directions are found again in each of several tasks.
-_FEW_COLUMNS = 256
 
 
 def select_view_settings(
@@ -72,13 +70,7 @@ def select_view_settings(
     some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
     coarse = Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
     neighbors = [
-        _neighbors_of_view(
-            stage,
-            source,
-            tuple(options),
-            (rows, k, coarse),
-            _n_parts(source, len(data.views), options),
-        )
+        _neighbors_of_view(stage, sampled_view(source, rows), options, k, coarse, len(data.views))
         for source in data.views
     ]
     alphas = sorted({option.alpha for option in options})
@@ -100,49 +92,50 @@ def select_view_settings(
     return tuple(reversed(by_settings.values()))
 
 
-def _n_parts(source: RowSource, n_views: int, options: Sequence[ViewSettings]) -> int:
-    """Number of tasks that search neighbors in a view: one if there are many views, or by scaling.
-
-    Each task finds the directions of the view again. With large data, whose other stages have many tasks,
-    and few columns each setting has a task.
-    """
-    if n_views > SIZES.few_views:
-        return 1
-    is_large = source.shape[0] > SIZES.exact_samples and not isinstance(source, PresentRows)
-    if is_large and source.view_type == "features" and source.shape[1] <= _FEW_COLUMNS:
-        return len(set(options))
-    return len({option.scale for option in options})
-
-
 def _neighbors_of_view(
     stage: Stage,
     source: RowSource,
-    options: tuple[ViewSettings, ...],
-    searched: tuple[NDArray[np.int64], int, Coarse],
-    n_parts: int,
+    options: Sequence[ViewSettings],
+    n_neighbors: int,
+    coarse: Coarse,
+    n_views: int,
 ) -> Handle:
-    """Submit the neighbors of the sampled rows of a view, by parts of the settings."""
-    rows, k, coarse = searched
-    read: Handle = source
-    if isinstance(source, ArrayRows):  # only these rows are sent
-        read, rows = sampled_view(source, rows), np.arange(len(rows))
-    elif n_parts > len({option.scale for option in options}):  # they are read once
-        read = stage.submit(read_sample, source, rows)
-        rows = np.arange(len(rows))
-    parts = [
-        stage.submit(
-            sampled_neighbors,
-            read,
-            options,
-            rows,
-            k,
-            coarse,
-            (part, n_parts),
-            part=f"{source.name}/{part}",
-        )
-        for part in range(n_parts)
+    """Submit the neighbors of all rows of a view, which are a sample, for each candidate setting.
+
+    Settings that make all rows equal are skipped, and unit length for rows of few columns. Distance and
+    kernel views ignore the scaling, so that only one is tried. Rows of samples that the view does not
+    have are −1. Each scaling is a task if there are many views, otherwise each setting.
+    """
+    shape, present = view_shape(source), present_samples(source)
+    if present is not None:
+        shape = dataclasses.replace(shape, n_samples=present.n_samples)
+        few = int(np.count_nonzero(present.positions[coarse.rows] >= 0))
+        if min(len(present), few) < _MIN_PRESENT:
+            nothing = np.full((present.n_samples, 1), -1, dtype=np.int32)
+            of_settings = dict.fromkeys(range(len(options)), nothing)
+            return SampledNeighbors(shape, of_settings, nothing[: len(coarse.rows)])
+    settings: dict[Scale, dict[float, int]] = {}
+    for position, option in enumerate(options):
+        scale = option.scale if source.view_type == "features" else options[0].scale
+        settings.setdefault(scale, {}).setdefault(option.alpha, position)
+    if has_few_columns(shape) and len(settings) > 1:
+        settings.pop("unit", None)  # it gives up one dimension
+    default = options[default_settings(shape, options)].scale
+    scales = sorted(settings, key=lambda one: one != default)
+    views = [
+        stage.submit(svd_or_error, source, scale, part=f"{scale}/{source.name}") for scale in scales
     ]
-    return stage.submit(joined_settings, parts)
+    lists = []
+    for scale, view in zip(scales, views, strict=True):
+        tried = list(settings[scale].items())
+        together = len(tried) if n_views > SIZES.few_views else 1
+        lists += [
+            stage.submit(sampled_neighbors, view, tried[first : first + together], n_neighbors)
+            for first in range(0, len(tried), together)
+        ]
+    alphas = [max(settings[scale]) for scale in scales]
+    many = stage.submit(default_neighbors, views, alphas, coarse)
+    return stage.submit(joined_settings, shape, lists, many)
 
 
 def rows_compared(n_views: int, most: int) -> int:
@@ -297,8 +290,7 @@ class SampledNeighbors:
 
     shape: ViewShape  # of the sample
     by_settings: dict[int, NDArray[np.int32]]  # (m, k) by the position of the view settings
-    coarse: NDArray[np.int32]  # (m', k') of fewer rows with default settings; (0, 0) if not needed
-    refusal: DataError | None = None  # error of the first settings that make all rows equal
+    coarse: NDArray[np.int32]  # (m', k') of fewer rows with default settings
 
 
 @dataclasses.dataclass(frozen=True)
@@ -321,123 +313,59 @@ class Rule:
         return tried or dict(sorted(view.by_settings.items()))
 
 
-def read_sample(source: RowSource, rows: NDArray[np.int64]) -> ArrayRows:
-    """Some rows of a view, in memory."""
-    return SampledRows(source, rows).in_memory()
+def svd_or_error(source: RowSource, scale: Scale) -> TimedView | DataError:
+    """SVD of a view, or the error of a scaling that makes all rows equal."""
+    try:
+        return svd_view(source, scale)
+    except StoreCorruptError:
+        raise
+    except DataError as error:
+        return error
 
 
 def sampled_neighbors(
-    source: RowSource,
-    options: tuple[ViewSettings, ...],
-    sample: NDArray[np.int64],
-    n_neighbors: int,
-    coarse: Coarse,
-    part: tuple[int, int] = (0, 1),
-) -> SampledNeighbors:
-    """Nearest neighbors within a sample of the rows, for each candidate setting of one view.
-
-    Settings that make all rows equal are skipped, and unit length for rows of few columns. Distance and
-    kernel views ignore the scaling, so that only one is tried. Rows of samples that the view does not have are −1. Of several parts
-    (number, count) each has some of the settings, and the first one the coarse neighbors.
-    """
-    present = present_samples(source)
-    if present is None:
-        return _sampled_neighbors(source, options, sample, n_neighbors, coarse, part)
-    positions = present.positions[sample]
-    has = np.flatnonzero(positions >= 0)
-    some = np.flatnonzero(positions[coarse.rows] >= 0)
-    if min(len(has), len(some)) < _MIN_PRESENT:
-        shape = ViewShape(len(sample), source.shape[1], source.view_type)
-        nothing = np.full((len(sample), 1), -1, dtype=np.int32)
-        none_coarse = nothing[: len(coarse.rows)]
-        return SampledNeighbors(shape, dict.fromkeys(range(len(options)), nothing), none_coarse)
-    own_rows = np.searchsorted(has, coarse.rows[some])
-    own_coarse = Coarse(own_rows, min(coarse.n_neighbors, len(some) - 1))
-    found = _sampled_neighbors(
-        source, options, positions[has], min(n_neighbors, len(has) - 1), own_coarse, part
-    )
-    own = found.coarse
-    if len(own):  # one part has them
-        own = _spread_lists(own, some, len(coarse.rows))
-    return dataclasses.replace(
-        found,
-        shape=dataclasses.replace(found.shape, n_samples=len(sample)),
-        by_settings={
-            key: _spread_lists(lists, has, len(sample)) for key, lists in found.by_settings.items()
-        },
-        coarse=own,
-    )
-
-
-def _spread_lists(
-    lists: NDArray[np.int32], rows: NDArray[np.int64], n_rows: int
-) -> NDArray[np.int32]:
-    """Neighbor lists (n_rows, k) from those (m, k) among `rows`; −1 for the others."""
-    spread = np.full((n_rows, lists.shape[1]), -1, dtype=np.int32)
-    spread[rows] = rows[lists]
-    return spread
-
-
-def _sampled_neighbors(
-    source: RowSource,
-    options: tuple[ViewSettings, ...],
-    sample: NDArray[np.int64],
-    n_neighbors: int,
-    coarse: Coarse,
-    part: tuple[int, int],
-) -> SampledNeighbors:
-    rows = SampledRows(source, sample).in_memory().read(0, len(sample))
-    shape = ViewShape(len(rows), rows.shape[1], source.view_type)
-    positions: dict[Scale, dict[float, int]] = {}
-    for position, option in enumerate(options):
-        scale = option.scale if source.view_type == "features" else options[0].scale
-        positions.setdefault(scale, {}).setdefault(option.alpha, position)
-    if has_few_columns(shape) and len(positions) > 1:
-        positions.pop("unit", None)  # it gives up one dimension
-    default = options[default_settings(shape, options)].scale
-    neighbors: dict[int, NDArray[np.int32]] = {}
-    many = None
-    refusal: DataError | None = None
-    ordered = sorted(positions, key=lambda one: one != default)
-    searches = [(scale, alpha) for scale in ordered for alpha in positions[scale]]
-    together = -(-len(searches) // part[1])
-    own_searches = searches[part[0] * together : (part[0] + 1) * together]
-    for scale in ordered:
-        # the first part has the default scaling, and the next one if that makes all rows equal
-        searches_coarse = many is None and part[0] == 0
-        wanted = [alpha for own, alpha in own_searches if own == scale]
-        if not wanted and not searches_coarse:
-            continue
-        try:
-            view = view_svd(
-                lambda start, stop: rows[start:stop],
-                shape,
-                scale=scale,
-                name=source.name,
-                dtype=np.float32,
-            )
-        except DataError as error:
-            refusal = refusal or error
-            continue
-        for alpha in wanted:
-            neighbors[positions[scale][alpha]] = embedding_neighbors(view, alpha, n_neighbors)
-        if searches_coarse:
-            many = coarse_neighbors(view, max(positions[scale]), coarse.n_neighbors, coarse.rows)
-        del view  # as large as the rows
-    none = np.zeros((0, 0), dtype=np.int32)
-    return SampledNeighbors(shape, neighbors, none if many is None else many, refusal)
-
-
-def joined_settings(parts: list[SampledNeighbors]) -> SampledNeighbors:
-    """Neighbors of one view for all settings; an error if all of them make all rows equal."""
-    by_settings = {
-        position: found for part in parts for position, found in part.by_settings.items()
+    found: TimedView | DataError, settings: list[tuple[float, int]], n_neighbors: int
+) -> dict[int, NDArray[np.int32]]:
+    """Nearest neighbors (m, k) of all rows of a view by the position of the settings of each α."""
+    if isinstance(found, DataError):
+        return {}
+    view, present = found.view, found.present
+    lists = {
+        position: embedding_neighbors(view, alpha, min(n_neighbors, len(view.basis.vectors) - 1))
+        for alpha, position in settings
     }
-    refusal = next((part.refusal for part in parts if part.refusal is not None), None)
-    if not by_settings and refusal is not None:
-        raise refusal
-    coarse = next((part.coarse for part in parts if part.coarse.size), parts[0].coarse)
-    return SampledNeighbors(parts[0].shape, by_settings, coarse)
+    if present is None:
+        return lists
+    return {position: _of_all_samples(present, own) for position, own in lists.items()}
+
+
+def default_neighbors(
+    views: list[TimedView | DataError], alphas: list[float], coarse: Coarse
+) -> NDArray[np.int32]:
+    """Many neighbors (m', k') of fewer rows, with the first scaling that does not make all rows equal."""
+    usable = ((one, a) for one, a in zip(views, alphas, strict=True) if isinstance(one, TimedView))
+    found, alpha = next(usable, (None, 0.0))
+    if found is None:
+        raise next(one for one in views if isinstance(one, DataError))
+    if found.present is None:
+        return coarse_neighbors(found.view, alpha, coarse.n_neighbors, coarse.rows)
+    positions = found.present.positions[coarse.rows]
+    own = PresentSamples(np.flatnonzero(positions >= 0), len(positions))
+    k = min(coarse.n_neighbors, len(own) - 1)
+    return _of_all_samples(own, coarse_neighbors(found.view, alpha, k, positions[own.samples]))
+
+
+def _of_all_samples(present: PresentSamples, lists: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Neighbor lists (n, k) from those (m, k) among present samples; −1 for the others."""
+    return present.spread(present.samples[lists].astype(np.int32), fill=-1)
+
+
+def joined_settings(
+    shape: ViewShape, lists: list[dict[int, NDArray[np.int32]]], coarse: NDArray[np.int32]
+) -> SampledNeighbors:
+    """Neighbors of one view for all settings."""
+    by_settings = {position: found for part in lists for position, found in part.items()}
+    return SampledNeighbors(shape, by_settings, coarse)
 
 
 def votes_of_views(

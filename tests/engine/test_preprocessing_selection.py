@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from mscam_dask import MSCAM
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import preprocessing_selection
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.prepare import precompute_views
@@ -69,26 +68,19 @@ class Noting(SerialExecutor):
         return super().submit(function, *args, key=key)
 
 
-@pytest.mark.parametrize("stored", [False, True])
-def test_settings_of_large_data_are_tried_side_by_side_with_the_same_choices(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, stored: bool
+def test_settings_are_tried_side_by_side_with_the_same_choices_for_stored_views(
+    tmp_path: Path,
 ) -> None:
     data = as_multi_view({**spoilt_by_units(), "d": np.arange(1.0, 241.0)[:, None]})
-    if stored:
-        data = as_multi_view(write_store(data, tmp_path / "data.zarr"))
+    stored = as_multi_view(write_store(data, tmp_path / "data.zarr"))
     for n_compared in (3000, 120):
         found = []
-        for exact_samples in (12_000, 200):
-            sizes = dataclasses.replace(SIZES, exact_samples=exact_samples)
-            monkeypatch.setattr(preprocessing_selection, "SIZES", sizes)
+        for views in (data, stored):
             with Noting() as executor:
-                found.append(
-                    select_view_settings(
-                        Stage(executor, "views"), data, OPTIONS, 0, n_compared=n_compared
-                    )
-                )
-            n_searches = sum(key.startswith("sampled_neighbors/views/c/") for key in executor.keys)
-            assert n_searches == (2 if exact_samples == 12_000 else len(OPTIONS))
+                stage = Stage(executor, "views")
+                found.append(select_view_settings(stage, views, OPTIONS, 0, n_compared=n_compared))
+            n_searches = sum(key.startswith("sampled_neighbors/") for key in executor.keys)
+            assert n_searches == 3 * len(OPTIONS) + 2  # unit length is no option for one column
         assert found[0] == found[1]
 
 
