@@ -81,10 +81,11 @@ class CheckpointMetadata:
 class CheckpointManager:
     """Manager of the checkpoints of one fit; without a store it does nothing.
 
-    A checkpoint of a fit with other data, candidates, choices or initial labels (n,) is refused. The graph and the eigenvectors are sent to the driver: 16 bytes for each of n·k entries and for
-    each number of the eigenvectors (2c vectors of float64, 20 at least below 12 000 samples), about
-    40 MB for 100 000 samples, 15 neighbors and 10 clusters. The driver writes those of large data by
-    blocks of rows. A resumed fit reads them whole.
+    A checkpoint of a fit with other data, candidates, choices or initial labels (n,) is refused. The
+    graph and the eigenvectors are sent to the driver: 16 bytes for each of n·k entries and for each
+    number of the eigenvectors (2c vectors of float64, 20 at least below 12 000 samples), about 40 MB for
+    100 000 samples, 15 neighbors and 10 clusters. The driver writes those of large data by blocks of
+    rows. A resumed fit reads them whole.
     """
 
     def __init__(
@@ -171,10 +172,11 @@ class CheckpointManager:
             n_samples = len(arrays[_LABELS])
             is_large = record.parameters.is_large(n_samples)
             prefix = _BY_CELLS if is_large else ""
-            data, indices, indptr = (arrays[prefix + name] for name in _GRAPH)
-            parts = {"data": data, "indices": indices, "indptr": indptr}
-            sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
-            graph = restore_graph(stage, data, indices, indptr, is_large=is_large)
+            parts = {
+                name: arrays[f"{prefix}graph_{name}"] for name in ("data", "indices", "indptr")
+            }
+            affinity = sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
+            graph = restore_graph(stage, affinity, is_large=is_large)
             spectrum, vectors = None, arrays.get(prefix + _VECTORS)
             if vectors is not None:
                 spectrum = restore_vectors(stage, vectors, is_large=is_large)

@@ -315,39 +315,16 @@ def vector_pieces(stage: Stage, vectors: Sequence[Handle], n_samples: int) -> An
     return ArrayPieces((n_samples, first.shape[1]), first.dtype, pieces)
 
 
-def restore_graph(
-    stage: Stage,
-    data: NDArray[np.float64],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    *,
-    is_large: bool,
-) -> Graph:
-    """Submit a graph from the arrays of `graph_pieces`."""
-    n = len(indptr) - 1
-    ranges = block_ranges(n, is_large=is_large)
+def restore_graph(stage: Stage, affinity: csr_array[np.float64], *, is_large: bool) -> Graph:
+    """Submit a graph from the matrix (n, n) of a checkpoint."""
+    ranges = block_ranges(affinity.shape[0], is_large=is_large)
     rows = []
     for start, stop in ranges:
-        own = slice(indptr[start], indptr[stop])
-        pointers = (indptr[start : stop + 1] - indptr[start]).astype(np.int32)
-        rows.append(
-            stage.submit(
-                restored_rows, data[own], indices[own].astype(np.int32), pointers, start, n
-            )
-        )
+        own = affinity[start:stop]
+        places = own.indices.astype(np.int32), own.indptr.astype(np.int32)
+        block = csr_array((own.data, *places), shape=own.shape)
+        rows.append(stage.submit(GraphRows, start, block, kind="restored_rows"))
     return connected(stage, rows, ranges)
-
-
-def restored_rows(
-    data: NDArray[np.float64],
-    indices: NDArray[Any],
-    indptr: NDArray[Any],
-    start: int,
-    n_samples: int,
-) -> GraphRows:
-    """Block of rows of a graph from its arrays."""
-    shape = (len(indptr) - 1, n_samples)
-    return GraphRows(start, csr_array((data, indices, indptr), shape=shape))
 
 
 def restore_vectors(stage: Stage, vectors: NDArray[Any], *, is_large: bool) -> Spectrum:

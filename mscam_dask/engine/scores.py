@@ -64,8 +64,9 @@ class BestPartition:
 class Scorer:
     """Reference graphs of the views, and what a fit computes from them alone, submitted when first needed.
 
-    They are of all samples (of large data, of the sample), or of some ascending `rows`. They depend on the views only and are not needed before the first partition is scored. By then the
-    eigensolver of the initial graph runs, which is one task: the other workers would be idle.
+    They are of all samples (of large data, of the sample), or of some ascending `rows`, and are not
+    needed before the first partition is scored. By then the eigensolver of the initial graph runs, which
+    is one task: the other workers would be idle.
     """
 
     def __init__(

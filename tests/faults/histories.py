@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Iterator, Sequence
-from types import TracebackType
 from typing import Any, Self
 
 import numpy as np
@@ -34,7 +33,7 @@ class Memory:
 
 @dataclasses.dataclass(eq=False)
 class FakeHandle:
-    """A task, its result while somebody holds it, and whether the driver still does."""
+    """A task, and its result while somebody holds it."""
 
     key: str
     function: Callable[..., Any]
@@ -43,7 +42,6 @@ class FakeHandle:
     number: int
     is_done: bool = False
     result: Any = None
-    is_released: bool = False
 
 
 class HistoryExecutor:
@@ -76,12 +74,7 @@ class HistoryExecutor:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._waiting.clear()
         self._done.clear()
 
@@ -90,8 +83,7 @@ class HistoryExecutor:
         assert key not in self.keys, f"two tasks are called {key!r}"
         self.keys.add(key)
         needs = tuple(_handles(args))
-        assert not any(need.is_released for need in needs), f"{key!r} needs what was released"
-        identity = (function, *(self._identity(arg) for arg in args))
+        identity = (repr(function), *(self._identity(arg) for arg in args))
         handle = FakeHandle(key, function, args, needs, self._numbers.number(identity))
         self._waiting.append(handle)
         while self._waiting and self._chance() < 0.4:
@@ -107,14 +99,6 @@ class HistoryExecutor:
         for handle in handles:  # lost between finishing and fetching
             self._run(handle)
         return [handle.result for handle in handles]
-
-    def release(self, handles: Sequence[FakeHandle]) -> None:
-        """Lose released results at once, unless a waiting task needs them."""
-        for handle in handles:
-            assert not handle.is_released, f"{handle.key!r} was released twice"
-            handle.is_released = True
-            if not any(handle in waiting.needs for waiting in self._waiting):
-                handle.is_done, handle.result = False, None
 
     def _chance(self) -> float:
         for draw in self._draws:
