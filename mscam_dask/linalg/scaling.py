@@ -163,3 +163,17 @@ def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     norms = np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]
     unit /= np.where(norms > 0, norms, 1.0)
     return unit
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCorrection:
+    """Corrected rows of one view: (x − offsets[b]) · factors[b]."""
+
+    offsets: NDArray[np.float64]  # (B, d)
+    factors: NDArray[np.float64]  # (B, d)
+
+    def of_rows(
+        self, rows: NDArray[np.float64], batches: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Corrected rows (m, d) of batches (m,)."""
+        return np.asarray((rows - self.offsets[batches]) * self.factors[batches])

@@ -124,6 +124,8 @@ class SampleSizes:
     few_views : int
         With more views, fewer rows of each are compared and scored, at least `n_coarsely_compared`,
         so that the searches in all views take as long as in so many (0014).
+    n_batched : int
+        Samples on which batch effects are estimated, the same number of each large batch.
     n_scored : int
         Samples of large data on which settings and partitions are scored (0075).
     n_cut : int
@@ -158,6 +160,7 @@ class SampleSizes:
     n_compared: int = 3000
     n_coarsely_compared: int = 1000
     few_views: int = 8
+    n_batched: int = 2000
     n_scored: int = 4000
     n_cut: int = 20_000
     n_cut_by_number: int = 5000
