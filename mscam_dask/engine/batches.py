@@ -7,7 +7,6 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.batches import corrected_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import cache_chunks, sampled_view
@@ -74,13 +73,10 @@ class _Scored:
     encoder: Encoder
 
 
-def correct_batches(
-    data: MultiViewData,
-    batches: NDArray[np.int64],
-    n_cells: int,
-    executor: Executor,
-) -> tuple[MultiViewData, BatchEffects]:
-    """Estimate batch effects on a sample of every batch, and return the views without them.
+def batch_effects(
+    data: MultiViewData, batches: NDArray[np.int64], n_cells: int, executor: Executor
+) -> BatchEffects:
+    """Estimate batch effects on a sample of every batch.
 
     `batches` are 0 … B − 1. Distance and kernel views stay as they are.
     """
@@ -107,20 +103,13 @@ def correct_batches(
     corrections, row_means, shares = (
         dict(zip(names, column, strict=True)) for column in zip(*of_views, strict=True)
     )
-    effects = BatchEffects(
+    return BatchEffects(
         corrections if of_cells.offsets.any() else {},
         dict(zip(names, of_encoders, strict=True)),
         of_cells.means,
         row_means,
         shares,
     )
-    views = tuple(
-        corrected_view(view, batches, effects.corrections[view.name])
-        if view.name in effects.corrections
-        else view
-        for view in data.views
-    )
-    return dataclasses.replace(data, views=views), effects
 
 
 def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int64]:
@@ -167,9 +156,7 @@ def correction_of_view(
     """Correction of a view, the mean rows of its cells, and the shares of batches among neighbors."""
     view = cache_chunks(view)
     own, of_cells = batches[scored.samples], cells.cells[scored.samples]
-    sums = group_sums(
-        view.read, view_shape(view), of_cells, own, len(cells.means), scored.means
-    )
+    sums = group_sums(view.read, view_shape(view), of_cells, own, len(cells.means), scored.means)
     correction, means = view_correction(sums)
     some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
     rows = view.read(0, view.shape[0])[some]

@@ -16,7 +16,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.batches import (
     SMALLEST_NEW_BATCH,
     BatchEffects,
-    correct_batches,
+    batch_effects,
     corrections_of_new_batch,
 )
 from mscam_dask.engine.executors.base import Executor
@@ -33,10 +33,22 @@ _N_CELLS = 8
 
 @dataclasses.dataclass(frozen=True)
 class FittedBatches:
-    """Batches of a fit in ascending order, and their effects."""
+    """Batches of a fit: their names in ascending order, the batch (n,) of each sample, and their effects."""
 
     names: tuple[Any, ...]
+    codes: NDArray[np.int64]
     effects: BatchEffects
+
+    def correct(self, data: MultiViewData) -> MultiViewData:
+        """Training samples without batch effects."""
+        corrections = self.effects.corrections
+        views = tuple(
+            corrected_view(view, self.codes, corrections[view.name])
+            if view.name in corrections
+            else view
+            for view in data.views
+        )
+        return dataclasses.replace(data, views=views)
 
 
 class BatchMixin:
@@ -76,7 +88,9 @@ class BatchMixin:
 
         check_is_fitted(self)
         values = sample_values(batches, "batches", None, self._training)
-        counts = pd.crosstab(pd.Series(self.labels_, name="cluster"), pd.Series(values, name="batch"))
+        counts = pd.crosstab(
+            pd.Series(self.labels_, name="cluster"), pd.Series(values, name="batch")
+        )
         return counts.reindex(self.cluster_names_, fill_value=0)
 
     def _without_batches(
@@ -89,8 +103,9 @@ class BatchMixin:
                 "batches were given, but all views are distances or kernels, from which batch effects cannot "
                 "be removed. Give a view of features, or leave batches out."
             )
-        corrected, effects = correct_batches(data, codes, n_cells or _N_CELLS, executor)
-        return corrected, FittedBatches(names, effects)
+        effects = batch_effects(data, codes, n_cells or _N_CELLS, executor)
+        fitted = FittedBatches(names, codes, effects)
+        return fitted.correct(data), fitted
 
     def _corrected(self, X: Any, new: MultiViewData, batches: Any) -> MultiViewData:
         """New samples without the effects of their batches."""

@@ -313,9 +313,7 @@ class ClusterSpaceMixin(
         """Number of columns of `transform`, for `get_feature_names_out`."""
         return self.n_clusters_
 
-    def score(
-        self, X: Any, y: object = None, *, batches: ArrayLike | str | None = None
-    ) -> float:
+    def score(self, X: Any, y: object = None, *, batches: ArrayLike | str | None = None) -> float:
         """Score the clusters that are predicted for samples, without labels.
 
         Parameters

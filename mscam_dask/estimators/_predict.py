@@ -119,7 +119,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
             distances_between=between,
         )
 
-    def predict_proba(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.float64]:
+    def predict_proba(
+        self, X: Any, *, batches: ArrayLike | str | None = None
+    ) -> NDArray[np.float64]:
         """Estimate memberships of new samples in the clusters.
 
         Parameters

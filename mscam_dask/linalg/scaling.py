@@ -172,8 +172,6 @@ class BatchCorrection:
     offsets: NDArray[np.float64]  # (B, d)
     factors: NDArray[np.float64]  # (B, d)
 
-    def of_rows(
-        self, rows: NDArray[np.float64], batches: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
+    def of_rows(self, rows: NDArray[np.float64], batches: NDArray[np.int64]) -> NDArray[np.float64]:
         """Corrected rows (m, d) of batches (m,)."""
         return np.asarray((rows - self.offsets[batches]) * self.factors[batches])

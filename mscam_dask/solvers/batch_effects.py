@@ -118,11 +118,11 @@ def fit_new_batch(scores: NDArray[np.float64], means: NDArray[np.float64]) -> ND
     offsets = _candidate_offsets(means, weights, centers, sizes, len(means))[:_N_FINE]
     found = []
     for offset in [np.zeros(filled.shape[1]), *offsets]:
-        rows = filled
+        rows, cells = filled, nearest_mean(filled - offset, means)
         for _ in range(_N_ROUNDS):
-            cells = nearest_mean(rows - offset, means)
             offset = (rows - means[cells]).mean(axis=0)  # noqa: PLW2901
             rows = np.where(absent, means[cells] + offset, filled)
+            cells = nearest_mean(rows - offset, means)
         found.append((float(np.sum((rows - offset - means[cells]) ** 2)), cells))
     return min(found, key=lambda fit: fit[0])[1]
 
@@ -162,7 +162,7 @@ def _offsets_of_pairs(
 ) -> list[NDArray[np.float64]]:
     """Some offsets (B, q) that put a cluster of each batch on one of the largest batch."""
     of_batch = [np.flatnonzero(batches == batch) for batch in range(n_batches)]
-    order = [batch for batch in np.argsort([-len(own) for own in of_batch], kind="stable")]
+    order = np.argsort([-len(own) for own in of_batch], kind="stable").tolist()
     centers = {
         batch: _centers(rows[own], n_cells) for batch, own in enumerate(of_batch) if len(own)
     }
@@ -210,7 +210,7 @@ def _candidate_offsets(
 
 def _squared(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
     found = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2.0 * (a @ b.T)
-    return np.maximum(found, 0.0)
+    return np.asarray(np.maximum(found, 0.0))
 
 
 def _grouped_squares(
@@ -350,7 +350,7 @@ def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]
     """
     counts, n_batches = of.counts, of.counts.shape[1]
     sizes, d = counts.sum(axis=0), of.sums.shape[2]
-    variances = _variances(of, two_way(counts, of.sums))
+    variances = _variances(of)
     pooled = np.maximum(sizes @ variances / sizes.sum(), np.finfo(np.float64).tiny)
     logarithms = np.zeros((n_batches, d))
     for batch in range(n_batches):
@@ -368,7 +368,7 @@ def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]
     factors = np.exp(-logarithms)
     scaled = GroupSums(counts, of.sums * factors, of.squares * factors**2, of.center)
     effects = two_way(counts, scaled.sums)
-    variances = _variances(scaled, effects)
+    variances = _variances(scaled)
     pooled = np.maximum(sizes @ variances / sizes.sum(), np.finfo(np.float64).tiny)
     squares = np.maximum(np.sum(effects.offsets**2 / pooled, axis=1), np.finfo(np.float64).tiny)
     kept = np.maximum(0.0, 1.0 - effects.variances * d / squares)
@@ -380,9 +380,7 @@ def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]
     )
 
 
-def new_correction(
-    rows: NDArray[np.float64], expected: NDArray[np.float64]
-) -> BatchCorrection:
+def new_correction(rows: NDArray[np.float64], expected: NDArray[np.float64]) -> BatchCorrection:
     """Correction of the rows (m, d) of a new batch by their offset from the means of their cells, shrunk."""
     residuals = rows - expected
     offset, d = residuals.mean(axis=0), rows.shape[1]
@@ -392,14 +390,9 @@ def new_correction(
     return BatchCorrection((kept * offset)[None], np.ones((1, d)))
 
 
-def _variances(of: GroupSums, effects: TwoWay) -> NDArray[np.float64]:
-    """Variances (B, d) of the residuals of each batch."""
-    fitted = effects.means[:, None] + effects.offsets
-    squares = (
-        of.squares
-        - 2.0 * np.einsum("kbd,kbd->bd", fitted, of.sums)
-        + np.einsum("kb,kbd->bd", of.counts, fitted**2)
-    )
+def _variances(of: GroupSums) -> NDArray[np.float64]:
+    """Variances (B, d) of each batch within its cells."""
+    squares = of.squares - np.sum(of.sums**2 / np.maximum(of.counts, 1.0)[..., None], axis=0)
     free = np.maximum(1.0, of.counts.sum(axis=0) - np.count_nonzero(of.counts, axis=0))
     return np.asarray(np.maximum(squares, 0.0) / free[:, None])
 

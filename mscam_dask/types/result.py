@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
 __all__ = [
-    "BatchShares",
     "ArraysInMemory",
     "Assessment",
+    "BatchShares",
     "ResultArrays",
     "Solution",
     "Status",

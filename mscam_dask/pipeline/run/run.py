@@ -45,6 +45,7 @@ from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.list_runs import retain_step
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
+    batches_of,
     changes_are_temporary,
     check_sources_outside,
     clustering_fingerprint,
@@ -263,6 +264,7 @@ class Run:
                                 checkpoint_store=checkpoints,
                                 start=start,
                                 results_directory=new_partial(self.directory.result),
+                                batches=batches_of(self._settings.data, opened.data),
                             )
                             clusters = self._clusters(opened, start, estimator)
                             summary.notes = (*notes, *steps.drift_notes(clusters.drift))

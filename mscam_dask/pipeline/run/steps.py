@@ -219,6 +219,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     checkpoint_store: CheckpointStore | None = None,
     start: WarmStart | None = None,
     results_directory: Path | None = None,
+    batches: NDArray[Any] | None = None,
 ) -> tuple[MSCAM, tuple[str, ...]]:
     """Fit the estimator that [cluster] names.
 
@@ -240,6 +241,8 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     results_directory
         Where the graphs and embeddings of large data are written during the fit, as
         `write_result` expects them: a temporary name beside its output.
+    batches : (n,) array
+        Batch of each sample, whose effects are removed.
 
     Returns
     -------
@@ -257,7 +260,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     )
     estimator._results_directory = results_directory
     with _warnings_noted() as notes:
-        estimator.fit(data, init_labels=start.init_labels if start else None)
+        estimator.fit(data, batches=batches, init_labels=start.init_labels if start else None)
     return estimator, tuple(notes)
 
 
