@@ -46,7 +46,8 @@ from mscam_dask.metrics import score_partition
 if TYPE_CHECKING:
     from distributed import Client
 
-    from mscam_dask.engine.executors.dask import DaskExecutor, WorkerWatchdog
+    from mscam_dask.engine.executors._watchdog import WorkerWatchdog
+    from mscam_dask.engine.executors.dask import DaskExecutor
     from mscam_dask.pipeline.run.cluster import OpenCluster
 
 __all__ = [

@@ -26,6 +26,8 @@ JOINS: tuple[Join, ...] = get_args(Join)
 
 _SHOWN = 3
 
+_CHECK = "Check that these are ids of the same samples, written in one way"
+
 # Ids of a side that are compared in other spellings, at most.
 _COMPARED = 200_000
 
@@ -164,13 +166,21 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         if own != others:
             _check_spelling(known, name, other)
             if join is None:
-                missing, added = sorted(own - others), sorted(others - own)
+                if own.isdisjoint(others):
+                    raise DataError(
+                        f"{_examples({name: known[name]})} and {_examples({other: known[other]})} share no "
+                        f"sample. {_CHECK}."
+                    )
+                sides = ((name, sorted(own - others)), (other, sorted(others - own)))
+                only = " and ".join(
+                    f"{len(ids)} id(s) are only in {side!r} (first: {ids[:_SHOWN]})"
+                    for side, ids in sides
+                    if ids
+                )
                 raise DataError(
-                    f"{name!r} and {other!r} hold different samples: {len(missing)} id(s) of {name!r} are "
-                    f"missing from {other!r} (first: {missing[:_SHOWN]}) and {len(added)} are only in {other!r} "
-                    f"(first: {added[:_SHOWN]}). Files: set join='inner' or join='outer' (--join, [data] join); "
-                    "frames: give each view all samples, with rows of NaN for those that it does not have "
-                    "(frame.reindex(ids))."
+                    f"{name!r} and {other!r} hold different samples: {only}. Files: set join='inner' or "
+                    "join='outer' (--join, [data] join); frames: give each view all samples, with rows of "
+                    "NaN for those that it does not have (frame.reindex(ids))."
                 )
     if join is None:
         return first
@@ -179,8 +189,8 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         everywhere = frozenset.intersection(*sets.values())
         if not everywhere:
             raise DataError(
-                f"join='inner': no sample id is in all of {_examples(known)}. Check that these are ids of the "
-                "same samples, or set join='outer' if each two of them share some."
+                f"join='inner': no sample id is in all of {_examples(known)}. {_CHECK}, or set join='outer' "
+                "if each two of them share some."
             )
         return tuple(name for name in union if name in everywhere)
     has = np.stack([places_of(own, union) >= 0 for own in known.values()], axis=1)
@@ -189,8 +199,8 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         names = list(known)
         parts = " and ".join(_examples({names[i]: known[names[i]] for i in g}) for g in groups[:2])
         raise DataError(
-            f"join={join!r}: {parts} share 0 samples, and views without a sample in common cannot be "
-            "clustered together. Check that these are ids of the same samples, or leave one group out."
+            f"join={join!r}: {parts} share no sample, and views without a sample in common cannot be "
+            f"clustered together. {_CHECK}, or leave one group out."
         )
     return union
 

@@ -12,7 +12,7 @@ import itertools
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -38,14 +38,13 @@ from mscam_dask.engine.executors._spans import (
     phase_of,
     scheduler_cleaner,
 )
+from mscam_dask.engine.executors._watchdog import GIB, WorkerWatchdog
 from mscam_dask.engine.executors.base import Handle, single_handles
 from mscam_dask.errors import (
     ClusterError,
     ConfigurationError,
-    NoWorkersError,
     SchedulerLostError,
     WorkerLostError,
-    WorkersPausedError,
 )
 
 POLL_S = 2.0
@@ -53,8 +52,6 @@ POLL_S = 2.0
 
 _START_POLL_S = 0.1
 _CLEANING_S = 2.0
-
-_GIB = 2.0**30
 
 _TIMEOUT_SETTING = "mscam.workers-timeout"
 _TIMEOUT_S = 60.0
@@ -154,82 +151,6 @@ def _address(client: Client) -> str:
 def _scheduler_of(client: Client) -> Any:
     """Remote procedure calls of the scheduler; typed as optional, but None only before the start."""
     return client.scheduler
-
-
-def _is_usable(worker: Mapping[str, Any]) -> bool:
-    """Return whether a worker starts tasks or runs one; Dask pauses it when its memory is full."""
-    metrics = worker.get("metrics") or {}
-    return worker["status"] == "running" or bool(metrics.get("executing"))
-
-
-class WorkerWatchdog:
-    """Check, repeated during a wait, that the cluster has a worker that can run tasks.
-
-    Parameters
-    ----------
-    workers : callable
-        Returns the workers that there are now, as `present_workers` does.
-    address : str
-        Address of the cluster, for the message.
-    timeout_s : float
-        Seconds without a usable worker that are tolerated.
-    """
-
-    def __init__(
-        self,
-        workers: Callable[[], Mapping[str, Mapping[str, Any]]],
-        address: str,
-        timeout_s: float,
-    ) -> None:
-        self._workers = workers
-        self._address = address
-        self._timeout_s = timeout_s
-        self._last_seen = time.monotonic()
-
-    def check(self) -> bool:
-        """Check for usable workers; whether there is one.
-
-        Raises
-        ------
-        NoWorkersError
-            If there has been none for too long.
-        WorkersPausedError
-            If there were some, paused by Dask because their memory is full.
-        ClusterError
-            Raised by `workers` when the cluster does not answer.
-        """
-        workers = self._workers().values()
-        if any(map(_is_usable, workers)):
-            self._last_seen = time.monotonic()
-            return True
-        if time.monotonic() - self._last_seen > self._timeout_s:
-            raise self._error(list(workers))
-        return False
-
-    def _error(self, workers: list[Mapping[str, Any]]) -> NoWorkersError:
-        if not workers:
-            return NoWorkersError(
-                f"the Dask scheduler {self._address} has had no worker for {self._timeout_s:g} s. "
-                f"Start workers, for example dask worker {self._address}, and repeat the command."
-            )
-        fullest = max(workers, key=lambda worker: _used_bytes(worker) / _limit_bytes(worker))
-        memory = (
-            f"{_used_bytes(fullest) / _GIB:.2f} of {_limit_bytes(fullest) / _GIB:.2f} GiB in use "
-            f"on {fullest.get('name', 'one')}"
-        )
-        return WorkersPausedError(
-            f"all {len(workers)} Dask workers of {self._address} have been paused for "
-            f"{self._timeout_s:g} s, because their memory is full ({memory}). Give workers more "
-            "memory (--memory-limit) or use fewer of them, and repeat the command."
-        )
-
-
-def _used_bytes(worker: Mapping[str, Any]) -> float:
-    return float((worker.get("metrics") or {}).get("memory") or 0)
-
-
-def _limit_bytes(worker: Mapping[str, Any]) -> float:
-    return float(worker.get("memory_limit") or float("inf"))
 
 
 def wait_for_a_worker(client: Client, timeout_s: float) -> None:
@@ -556,7 +477,7 @@ class DaskExecutor:
         stage, _, first = str(group).partition(f"-{self.run_id}")
         task = f"{stage} {'/'.join(part for part in (first.strip('-'), str(name)) if part)}"
         limit = self.memory_limit_bytes
-        memory = f"the smallest worker's limit is {limit / _GIB:.1f} GiB" if limit else "no limit"
+        memory = f"the smallest worker's limit is {limit / GIB:.1f} GiB" if limit else "no limit"
         return WorkerLostError(
             f"task {task!r} was given up after {error.allowed_failures + 1} workers died while "
             f"running it, the last one {error.last_worker.address}. They most likely ran out of "

@@ -135,6 +135,13 @@ def test_a_join_without_a_shared_sample_does_not_run(join: Join) -> None:
         join_samples(ids, join)
 
 
+def test_different_ids_without_a_join() -> None:
+    with pytest.raises(DataError, match=r"share no sample. Check that these are ids of"):
+        join_samples({"a": ["img1", "img2"], "b": ["IMG_1_A", "IMG_2_B"]}, None)
+    with pytest.raises(DataError, match=r"1 id\(s\) are only in 'a' \(first: \['u2'\]\)\. Files"):
+        join_samples({"a": ["u1", "u2"], "b": ["u1"]}, None)
+
+
 @pytest.mark.parametrize("bad", ["", " ", "NA", "nan", "NaN", "None", "<NA>", "null"])
 def test_missing_ids_are_refused(bad: str) -> None:
     with pytest.raises(DataError, match=r"1 of 3 sample ids in .a\.csv. are missing.*row 1"):
