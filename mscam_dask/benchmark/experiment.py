@@ -36,6 +36,7 @@ from mscam_dask.benchmark.results import (
     markdown_text,
 )
 from mscam_dask.benchmark.trial import Limits, Trial
+from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import Location
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.monitor.run_record import blas_libraries, software_versions
@@ -95,7 +96,7 @@ class ExperimentDirectory:
             If it cannot be read, or is not the record of an experiment.
         """
         try:
-            content = self.record.read_bytes()
+            content = read_regular(self.record)
         except OSError as error:
             raise DataError(f"{self.record} cannot be read ({error.strerror}).") from error
         return decode_experiment(content, str(self.record))
@@ -116,7 +117,7 @@ class ExperimentDirectory:
 
     def _cached(self, key: str, limits: Limits) -> TrialEntry | None:
         try:
-            content = self.trial(key).read_bytes()
+            content = read_regular(self.trial(key))
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:

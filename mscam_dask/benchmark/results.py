@@ -28,6 +28,7 @@ from msgspec import Struct
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import ViewEntry
+from mscam_dask.pipeline.run.run_directory import encoded_id
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -413,7 +414,8 @@ def _points(heat_map: HeatMapEntry) -> Iterator[dict[str, Any]]:
 
 def csv_text(record: ExperimentRecord) -> str:
     """Return `frame` as CSV."""
-    return str(frame(record).to_csv(index=False, lineterminator="\n"))
+    table = frame(record).map(lambda cell: encoded_id(cell) if isinstance(cell, str) else cell)
+    return str(table.to_csv(index=False, lineterminator="\n"))
 
 
 def markdown_text(record: ExperimentRecord) -> str:

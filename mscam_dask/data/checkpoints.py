@@ -38,6 +38,7 @@ from mscam_dask.data.store.arrays import (
 from mscam_dask.data.store.atomic_replace import POINTER, Pointer
 from mscam_dask.data.store.filesystem import (
     LOCAL,
+    check_tree,
     failures_are_typed,
     make_directory,
     sync_tree,
@@ -48,6 +49,7 @@ from mscam_dask.data.store.schema import (
     METADATA,
     REMEDY,
     checked_attributes,
+    read_metadata,
     usable_attributes,
     write_checksums,
 )
@@ -134,6 +136,8 @@ class ObjectCheckpointStore:
             When the store cannot be read; see `mscam_dask.data.store.object_store.translate_errors`.
         """
         problems: list[str] = []
+        if isinstance(self.prefix, Path):
+            check_tree(self.prefix)
         names = sorted(filter(self._is_finished, self._names()), reverse=True)
         pointer: Pointer | None = None
         try:
@@ -206,7 +210,7 @@ class ObjectCheckpointStore:
 
     def _is_finished(self, name: str) -> bool:
         file = self.prefix / name / METADATA
-        return file.is_file() and f'"{CHECKSUM}"'.encode() in file.read_bytes()
+        return file.is_file() and f'"{CHECKSUM}"'.encode() in read_metadata(file)
 
     def _write(self, place: Location, snapshot: Checkpoint) -> None:
         """Write a checkpoint, read it back, and wait until it is on the disk."""

@@ -324,6 +324,8 @@ class RunRecord(Struct, frozen=True, kw_only=True):
         finished; 0 until the run has finished.
     labels_sha256
         Digest of labels.csv; None before it is written.
+    files_sha256
+        Digests of the other tables with a row for each sample, by name.
     replaces
         Name of the directory whose run this one takes the place of when it has finished; None
         otherwise, and from then on.
@@ -356,6 +358,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     resumed: tuple[ResumeEntry, ...] = ()
     number: int = 0
     labels_sha256: str | None = None
+    files_sha256: dict[str, str] = {}
     replaces: str | None = None
 
 

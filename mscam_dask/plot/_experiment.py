@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from scipy.stats import rankdata
 
+from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.palette import CLUSTER_COLORS, cluster_color
 from mscam_dask.plot._fit import add_legend, new_axes
@@ -158,7 +159,7 @@ def _record(experiment: str | os.PathLike[str]) -> Mapping[str, Any]:
     """Return experiment.json of a directory."""
     file = Path(experiment) / "experiment.json"
     try:
-        record = json.loads(file.read_text(encoding="utf-8"))
+        record = json.loads(read_regular(file))
     except (OSError, ValueError) as error:
         raise DataError(
             f"{file} cannot be read ({error}). Give the directory of mscam-dask compare."

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -20,6 +19,7 @@ from mscam_dask.data.readers.base import (
     view_type_named,
 )
 from mscam_dask.data.readers.hdf5 import open_hdf5
+from mscam_dask.data.store.filesystem import check_tree
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.conversion import dataset_views, rows_of, sample_dimension
 from mscam_dask.data.views.sources import RowSource
@@ -91,7 +91,7 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
 
     if is_store(source.file):
         return read_store(source, selection)
-    _check_files(source.file)
+    check_tree(source.file)
     with unreadable(source, "a Zarr store"):
         node = zarr.open(source.file, mode="r")
         _check_arrays(node, source)
@@ -160,20 +160,6 @@ def _check_samples_on(dataset: Any, source: Source) -> None:
             f"{dimension!r} names the samples, and is on the rows of {', '.join(on_rows)}. Remove the "
             "option; if the samples are the other dimension, rename that one to 'sample'."
         )
-
-
-def _check_files(root: Path) -> None:
-    """Refuse stores with links or devices."""
-    for file in root.rglob("*"):
-        if file.is_symlink():
-            raise DataError(
-                f"{file} is a symbolic link; links are refused in a store. Copy the store with its "
-                "links resolved (cp -rL)."
-            )
-        if not file.is_dir() and not file.is_file():
-            raise DataError(
-                f"{file} is not a regular file; a store has only directories and regular files. Remove it."
-            )
 
 
 def _check_arrays(node: Any, source: Source) -> None:

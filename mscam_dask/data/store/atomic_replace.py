@@ -33,6 +33,7 @@ from msgspec import Struct
 from mscam_dask.data.store import schema
 from mscam_dask.data.store.filesystem import (
     LOCAL,
+    open_regular,
     remove_quietly,
     rename_durably,
     sync_tree,
@@ -40,7 +41,13 @@ from mscam_dask.data.store.filesystem import (
     write_durably,
 )
 from mscam_dask.data.store.object_store import Location, ObjectPath
-from mscam_dask.data.store.schema import METADATA, corrupt_store, digest_of, root_attributes
+from mscam_dask.data.store.schema import (
+    METADATA,
+    corrupt_store,
+    digest_of,
+    read_metadata,
+    root_attributes,
+)
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 
 # A writer that holds the lock renames, or puts back, within this many pauses.
@@ -131,7 +138,7 @@ def _recover_now(root: Path) -> None:
 def _locked(file: Path, root: Path) -> int:
     """Return the descriptor of the lock file, locked."""
     while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = open_regular(file, os.O_RDWR | os.O_CREAT, mode=0o666)
         try:
             remedy = "Write the store to one that has, and copy it."
             if not take_lock(descriptor, file, remedy=remedy):
@@ -187,13 +194,13 @@ class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def to(cls, root: Location, path: str) -> Pointer:
         """Return the pointer to what is finished at a path below `root`."""
-        return cls(path, digest_of((root / path / METADATA).read_bytes()))
+        return cls(path, digest_of(read_metadata(root / path / METADATA)))
 
     @classmethod
     def read(cls, root: Location, allowed: str) -> Pointer | None:
         """Read the pointer at a place, which matches the pattern `allowed`; None without one."""
         try:
-            pointer = msgspec.json.decode((root / POINTER).read_bytes(), type=cls)
+            pointer = msgspec.json.decode(read_metadata(root / POINTER), type=cls)
         except FileNotFoundError:
             return None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -213,7 +220,7 @@ class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
     def check(self, root: Location) -> None:
         """Compare the zarr.json that is named with its digest; FileNotFoundError without one."""
         file = root / self.store / METADATA
-        if digest_of(file.read_bytes()) != self.sha256:
+        if digest_of(read_metadata(file)) != self.sha256:
             raise corrupt_store(file, f"its content is not what {root / POINTER} says")
 
 

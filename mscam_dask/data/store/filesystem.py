@@ -6,12 +6,16 @@ import ctypes
 import errno
 import os
 import shutil
+import stat
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from mscam_dask.errors import ConfigurationError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError, StoreCorruptError, TemporaryFailure
+
+MAX_BYTES = 2**28
+"""Largest size of a file that is read whole, unless its reader knows better."""
 
 # Why there is no room, and what to do, by the number of the system's error.
 _FULL = ("the disk is full, or the quota used up", "Make room")
@@ -58,6 +62,71 @@ class LocalFilesystem:
 LOCAL = LocalFilesystem()
 
 
+def open_regular(
+    file: Path, flags: int = os.O_RDONLY, *, mode: int = 0o644, max_bytes: int = MAX_BYTES
+) -> int:
+    """Open a regular file; a link, pipe, socket, device or directory, or too large a file, is a `StoreCorruptError`."""
+    with suppress(FileNotFoundError):
+        _check_kind(file, file.lstat())
+    # what takes its place after the check is not followed, and not waited for
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(file, flags, mode)
+    try:
+        found = os.fstat(descriptor)
+        _check_kind(file, found)
+        if found.st_size > max_bytes:
+            raise StoreCorruptError(
+                f"{file} has {found.st_size} bytes; allowed are {max_bytes}. Restore it from a copy, or "
+                "remove it."
+            )
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Content of a file that `open_regular` opens."""
+    with os.fdopen(open_regular(file, max_bytes=max_bytes), "rb") as stream:
+        return stream.read()
+
+
+def check_tree(directory: Path) -> None:
+    """Refuse everything but regular files and directories below a directory, with a `StoreCorruptError`."""
+    left = [str(directory)]
+    while left:
+        # removed meanwhile, or a file, which its reader refuses
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(left.pop()) as entries:
+            for entry in entries:
+                check_entry(entry)
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+
+
+def check_entry(entry: os.DirEntry[str]) -> None:
+    """Refuse an entry of a directory that is neither a regular file nor a directory."""
+    if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+        with suppress(FileNotFoundError):
+            _check_kind(Path(entry.path), entry.stat(follow_symlinks=False))
+
+
+def _check_kind(file: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
+        raise StoreCorruptError(
+            f"{file} is {kind}, which is refused here: allowed are regular files. Put a copy of the file "
+            "in its place, or remove it."
+        )
+
+
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
+
+
 def remove_quietly(path: Path) -> None:
     """Remove a file, a link, or a directory with everything in it, ignoring errors."""
     if path.is_dir() and not path.is_symlink():
@@ -95,7 +164,9 @@ def write_durably(path: Path, content: bytes, *, partial: Path | None = None) ->
     It is written as `partial` first, beside it; a failure may leave that.
     """
     partial = partial or path.with_name(f".{path.name}.partial")
-    partial.write_bytes(content)
+    partial.unlink(missing_ok=True)  # of a killed process, or a link
+    with partial.open("xb") as stream:
+        stream.write(content)
     LOCAL.sync(partial)
     rename_durably(partial, path)
 

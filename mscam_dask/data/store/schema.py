@@ -32,6 +32,7 @@ from typing import Any
 
 import numpy as np
 
+from mscam_dask.data.store.filesystem import check_tree, read_regular
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.errors import DataError, MscamError, StoreCorruptError
 
@@ -135,6 +136,8 @@ def checked_attributes(
             f"{root} has format version {attributes.get('format_version')!r}; this version reads "
             f"{version}. Upgrade mscam_dask, or {again}."
         )
+    if not isinstance(root, ObjectPath):
+        check_tree(root)
     if CHECKSUM not in attributes:
         raise corrupt_store(root / METADATA, "its checksum is missing")
     return attributes
@@ -169,7 +172,7 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
             f"{root} is not a Zarr v3 group (it has no zarr.json). Give the directory that "
             f"mscam-dask ingest wrote, or ingest this one first.{hint}"
         )
-    content = file.read_bytes()
+    content = read_metadata(file)
     try:
         metadata = json.loads(content)
         if metadata["zarr_format"] != 3 or metadata["node_type"] != "group":
@@ -185,9 +188,14 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
         node = root / path / METADATA
         if not node.is_file():
             raise corrupt_store(node, "it is missing")
-        if digest_of(node.read_bytes()) != digest:
+        if digest_of(read_metadata(node)) != digest:
             raise corrupt_store(node, "its content does not match its checksum (SHA-256)")
     return attributes
+
+
+def read_metadata(file: Location) -> bytes:
+    """Content of a file of metadata, on a disk as `read_regular` reads it."""
+    return file.read_bytes() if isinstance(file, ObjectPath) else read_regular(file)
 
 
 def _is_known(name: str, value: Any) -> bool:

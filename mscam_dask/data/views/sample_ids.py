@@ -38,7 +38,8 @@ _MISSING = frozenset(
 # Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8; characters
 # without width and those that turn the direction of text make different ids look the same.
 _UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\u200b\u200e\u200f\u2028-\u202e\u2060\u2066-\u2069\ufeff\ud800-\udfff]"
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
 )
 
 
@@ -96,7 +97,7 @@ def check_join(join: object) -> None:
 
 def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
     """Refuse ids that are missing, repeat, or cannot be printed in one line, with a `DataError`."""
-    check_printable(ids, f"sample id of {where}")
+    check_printable(ids, f"sample id of {where}", at="in row")
     gone = [row for row, name in enumerate(ids) if name in _MISSING or name.isspace()]
     if gone:
         raise DataError(
@@ -118,15 +119,16 @@ def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
         )
 
 
-def check_printable(texts: Iterable[str], what: str) -> None:
+def check_printable(texts: Iterable[str], what: str, *, at: str = "at position") -> None:
     """Refuse texts with control characters, line separators or invisible characters."""
     texts = tuple(texts)
     if not _UNPRINTABLE.search("".join(texts)):
         return
-    at = next(index for index, text in enumerate(texts) if _UNPRINTABLE.search(text))
+    found = map(_UNPRINTABLE.search, texts)
+    row, match = next((row, match) for row, match in enumerate(found) if match)
     raise DataError(
-        f"The {what} {texts[at]!a} at position {at} has control characters or invisible characters; allowed "
-        "are texts that can be printed in one line. Remove them."
+        f"The {what} {texts[row]!a} {at} {row} has the character U+{ord(match[0]):04X}, which is a control "
+        "character or cannot be seen; allowed are texts that can be printed in one line. Remove it."
     )
 
 

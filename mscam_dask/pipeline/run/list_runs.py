@@ -110,7 +110,7 @@ def run_directories(root: Path) -> list[RunDirectory]:
     if not root.is_dir():
         return []
     runs = (RunDirectory(child.absolute()) for child in sorted(root.iterdir()))
-    return [run for run in runs if run.record.is_file()]
+    return [run for run in runs if os.path.lexists(run.record)]
 
 
 def list_runs(

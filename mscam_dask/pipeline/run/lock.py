@@ -19,8 +19,8 @@ from typing import Self
 import msgspec
 from msgspec import Struct
 
-from mscam_dask.data.store.filesystem import take_lock
-from mscam_dask.errors import ConfigurationError, TemporaryFailure
+from mscam_dask.data.store.filesystem import open_regular, read_regular, take_lock
+from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 
 __all__ = ["LOCK_NAME", "LockHolder", "RunLock", "is_locked", "raise_if_locked"]
 
@@ -155,8 +155,12 @@ def is_locked(directory: Path) -> bool:
     """Return whether another driver holds a run directory; nothing in it is changed."""
     for path in (directory / LOCK_NAME, directory):
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
+            descriptor = (
+                os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                if path == directory
+                else open_regular(path)
+            )
+        except (OSError, DataError):
             continue
         try:
             with contextlib.suppress(OSError, ConfigurationError):  # taking it says why
@@ -189,12 +193,12 @@ def _is_at(descriptor: int, path: Path) -> bool:
 def _opened(file: Path) -> int:
     """Return a descriptor to lock; read-only where writing is not allowed, as for a finished run."""
     try:
-        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        return open_regular(file, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
             raise
         with contextlib.suppress(OSError):
-            return os.open(file, os.O_RDONLY | os.O_CLOEXEC)
+            return open_regular(file)
         raise
 
 
@@ -211,7 +215,7 @@ def _write_holder(descriptor: int) -> None:
 
 def _locked_message(directory: Path) -> str:
     try:
-        holder = msgspec.json.decode((directory / LOCK_NAME).read_bytes(), type=LockHolder)
+        holder = msgspec.json.decode(read_regular(directory / LOCK_NAME), type=LockHolder)
     except (OSError, ValueError, msgspec.DecodeError):  # damaged, or not written yet
         by = "another process"
     else:

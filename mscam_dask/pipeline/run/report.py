@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import csv
 import datetime as dt
+import io
 import os
 import re
 import time
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.data.results import read_model, read_result
+from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
@@ -132,7 +134,7 @@ def report_html(directory: RunDirectory, base: Path, columns: Path | None = None
             labels_true=labels_true,
             label_names=label_names,
             files=_links(directory, base),
-            moved=_moved(directory),
+            moved=_moved(directory, record),
             notes=(*notes, *more_notes),
             membership=None if model is None else model.arrays.get("membership"),
             columns=properties,
@@ -157,7 +159,7 @@ def _columns(
 
 def _settings_text(directory: RunDirectory) -> str:
     try:
-        return directory.pipeline.read_text(encoding="utf-8")
+        return read_regular(directory.pipeline).decode()
     except (OSError, ValueError) as error:
         raise DataError(
             f"{directory.pipeline} cannot be read: {error}. Delete it; mscam-dask resume writes it "
@@ -183,17 +185,19 @@ def _sample_ids(directory: RunDirectory, record: RunRecord) -> list[str] | None:
     return PreviousRun(directory, record).labels()[0]
 
 
-def _moved(directory: RunDirectory) -> list[tuple[str, int, int]]:
+def _moved(directory: RunDirectory, record: RunRecord) -> list[tuple[str, int, int]]:
     """Return the lines of moved.csv; none without a previous run."""
     if not directory.moved.is_file():
         return []
     try:
-        with directory.moved.open(encoding="utf-8", newline="") as stream:
-            return [
-                (decoded_id(name), int(old), int(new))
-                for name, old, new in list(csv.reader(stream))[1:]
-            ]
-    except ValueError as error:
+        stream = io.StringIO(
+            PreviousRun(directory, record).table(directory.moved).decode(), newline=""
+        )
+        return [
+            (decoded_id(name), int(old), int(new))
+            for name, old, new in list(csv.reader(stream))[1:]
+        ]
+    except (ValueError, csv.Error) as error:
         raise DataError(
             f"{directory.moved} is damaged ({error}). Delete it; the report is then written without it."
         ) from error

@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
@@ -287,6 +288,7 @@ def _resumed_run(
             metrics=None,
             drift=None,
             labels_sha256=None,
+            files_sha256={},
             resumed=(*record.resumed, entry),
             versions=software_versions(),
             blas=blas_libraries(),
@@ -337,7 +339,7 @@ def _check_pipeline(directory: RunDirectory, settings: Settings) -> None:
     """
     text = settings_text(settings)
     try:
-        present = tomllib.loads(directory.pipeline.read_bytes().decode())
+        present = tomllib.loads(read_regular(directory.pipeline).decode())
     except FileNotFoundError:
         directory.write(directory.pipeline, text.encode())
         return

@@ -53,9 +53,9 @@ from mscam_dask.pipeline.run.previous_runs import (
     ClusteringOutput,
     WarmStart,
     drift_of,
-    future_dates,
     named_as_before,
     next_number,
+    notes_on_siblings,
     previous_runs,
     reusable_clustering,
     warm_start_from,
@@ -439,13 +439,14 @@ class Run:
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
             summary.text = f"{counted}: {views}"
-            summary.notes = (*record.notes, *future_dates(self._runs))
+            summary.notes = (*record.notes, *notes_on_siblings(self._settings, self.directory))
         return opened
 
     def _report_resume(self, opened: OpenData | None) -> None:
         """Emit the events of a resumed run: the data it starts from, and warnings."""
         with self._step("resume") as summary:
-            summary.notes = self.record.resumed[-1].warnings
+            siblings = notes_on_siblings(self._settings, self.directory)
+            summary.notes = (*self.record.resumed[-1].warnings, *siblings)
             summary.text = "from the beginning: no data were ingested yet"
             if opened is not None:
                 views = plural(len(opened.data.views), "view")
@@ -553,9 +554,12 @@ class Run:
             content = steps.labels_text(opened.data, clusters.labels)
             directory.write(directory.labels, content)
             self._update(labels_sha256=hashlib.sha256(content).hexdigest())
-            if clusters.moved is not None:
-                directory.write(directory.moved, clusters.moved)
             clusters.write(directory.result)
-            for file, text in steps.samples_files(directory.result, opened.data).items():
+            tables = steps.samples_files(directory.result, opened.data)
+            if clusters.moved is not None:
+                tables[directory.moved.name] = clusters.moved
+            for file, text in tables.items():
                 directory.write(directory.path / file, text)
+            digests = {file: hashlib.sha256(text).hexdigest() for file, text in tables.items()}
+            self._update(files_sha256=digests)
             summary.text = str(directory.place)

@@ -35,7 +35,14 @@ from typing import IO
 
 import msgspec
 
-from mscam_dask.data.store.filesystem import LOCAL, full_disk_is_temporary, write_durably
+from mscam_dask.data.store.filesystem import (
+    LOCAL,
+    check_entry,
+    full_disk_is_temporary,
+    open_regular,
+    read_regular,
+    write_durably,
+)
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.run.lock import LOCK_NAME, RunLock
@@ -73,14 +80,14 @@ _OWN = (
 
 _PRIVATE = 0o700
 
-_FORMULA = tuple("=+-@\t\r")
+_FORMULA = tuple("=+-@|\uff1d\uff0b\uff0d\uff20")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
 
 
 def encoded_id(sample: str) -> str:
     r"""Return a sample id as CSV files have it, harmless to spreadsheets and terminals.
 
-    An id that starts like a formula (= + - @, unless it is a number) or with an apostrophe, or that
+    An id that starts like a formula (= + - @ |, unless it is a number), after blanks too, or with an apostrophe, or that
     holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
     control characters are written as \xNN. Other ids are unchanged.
 
@@ -89,7 +96,7 @@ def encoded_id(sample: str) -> str:
     >>> encoded_id("=1+1"), encoded_id("-7"), encoded_id("a b")
     ("'=1+1", '-7', 'a b')
     """
-    is_formula = sample.startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
+    is_formula = sample.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
     has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
     if not (is_formula or has_control or sample.startswith("'")):
         return sample
@@ -367,7 +374,12 @@ class RunDirectory:
     def append_events(self) -> Iterator[IO[bytes]]:
         """Open events.jsonl to append to; a line that a kill cut short is removed."""
         self.check_lock()
-        with full_disk_is_temporary(self.events), self.events.open("a+b") as stream:
+        with (
+            full_disk_is_temporary(self.events),
+            os.fdopen(
+                open_regular(self.events, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b"
+            ) as stream,
+        ):
             stream.seek(0)
             complete = stream.read().rfind(b"\n") + 1
             stream.truncate(complete)
@@ -383,17 +395,21 @@ class RunDirectory:
         self.write(self.record, encode_record(record))
 
     def read_record(self) -> RunRecord:
-        """Read run.json.
+        """Read run.json of a directory whose own files are no links, pipes, sockets or devices.
 
         Raises
         ------
         StoreCorruptError
-            When it is damaged.
+            When one is, or run.json is damaged.
         DataError
             When it is missing, or not the record of a run.
         """
         try:
-            content = self.record.read_bytes()
+            with os.scandir(self.path) as entries:
+                for entry in entries:
+                    if _is_own(entry.name):
+                        check_entry(entry)
+            content = read_regular(self.record)
         except OSError as error:
             raise DataError(
                 f"{self.path} is not a run directory: {_RECORD} cannot be read ({error.strerror}). Give "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import fcntl
+import os
 import shutil
 import subprocess
 import sys
@@ -269,11 +270,15 @@ def test_a_reader_that_may_not_rename_says_where_the_store_is(
 ) -> None:
     store, aside = moved_aside(tmp_path)
 
-    def refused(*_: object) -> int:
-        raise PermissionError(errno.EACCES, "Permission denied")
+    opened = os.open
+
+    def read_only(path: Path, flags: int, *rest: Any) -> int:
+        if flags & os.O_CREAT:
+            raise PermissionError(errno.EACCES, "Permission denied")
+        return opened(path, flags, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.open", refused)
+        patch.setattr("os.open", read_only)
         with pytest.raises(DataError, match=quotes(store, aside, "Permission denied")):
             open_store(store)
     assert numbers(store) == [0, 1, 2]
