@@ -93,8 +93,8 @@ def encoded_id(sample: str) -> str:
 
     Examples
     --------
-    >>> encoded_id("=1+1"), encoded_id("-7"), encoded_id("a b")
-    ("'=1+1", '-7', 'a b')
+    >>> encoded_id("=1+1"), encoded_id(" |calc"), encoded_id("-7"), encoded_id("a b")
+    ("'=1+1", "' |calc", '-7', 'a b')
     """
     is_formula = sample.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
     has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
@@ -209,7 +209,7 @@ class RunDirectory:
         ConfigurationError
             When an earlier run is there and may not be replaced.
         """
-        occupied = self.record.exists()
+        occupied = os.path.lexists(self.record)
         if occupied:
             self._check_replaceable(overwrite=overwrite)
         self.write_record(record)
@@ -462,7 +462,7 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
         raise ConfigurationError(
             f"{root} is a file; the output of {kind} is a directory. Choose another (-o)."
         )
-    if root.is_dir() and not (root / record).exists() and _holds_others(root, record):
+    if root.is_dir() and not os.path.lexists(root / record) and _holds_others(root, record):
         raise ConfigurationError(
             f"{root} is not empty and is not the directory of {kind} (it has no {record}). Choose "
             "another output directory (-o)."

@@ -153,10 +153,29 @@ def test_repeated_ids_are_refused() -> None:
         check_sample_ids(["x", "y", "x"], where="a.csv")
 
 
-@pytest.mark.parametrize("code", [0x0, 0x1B, 0x85, 0x200B, 0x202E, 0x2028, 0x2066, 0x2069, 0xFEFF])
+CODES = [
+    0x0,
+    0x1B,
+    0x85,
+    0xAD,
+    0x61C,
+    0x200B,
+    0x202E,
+    0x2028,
+    0x2062,
+    0x2066,
+    0x2069,
+    0xFEFF,
+    0xE0041,
+]
+
+
+@pytest.mark.parametrize("code", CODES)
 def test_texts_that_look_like_others_or_act_on_a_terminal_are_refused(code: int) -> None:
     with pytest.raises(DataError, match="at position 1"):
         check_printable(["ok", f"a{chr(code)}"], "view name")
+    with pytest.raises(DataError, match=rf"of 'a\.csv'.*in row 1 has the character U\+{code:04X}"):
+        join_samples({"a.csv": ["ok", f"{chr(code)}a"]}, None)
 
 
 def test_texts_of_any_language_are_printable() -> None:

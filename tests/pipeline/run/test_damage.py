@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import unicodedata
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -205,6 +206,7 @@ def test_a_missing_report_is_written_again(
 
 HOSTILE = [
     *("=cmd()", "+1+1", "-1+1", "@SUM(A1)", "\tx", "\rx", "a\x1b[31mb", "a\nb", "'=x", "\x9bx"),
+    *("|calc", "  =1+1", "\u3000@x", "\uff1d1+1", " -7"),
     *("\\x1b", "'a\\b", "=a\\b", "", "-7", "+3.5", "plain", "Zürich, 8"),
 ]
 
@@ -214,8 +216,9 @@ def test_sample_ids_are_harmless_and_read_back(sample: str) -> None:
     text = encoded_id(sample)
     assert decoded_id(text) == sample
     assert text.isprintable()
-    assert text[:1] not in {*"=@\t\r"}
-    assert text[:1] not in {*"+-"} or float(text)
+    first = unicodedata.normalize("NFKC", text).lstrip()[:1]
+    assert first not in {*"=@|\t\r"}
+    assert first not in {*"+-"} or (float(text) and text[0] == first)
     if sample in ("plain", "-7", "+3.5", "\\x1b", "Zürich, 8"):
         assert text == sample
     assert len({encoded_id(other) for other in HOSTILE}) == len(HOSTILE)
