@@ -335,7 +335,7 @@ class RunRecord(Struct, frozen=True, kw_only=True):
     labels_sha256
         Digest of labels.csv; None before it is written.
     files_sha256
-        Digests of samples.csv, samples.parquet and moved.csv, by name, as far as they are written.
+        Digests of the other tables with a row for each sample, by name.
     replaces
         Name of the directory whose run this one takes the place of when it has finished; None
         otherwise, and from then on.

@@ -111,10 +111,11 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         ),
     ] = None
     samples_in: Annotated[
-        Literal["rows", "columns"] | None,
+        Literal["rows", "columns"] | dict[Text, Literal["rows", "columns"]] | None,
         Meta(
+            title='`"rows"`, `"columns"`, or a table by view',
             description="Where the samples are in matrices of files; rows by default. With "
-            "columns, the header of a text file has their ids."
+            "columns, the header of a text file has their ids.",
         ),
     ] = None
     header: Annotated[

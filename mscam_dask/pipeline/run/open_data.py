@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from mscam_dask import __version__
 from mscam_dask.data.ingest import Source, ingest
-from mscam_dask.data.readers.base import MAX_BYTES
+from mscam_dask.data.readers.base import MAX_BYTES, oriented_sources
 from mscam_dask.data.readers.combine import gather, labels_of_file
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.store.read import ZarrRows, is_store, open_store
@@ -237,10 +237,9 @@ def _is_ready(table: DataTable) -> bool:
 def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
     """Return files, to be read as [data] says."""
     limit = MAX_BYTES if table.max_bytes is None else parse_memory(table.max_bytes, "max_bytes")
-    return [
-        Source(
+    files = {
+        path: Source(
             path,
-            samples_in=table.samples_in or "rows",
             header=table.header,
             id_column=table.id_column,
             delimiter=table.delimiter,
@@ -249,8 +248,10 @@ def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
             skip=table.skip or 0,
             max_bytes=limit,
         )
-        for path in paths
-    ]
+        for path in (*paths, *table.sources)
+    }
+    listed, named = ([files[path] for path in names] for names in (paths, table.sources))
+    return oriented_sources(listed, table.samples_in, named)
 
 
 def _built_in(table: DataTable) -> MultiViewData:

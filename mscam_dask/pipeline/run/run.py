@@ -54,12 +54,11 @@ from mscam_dask.pipeline.run.previous_runs import (
     ClusteringOutput,
     WarmStart,
     drift_of,
-    future_dates,
     named_as_before,
     next_number,
+    notes_on_siblings,
     previous_runs,
     reusable_clustering,
-    skipped_runs,
     warm_start_from,
 )
 from mscam_dask.pipeline.run.report import (
@@ -442,14 +441,14 @@ class Run:
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
             summary.text = f"{counted}: {views}"
-            skipped = skipped_runs(self._settings, self.directory)
-            summary.notes = (*record.notes, *future_dates(self._runs), *skipped)
+            summary.notes = (*record.notes, *notes_on_siblings(self._settings, self.directory))
         return opened
 
     def _report_resume(self, opened: OpenData | None) -> None:
         """Emit the events of a resumed run: the data it starts from, and warnings."""
         with self._step("resume") as summary:
-            summary.notes = self.record.resumed[-1].warnings
+            siblings = notes_on_siblings(self._settings, self.directory)
+            summary.notes = (*self.record.resumed[-1].warnings, *siblings)
             summary.text = "from the beginning: no data were ingested yet"
             if opened is not None:
                 views = plural(len(opened.data.views), "view")
@@ -558,11 +557,11 @@ class Run:
             directory.write(directory.labels, content)
             self._update(labels_sha256=hashlib.sha256(content).hexdigest())
             clusters.write(directory.result)
-            files = steps.samples_files(directory.result, opened.data)
+            tables = steps.samples_files(directory.result, opened.data)
             if clusters.moved is not None:
-                files[directory.moved.name] = clusters.moved
-            for file, text in files.items():
+                tables[directory.moved.name] = clusters.moved
+            for file, text in tables.items():
                 directory.write(directory.path / file, text)
-            digests = {name: hashlib.sha256(text).hexdigest() for name, text in files.items()}
+            digests = {file: hashlib.sha256(text).hexdigest() for file, text in tables.items()}
             self._update(files_sha256=digests)
             summary.text = str(directory.place)
