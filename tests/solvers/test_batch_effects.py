@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -22,7 +24,7 @@ from mscam_dask.solvers.row_blocks import ViewShape
 N, D = 400, 12
 
 
-def draw(seed: int, shares: list[list[float]], offset: float = 8.0) -> tuple[NDArray, ...]:
+def draw(seed: int, shares: list[list[float]], offset: float = 8.0) -> tuple[NDArray[Any], ...]:
     """Rows (n, d) without effects, offsets (B, d), cells and batches; `shares` (K, B) of each cell."""
     rng = np.random.default_rng(seed)
     cells = np.arange(N) % len(shares)
@@ -33,8 +35,10 @@ def draw(seed: int, shares: list[list[float]], offset: float = 8.0) -> tuple[NDA
     return means[cells] + rng.normal(size=(N, D)), offsets, cells, batches
 
 
-def correction_of(rows: NDArray, cells: NDArray, batches: NDArray) -> NDArray:
-    shape, n_batches = ViewShape(*rows.shape, "features"), int(batches.max()) + 1
+def correction_of(
+    rows: NDArray[np.float64], cells: NDArray[np.int64], batches: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    shape, n_batches = ViewShape(len(rows), D, "features"), int(batches.max()) + 1
     means = batch_means(lambda start, stop: rows[start:stop], shape, batches, n_batches)
     sums = group_sums(
         lambda start, stop: rows[start:stop], shape, cells, batches, int(cells.max()) + 1, means
