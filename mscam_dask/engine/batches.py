@@ -17,9 +17,9 @@ from mscam_dask.engine.views import view_shape
 from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.solvers.batch_effects import (
     BatchCells,
+    batch_cells,
     batch_means,
     expected_share,
-    fit_cells,
     fit_new_batch,
     group_sums,
     joined_scores,
@@ -147,7 +147,7 @@ def cells_of_views(
     scores = joined_scores(
         [one.scores for one in scored], [one.samples for one in scored], len(batches)
     )
-    return fit_cells(scores, batches, n_batches, n_cells)
+    return batch_cells(scores, batches, n_batches, n_cells)
 
 
 def correction_of_view(

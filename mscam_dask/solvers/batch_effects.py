@@ -81,7 +81,7 @@ def score_encoder(
     return dataclasses.replace(found.encoder, loadings=found.encoder.loadings[:, :rank] * weights)
 
 
-def fit_cells(
+def batch_cells(
     scores: NDArray[np.float64], batches: NDArray[np.int64], n_batches: int, n_cells: int
 ) -> BatchCells:
     """Cells and offsets with the least residual squares, among fits from several offsets.
