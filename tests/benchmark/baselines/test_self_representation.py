@@ -9,7 +9,7 @@ import scipy.linalg
 from mscam_dask.benchmark.baselines.self_representation import (
     SSC,
     DiMSC,
-    _smallest_reach,
+    smallest_reach,
     solve_view,
 )
 from mscam_dask.errors import ConvergenceWarning, DataError
@@ -24,7 +24,7 @@ def test_columns_solve_their_lasso() -> None:
     model = SSC(3, scale="none", tol=1e-10, max_iter=50_000, random_state=0).fit([view])
     C = model.coefficients_
     np.testing.assert_array_equal(np.diag(C), 0.0)
-    fidelity = 20.0 / _smallest_reach(view)
+    fidelity = 20.0 / smallest_reach(view)
     gradient = fidelity * view @ (view.T @ C - view.T)  # of λ_z/2 ‖X − CᵀX‖², samples in rows
     others = ~np.eye(40, dtype=bool)
     used = (np.abs(C) > 1e-7) & others

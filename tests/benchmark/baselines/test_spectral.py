@@ -8,7 +8,7 @@ import pytest
 from mscam_dask.benchmark.baselines.spectral import (
     MMSC,
     CoReg,
-    _consensus,
+    consensus,
     gaussian_affinity,
     leading_eigenvectors,
     neighbor_affinity,
@@ -34,7 +34,7 @@ def test_the_objective_never_falls(affinity: str, weight: float) -> None:
 def test_the_centroid_spans_the_leading_eigenvectors_of_the_summed_projectors() -> None:
     rng = np.random.default_rng(1)
     embeddings = [np.linalg.qr(rng.standard_normal((20, 3)))[0] for _ in range(4)]
-    U = _consensus(embeddings, 3)
+    U = consensus(embeddings, 3)
     total = np.sum([E @ E.T for E in embeddings], axis=0)
     best = np.sort(np.linalg.eigvalsh(total))[-3:].sum()
     np.testing.assert_allclose(np.vdot(U, total @ U), best, rtol=1e-12)
@@ -49,10 +49,9 @@ def test_one_view_is_plain_spectral_clustering() -> None:
 
 def test_parameters_are_checked() -> None:
     views, _ = gaussian_views(3, n_samples=20)
-    with pytest.raises(
-        ConfigurationError, match=quotes("affinity='cosine'", "gaussian", "neighbors")
-    ):
-        CoReg(2, affinity="cosine").fit(views)
+    said = quotes("affinity='cosine'", "gaussian", "neighbors")
+    with pytest.raises(ConfigurationError, match=said):
+        CoReg(2, affinity="cosine").fit(views)  # type: ignore[arg-type]
     with pytest.raises(ConfigurationError, match=quotes("n_neighbors=20", 19)):
         CoReg(2, affinity="neighbors", n_neighbors=20).fit(views)
 
