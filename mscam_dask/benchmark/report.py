@@ -19,9 +19,8 @@ from mscam_dask.benchmark.results import (
     TITLES,
     ExperimentRecord,
     HeatMapEntry,
-    frame,
-    scores_of,
 )
+from mscam_dask.benchmark.tables import frame, scores_of
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import number, plural
@@ -30,8 +29,6 @@ from mscam_dask.pipeline.run.run_directory import write_whole
 
 if TYPE_CHECKING:
     import pandas as pd
-
-__all__ = ["experiment_page", "write_experiment_report"]
 
 _MAX_SUMMARY_DATASETS = 12
 _MAX_HEADLINES = 6

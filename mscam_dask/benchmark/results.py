@@ -19,48 +19,15 @@ The record is complete: tables and report are made from it alone. Scores have th
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Self
+from collections.abc import Sequence
+from typing import Any, Literal, Self
 
 import msgspec
 from msgspec import Struct
 
+from mscam_dask.benchmark.methods import Method
 from mscam_dask.errors import DataError
-from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import ViewEntry
-from mscam_dask.pipeline.run.run_directory import encoded_id
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-    from mscam_dask.benchmark.methods import Method
-
-__all__ = [
-    "EXPERIMENT_FORMAT",
-    "EXPERIMENT_FORMAT_VERSION",
-    "LABEL_FREE_SCORES",
-    "PROTOCOLS",
-    "SCORES",
-    "TIE",
-    "TITLES",
-    "CurveEntry",
-    "DatasetEntry",
-    "ExperimentRecord",
-    "HeatMapEntry",
-    "Kind",
-    "MeanStd",
-    "MethodEntry",
-    "Outcome",
-    "Protocol",
-    "RowEntry",
-    "TrialEntry",
-    "csv_text",
-    "decode_experiment",
-    "encode_experiment",
-    "frame",
-    "markdown_text",
-    "scores_of",
-]
 
 EXPERIMENT_FORMAT = "mscam_dask.experiment"
 EXPERIMENT_FORMAT_VERSION = 1
@@ -92,8 +59,6 @@ TITLES = {
 
 TIE = 5e-4
 """Means that differ by less are equal to three decimals, so all of them are the best."""
-
-_MIB = 2**20
 
 
 class DatasetEntry(Struct, frozen=True, kw_only=True):
@@ -136,13 +101,7 @@ class MethodEntry(Struct, frozen=True, kw_only=True):
     @classmethod
     def from_method(cls, method: Method) -> Self:
         """Return the entry of a method."""
-        return cls(
-            name=method.name,
-            title=method.title,
-            reference=method.reference,
-            grid={key: tuple(values) for key, values in method.grid.items()},
-            dense=method.dense,
-        )
+        return msgspec.convert(method, cls, from_attributes=True)
 
 
 class MeanStd(Struct, frozen=True, kw_only=True):
@@ -285,7 +244,7 @@ class TrialEntry(Struct, frozen=True, kw_only=True):
     n_found: int | None = None
     seconds: float | None = None
     peak_memory_bytes: int | None = None
-    limits: dict[str, float | None] = {}
+    limits: dict[str, int | float | None] = {}
     ended: str = ""
 
 
@@ -358,174 +317,3 @@ def decode_experiment(content: bytes, where: str) -> ExperimentRecord:
             f"{EXPERIMENT_FORMAT_VERSION}. Use the version of mscam_dask that wrote it, or run it again."
         )
     return record
-
-
-def scores_of(row: RowEntry) -> tuple[str, ...]:
-    """Return the names of the scores of a row: label-free ones on data without labels."""
-    return tuple(name for name in (*SCORES, *LABEL_FREE_SCORES) if name in row.scores)
-
-
-def frame(record: ExperimentRecord) -> pd.DataFrame:
-    """Return the rows as a table, with a column for each mean and standard deviation.
-
-    For a sensitivity experiment it has one line for each point of the grid.
-    """
-    import pandas as pd
-
-    lines = map(_points, record.heat_maps) if record.heat_maps else [map(_line, record.rows)]
-    table = pd.DataFrame([line for group in lines for line in group])
-    if record.heat_maps:
-        return table
-    scores = (*SCORES, *LABEL_FREE_SCORES, "seconds", "peak_memory_bytes")
-    names = [name for name in scores if name in SCORES or f"{name}_mean" in table]
-    columns = (
-        *("dataset", "method", "protocol", "n_runs", "n_failed", "parameters"),
-        *(f"{name}_{part}" for name in names for part in ("mean", "std")),
-        *("paper_accuracy", "paper_nmi", "note"),
-    )
-    return table.reindex(columns=list(columns))
-
-
-def _line(row: RowEntry) -> dict[str, Any]:
-    """One row of a comparison, flat."""
-    return {
-        **{name: getattr(row, name) for name in ("dataset", "method", "protocol")},
-        **{name: getattr(row, name) for name in ("n_runs", "n_failed", "note")},
-        "parameters": "; ".join(f"{key}={value}" for key, value in row.parameters.items()),
-        **{f"{name}_mean": value.mean for name, value in row.scores.items()},
-        **{f"{name}_std": value.std for name, value in row.scores.items()},
-        "paper_accuracy": row.paper.get(SCORES[0]),
-        "paper_nmi": row.paper.get(SCORES[1]),
-    }
-
-
-def _points(heat_map: HeatMapEntry) -> Iterator[dict[str, Any]]:
-    """Every point of a heat map with its scores."""
-    for i, alpha in enumerate(heat_map.alpha):
-        for j, weight in enumerate(heat_map.graph_weight):
-            yield {
-                "dataset": heat_map.dataset,
-                "method": heat_map.method,
-                "alpha": alpha,
-                "graph_weight": weight,
-                **{name: values[i][j] for name, values in heat_map.maps.items()},
-            }
-
-
-def csv_text(record: ExperimentRecord) -> str:
-    """Return `frame` as CSV, with texts that are harmless to spreadsheets."""
-    table = frame(record).map(lambda cell: encoded_id(cell) if isinstance(cell, str) else cell)
-    return str(table.to_csv(index=False, lineterminator="\n"))
-
-
-def markdown_text(record: ExperimentRecord) -> str:
-    """Return the tables as Markdown, with the command, versions and seeds."""
-    parts = [f"# {record.name}", _provenance(record)]
-    if record.curves:
-        parts.append(_curves(record))
-    for dataset in record.datasets:
-        rows = [row for row in record.rows if row.dataset == dataset.name]
-        if rows and not record.curves:
-            note = f"\n\n*{dataset.note}*" if dataset.note else ""
-            parts.append(
-                f"## {dataset.name}\n\nn = {dataset.n_samples}, {plural(len(dataset.views), 'view')}, "
-                f"{plural(dataset.n_clusters, 'cluster')}.{note}"
-            )
-            parts.extend(_protocol_tables(rows, record.titles))
-    for heat_map in record.heat_maps:
-        parts.extend(_heat_map(heat_map))
-    if any(row.note for row in record.rows):
-        parts.append("† the view was chosen with labels.")
-    failures = [
-        f"* {row.dataset}, {record.titles.get(row.method, row.method)}, {row.protocol}: "
-        f"{row.n_failed} of {row.n_runs} runs. {'; '.join(row.reasons)}"
-        for row in record.rows
-        if row.reasons
-    ]
-    if failures:
-        parts.append("## Trials without a result\n\n" + "\n".join(failures))
-    return "\n\n".join(parts) + "\n"
-
-
-def _provenance(record: ExperimentRecord) -> str:
-    versions = ", ".join(
-        f"{name} {version}" for name, version in record.versions.items() if name != "platform"
-    )
-    where = record.executor or "every trial reused from an earlier run"
-    seeds = f"Seeds {record.seeds[0]} to {record.seeds[-1]}" if record.seeds else "No seeds"
-    if len(record.seeds) == 1:
-        seeds = f"Seed {record.seeds[0]}"
-    return (
-        f"Command:\n\n    {record.command}\n\n{versions}; {where}. "
-        f"{seeds}. {record.varies} Scores are the mean ± standard deviation over runs. Seconds and MiB "
-        "are the time of one fit on one thread and its peak memory above that of the idle process."
-    )
-
-
-def _protocol_tables(rows: Sequence[RowEntry], titles: Mapping[str, str]) -> Iterable[str]:
-    for protocol, sentence in PROTOCOLS.items():
-        lines = [row for row in rows if row.protocol == protocol]
-        if lines:
-            scores = [TITLES[name] for name in scores_of(lines[0])]
-            columns = ("method", *scores, "seconds", "MiB", "runs", "setting", "paper ACC / NMI")
-            yield f"**{sentence[:1].upper()}{sentence[1:]}**"
-            yield _table(columns, [_cells(row, titles) for row in lines])
-
-
-def _cells(row: RowEntry, titles: Mapping[str, str]) -> list[str]:
-    paper = [row.paper.get(name) for name in SCORES[:2]]
-    memory = row.scores["peak_memory_bytes"].mean
-    return [
-        titles.get(row.method, row.method) + (" †" if row.note else ""),
-        *(row.scores[name].text() for name in scores_of(row)),
-        row.scores["seconds"].text(2),
-        "" if memory is None else f"{memory / 2**20:.0f}",
-        row.runs,
-        ", ".join(f"{name} {value}" for name, value in row.parameters.items()) or "defaults",
-        " / ".join("" if value is None else f"{value:.3f}" for value in paper).strip(" /"),
-    ]
-
-
-def _curves(record: ExperimentRecord) -> str:
-    rows = []
-    for curve in record.curves:
-        name = record.titles.get(curve.method, curve.method)
-        label = "" if curve.protocol == "defaults" else ", best over the grid"
-        points = zip(curve.mean, curve.std, strict=True)
-        rows.append([name + label, *(MeanStd(mean=m, std=s).text(3) for m, s in points)])
-        if any(value is not None for value in curve.paper):
-            paper = ("" if value is None else f"{value:.3f}" for value in curve.paper)
-            rows.append([f"{name}, paper", *paper])
-    shares = [f"{100 * share:g} %" for share in record.curves[0].corruption_rate]
-    return "## Accuracy by corrupted share of the samples\n\n" + _table(["method", *shares], rows)
-
-
-def _heat_map(heat_map: HeatMapEntry) -> Iterable[str]:
-    yield f"## {heat_map.dataset}, {heat_map.method}"
-    for name, values in heat_map.maps.items():
-        kind = "label-free" if name in heat_map.label_free else "with labels"
-        title = TITLES.get(name, name.replace("_", " "))
-        yield f"**{title}** ({kind}); rows alpha, columns lambda"
-        rows = [
-            [f"**{alpha:g}**", *("-" if value is None else f"{value:.4g}" for value in line)]
-            for alpha, line in zip(heat_map.alpha, values, strict=True)
-        ]
-        yield _table(["alpha \\ lambda", *(f"{value:g}" for value in heat_map.graph_weight)], rows)
-    lines = []
-    for name, (i, j) in heat_map.best.items():
-        scores = ", ".join(
-            f"{TITLES[score]} {value:.4f}"
-            for score, values in heat_map.with_labels.items()
-            if (value := values[i][j]) is not None
-        )
-        lines.append(
-            f"* best by {name.replace('_', ' ')} (label-free): alpha = {heat_map.alpha[i]:g}, "
-            f"lambda = {heat_map.graph_weight[j]:g}{f': {scores}' if scores else ''}"
-        )
-    yield "\n".join(lines)
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
-    escaped = ([text.replace("|", "\\|").replace("\n", " ") for text in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)

@@ -18,10 +18,9 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import cdist
 
 from mscam_dask import MSCAM
-from mscam_dask.benchmark.compare import method_runs, run_comparison
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.datasets import open_datasets
-from mscam_dask.benchmark.experiment import ExperimentDirectory, Progress
+from mscam_dask.benchmark.experiment import Progress, read_record, run_experiment, write_trial
 from mscam_dask.benchmark.methods import GROUP, METHODS, known_methods
 from mscam_dask.benchmark.report import write_experiment_report
 from mscam_dask.benchmark.results import (
@@ -32,7 +31,7 @@ from mscam_dask.benchmark.results import (
     Protocol,
     decode_experiment,
 )
-from mscam_dask.benchmark.sweep import run_sweep
+from mscam_dask.benchmark.rows import method_runs
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
@@ -57,7 +56,7 @@ width_factor = [1.0]
 
 def run(file: Path, output: Path) -> tuple[ExperimentRecord, list[Progress]]:
     events: list[Progress] = []
-    record = run_comparison(
+    record = run_experiment(
         read_experiment(file), output, command="mscam-dask compare x", observers=(events.append,)
     )
     return record, events
@@ -168,13 +167,13 @@ def test_a_damaged_record_is_an_error_and_a_rerun_writes_it_again(
 ) -> None:
     text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\n"
     first, _ = run(write(text), here / "out")
-    directory = ExperimentDirectory(here / "out")
-    directory.record.write_bytes(damage)
-    with pytest.raises(DataError, match=quotes(directory.record)):
-        directory.read_record()
+    file = here / "out" / "experiment.json"
+    file.write_bytes(damage)
+    with pytest.raises(DataError, match=quotes(file)):
+        read_record(here / "out")
     second, events = run(write(text), here / "out")
     assert trials_done(events) == 0
-    assert directory.read_record().rows == second.rows == first.rows
+    assert read_record(here / "out").rows == second.rows == first.rows
 
 
 def test_a_trial_that_cannot_be_read_is_named(write: Write, here: Path) -> None:
@@ -215,10 +214,10 @@ def test_view_types_of_a_data_set_are_those_it_is_clustered_with(
         text += "view_type = 'distance'\n" if name == "requested" else ""
         if kind == "compare":
             text = text.replace("[dataset", "methods = ['knn-sc']\nruns = 1\n[dataset")
-            record = run_comparison(read_experiment(write(text)), here / name)
+            record = run_experiment(read_experiment(write(text)), here / name)
         else:
             text = text.replace("[dataset", "alpha = [1.0]\ngraph_weight = [1.0]\n[dataset")
-            record = run_sweep(read_experiment(write(text), command="sweep"), here / name)
+            record = run_experiment(read_experiment(write(text), command="sweep"), here / name)
         results[name] = [(trial.key, trial.scores) for trial in record.trials]
     assert results["requested"] == results["distance"] != results["features"]
 
@@ -270,17 +269,17 @@ def test_sources_and_labels_that_change_make_the_store_anew(
     )
     text += "labels = 'truth.txt'\nheader = false\n" if changed == "labels" else ""
     settings = read_experiment(write(text))
-    first = run_comparison(settings, here / "out")
+    first = run_experiment(settings, here / "out")
     store = here / "out" / "data" / "ab.zarr"
     made = store.stat().st_ino
-    assert run_comparison(settings, here / "out").n_reused == 1
+    assert run_experiment(settings, here / "out").n_reused == 1
     assert store.stat().st_ino == made
 
     if changed == "labels":
         put(rows, labels[np.random.default_rng(0).permutation(len(labels))])
     else:
         put(rows[np.random.default_rng(0).permutation(len(rows))], labels)
-    second = run_comparison(settings, here / "out", overwrite=overwrite)
+    second = run_experiment(settings, here / "out", overwrite=overwrite)
     assert second.n_reused == 0
     before, after = (record.rows[0].scores["accuracy"].mean for record in (first, second))
     assert before is not None
@@ -329,7 +328,7 @@ def test_a_trial_with_a_temporary_failure_runs_again(
     text = SMALL.replace("['knn-sc', 'sc-bsv']", "['knn-sc']")
     record, _ = run(write(text), here / "out")
     failed = msgspec.structs.replace(record.trials[0], outcome="failed", reason=reason)
-    ExperimentDirectory(here / "out").write_trial(failed)
+    write_trial(here / "out", failed)
     _, events = run(write(text), here / "out")
     assert trials_done(events) == n_again
 
@@ -390,7 +389,7 @@ def test_invalid_settings_fail_before_any_fit(
     np.savez("plain.npz", allow_pickle=False, view_0=np.eye(9))
     events: list[Progress] = []
     with pytest.raises(error) as caught:
-        run_comparison(read_experiment(write(text)), here / "out", observers=(events.append,))
+        run_experiment(read_experiment(write(text)), here / "out", observers=(events.append,))
     for part in parts:
         assert part in str(caught.value)
     assert trials_done(events) == 0
@@ -402,15 +401,15 @@ def test_invalid_settings_fail_before_any_fit(
 def test_a_directory_of_something_else_is_not_touched(write: Write, here: Path) -> None:
     settings = read_experiment(write(SMALL))
     with pytest.raises(ConfigurationError, match=quotes(here, "-o")):
-        run_comparison(settings, here)
+        run_experiment(settings, here)
     with pytest.raises(ConfigurationError, match=quotes(here / "tiny.npz")):
-        run_comparison(settings, here / "tiny.npz")
+        run_experiment(settings, here / "tiny.npz")
 
 
 @pytest.mark.thorough
 def test_the_copy_of_the_settings_says_the_same(write: Write, here: Path) -> None:
     settings = read_experiment(write(SMALL))
-    run_comparison(settings, here / "out")
+    run_experiment(settings, here / "out")
     copy = read_experiment(here / "out" / "pipeline.toml")
     assert msgspec.to_builtins(copy.table) == {
         **msgspec.to_builtins(settings.table),
@@ -449,10 +448,10 @@ def test_an_experiment_stopped_by_a_signal_resumes(write: Write, here: Path) -> 
             signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(TemporaryFailure, match=quotes("SIGTERM")):
-        run_comparison(settings, here / "out", observers=(terminate,))
+        run_experiment(settings, here / "out", observers=(terminate,))
     record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
     assert record.state == "interrupted"
-    record = run_comparison(settings, here / "out")
+    record = run_experiment(settings, here / "out")
     assert (record.state, record.n_reused) == ("finished", 2)
 
 

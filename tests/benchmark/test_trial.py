@@ -32,8 +32,6 @@ from mscam_dask.pipeline.run.cluster import open_cluster
 from tests.messages import quotes
 from tests.synthetic import three_subspaces
 
-NONE = Limits()
-
 
 @pytest.fixture
 def trial(tmp_path: Path) -> Trial:
@@ -83,7 +81,7 @@ def test_the_key_depends_on_everything_that_determines_the_result(trial: Trial) 
 
 @pytest.mark.thorough
 def test_the_same_result_as_in_this_process(trial: Trial, process: TrialProcess) -> None:
-    there, here = process.run(trial, NONE), fit_trial(trial)
+    there, here = process.run(trial), fit_trial(trial)
     assert there.outcome == "ok"
     assert there.scores == here.scores
     assert there.scores["accuracy"] == 1.0
@@ -95,22 +93,22 @@ def test_the_same_result_as_in_this_process(trial: Trial, process: TrialProcess)
 
 
 def test_a_failure_is_a_result_and_the_next_trial_runs(trial: Trial, process: TrialProcess) -> None:
-    failed = process.run(changed(trial, n_clusters=61), NONE)
+    failed = process.run(changed(trial, n_clusters=61))
     assert failed.outcome == "failed"
     assert re.search(quotes("ConfigurationError", "n_clusters", 61), failed.reason)
     assert failed.scores == {}
-    missing = process.run(with_data(trial, path="absent"), NONE)
+    missing = process.run(with_data(trial, path="absent"))
     assert missing.outcome == "failed"
     assert "absent" in missing.reason
-    assert process.run(trial, NONE).outcome == "ok"
+    assert process.run(trial).outcome == "ok"
 
 
 def test_an_answer_may_be_longer_than_a_pipe_holds(trial: Trial, process: TrialProcess) -> None:
     path = "x" * 200_000  # which the message names
-    failed = process.run(with_data(trial, path=path), Limits(time_s=20))
+    failed = process.run(changed(with_data(trial, path=path), limits=Limits(time_s=20)))
     assert failed.outcome == "failed"
     assert path in failed.reason
-    assert process.run(trial, NONE).outcome == "ok"
+    assert process.run(trial).outcome == "ok"
 
 
 def large(trial: Trial) -> Trial:
@@ -122,20 +120,20 @@ def large(trial: Trial) -> Trial:
 
 
 def test_a_trial_over_its_time_is_stopped(trial: Trial, process: TrialProcess) -> None:
-    fit = process.run(large(trial), Limits(time_s=0.3))
+    fit = process.run(changed(large(trial), limits=Limits(time_s=0.3)))
     assert fit.outcome == "over time"
     assert "0.3 s" in fit.reason
-    assert process.run(trial, NONE).outcome == "ok"
+    assert process.run(trial).outcome == "ok"
 
 
 @pytest.mark.thorough
 def test_a_trial_over_its_memory_is_stopped(trial: Trial, process: TrialProcess) -> None:
-    fit = process.run(large(trial), Limits(memory_bytes=100 * 2**20))
+    fit = process.run(changed(large(trial), limits=Limits(memory_bytes=100 * 2**20)))
     assert fit.outcome == "over memory"
     assert "100 MiB" in fit.reason
     assert fit.peak_memory_bytes is not None
     assert fit.peak_memory_bytes > 100 * 2**20
-    assert process.run(trial, NONE).outcome == "ok"
+    assert process.run(trial).outcome == "ok"
 
 
 def killed_soon(kind: str) -> threading.Thread:
@@ -163,16 +161,16 @@ def test_a_process_that_is_killed_leaves_a_trial_to_run_again(
     trial: Trial, process: TrialProcess, kind: str, part: str
 ) -> None:
     thread = killed_soon(kind)
-    fit = process.run(large(trial), NONE)
+    fit = process.run(large(trial))
     thread.join()
     assert fit.outcome == "worker lost"
     assert part in fit.reason
-    assert process.run(trial, NONE).outcome == "ok"
+    assert process.run(trial).outcome == "ok"
 
 
 @pytest.mark.faults
 def test_a_trial_ends_with_its_caller(trial: Trial, process: TrialProcess) -> None:
-    running = threading.Thread(target=process.run, args=(large(trial), NONE), daemon=True)
+    running = threading.Thread(target=process.run, args=(large(trial),), daemon=True)
     running.start()
     children: list[psutil.Process] = []
     while not children:
@@ -241,4 +239,4 @@ def test_a_cluster_without_workers_is_an_error_in_time(trial: Trial) -> None:
         open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster,
         pytest.raises(NoWorkersError, match=quotes(scheduler.scheduler_address, "0.2 s")),
     ):
-        next(run_trials([trial], Limits(), cluster, timeout_s=0.2))
+        next(run_trials([trial], cluster, timeout_s=0.2))

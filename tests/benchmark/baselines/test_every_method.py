@@ -39,7 +39,8 @@ def made(entry: Method, n_clusters: int = 3, *, seed: int = 0, **parameters: Any
 def test_well_separated_clusters_are_found_in_any_order_of_samples_and_views(entry: Method) -> None:
     views, truth = gaussian_views(1, n_samples=90, spread=SPREAD)
     named = dict(zip("abc", views, strict=True))
-    model = made(entry, **({"view": "a"} if entry.label_aware_view_choice else {})).fit(named)
+    parameters: dict[str, Any] = {"view": "a"} if entry.label_aware_view_choice else {}
+    model = made(entry, **parameters).fit(named)
     assert model.view_names_ == ("a", "b", "c")
     assert model.labels_.dtype == np.int64
     np.testing.assert_array_equal(model.labels_, canonical_labels(model.labels_))

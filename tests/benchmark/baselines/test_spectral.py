@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -21,7 +23,7 @@ from tests.synthetic import gaussian_views
 
 @pytest.mark.parametrize("affinity", ["gaussian", "neighbors"])
 @pytest.mark.parametrize("weight", [0.0, 0.05, 3.0])
-def test_the_objective_never_falls(affinity: str, weight: float) -> None:
+def test_the_objective_never_falls(affinity: Any, weight: float) -> None:
     views, _ = gaussian_views(0, n_samples=80, n_clusters=4, spread=1.0)
     model = CoReg(
         4, consensus_weight=weight, affinity=affinity, tol=1e-9, max_iter=500, random_state=0
