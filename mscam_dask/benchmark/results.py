@@ -177,6 +177,12 @@ class CurveEntry(Struct, frozen=True, kw_only=True):
     std: tuple[float | None, ...]
     paper: tuple[float | None, ...]
 
+    @property
+    def texts(self) -> list[str]:
+        """Mean and standard deviation at each share."""
+        points = zip(self.mean, self.std, strict=True)
+        return [MeanStd(mean=mean, std=std).text(3) for mean, std in points]
+
 
 class HeatMapEntry(Struct, frozen=True, kw_only=True):
     """Scores of one data set over α × λ.

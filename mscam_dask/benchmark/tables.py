@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
+from importlib.resources import files
 from pathlib import Path
 
 import msgspec
 import pandas as pd
+from jinja2 import Environment, StrictUndefined
 
 from mscam_dask.benchmark.results import (
     LABEL_FREE_SCORES,
@@ -16,20 +18,23 @@ from mscam_dask.benchmark.results import (
     TITLES,
     ExperimentRecord,
     HeatMapEntry,
-    MeanStd,
     RowEntry,
 )
 from mscam_dask.cli.console import relative, results_console, show, table
 from mscam_dask.monitor.messages import plural
 from mscam_dask.pipeline.run.run_directory import encoded_id
 
-_MIB = 2**20
 _ALL_SCORES = (*SCORES, *LABEL_FREE_SCORES)
 
 
 def scores_of(row: RowEntry) -> tuple[str, ...]:
     """Return the names of the scores of a row: label-free ones on data without labels."""
     return tuple(name for name in _ALL_SCORES if name in row.scores)
+
+
+def title_of(name: str) -> str:
+    """Return the title of a score."""
+    return TITLES.get(name, name.replace("_", " "))
 
 
 def frame(record: ExperimentRecord) -> pd.DataFrame:
@@ -99,26 +104,21 @@ def show_rows(record: ExperimentRecord, directory: Path) -> None:
 def show_best(record: ExperimentRecord, directory: Path) -> None:
     """Print the best points of a sweep and the place of its results."""
     rows = [
-        [
-            entry.dataset,
-            name,
-            *point,
-            "-" if (acc := scores.get("accuracy")) is None else f"{acc:.4f}",
-        ]
+        [entry.dataset, *place, f"{known['accuracy']:.4f}" if "accuracy" in known else "-"]
         for entry in record.heat_maps
-        for name, point, scores in _best(entry)
+        for *place, known in _best(entry)
     ]
     titles = ("Data", "Best by (label-free)", "alpha", "graph weight", "ACC")
     show(results_console(), table(titles, rows, numbers=titles[2:]))
     _show_where(record, directory)
 
 
-def _best(entry: HeatMapEntry) -> Iterable[tuple[str, tuple[str, str], dict[str, float]]]:
-    """Each label-free score, its best point, and the scores with labels there."""
+def _best(entry: HeatMapEntry) -> Iterable[tuple[str, str, str, dict[str, float]]]:
+    """Each label-free score, α and λ of its best point, and the scores with labels there."""
     for name, (i, j) in entry.best.items():
         values = {score: table[i][j] for score, table in entry.with_labels.items()}
         known = {score: value for score, value in values.items() if value is not None}
-        yield name.replace("_", " "), (f"{entry.alpha[i]:g}", f"{entry.graph_weight[j]:g}"), known
+        yield name.replace("_", " "), f"{entry.alpha[i]:g}", f"{entry.graph_weight[j]:g}", known
 
 
 def _show_where(record: ExperimentRecord, directory: Path) -> None:
@@ -131,105 +131,30 @@ def _show_where(record: ExperimentRecord, directory: Path) -> None:
 
 def markdown_text(record: ExperimentRecord) -> str:
     """Return the tables as Markdown, with the command, versions and seeds."""
-    parts = [f"# {record.name}", _provenance(record)]
-    if record.curves:
-        parts.append(_curves(record))
-    for dataset in record.datasets:
-        rows = [row for row in record.rows if row.dataset == dataset.name]
-        if rows and not record.curves:
-            note = f"\n\n*{dataset.note}*" if dataset.note else ""
-            parts.append(
-                f"## {dataset.name}\n\nn = {dataset.n_samples}, {plural(len(dataset.views), 'view')}, "
-                f"{plural(dataset.n_clusters, 'cluster')}.{note}"
-            )
-            parts.extend(_protocol_tables(rows, record))
-    for heat_map in record.heat_maps:
-        parts.extend(_heat_map(heat_map))
-    if any(row.note for row in record.rows):
-        parts.append("† the view was chosen with labels.")
-    failures = [
-        f"* {row.dataset}, {record.titles.get(row.method, row.method)}, {row.protocol}: "
-        f"{row.n_failed} of {row.n_runs} runs. {'; '.join(row.reasons)}"
-        for row in record.rows
-        if row.reasons
-    ]
-    if failures:
-        parts.append("## Trials without a result\n\n" + "\n".join(failures))
-    return "\n\n".join(parts) + "\n"
-
-
-def _provenance(record: ExperimentRecord) -> str:
-    versions = ", ".join(
-        f"{name} {version}" for name, version in record.versions.items() if name != "platform"
+    versions = {name: text for name, text in record.versions.items() if name != "platform"}
+    ends = [f"{seed}" for seed in dict.fromkeys((*record.seeds[:1], *record.seeds[-1:]))]
+    environment = Environment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        autoescape=False,
     )
-    where = record.executor or "every trial reused from an earlier run"
-    seeds = f"Seeds {record.seeds[0]} to {record.seeds[-1]}" if record.seeds else "No seeds"
-    if len(record.seeds) == 1:
-        seeds = f"Seed {record.seeds[0]}"
-    return (
-        f"Command:\n\n    {record.command}\n\n{versions}; {where}. "
-        f"{seeds}. {record.varies} Scores are the mean ± standard deviation over runs. Seconds and MiB "
-        "are the time of one fit on one thread and its peak memory above that of the idle process."
+    environment.filters |= {
+        "number": lambda value, form, none="-": none if value is None else form % value,
+        "percent": lambda share: f"{100 * share:g} %",
+        "score_text": lambda name, row: row.scores[name].text(),
+        "title_of": title_of,
+    }
+    template = files("mscam_dask.benchmark").joinpath("results.md.j2").read_text("utf-8")
+    return environment.from_string(template).render(
+        record=record,
+        versions=", ".join(f"{name} {text}" for name, text in versions.items()),
+        seeds=f"{'Seed' if len(ends) == 1 else 'Seeds'} {' to '.join(ends)}"
+        if ends
+        else "No seeds",
+        protocols=PROTOCOLS,
+        scores_of=scores_of,
+        best=_best,
+        plural=plural,
     )
-
-
-def _protocol_tables(rows: Sequence[RowEntry], record: ExperimentRecord) -> Iterable[str]:
-    for protocol, sentence in PROTOCOLS.items():
-        lines = [row for row in rows if row.protocol == protocol]
-        if lines:
-            scores = [TITLES[name] for name in scores_of(lines[0])]
-            columns = ("method", *scores, "seconds", "MiB", "runs", "setting", "paper ACC / NMI")
-            yield f"**{sentence[:1].upper()}{sentence[1:]}**"
-            yield _table(columns, [_cells(row, record) for row in lines])
-
-
-def _cells(row: RowEntry, record: ExperimentRecord) -> list[str]:
-    paper = [row.paper.get(name) for name in SCORES[:2]]
-    memory = row.scores["peak_memory_bytes"].mean
-    return [
-        record.titles.get(row.method, row.method) + (" †" if row.note else ""),
-        *(row.scores[name].text() for name in scores_of(row)),
-        row.scores["seconds"].text(2),
-        "" if memory is None else f"{memory / _MIB:.0f}",
-        row.runs,
-        ", ".join(f"{name} {value}" for name, value in row.parameters.items()) or "defaults",
-        " / ".join("" if value is None else f"{value:.3f}" for value in paper).strip(" /"),
-    ]
-
-
-def _curves(record: ExperimentRecord) -> str:
-    rows = []
-    for curve in record.curves:
-        name = record.titles.get(curve.method, curve.method)
-        label = "" if curve.protocol == "defaults" else ", best over the grid"
-        points = zip(curve.mean, curve.std, strict=True)
-        rows.append([name + label, *(MeanStd(mean=m, std=s).text(3) for m, s in points)])
-        if any(value is not None for value in curve.paper):
-            paper = ("" if value is None else f"{value:.3f}" for value in curve.paper)
-            rows.append([f"{name}, paper", *paper])
-    shares = [f"{100 * share:g} %" for share in record.curves[0].corruption_rate]
-    return "## Accuracy by corrupted share of the samples\n\n" + _table(["method", *shares], rows)
-
-
-def _heat_map(entry: HeatMapEntry) -> Iterable[str]:
-    yield f"## {entry.dataset}, {entry.method}"
-    for name, values in entry.maps.items():
-        kind = "label-free" if name in entry.label_free else "with labels"
-        yield f"**{TITLES.get(name, name.replace('_', ' '))}** ({kind}); rows alpha, columns lambda"
-        rows = [
-            [f"**{alpha:g}**", *("-" if value is None else f"{value:.4g}" for value in line)]
-            for alpha, line in zip(entry.alpha, values, strict=True)
-        ]
-        yield _table(["alpha \\ lambda", *(f"{value:g}" for value in entry.graph_weight)], rows)
-    lines = []
-    for name, (alpha, weight), known in _best(entry):
-        scores = ", ".join(f"{TITLES[score]} {value:.4f}" for score, value in known.items())
-        point = f"alpha = {alpha}, lambda = {weight}"
-        lines.append(f"* best by {name} (label-free): {point}{f': {scores}' if scores else ''}")
-    yield "\n".join(lines)
-
-
-def _table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [titles, ["---"] * len(titles), *rows]
-    escaped = ([text.replace("|", "\\|").replace("\n", " ") for text in line] for line in lines)
-    return "\n".join(f"| {' | '.join(line)} |" for line in escaped)
