@@ -507,29 +507,14 @@ class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ExperimentSettings(Struct, frozen=True, kw_only=True):
-    """The checked content of an experiment file.
+    """The checked content of an experiment file."""
 
-    Attributes
-    ----------
-    name
-        Name of the file without its ending.
-    kind
-    table
-        Table of this kind.
-    datasets
-        By name, in order.
-    parameters
-        [parameters.METHOD]: replace the defaults of a method, in every protocol.
-    grids
-        [grid.METHOD]: replaces the grid of a method.
-    """
-
-    name: str
+    name: str  # of the file without its ending
     kind: Kind
     table: CompareTable | RobustnessTable | SweepTable
-    datasets: dict[str, DatasetTable] = {}
-    parameters: dict[str, dict[str, Any]] = {}
-    grids: dict[str, dict[str, list[Any]]] = {}
+    datasets: dict[str, DatasetTable] = {}  # by name, in order
+    parameters: dict[str, dict[str, Any]] = {}  # in place of the defaults of a method
+    grids: dict[str, dict[str, list[Any]]] = {}  # in place of the grid of a method
     execution: ExecutionTable = ExecutionTable()
     output: OutputTable = OutputTable()
 

@@ -38,21 +38,11 @@ from mscam_dask.pipeline.run.run_directory import write_whole
 
 
 class StoredData(Struct, frozen=True, kw_only=True, tag="store", tag_field="kind"):
-    """Data in a store.
+    """Data in a store."""
 
-    Attributes
-    ----------
-    path
-        Path or URL of the store; not part of the key of a trial.
-    view_types
-        View type of each view as it is clustered; part of the digest.
-    digest
-        Digest of views and labels.
-    """
-
-    path: str
-    view_types: tuple[str, ...]
-    digest: str
+    path: str  # or URL; not part of the key of a trial
+    view_types: tuple[str, ...]  # of the views as they are clustered; part of the digest
+    digest: str  # of views and labels
 
     @classmethod
     def describe(cls, data: MultiViewData, store: Location) -> Self:
@@ -129,14 +119,9 @@ def shuffled_data(data: MultiViewData, seed: int) -> MultiViewData:
 
 @dataclass(frozen=True)
 class Dataset:
-    """An open data set.
+    """An open data set: its entry in the record, and its data.
 
-    Attributes
-    ----------
-    entry
-        Its entry in the record.
-    data
-        Data by seed if every run draws its own; otherwise the one under None.
+    They are by seed if every run draws its own; otherwise the one under None.
     """
 
     entry: DatasetEntry

@@ -38,43 +38,22 @@ GROUP = "mscam_dask.methods"
 class Method:
     """A method of an experiment.
 
-    Attributes
-    ----------
-    name : str
-        As in a pipeline, for example "sc-concat".
-    title : str
-        As in a table.
-    reference : str
-        Publication.
-    path : str
-        "module:Class" of its clusterer. The class takes `n_clusters`, and `random_state` where it
-        draws random numbers; `fit` sets `labels_`.
-    grid : mapping of str to tuple
-        Values of the paper's parameter search, of which the other protocol takes the best by
-        labels.
-    label_aware_view_choice : bool
-        Whether the method clusters one view, its parameter `view`, of which an experiment takes
-        the best by labels.
-    dense : bool
-        Whether it holds (n, n) arrays.
-    fixed : mapping of str to object
-        Parameters that every experiment sets to these values.
-    reserved : tuple of str
-        Parameters that stay at their defaults.
-    constants : tuple of str
-        Fields of `mscam_dask.Constants` that are parameters too.
+    Its clusterer takes `n_clusters`, and `random_state` where it draws random numbers; `fit` sets
+    `labels_`.
     """
 
-    name: str
-    title: str
+    name: str  # as in a pipeline, for example "sc-concat"
+    title: str  # as in a table
     reference: str
-    path: str
+    path: str  # "module:Class" of its clusterer
+    # Values of the paper's parameter search, of which the protocol "grid" takes the best by labels.
     grid: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    # Whether it clusters one view, its parameter `view`; an experiment takes the best by labels.
     label_aware_view_choice: bool = False
-    dense: bool = True
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    reserved: tuple[str, ...] = ()
-    constants: tuple[str, ...] = ()
+    dense: bool = True  # whether it holds (n, n) arrays
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # set in every experiment
+    reserved: tuple[str, ...] = ()  # parameters that stay at their defaults
+    constants: tuple[str, ...] = ()  # fields of `mscam_dask.Constants` that are parameters too
 
     @property
     def takes_arrays(self) -> bool:

@@ -1,16 +1,4 @@
-"""The results of an experiment: `experiment.json`, and its tables as Markdown and CSV.
-
-    {
-      "format": "mscam_dask.experiment", "format_version": 1,
-      "kind": "comparison" | "robustness" | "sensitivity",
-      "state": "running" until the last file is written, then "finished",
-      "datasets": [...],     the data, with digests
-      "methods": [...],      the methods, with their grids
-      "rows": [...],         mean and standard deviation over runs, by data set, method, protocol
-      "curves": [...],       robustness: accuracy by corrupted share, with the paper's
-      "heat_maps": [...],    sensitivity: scores over α × λ, and the best label-free point
-      "trials": [...]        every fit, also the failed ones with their reasons
-    }
+"""The results of an experiment: `experiment.json`.
 
 The record is complete: tables and report are made from it alone. Scores have the names of
 `mscam_dask.metrics.PartitionScores`; unknown values are null. docs/experiments.md has an example.
@@ -28,9 +16,6 @@ from msgspec import Struct
 from mscam_dask.benchmark.methods import Method
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.run_record import ViewEntry
-
-EXPERIMENT_FORMAT = "mscam_dask.experiment"
-EXPERIMENT_FORMAT_VERSION = 1
 
 Kind = Literal["comparison", "robustness", "sensitivity"]
 Protocol = Literal["defaults", "grid"]
@@ -62,30 +47,16 @@ TIE = 5e-4
 
 
 class DatasetEntry(Struct, frozen=True, kw_only=True):
-    """A data set.
-
-    Attributes
-    ----------
-    source
-        Source as the pipeline names it.
-    digest
-        `MultiViewData.digest` (names, view types, shapes, values), with the labels.
-    n_clusters
-        Requested number; the number of classes unless the pipeline sets another.
-    corruption_rate
-        Robustness: the share of samples corrupted in each view.
-    note
-        Remark on the data; "" without.
-    """
+    """A data set."""
 
     name: str
-    source: str
-    digest: str
+    source: str  # as the pipeline names it
+    digest: str  # `MultiViewData.digest` (names, view types, shapes, values), with the labels
     n_samples: int
-    n_clusters: int
+    n_clusters: int  # the number of classes unless the pipeline sets another
     n_classes: int
     views: tuple[ViewEntry, ...]
-    corruption_rate: float | None = None
+    corruption_rate: float | None = None  # robustness: share of samples corrupted in each view
     note: str = ""
 
 
@@ -126,34 +97,20 @@ class MeanStd(Struct, frozen=True, kw_only=True):
 
 
 class RowEntry(Struct, frozen=True, kw_only=True):
-    """One method on one data set under one protocol.
-
-    Attributes
-    ----------
-    parameters
-        Parameters of the setting.
-    n_runs, n_failed
-        Requested runs, and those without a result.
-    scores
-        `SCORES` (without labels `LABEL_FREE_SCORES`), "seconds" (of the fit alone) and "peak_memory_bytes", over the runs with a result.
-    paper
-        Scores of this row in the paper: "accuracy", "normalized_mutual_information".
-    reasons
-        Reasons of failed runs, each once.
-    note
-        Remark on the row, such as a view chosen with labels; "" without.
-    """
+    """One method on one data set under one protocol."""
 
     dataset: str
     method: str
     protocol: Protocol
     parameters: dict[str, Any]
     n_runs: int
-    n_failed: int
+    n_failed: int  # runs without a result
+    # `SCORES` (without labels `LABEL_FREE_SCORES`), "seconds" (of the fit alone) and
+    # "peak_memory_bytes", over the runs with a result
     scores: dict[str, MeanStd]
-    paper: dict[str, float] = {}
-    reasons: tuple[str, ...] = ()
-    note: str = ""
+    paper: dict[str, float] = {}  # scores of this row in the paper: of the first two `SCORES`
+    reasons: tuple[str, ...] = ()  # of failed runs, each once
+    note: str = ""  # such as a view chosen with labels
 
     @property
     def runs(self) -> str:
@@ -162,20 +119,14 @@ class RowEntry(Struct, frozen=True, kw_only=True):
 
 
 class CurveEntry(Struct, frozen=True, kw_only=True):
-    """Accuracy of one method by the corrupted share of the samples; lists of equal length.
-
-    Attributes
-    ----------
-    paper
-        Values of the paper; null where unknown.
-    """
+    """Accuracy of one method by the corrupted share of the samples; lists of equal length."""
 
     method: str
     protocol: Protocol
     corruption_rate: tuple[float, ...]
     mean: tuple[float | None, ...]
     std: tuple[float | None, ...]
-    paper: tuple[float | None, ...]
+    paper: tuple[float | None, ...]  # null where unknown
 
     @property
     def texts(self) -> list[str]:
@@ -184,107 +135,67 @@ class CurveEntry(Struct, frozen=True, kw_only=True):
         return [MeanStd(mean=mean, std=std).text(3) for mean, std in points]
 
 
-class HeatMapEntry(Struct, frozen=True, kw_only=True):
-    """Scores of one data set over α × λ.
+ScoreMap = tuple[tuple[float | None, ...], ...]
 
-    Attributes
-    ----------
-    alpha, graph_weight
-        The axes: rows and columns of every map.
-    with_labels
-        Map[i][j] at alpha[i], graph_weight[j], by score name of `SCORES`; empty without labels.
-    label_free
-        "cross_view_information" (nats), "eigengap", "modularity", "n_connected_components".
-    best
-        Position (i, j) of the largest value, by label-free score name. `MSCAM` selects settings
-        by "cross_view_information".
-    fixed
-        The other parameters, the same in every trial.
-    """
+
+class HeatMapEntry(Struct, frozen=True, kw_only=True):
+    """Scores of one data set over α × λ: map[i][j] at alpha[i], graph_weight[j]."""
 
     dataset: str
     method: str
     alpha: tuple[float, ...]
     graph_weight: tuple[float, ...]
-    with_labels: dict[str, tuple[tuple[float | None, ...], ...]]
-    label_free: dict[str, tuple[tuple[float | None, ...], ...]]
+    with_labels: dict[str, ScoreMap]  # by name of `SCORES`; empty without labels
+    # "cross_view_information" (nats), "eigengap", "modularity", "n_connected_components"
+    label_free: dict[str, ScoreMap]
+    # position of the largest value, by label-free score; MSCAM selects by "cross_view_information"
     best: dict[str, tuple[int, int]]
-    fixed: dict[str, Any]
+    fixed: dict[str, Any]  # the other parameters, the same in every trial
 
     @property
-    def maps(self) -> dict[str, tuple[tuple[float | None, ...], ...]]:
+    def maps(self) -> dict[str, ScoreMap]:
         """All maps by score name."""
         return {**self.label_free, **self.with_labels}
 
 
 class TrialEntry(Struct, frozen=True, kw_only=True):
-    """A trial that has ended, as in trials/<key>.json.
+    """A trial that has ended, as in trials/<key>.json."""
 
-    Attributes
-    ----------
-    key
-        Digest of everything that determines the result.
-    seed
-        Seed of the method, and of the order of the samples if `shuffled`.
-    outcome, reason
-        "ok", or the kind of failure and its message.
-    scores
-        `SCORES`; in a sensitivity experiment also the label-free scores.
-    n_found
-        Number of clusters in the result.
-    seconds, peak_memory_bytes
-        Wall time of the fit, and its peak resident memory above that of the process before.
-    limits
-        Limits "time_s" and "memory_bytes"; null for none.
-    """
-
-    key: str
+    key: str  # digest of everything that determines the result
     dataset: str
     method: str
-    seed: int
+    seed: int  # of the method, and of the order of the samples if `shuffled`
     shuffled: bool
     parameters: dict[str, Any]
     outcome: Outcome
-    reason: str = ""
-    scores: dict[str, float | None] = {}
-    n_found: int | None = None
-    seconds: float | None = None
-    peak_memory_bytes: int | None = None
-    limits: dict[str, int | float | None] = {}
+    reason: str = ""  # message of a failure
+    scores: dict[str, float | None] = {}  # `SCORES`; in a sweep also the label-free scores
+    n_found: int | None = None  # clusters in the result
+    seconds: float | None = None  # wall time of the fit
+    peak_memory_bytes: int | None = None  # resident, above that of the process before the fit
+    limits: dict[str, int | float | None] = {}  # "time_s" and "memory_bytes"
     ended: str = ""
 
 
 class ExperimentRecord(Struct, frozen=True, kw_only=True):
-    """The record of an experiment; see the module.
+    """The record of an experiment; see the module."""
 
-    Attributes
-    ----------
-    command
-        Command that repeats the experiment.
-    varies
-        Sentence on the difference between runs.
-    protocols
-        Sentence by name of each protocol of the rows.
-    n_reused
-        Number of trials that an earlier run of the experiment had finished.
-    """
-
-    format: str = EXPERIMENT_FORMAT
-    format_version: int = EXPERIMENT_FORMAT_VERSION
+    format: Literal["mscam_dask.experiment"] = "mscam_dask.experiment"
+    format_version: Literal[1] = 1
     kind: Kind
     name: str
     state: Literal["running", "finished", "failed", "interrupted"]
-    command: str
+    command: str  # repeats the experiment
     started: str
     ended: str | None = None
     seconds: float | None = None
     seeds: tuple[int, ...] = ()
-    varies: str = ""
-    protocols: dict[str, str] = {}
+    varies: str = ""  # sentence on the difference between runs
+    protocols: dict[str, str] = {}  # sentence on each protocol of the rows
     executor: str | None = None
     versions: dict[str, str] = {}
     blas: tuple[dict[str, Any], ...] = ()
-    n_reused: int = 0
+    n_reused: int = 0  # trials that an earlier run had finished
     datasets: tuple[DatasetEntry, ...] = ()
     methods: tuple[MethodEntry, ...] = ()
     rows: tuple[RowEntry, ...] = ()
@@ -312,14 +223,9 @@ def decode_experiment(content: bytes, where: str) -> ExperimentRecord:
         If the content is not the record of an experiment, or has another format version.
     """
     try:
-        record = msgspec.json.decode(content, type=ExperimentRecord)
+        return msgspec.json.decode(content, type=ExperimentRecord)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DataError(f"{where} is not the record of an experiment: {error}.") from error
-    if record.format != EXPERIMENT_FORMAT:
-        raise DataError(f"{where} is not the record of an experiment (format={record.format!r}).")
-    if record.format_version != EXPERIMENT_FORMAT_VERSION:
         raise DataError(
-            f"{where} has format version {record.format_version}; this version reads "
-            f"{EXPERIMENT_FORMAT_VERSION}. Use the version of mscam_dask that wrote it, or run it again."
-        )
-    return record
+            f"{where} is not the record of an experiment of this version: {error}. Use the version of "
+            "mscam_dask that wrote it, or run the experiment again."
+        ) from error

@@ -41,31 +41,17 @@ Entries = Mapping[str, TrialEntry]
 
 @dataclass(frozen=True)
 class MethodRun:
-    """A method on a data set under a protocol: one row of a comparison, or one map of a sweep.
-
-    Attributes
-    ----------
-    settings
-        Candidate settings: parameters that are not at the method's defaults. The best of several
-        is chosen with labels.
-    seeds
-        Seeds of all runs.
-    n_search_seeds
-        Number of first seeds with which every candidate setting is run.
-    shuffle
-        Whether the seed also shuffles the samples.
-    view_is_chosen
-        Whether the settings are different single views, so that the view is chosen with labels.
-    """
+    """A method on a data set under a protocol: one row of a comparison, or one map of a sweep."""
 
     dataset: Dataset
     method: str
     protocol: Protocol
+    # Parameters that are not at the method's defaults; the best of several is chosen with labels.
     settings: tuple[dict[str, Any], ...]
     seeds: tuple[int, ...]
-    n_search_seeds: int = 1
-    shuffle: bool = False
-    view_is_chosen: bool = False
+    n_search_seeds: int = 1  # first seeds with which every setting is run
+    shuffle: bool = False  # whether the seed also shuffles the samples
+    view_is_chosen: bool = False  # whether the settings are different single views
 
     def trial(self, setting: Mapping[str, Any], seed: int) -> Trial:
         """Return the trial of a setting and a seed."""

@@ -43,21 +43,15 @@ IS_SWEEP = "sweep"
 class SweepFit(NamedTuple):
     """Result of one fit of a sweep.
 
-    Attributes
-    ----------
-    labels : (n,) int64
-    scores : dict of str to float
-        "cross_view_information" of the partition, in nats, by which `MSCAM` selects settings;
-        "eigengap" λ_{c+1} − λ_c of the consensus graph's Laplacian, NaN when there are only c
-        samples; "modularity" of the partition, averaged over the reference graphs of a view and over
-        views; "n_connected_components" of the consensus graph.
-    seconds : float
-        Time of the fit without the shared results.
+    The scores are "cross_view_information" of the partition, in nats, by which `MSCAM` selects
+    settings; "eigengap" λ_{c+1} − λ_c of the consensus graph's Laplacian, NaN when there are only c
+    samples; "modularity" of the partition, averaged over the reference graphs of a view and over
+    views; "n_connected_components" of the consensus graph.
     """
 
     labels: NDArray[np.int64]
     scores: dict[str, float]
-    seconds: float
+    seconds: float  # without the shared results
 
 
 def sweep_entries(

@@ -60,23 +60,15 @@ class Limits(Struct, frozen=True, kw_only=True):
 
 
 class Trial(Struct, frozen=True, kw_only=True):
-    """One fit, before it has run.
-
-    Attributes
-    ----------
-    shuffled
-        Whether the seed shuffles the samples.
-    parameters
-        Parameters of the method that are not at their defaults.
-    """
+    """One fit, before it has run."""
 
     dataset: str
     method: str
     data: StoredData | MixtureData
     n_clusters: int
     seed: int
-    shuffled: bool
-    parameters: dict[str, Any]
+    shuffled: bool  # whether the seed shuffles the samples
+    parameters: dict[str, Any]  # those that are not at the defaults of the method
     limits: Limits = Limits()
 
     @property

@@ -50,12 +50,9 @@ class SSC(SingleViewBaseline):
         single precision.
     n_init : int, default=20
         Number of k-means starts.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     coefficients_ : (n_samples, n_samples)
         C: column j represents sample j; zero diagonal, sparse in value.
     residual_ : float
@@ -68,10 +65,7 @@ class SSC(SingleViewBaseline):
     per iteration, r = rank X, instead of 2 n³; six dense (n, n) arrays. The affine constraint
     1ᵀC = 1ᵀ of the paper's variant for motion segmentation is left out: features here are centered.
 
-    References
-    ----------
-    E. Elhamifar, R. Vidal, "Sparse subspace clustering: algorithm, theory, and applications",
-    IEEE TPAMI 35 (2013), doi:10.1109/TPAMI.2013.57.
+    E. Elhamifar, R. Vidal, IEEE TPAMI 35 (2013), doi:10.1109/TPAMI.2013.57.
     """
 
     _title: ClassVar[str] = "SSC"
@@ -182,12 +176,9 @@ class DiMSC(Baseline):
         Stop when the objective falls by less than this share.
     n_init : int, default=20
         Number of k-means starts.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     affinity_ : (n_samples, n_samples)
         Σ_v |Z_v| + |Z_v|ᵀ.
     objective_ : tuple of float
@@ -203,10 +194,7 @@ class DiMSC(Baseline):
     matrices: 9 n³ flops per view and pass. 2V + 5 dense (n, n) arrays. The factor (n−1)⁻² of the
     HSIC is part of λ_V, as in the paper.
 
-    References
-    ----------
-    X. Cao, C. Zhang, H. Fu, S. Liu, H. Zhang, "Diversity-induced multi-view subspace clustering",
-    CVPR 2015, doi:10.1109/CVPR.2015.7298657.
+    X. Cao et al., CVPR 2015, doi:10.1109/CVPR.2015.7298657.
     """
 
     _title: ClassVar[str] = "DiMSC"

@@ -49,8 +49,6 @@ class MLAN(Baseline):
     n_neighbors : int, default=9
         k, the only parameter of the method; the paper uses 9.
     max_iter : int, default=30
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
@@ -75,10 +73,7 @@ class MLAN(Baseline):
     common implementations of the method. λ doubles while there are fewer than c components; when
     there are more, the step is repeated with a smaller λ (bisection).
 
-    References
-    ----------
-    F. Nie, G. Cai, X. Li, "Multi-view clustering and semi-supervised classification with adaptive
-    neighbours", AAAI 2017, doi:10.1609/aaai.v31i1.10909.
+    F. Nie, G. Cai, X. Li, AAAI 2017, doi:10.1609/aaai.v31i1.10909.
     """
 
     _title: ClassVar[str] = "MLAN"
@@ -196,12 +191,9 @@ class LMVSC(Baseline):
         A row has converged when a step changes no entry by more.
     n_init : int, default=20
         Number of starts of the final k-means.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     anchors_ : tuple of (m, d_v)
     anchor_graph_ : (n_samples, m · n_views)
         Z_v concatenated, the rows of each on the simplex.
@@ -212,10 +204,7 @@ class LMVSC(Baseline):
     together, instead of one solver call for each sample; the minimizer is the same.
     n m (d + m · steps) flops per view; memory: the scaled views, and twice (n, m V).
 
-    References
-    ----------
-    Z. Kang et al., "Large-scale multi-view subspace clustering in linear time", AAAI 2020,
-    doi:10.1609/aaai.v34i04.5867.
+    Z. Kang et al., AAAI 2020, doi:10.1609/aaai.v34i04.5867.
     """
 
     _title: ClassVar[str] = "LMVSC"
@@ -341,12 +330,9 @@ class SMVSC(Baseline):
     max_iter : int, default=50
     tol : float, default=1e-3
         Stop when the objective changes by less than this share.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     anchor_graph_ : (n_samples, m)
         Z, rows on the simplex.
     view_weights_ : (n_views,)
@@ -363,10 +349,7 @@ class SMVSC(Baseline):
     the minimizer is the same. (2) A view with d_v < m columns cannot have WᵀW = I; it is padded
     with zero columns, which changes no distance. A starts at 0, so that the first W_v is the identity.
 
-    References
-    ----------
-    M. Sun et al., "Scalable multi-view subspace clustering with unified anchors", ACM MM 2021,
-    doi:10.1145/3474085.3475516.
+    M. Sun et al., ACM MM 2021, doi:10.1145/3474085.3475516.
     """
 
     _title: ClassVar[str] = "SMVSC"

@@ -50,8 +50,6 @@ class AffinityBaseline(Baseline):
         nearest samples.
     n_neighbors : int, default=10
         For affinity="neighbors".
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
     """
 
     affinity: Literal["gaussian", "neighbors"] = "gaussian"
@@ -158,22 +156,13 @@ class GaussianSpectral(SingleViewBaseline):
         Width of the Gaussian, relative to the median distance between samples.
     n_init : int, default=20
         Number of k-means starts.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
-
-    Attributes
-    ----------
-    labels_ : (n_samples,) int64
 
     Notes
     -----
     w_ij = exp(−‖x_i − x_j‖² / 2σ²), w_ii = 0; k-means on the c leading eigenvectors of
     D^-1/2 W D^-1/2, their rows scaled to length one. O(n² d + n³) flops, four dense (n, n) arrays.
 
-    References
-    ----------
-    A. Y. Ng, M. I. Jordan, Y. Weiss, "On spectral clustering: analysis and an algorithm",
-    NIPS 2001.
+    A. Y. Ng, M. I. Jordan, Y. Weiss, NIPS 2001.
     """
 
     _title: ClassVar[str] = "Spectral clustering"
@@ -199,12 +188,9 @@ class NeighborSpectral(Baseline):
         Neighbors of a sample in the graph, itself included, as in scikit-learn.
     n_init : int, default=10
         Number of k-means starts.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     n_connected_components_ : int
         Number for the neighbor graph; the fit warns if there are more than `n_clusters`.
 
@@ -213,10 +199,7 @@ class NeighborSpectral(Baseline):
     Memory O(n (Σd + k)): the views twice (apart and concatenated), the graph and its eigenvectors.
     The time of the eigensolver (ARPACK, shift-invert mode) grows faster than n.
 
-    References
-    ----------
-    U. von Luxburg, "A tutorial on spectral clustering", Statistics and Computing 17 (2007),
-    doi:10.1007/s11222-007-9033-z.
+    U. von Luxburg, Statistics and Computing 17 (2007), doi:10.1007/s11222-007-9033-z.
     """
 
     _title: ClassVar[str] = "kNN-graph spectral clustering"
@@ -280,14 +263,9 @@ class CoReg(AffinityBaseline):
         Stop when the objective rises by less than this share.
     n_init : int, default=20
         Number of k-means starts.
-    affinity, n_neighbors
-        See `AffinityBaseline`; the default affinity is "gaussian".
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     consensus_embedding_ : (n_samples, n_clusters)
         U*, orthonormal columns.
     objective_ : tuple of float
@@ -298,9 +276,7 @@ class CoReg(AffinityBaseline):
     -----
     One dense eigenproblem per view and iteration, O(n³); V + 3 dense (n, n) arrays.
 
-    References
-    ----------
-    A. Kumar, P. Rai, H. Daumé III, "Co-regularized multi-view spectral clustering", NIPS 2011.
+    A. Kumar, P. Rai, H. Daumé III, NIPS 2011.
     """
 
     _title: ClassVar[str] = "CoReg"
@@ -367,10 +343,7 @@ class MMSC(AffinityBaseline):
         Stop when tr(GᵀSG) changes by less than this share.
     n_init : int, default=20
         Number of k-means starts for the initial indicator.
-    affinity, n_neighbors
-        See `AffinityBaseline`; the default affinity is "neighbors".
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
+    affinity : {"gaussian", "neighbors"}, default="neighbors"
 
     Attributes
     ----------
@@ -389,10 +362,7 @@ class MMSC(AffinityBaseline):
     negative entry. The initial G is the indicator of spectral clustering on S, plus 0.2. V inverses,
     O(V n³), then O(n² c) an update; five dense (n, n) arrays.
 
-    References
-    ----------
-    X. Cai, F. Nie, H. Huang, F. Kamangar, "Heterogeneous image feature integration via multi-modal
-    spectral clustering", CVPR 2011, doi:10.1109/CVPR.2011.5995740.
+    X. Cai, F. Nie, H. Huang, F. Kamangar, CVPR 2011, doi:10.1109/CVPR.2011.5995740.
     """
 
     _title: ClassVar[str] = "MMSC"
