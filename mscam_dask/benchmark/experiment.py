@@ -44,7 +44,7 @@ from mscam_dask.benchmark.results import (
     decode_experiment,
     encode_experiment,
 )
-from mscam_dask.benchmark.rows import MethodRun, curves, method_runs, open_all
+from mscam_dask.benchmark.rows import curves, method_runs, open_all
 from mscam_dask.benchmark.sweep import executor_of, heat_map, sweep_entries
 from mscam_dask.benchmark.tables import csv_text, markdown_text
 from mscam_dask.benchmark.trial import Limits, Trial, run_trials
@@ -73,6 +73,7 @@ _FIELDS_OF_RUN = (
     *("command", "started", "ended", "seconds"),
     *("executor", "versions", "blas", "n_reused"),
 )
+_WRITTEN = ("results.csv", "results.md", "report.html")
 
 
 def read_record(directory: Path) -> ExperimentRecord:
@@ -186,28 +187,9 @@ def run_experiment(
 ) -> ExperimentRecord:
     """Run the trials of an experiment that have no result yet, and write its results.
 
-    A finished experiment is not changed before a trial runs: there may be nothing to run.
-
-    Parameters
-    ----------
-    settings
-        From `mscam_dask.benchmark.config.read_experiment`.
-    output
-        Directory: missing, empty, or of an experiment whose finished trials are reused. By
-        default `output_of`.
-    command
-        Command for the record.
-    overwrite
-        Run every trial again.
-    insecure
-        Allow a scheduler on another machine without encryption.
-    observers
-        Called with each `Progress`.
-
-    Returns
-    -------
-    ExperimentRecord
-        As in experiment.json.
+    The directory is missing, empty, or of an experiment whose finished trials are reused unless
+    `overwrite`; by default `output_of`. A finished experiment is not changed before a trial runs:
+    there may be nothing to run. `command` is for the record.
 
     Raises
     ------
@@ -249,26 +231,17 @@ def run_experiment(
             for run in runs
             for trial in (*run.search_trials(), *run.final_trials(experiment.entries))
         )
-        trials = tuple(experiment.entries[key] for key in keys)
-        experiment.finish(trials=trials, **_results(settings, runs, datasets, experiment.entries))
+        entries = experiment.entries
+        if isinstance(table, SweepTable):
+            maps = tuple(heat_map(table, run.search_trials(), entries) for run in runs)
+            experiment.update(heat_maps=maps)
+        else:
+            experiment.update(rows=tuple(run.row(entries) for run in runs))
+        if isinstance(table, RobustnessTable):
+            experiment.update(curves=curves(experiment.record.rows, datasets))
+        experiment.update(trials=tuple(entries[key] for key in keys))
+        experiment.finish()
         return experiment.record
-
-
-def _results(
-    settings: ExperimentSettings,
-    runs: Sequence[MethodRun],
-    datasets: Mapping[str, Dataset],
-    entries: Mapping[str, TrialEntry],
-) -> dict[str, Any]:
-    """Fields of the record that summarize the trials."""
-    table = settings.table
-    if isinstance(table, SweepTable):
-        return {"heat_maps": tuple(heat_map(table, run.search_trials(), entries) for run in runs)}
-    rows = tuple(run.row(entries) for run in runs)
-    return {
-        "rows": rows,
-        "curves": curves(rows, datasets) if isinstance(table, RobustnessTable) else (),
-    }
 
 
 def _varies(table: RunsTable | SweepTable) -> str:
@@ -301,7 +274,10 @@ class _Experiment:
         self._cluster: OpenCluster | None = None
         self.exits = contextlib.ExitStack()
         self.entries: dict[str, TrialEntry] = {}
-        self.previous = _finished_record(path)
+        self.previous: ExperimentRecord | None = None
+        with contextlib.suppress(DataError):
+            previous = read_record(path)
+            self.previous = previous if previous.state == "finished" else None
         self.record = ExperimentRecord(
             kind=settings.kind,
             name=settings.name,
@@ -312,7 +288,7 @@ class _Experiment:
         )
 
     def begin(self) -> None:
-        """Write the record with the state "running", on the first call only."""
+        """Write the record with the state "running" and the settings, on the first call only."""
         if not self._begun:
             self._begun = True
             write_whole(self._path / _RECORD, encode_experiment(self.record))
@@ -375,16 +351,15 @@ class _Experiment:
             self.entries[entry.key] = entry
             self.notify(entry=entry, done=done, total=total)
 
-    def finish(self, **results: Any) -> None:
-        """Write the tables, then the record, then the report.
-
-        Nothing is written if no trial was run and the files would not change.
-        """
-        self.update(**results)
+    def finish(self) -> None:
+        """Write tables, record and report; nothing if no trial was run and they would not change."""
         self._close("finished")
         if not self._begun and self.previous is not None:
-            if self._is_unchanged(self.previous):
-                self.record = msgspec.structs.replace(self.previous, n_reused=self.record.n_reused)
+            of_run = {name: getattr(self.previous, name) for name in _FIELDS_OF_RUN}
+            record = msgspec.structs.replace(self.record, **of_run)
+            are_there = all((self._path / name).is_file() for name in _WRITTEN)
+            if are_there and encode_experiment(record) == encode_experiment(self.previous):
+                self.record = msgspec.structs.replace(record, n_reused=self.record.n_reused)
                 return
             self.update(executor=self.previous.executor)
         self.begin()
@@ -395,15 +370,6 @@ class _Experiment:
             write_experiment_report(self._path, self.record)
         except (MscamError, OSError) as error:
             self.notify(f"the results are complete, but the report failed: {error}")
-
-    def _is_unchanged(self, previous: ExperimentRecord) -> bool:
-        """Whether this run would write the same files as a previous one."""
-        of_run = {name: getattr(previous, name) for name in _FIELDS_OF_RUN}
-        record = msgspec.structs.replace(self.record, **of_run)
-        names = ("results.csv", "results.md", "report.html")
-        return encode_experiment(record) == encode_experiment(previous) and all(
-            (self._path / name).is_file() for name in names
-        )
 
     def end(self, state: str) -> str:
         """Write the record with a final state, if the experiment had begun and it can be written."""
@@ -446,14 +412,6 @@ def _opened(
             except BaseException:
                 experiment.end("failed")
                 raise
-
-
-def _finished_record(directory: Path) -> ExperimentRecord | None:
-    try:
-        record = read_record(directory)
-    except DataError:
-        return None
-    return record if record.state == "finished" else None
 
 
 def _settings_text(settings: ExperimentSettings) -> str:

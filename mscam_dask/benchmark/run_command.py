@@ -172,22 +172,8 @@ def run_file(
 ) -> int:
     """Run an experiment or print its estimate, and return the exit code.
 
-    Parameters
-    ----------
-    command
-        Command for the file.
-    document
-        Text of the file, or `COMMAND_LINE`.
-    typed
-        Command as typed, if it is another one: run.
-    assignments
-        Values of --set.
-    output, overwrite, dry_run, insecure
-        Options of the command line.
-    table_options
-        Overrides by other options.
-    **execution
-        Options of [execution] by key.
+    `typed` is the command as typed, if it is another one, and `table_options` are overrides by
+    options other than --set (`assignments`) and those of [execution].
     """
     overrides = option_overrides(assignments, execution, others=table_options)
     settings = read_experiment(document, overrides, command=command)
@@ -245,12 +231,8 @@ def plan_experiment(
 ) -> list[tuple[str, str]]:
     """Estimate an experiment without running it; sources are read for their digests.
 
-    Returns
-    -------
-    list of (name, text)
-        Experiment, fits to run (a maximum if the best of several settings is not known yet), data,
-        methods, workers with their memory (what a whole fit needs in a sweep, what a trial may use in
-        a comparison), and the time of those missing trials whose method has run on the same data.
+    The number of fits is a maximum if the best of several settings is not known yet. The memory is
+    what a whole fit needs (sweep), or what a trial may use.
 
     Raises
     ------
@@ -271,7 +253,7 @@ def plan_experiment(
     with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as temporary:
         datasets = open_all(settings, path / "data", Path(temporary))
         runs = method_runs(settings, datasets)
-        needs = limits.memory_bytes if getattr(table, "memory_limit", None) is not None else None
+        needs = limits.memory_bytes if getattr(table, "memory_limit", None) else None
         for run in runs:
             run.check()
             add(run.search_trials())
@@ -291,10 +273,13 @@ def plan_experiment(
     n_values = sum(math.prod(view.shape) for each in sets for view in each.views)
     n_workers = workers_of(settings.execution)
     limit_s = None if isinstance(table, SweepTable) else table.time_limit_s
-    memory = _memory(needs, limit_of(settings.execution, n_workers), "may use" if limit_s else "")
-    time_text = _time(entries, missing, n_open, limit_s, n_workers if limit_s else 1)
-    reused = f", {len(entries)} reused from an earlier run" if entries else ""
+    memory, has = "", limit_of(settings.execution, n_workers)
+    if (size := needs or has) is not None:
+        memory = f", {'a fit may use' if limit_s else 'each needs'} {size / _GIB:.2f} GiB"
+        if has is not None and size != has:
+            memory += f" and a worker has {'' if size <= has else 'only '}{has / _GIB:.2f} GiB"
     n_missing = len(missing) + n_open
+    reused = f", {len(entries)} reused from an earlier run" if entries else ""
     to_run = f"{n_missing} fits{reused}"
     return [
         ("Experiment", f"{settings.kind} in {relative(directory)}"),
@@ -303,20 +288,8 @@ def plan_experiment(
         ("Bytes", f"{8 * n_values / _MIB:.1f} MiB of values"),
         ("Methods", ", ".join(dict.fromkeys(run.method for run in runs))),
         ("Workers", f"{n_workers}{memory}"),
-        ("Time", time_text),
+        ("Time", _time(entries, missing, n_open, limit_s, n_workers if limit_s else 1)),
     ]
-
-
-def _memory(needs: int | None, limit: int | None, verb: str) -> str:
-    """Memory that a fit needs or may use, and that of a worker."""
-    if needs is None and limit is None:
-        return ""
-    size = f"{(needs or limit or 0) / _GIB:.2f} GiB"
-    need = f", a fit {verb} {size}" if verb else f", each needs {size}"
-    if limit is None or needs is None or needs == limit:
-        return need
-    has = "has" if needs <= limit else "has only"
-    return f"{need} and a worker {has} {limit / _GIB:.2f} GiB"
 
 
 def _time(

@@ -58,11 +58,9 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         Memory that the fit may use; None: the free memory of the machine.
     """
 
-    #: Name of the method in messages.
-    _title: ClassVar[str] = ""
-    #: Dense (n, n) float64 arrays at the peak, without those of each view.
+    _title: ClassVar[str] = ""  # in messages
+    # Dense (n, n) float64 arrays at the peak, and those of each view.
     _square_matrices: ClassVar[int] = 0
-    #: Dense (n, n) float64 arrays of each view.
     _square_matrices_per_view: ClassVar[int] = 0
 
     n_clusters: int = dataclasses.field(default=8, kw_only=False)
@@ -77,10 +75,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         Parameters
         ----------
         X : as for `mscam_dask.MSCAM.fit`
-            A list or dict of (n_samples, n_features_v) arrays, an xarray.Dataset, a
-            `MultiViewData`, a store path, or one array, which is one view.
         y : ignored
-            Present for scikit-learn.
 
         Returns
         -------
@@ -114,13 +109,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         """Labels (n,) from the scaled views; sets the attributes of the method."""
 
     def check_parameters(self, data: MultiViewData) -> None:
-        """Check the parameters against their types and the views, without reading a row.
-
-        Raises
-        ------
-        ConfigurationError
-            As from `fit`.
-        """
+        """Check the parameters against their types and the views, without reading a row."""
         types = get_type_hints(type(self), include_extras=True)
         for name, value in self.get_params(deep=False).items():
             if name not in _CHECKED_ELSEWHERE:

@@ -343,7 +343,7 @@ class SMVSC(Baseline):
 
     Notes
     -----
-    4 n Σd m flops per iteration; memory: the scaled views and three (n, m) arrays.
+    4 n Σd m flops per iteration; memory: the scaled views and six (n, m) arrays.
 
     Deviations: (1) the simplex step has a closed form instead of a quadratic program per sample;
     the minimizer is the same. (2) A view with d_v < m columns cannot have WᵀW = I; it is padded
