@@ -29,8 +29,8 @@ from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Scale
 
-View = NDArray[np.float64]
-"""Scaled rows of one view, (n_samples, d_v)."""
+Array = NDArray[np.float64]
+Labels = NDArray[np.integer[Any]]
 
 Count = Annotated[int, Meta(ge=1)]
 Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
@@ -105,7 +105,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         return self
 
     @abstractmethod
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         """Labels (n,) from the scaled views; sets the attributes of the method."""
 
     def check_parameters(self, data: MultiViewData) -> None:
@@ -197,7 +197,7 @@ class SingleViewBaseline(Baseline):
         return dataclasses.replace(data, views=(data.views[chosen[0][0]],))
 
 
-def scaled_features(source: RowSource, scale: Scale) -> NDArray[np.float64]:
+def scaled_features(source: RowSource, scale: Scale) -> Array:
     """Rows (n, r) of one view, of any view type, in the space of its Euclidean distances.
 
     The scaled columns of a feature view, r = d; read twice by blocks of rows. Of distance and kernel

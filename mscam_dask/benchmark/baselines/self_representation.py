@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.benchmark.baselines.base import (
+    Array,
     Baseline,
     Count,
+    Labels,
     NotNegative,
     Positive,
     SingleViewBaseline,
-    View,
     check_most,
 )
 from mscam_dask.benchmark.baselines.spectral import neighbor_affinity, spectral_labels
@@ -76,7 +77,7 @@ class SSC(SingleViewBaseline):
     tol: Positive = 2e-4
     n_init: Count = 20
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = views[0] if len(views) == 1 else np.hstack(views)
         self.coefficients_ = self._sparse_representation(rows)
         magnitude = np.abs(self.coefficients_)
@@ -84,7 +85,7 @@ class SSC(SingleViewBaseline):
         magnitude /= np.where(largest > 0, largest, 1.0)
         return spectral_labels(magnitude + magnitude.T, self.n_clusters, self.n_init, rng)
 
-    def _sparse_representation(self, rows: View) -> NDArray[np.float64]:
+    def _sparse_representation(self, rows: Array) -> Array:
         """C by ADMM with the copy Z of C under the quadratic term."""
         n = len(rows)
         basis = basis_from_rows(rows)
@@ -118,7 +119,7 @@ class SSC(SingleViewBaseline):
         return np.asarray(C, dtype=np.float64)
 
 
-def smallest_reach(rows: View) -> float:
+def smallest_reach(rows: Array) -> float:
     """μ_z = min_i max_{j≠i} |x_i·x_j| over the samples that are not orthogonal to all others."""
     products = np.abs(rows @ rows.T)
     np.fill_diagonal(products, 0.0)
@@ -139,9 +140,9 @@ class _ViewState:
 
     basis: Basis
     smoothness: csr_array[np.float64]
-    coefficients: NDArray[np.float64]
+    coefficients: Array
 
-    def dependence(self) -> NDArray[np.float64]:
+    def dependence(self) -> Array:
         """H ZᵀZ H, (n, n)."""
         centered = self.coefficients - self.coefficients.mean(axis=1, keepdims=True)
         return np.asarray(centered.T @ centered, dtype=np.float64)
@@ -211,7 +212,7 @@ class DiMSC(Baseline):
     def _check(self, data: MultiViewData) -> None:
         check_most("n_neighbors", self.n_neighbors, data.n_samples - 1)
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         states = [self._start(view) for view in views]
         dependences = [state.dependence() for state in states]
         total = np.sum(dependences, axis=0)
@@ -241,7 +242,7 @@ class DiMSC(Baseline):
             self.affinity_ += magnitude.T
         return spectral_labels(self.affinity_, self.n_clusters, self.n_init, rng)
 
-    def _start(self, view: View) -> _ViewState:
+    def _start(self, view: Array) -> _ViewState:
         """Initial state of a view: its Z without the diversity term."""
         basis = basis_from_rows(view)
         graph = laplacian(neighbor_affinity(view, self.n_neighbors))
@@ -249,7 +250,7 @@ class DiMSC(Baseline):
         return _ViewState(basis, smoothness, solve_view(basis, smoothness.toarray()))
 
 
-def solve_view(basis: Basis, coupling: NDArray[np.float64]) -> NDArray[np.float64]:
+def solve_view(basis: Basis, coupling: Array) -> Array:
     """Solve XᵀX Z + Z B = XᵀX for Z = Q C: rows c_i = s_i² (s_i² I + B)⁻¹ q_i of C (r, n).
 
     `basis` has Q (n, r) and s² (r,) with XᵀX = Q diag(s²) Qᵀ; B (n, n) is positive semi-definite.

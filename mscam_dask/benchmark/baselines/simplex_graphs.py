@@ -14,11 +14,12 @@ from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 
 from mscam_dask.benchmark.baselines.base import (
+    Array,
     Baseline,
     Count,
+    Labels,
     NotNegative,
     Positive,
-    View,
     check_most,
 )
 from mscam_dask.benchmark.baselines.spectral import kmeans_labels, leading_left_singular
@@ -87,7 +88,7 @@ class MLAN(Baseline):
         # d_{i,k+1} needs one sample more than the k neighbors and the row itself.
         check_most("n_neighbors", self.n_neighbors, data.n_samples - 2)
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         squared, k = [squared_distances(view, view) for view in views], self.n_neighbors
         weights = np.full(len(views), 1.0 / len(views))
         indices, distances = _neighbors(squared, weights, k)
@@ -99,7 +100,7 @@ class MLAN(Baseline):
             )
         graph = _adaptive_graph(indices, distances[:, :k], width)
         control = RankControl(self.n_clusters, 2.0, width)
-        warm: NDArray[np.float64] | None = None
+        warm: Array | None = None
         steps, graph_weight = 0, 0.0
         count, _ = connected_components(graph)
         decision = Decision.REACHED if count == self.n_clusters else Decision.ACCEPT
@@ -135,8 +136,8 @@ class MLAN(Baseline):
 
 
 def _neighbors(
-    squared: list[NDArray[np.float64]], weights: NDArray[np.float64], n_neighbors: int
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    squared: list[Array], weights: Array, n_neighbors: int
+) -> tuple[NDArray[np.int64], Array]:
     """The k nearest samples (n, k) by Σ w_v d_v, and the k + 1 least distances (n, k + 1)."""
     total = np.zeros_like(squared[0])
     for weight, matrix in zip(weights, squared, strict=True):
@@ -150,15 +151,13 @@ def _neighbors(
 
 
 def _adaptive_graph(
-    indices: NDArray[np.int64], distances: NDArray[np.float64], width: float
+    indices: NDArray[np.int64], distances: Array, width: float
 ) -> csr_array[np.float64]:
     """S with rows argmin Σ_j d_ij s_ij + α s_ij² on the simplex, over the neighbors of the row."""
     return graph_from_neighbors(indices, adaptive_neighbor_weights_global(distances, width))
 
 
-def _view_weights(
-    squared: list[NDArray[np.float64]], graph: csr_array[np.float64]
-) -> NDArray[np.float64]:
+def _view_weights(squared: list[Array], graph: csr_array[np.float64]) -> Array:
     """w_v = 1 / (2 √(Σ_ij d_ij s_ij)), (V,)."""
     edges = graph.tocoo()
     costs = np.array([np.sum(matrix[edges.row, edges.col] * edges.data) for matrix in squared])
@@ -231,7 +230,7 @@ class LMVSC(Baseline):
         # k-means copies the largest view
         return 2 * joined + 8 * n_samples * (max(widths) + 2 * self.n_clusters) + 64 * 2**20
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, m = len(views[0]), self._anchor_count()
         self.anchors_ = tuple(_anchors(view, m, rng) for view in views)
         Z = np.empty((n, m * len(views)))
@@ -259,15 +258,15 @@ class LMVSC(Baseline):
         return kmeans_labels(embedding, self.n_clusters, self.n_init, rng)
 
 
-def _anchors(view: View, count: int, rng: np.random.Generator) -> NDArray[np.float64]:
+def _anchors(view: Array, count: int, rng: np.random.Generator) -> Array:
     """Centers (m, d) of k-means on the view."""
     model = KMeans(count, n_init=10, max_iter=100, random_state=int(rng.integers(2**31)))
     return np.asarray(model.fit(view).cluster_centers_, dtype=np.float64)
 
 
 def simplex_least_squares(
-    gram: NDArray[np.float64], linear: NDArray[np.float64], *, max_iter: int, tol: float
-) -> tuple[NDArray[np.float64], int]:
+    gram: Array, linear: Array, *, max_iter: int, tol: float
+) -> tuple[Array, int]:
     """Solve argmin_z zᵀHz / 2 − bᵀz over the simplex, for every row b of `linear` (n, m).
 
     Returns the rows z (n, m), and the number of them that a step still changes by more than `tol`.
@@ -374,7 +373,7 @@ class SMVSC(Baseline):
         # Z, its next value, and the copies of the projection; k-means has fewer
         return 8 * 6 * n_samples * n_anchors + 64 * 2**20
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, m = len(views[0]), self.n_clusters * self.anchors_per_cluster
         X = [np.pad(view, ((0, 0), (0, max(0, m - view.shape[1])))) for view in views]
         first = np.arange(m) if self.start == "first" else rng.permutation(n)[:m]
@@ -410,21 +409,19 @@ class SMVSC(Baseline):
         embedding = leading_left_singular(Z, self.n_clusters)
         return kmeans_labels(normalize(embedding), self.n_clusters, 20, rng)
 
-    def _factors(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _factors(self, weights: Array) -> Array:
         """Factor of X W A of each view in the Z-step, (V,)."""
         linear = weights**2 if self.simplex_step == "objective" else np.ones_like(weights)
         return np.asarray(linear / (np.sum(weights**2) + 1.0), dtype=np.float64)
 
 
-def simplex_step(
-    views: Sequence[View], loadings: list[NDArray[np.float64]], factors: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def simplex_step(views: Sequence[Array], loadings: list[Array], factors: Array) -> Array:
     """Rows of Σ factor_v X_v W_v A projected on the simplex, (n, m)."""
     triples = zip(factors, views, loadings, strict=True)
     return project_rows_to_simplex(sum(factor * (X @ B) for factor, X, B in triples))
 
 
-def _weights(losses: NDArray[np.float64]) -> NDArray[np.float64]:
+def _weights(losses: Array) -> Array:
     """argmin Σ β² loss over Σβ = 1: β ∝ 1 / loss; views without loss share all the weight."""
     perfect = losses <= np.finfo(np.float64).tiny
     if perfect.any():
@@ -433,9 +430,7 @@ def _weights(losses: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(inverse / inverse.sum(), dtype=np.float64)
 
 
-def adaptive_neighbor_weights_global(
-    squared_distances: NDArray[np.float64], width: float
-) -> NDArray[np.float64]:
+def adaptive_neighbor_weights_global(squared_distances: Array, width: float) -> Array:
     """Solve argmin_a sum_j d_ij a_ij + gamma ||a_i||^2 on the simplex, one gamma for all rows.
 
     `width` is gamma > 0, for example the mean of `neighbor_widths`, Eq. (31). ``inf`` marks an absent
@@ -447,7 +442,7 @@ def adaptive_neighbor_weights_global(
         return project_rows_to_simplex((d.min(axis=1, keepdims=True) - d) / (2.0 * width))
 
 
-def project_rows_to_simplex(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+def project_rows_to_simplex(rows: Array) -> Array:
     """Solve argmin_a ||a - v||^2 over a >= 0, sum(a) = 1, for every row v of (n, m), m >= 1.
 
     ``-inf`` is an absent entry, whose result is 0; each row needs a finite one. The solution is

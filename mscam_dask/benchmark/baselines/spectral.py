@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans, SpectralClustering
@@ -17,12 +16,13 @@ from sklearn.neighbors import kneighbors_graph
 from sklearn.preprocessing import normalize
 
 from mscam_dask.benchmark.baselines.base import (
+    Array,
     Baseline,
     Count,
+    Labels,
     NotNegative,
     Positive,
     SingleViewBaseline,
-    View,
     check_most,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -59,16 +59,14 @@ class AffinityBaseline(Baseline):
         if self.affinity == "neighbors":
             check_most("n_neighbors", self.n_neighbors, data.n_samples - 1)
 
-    def _affinity(self, view: View) -> NDArray[np.float64]:
+    def _affinity(self, view: Array) -> Array:
         """Dense `neighbor_affinity` or `gaussian_affinity` of a view, (n, n)."""
         if self.affinity == "neighbors":
             return neighbor_affinity(view, self.n_neighbors).toarray()
         return gaussian_affinity(view)
 
 
-def gaussian_affinity(
-    rows: NDArray[np.float64], *, width_factor: float = 1.0
-) -> NDArray[np.float64]:
+def gaussian_affinity(rows: Array, *, width_factor: float = 1.0) -> Array:
     """w_ij = exp(-||x_i - x_j||^2 / 2 sigma^2), sigma a multiple of the median distance, (n, n)."""
     squared = squared_distances(rows, rows)
     median = float(np.sqrt(np.median(squared[np.triu_indices(len(rows), 1)])))
@@ -81,7 +79,7 @@ def gaussian_affinity(
     return np.asarray(0.5 * (affinity + affinity.T))
 
 
-def neighbor_affinity(rows: NDArray[np.float64], n_neighbors: int) -> csr_array[np.float64]:
+def neighbor_affinity(rows: Array, n_neighbors: int) -> csr_array[np.float64]:
     """(B + B^T) / 2 with b_ij = 1 for the k nearest other samples j of i."""
     indices, _ = nearest_neighbors(rows, n_neighbors)
     n = len(rows)
@@ -91,14 +89,14 @@ def neighbor_affinity(rows: NDArray[np.float64], n_neighbors: int) -> csr_array[
     return csr_array((graph + graph.T) * 0.5)
 
 
-def normalized_affinity(affinity: NDArray[np.float64]) -> NDArray[np.float64]:
+def normalized_affinity(affinity: Array) -> Array:
     """D^-1/2 W D^-1/2, with a zero row where a sample has no edge; a new array."""
     degrees = affinity.sum(axis=1)
     root = np.where(degrees > 0, 1.0 / np.sqrt(np.where(degrees > 0, degrees, 1.0)), 0.0)
     return np.asarray(affinity * root[:, None] * root, dtype=np.float64)
 
 
-def leading_eigenvectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def leading_eigenvectors(matrix: Array, count: int) -> Array:
     """Solve max tr(U^T M U) over U^T U = I: U (n, count) by descending eigenvalue, oriented.
 
     Large matrices without zeros go to the Lanczos method, which takes a tenth of the time unless the
@@ -119,7 +117,7 @@ def leading_eigenvectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.
     return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
 
 
-def leading_left_singular(matrix: NDArray[np.float64], count: int) -> NDArray[np.float64]:
+def leading_left_singular(matrix: Array, count: int) -> Array:
     """Leading left singular vectors (n, <= count) of a tall matrix, through its Gram matrix.
 
     Singular values below 10⁻⁷ of the largest one are left out.
@@ -130,17 +128,15 @@ def leading_left_singular(matrix: NDArray[np.float64], count: int) -> NDArray[np
     return np.asarray((matrix @ top[:, keep]) / lengths[keep], dtype=np.float64)
 
 
-def kmeans_labels(
-    rows: NDArray[np.float64], n_clusters: int, n_init: int, rng: np.random.Generator
-) -> NDArray[np.integer]:
+def kmeans_labels(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator) -> Labels:
     """Labels (n,) of the best of `n_init` k-means++ starts by the within-cluster sum of squares."""
     model = KMeans(n_clusters, n_init=n_init, random_state=int(rng.integers(2**31)))
     return np.asarray(model.fit_predict(rows))
 
 
 def spectral_labels(
-    affinity: NDArray[np.float64], n_clusters: int, n_init: int, rng: np.random.Generator
-) -> NDArray[np.integer]:
+    affinity: Array, n_clusters: int, n_init: int, rng: np.random.Generator
+) -> Labels:
     """Labels (n,) by k-means on the unit rows of leading eigenvectors (Ng, Jordan and Weiss)."""
     vectors = leading_eigenvectors(normalized_affinity(affinity), n_clusters)
     return kmeans_labels(normalize(vectors), n_clusters, n_init, rng)
@@ -171,7 +167,7 @@ class GaussianSpectral(SingleViewBaseline):
     width_factor: Positive = 1.0
     n_init: Count = 20
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = views[0] if len(views) == 1 else np.hstack(views)
         affinity = gaussian_affinity(rows, width_factor=self.width_factor)
         np.fill_diagonal(affinity, 0.0)
@@ -217,7 +213,7 @@ class NeighborSpectral(Baseline):
         graph = 12 * 4 * n_samples * self.n_neighbors
         return 8 * n_samples * sum(widths) + graph + 8 * 20 * n_samples * self.n_clusters
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = views[0] if len(views) == 1 else np.hstack(views)
         model = SpectralClustering(
             self.n_clusters,
@@ -288,7 +284,7 @@ class CoReg(AffinityBaseline):
     tol: NotNegative = 1e-4
     n_init: Count = 20
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         c, weight = self.n_clusters, self.consensus_weight
         L = [normalized_affinity(self._affinity(view)) for view in views]
         U, centroid = [leading_eigenvectors(matrix, c) for matrix in L], None
@@ -308,13 +304,13 @@ class CoReg(AffinityBaseline):
         else:
             self._warn_not_settled()
         assert centroid is not None
-        self.consensus_embedding_: NDArray[np.float64] = centroid
+        self.consensus_embedding_: Array = centroid
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective) - 1
         return kmeans_labels(normalize(centroid), c, self.n_init, rng)
 
 
-def consensus(embeddings: list[NDArray[np.float64]], count: int) -> NDArray[np.float64]:
+def consensus(embeddings: list[Array], count: int) -> Array:
     """U*: leading eigenvectors of Σ U_v U_vᵀ, the left singular vectors of [U_1 ... U_V]."""
     left, _, _ = scipy.linalg.svd(np.hstack(embeddings), full_matrices=False)
     return np.asarray(left[:, :count], dtype=np.float64)
@@ -374,7 +370,7 @@ class MMSC(AffinityBaseline):
     tol: NotNegative = 1e-5
     n_init: Count = 20
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.integer]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, c = len(views[0]), self.n_clusters
         S = np.zeros((n, n))
         for view in views:
@@ -400,7 +396,7 @@ class MMSC(AffinityBaseline):
         self.n_iter_ = len(objective)
         return np.asarray(np.argmax(G, axis=1))
 
-    def _resolvent(self, view: View) -> NDArray[np.float64]:
+    def _resolvent(self, view: Array) -> Array:
         """(L + αI)⁻¹ of one view's normalized Laplacian, without negative entries."""
         affinity = self._affinity(view)
         np.fill_diagonal(affinity, 0.0)
