@@ -143,7 +143,6 @@ class TrialProcess:
 
     def __init__(self) -> None:
         self._process: subprocess.Popen[bytes] | None = None
-        self._directory = Path()
 
     def run(self, trial: Trial) -> TrialEntry:
         """Run one trial; a failure is its result."""
@@ -151,7 +150,8 @@ class TrialProcess:
         assert process.stdin is not None
         assert process.stdout is not None
         try:
-            process.stdin.write(msgspec.json.encode(trial) + b"\n")
+            # modules of the working directory may be methods
+            process.stdin.write(msgspec.json.encode((trial, str(Path.cwd()))) + b"\n")
             process.stdin.flush()
             answer = process.stdout.readline()
         except (OSError, ValueError):  # one end of a pipe is closed
@@ -163,10 +163,7 @@ class TrialProcess:
         return msgspec.json.decode(answer, type=TrialEntry)
 
     def _started(self) -> subprocess.Popen[bytes]:
-        if self._directory != Path.cwd():  # modules of the working directory may be methods
-            self.close()
         if self._process is None or self._process.poll() is not None:
-            self._directory = Path.cwd()
             self._process = subprocess.Popen(
                 [sys.executable, "-c", f"from {__name__} import serve; serve()"],
                 stdin=subprocess.PIPE,
@@ -194,17 +191,17 @@ def serve() -> None:
     for entry in METHODS.values():
         entry.make(2, 0, {"view": 0} if entry.label_aware_view_choice else {})
     while line := sys.stdin.buffer.readline():
-        result = _run_forked(msgspec.json.decode(line, type=Trial))
+        result = _run_forked(*msgspec.json.decode(line, type=tuple[Trial, str]))
         if result is None:
             return
         sys.stdout.buffer.write(result + b"\n")
         sys.stdout.buffer.flush()
 
 
-def _run_forked(trial: Trial) -> bytes | None:
+def _run_forked(trial: Trial, directory: str) -> bytes | None:
     """JSON of the result of a trial in its own process; None if the client has closed the input."""
     receiver, sender = _processes.Pipe(duplex=False)
-    child = _processes.Process(target=_work, args=(trial, sender))
+    child = _processes.Process(target=_work, args=(trial, directory, sender))
     child.start()
     sender.close()
     started, before = time.monotonic(), _memory_bytes(child.pid)
@@ -263,8 +260,9 @@ def _memory_bytes(pid: int) -> int:
         return 0
 
 
-def _work(trial: Trial, sender: Connection) -> None:
+def _work(trial: Trial, directory: str, sender: Connection) -> None:
     """Run a trial in its own process, and send its result as JSON."""
+    os.chdir(directory)
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # results of the server are on standard output
     before = _peak_bytes()
     try:
