@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -126,7 +126,6 @@ def read_experiment(
     is_file = document.path != COMMAND_LINE.path
     return ExperimentSettings(
         name=name_of_pipeline(document.path) if is_file else "comparison",
-        kind=KIND_TABLES[name],
         table=table,
         datasets=datasets,
         parameters=parameters,
@@ -163,7 +162,7 @@ def _kind_table(document: Document, command: str, problems: list[str]) -> str | 
 def _datasets(
     document: Document,
     name: str,
-    table: CompareTable | RobustnessTable | SweepTable,
+    table: _Table,
     problems: list[str],
 ) -> dict[str, DatasetTable]:
     """Data sets of the experiment by name; problems are added."""
@@ -352,13 +351,6 @@ def _sweep_problems(document: Document, table: SweepTable) -> Iterable[str]:
             yield f"{document.where('sweep', key)}: [sweep] {key} has a value twice: {values}. Keep one of them."
 
 
-KIND_TABLES: dict[str, Kind] = {
-    "compare": "comparison",
-    "robustness": "robustness",
-    "sweep": "sensitivity",
-}
-"""Kind of experiment by the table that a file has."""
-
 Seed = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]
@@ -428,6 +420,9 @@ class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class CompareTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[compare]: methods side by side on data sets."""
 
+    title: ClassVar = "compare"
+    kind: ClassVar[Kind] = "comparison"
+
     datasets: DatasetNames
     directory: DatasetDirectory = None
     shuffle: Annotated[
@@ -440,6 +435,9 @@ class CompareTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[robustness]: accuracy over the corrupted share; see `corrupted_mixture`."""
+
+    title: ClassVar = "robustness"
+    kind: ClassVar[Kind] = "robustness"
 
     methods: Annotated[MethodNames | None, Meta(description="Methods to compare.")] = (
         "mlan",
@@ -466,6 +464,9 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_field
 
 class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[sweep]: α × λ on data sets, each view factored once."""
+
+    title: ClassVar = "sweep"
+    kind: ClassVar[Kind] = "sensitivity"
 
     datasets: DatasetNames
     directory: DatasetDirectory = None
@@ -510,7 +511,6 @@ class ExperimentSettings(Struct, frozen=True, kw_only=True):
     """The checked content of an experiment file."""
 
     name: str  # of the file without its ending
-    kind: Kind
     table: CompareTable | RobustnessTable | SweepTable
     datasets: dict[str, DatasetTable] = {}  # by name, in order
     parameters: dict[str, dict[str, Any]] = {}  # in place of the defaults of a method
@@ -519,9 +519,8 @@ class ExperimentSettings(Struct, frozen=True, kw_only=True):
     output: OutputTable = OutputTable()
 
 
-_KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
-    "compare": CompareTable,
-    "robustness": RobustnessTable,
-    "sweep": SweepTable,
+_Table = CompareTable | RobustnessTable | SweepTable
+_KINDS: dict[str, type[_Table]] = {
+    kind.title: kind for kind in (CompareTable, RobustnessTable, SweepTable)
 }
 _TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")

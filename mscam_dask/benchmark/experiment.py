@@ -25,7 +25,6 @@ from typing import Any
 import msgspec
 
 from mscam_dask.benchmark.config import (
-    KIND_TABLES,
     CompareTable,
     ExperimentSettings,
     RobustnessTable,
@@ -45,11 +44,12 @@ from mscam_dask.benchmark.results import (
     encode_experiment,
 )
 from mscam_dask.benchmark.rows import curves, method_runs, open_all
-from mscam_dask.benchmark.sweep import executor_of, heat_map, sweep_entries
+from mscam_dask.benchmark.sweep import heat_map, sweep_entries
 from mscam_dask.benchmark.tables import csv_text, markdown_text
 from mscam_dask.benchmark.trial import Limits, Trial, run_trials
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
+from mscam_dask.estimators._resources import executor_for
 from mscam_dask.monitor.run_record import blas_libraries, software_versions
 from mscam_dask.pipeline.config.read_config import check_execution, parse_memory
 from mscam_dask.pipeline.config.toml_document import toml_text
@@ -170,9 +170,7 @@ def limits_of(settings: ExperimentSettings, cluster: OpenCluster | None = None) 
     elif cluster is None or cluster.client is None:
         memory_bytes = smallest_memory_bytes()
     else:
-        from mscam_dask.engine.executors.dask import DaskExecutor
-
-        memory_bytes = DaskExecutor(cluster.client).memory_limit_bytes
+        memory_bytes = executor_for(cluster.client, 1).memory_limit_bytes
     return Limits(time_s=table.time_limit_s, memory_bytes=memory_bytes)
 
 
@@ -279,7 +277,7 @@ class _Experiment:
             previous = read_record(path)
             self.previous = previous if previous.state == "finished" else None
         self.record = ExperimentRecord(
-            kind=settings.kind,
+            kind=settings.table.kind,
             name=settings.name,
             state="running",
             command=command,
@@ -322,7 +320,10 @@ class _Experiment:
                 mine = [trial for trial in missing if trial.dataset == name]
                 if mine:
                     self.notify(f"{name}: {len(mine)} fits to run")
-                    self._add(sweep_entries(mine, dataset.read(), executor_of(cluster)), len(mine))
+                    self._add(
+                        sweep_entries(mine, dataset.read(), executor_for(cluster.client, 1)),
+                        len(mine),
+                    )
             return
         longest: dict[tuple[str, str], float] = {}
         for entry in self.entries.values():
@@ -416,7 +417,6 @@ def _opened(
 
 def _settings_text(settings: ExperimentSettings) -> str:
     """Content of an experiment file with exactly these settings, defaults included."""
-    name = next(name for name, kind in KIND_TABLES.items() if kind == settings.kind)
     content = msgspec.to_builtins(settings)
     if settings.datasets:  # by name, each with its table
         content["table"] |= {"datasets": list(settings.datasets), "directory": None}
@@ -425,7 +425,7 @@ def _settings_text(settings: ExperimentSettings) -> str:
         for key, table in content["datasets"].items()
     }
     tables = {
-        name: content["table"],
+        settings.table.title: content["table"],
         "dataset": datasets,
         "parameters": settings.parameters,
         "grid": settings.grids,

@@ -282,7 +282,7 @@ def plan_experiment(
     reused = f", {len(entries)} reused from an earlier run" if entries else ""
     to_run = f"{n_missing} fits{reused}"
     return [
-        ("Experiment", f"{settings.kind} in {relative(directory)}"),
+        ("Experiment", f"{settings.table.kind} in {relative(directory)}"),
         ("To run", to_run if n_missing else f"nothing: all {len(entries)} fits have ended"),
         ("Data", ", ".join(views)),
         ("Bytes", f"{8 * n_values / _MIB:.1f} MiB of values"),

@@ -27,7 +27,6 @@ from mscam_dask.engine.stage import Stage
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.neighbor_information import modularity
-from mscam_dask.pipeline.run.cluster import OpenCluster
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.parameters import Constants, Model, Parameters
@@ -179,15 +178,6 @@ def sweep_parameters(trial: Trial) -> Parameters:
     constants = Constants.paper(graph_weight=given.pop("graph_weight"))
     model = cast(Model, trial.method)
     return Parameters(n_clusters=trial.n_clusters, model=model, constants=constants, **given)
-
-
-def executor_of(cluster: OpenCluster) -> Executor:
-    """Return the executor of the fits."""
-    if cluster.client is None:
-        return SerialExecutor()
-    from mscam_dask.engine.executors.dask import DaskExecutor
-
-    return DaskExecutor(cluster.client)
 
 
 def heat_map(

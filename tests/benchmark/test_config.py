@@ -27,7 +27,7 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 
 def test_defaults(write: Write) -> None:
     settings = read_experiment(write("[compare]\ndatasets = ['tiny.npz']"))
-    assert settings.kind == "comparison"
+    assert settings.table.kind == "comparison"
     assert isinstance(settings.table, CompareTable)
     assert settings.table.runs == 10
     assert settings.table.protocols == ("defaults",)
@@ -139,7 +139,7 @@ def test_the_papers_pipelines_are_usable(
     monkeypatch.setenv("MSCAM_DATA", str(here))
     assert experiment_command(read_document(PIPELINES / f"{name}.toml").tables) == command
     settings = read_experiment(PIPELINES / f"{name}.toml", command=command)
-    assert settings.kind == name
+    assert settings.table.kind == name
     if isinstance(settings.table, RobustnessTable):
         assert settings.table == RobustnessTable()
 

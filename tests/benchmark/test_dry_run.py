@@ -43,6 +43,6 @@ def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(
     executor = Four()
     executor.memory_limit_bytes = plan.worker_bytes(4)
     assert plan.worker_bytes(4) < plan.worker_bytes(1)
-    monkeypatch.setattr(experiment, "executor_of", lambda _cluster: executor)
+    monkeypatch.setattr(experiment, "executor_for", lambda _client, _n_jobs: executor)
     with pytest.raises(MemoryPlanError, match=quotes(needs, has)):
         run_experiment(read_experiment(file, command="sweep"), out, overwrite=True)
