@@ -218,7 +218,7 @@ BASELINES: Mapping[str, Method] = MappingProxyType(
             path=f"mscam_dask.benchmark.baselines.{path}",
             reference=reference,
             grid=MappingProxyType(grid),
-            dense=name not in ("lmvsc", "smvsc", "knn-sc"),
+            dense=name not in ("mlan", "lmvsc", "smvsc", "knn-sc"),
             label_aware_view_choice=name.endswith("-bsv"),
         )
         for name, title, path, reference, grid in _BASELINES

@@ -116,7 +116,7 @@ def large(trial: Trial) -> Trial:
     data = MixtureData(
         corruption_rate=0.0, n_samples=4000, noise_variance=0.3, within_variance=1.2, digest="m"
     )
-    return changed(trial, data=data, method="mlan", n_clusters=2, shuffled=False)
+    return changed(trial, data=data, method="dimsc", n_clusters=2, shuffled=False)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ from typing import ClassVar, Literal
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from sklearn.cluster import KMeans
 from sklearn.preprocessing import normalize
 
@@ -22,13 +21,15 @@ from mscam_dask.benchmark.baselines.base import (
     Positive,
     check_most,
 )
-from mscam_dask.benchmark.baselines.spectral import kmeans_labels, leading_left_singular
+from mscam_dask.benchmark.baselines.spectral import kmeans_labels
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.distances import squared_distances, squared_distances_on_edges
+from mscam_dask.linalg.distances import WeightedBlocks, squared_distances_on_edges
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
+from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.orthonormal import polar_factor
+from mscam_dask.linalg.ridge import basis_from_rows
 from mscam_dask.solvers.graph_update import neighbor_widths
 from mscam_dask.solvers.rank_control import Decision, RankControl
 
@@ -67,7 +68,7 @@ class MLAN(Baseline):
 
     Notes
     -----
-    n² (Σd + V) flops and V + 3 dense (n, n) arrays. α is the mean over rows of
+    n² Σd flops per iteration, and memory O(n (Σd + k)). α is the mean over rows of
     (k d_{i,k+1} − Σ_{h≤k} d_ih) / 2 with equal weights 1/V, computed once; it is also the initial λ.
     As the w_v are far smaller than 1/V, α outweighs the differences between the k nearest, which
     nearly all rows keep. Each row has edges among its k nearest by the current weights, as in
@@ -78,8 +79,6 @@ class MLAN(Baseline):
     """
 
     _title: ClassVar[str] = "MLAN"
-    _square_matrices: ClassVar[int] = 3
-    _square_matrices_per_view: ClassVar[int] = 1
 
     n_neighbors: Count = 9
     max_iter: Count = 30
@@ -88,79 +87,66 @@ class MLAN(Baseline):
         # d_{i,k+1} needs one sample more than the k neighbors and the row itself.
         check_most("n_neighbors", self.n_neighbors, data.n_samples - 2)
 
+    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
+        edges = 8 * 10 * n_samples * (self.n_neighbors + 1)
+        # the search copies the views in single precision
+        return edges + 4 * n_samples * (sum(widths) + 8 * self.n_clusters) + 64 * 2**20
+
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
-        squared, k = [squared_distances(view, view) for view in views], self.n_neighbors
+        c, k = self.n_clusters, self.n_neighbors
         weights = np.full(len(views), 1.0 / len(views))
-        indices, distances = _neighbors(squared, weights, k)
+        indices, distances = _neighbors(views, weights, k)
         width = float(neighbor_widths(distances).mean())
         if not width > 0:
             raise DataError(
                 f"the {k + 1} nearest samples of every row are equally far away, so the width of the "
                 "neighborhoods is 0. Raise n_neighbors or remove duplicate samples."
             )
-        graph = _adaptive_graph(indices, distances[:, :k], width)
-        control = RankControl(self.n_clusters, 2.0, width)
-        warm: Array | None = None
-        steps, graph_weight = 0, 0.0
-        count, _ = connected_components(graph)
-        decision = Decision.REACHED if count == self.n_clusters else Decision.ACCEPT
-        while decision is Decision.ACCEPT and steps < self.max_iter:
-            weights = _view_weights(squared, graph)
-            indices, distances = _neighbors(squared, weights, k)
+        shares = adaptive_neighbor_weights_global(distances[:, :k], width)
+        graph = graph_from_neighbors(indices, shares)
+        count, labels = connected_components(graph)
+        control, warm = RankControl(c, 2.0, width), None
+        self.n_iter_, self.graph_weight_ = 0, 0.0
+        decision = Decision.REACHED if count == c else Decision.ACCEPT
+        while decision is Decision.ACCEPT and self.n_iter_ < self.max_iter:
+            weights = _view_weights(views, indices, shares)
+            indices, distances = _neighbors(views, weights, k)
             # The spectrum of the last accepted graph serves every value of λ.
-            spectrum = bottom_eigenpairs(
-                laplacian(graph), self.n_clusters, warm_start=warm, rng=rng
-            )
-            warm = spectrum.vectors
-            projected = squared_distances_on_edges(spectrum.vectors, indices)
-            steps += 1
+            warm = bottom_eigenpairs(laplacian(graph), c, warm_start=warm, rng=rng).vectors
+            projected = squared_distances_on_edges(warm, indices)
+            self.n_iter_ += 1
             decision = Decision.RETRY
             while decision is Decision.RETRY:
-                graph_weight = control.graph_weight
-                joint = distances[:, :k] + graph_weight * projected
-                graph = _adaptive_graph(indices, joint, width)
-                count, _ = connected_components(graph)
+                self.graph_weight_ = control.graph_weight
+                joint = distances[:, :k] + self.graph_weight_ * projected
+                shares = adaptive_neighbor_weights_global(joint, width)
+                graph = graph_from_neighbors(indices, shares)
+                count, labels = connected_components(graph)
                 decision, control = control.observe(count)
-        if count != self.n_clusters:
+        if count != c:
             self._warn(
-                f"MLAN has {count} connected components instead of {self.n_clusters} after {steps} "
+                f"MLAN has {count} connected components instead of {c} after {self.n_iter_} "
                 "iterations; the labels are these components. Lower n_neighbors for more components, "
                 "raise it for fewer, or raise max_iter."
             )
-        self.similarity_graph_ = graph
-        self.n_connected_components_, labels = connected_components(graph)
+        self.similarity_graph_, self.n_connected_components_ = graph, count
         self.view_weights_ = weights / weights.sum()
-        self.graph_weight_ = graph_weight
-        self.n_iter_ = steps
         return labels
 
 
 def _neighbors(
-    squared: list[Array], weights: Array, n_neighbors: int
+    views: tuple[Array, ...], weights: Array, n_neighbors: int
 ) -> tuple[NDArray[np.int64], Array]:
     """The k nearest samples (n, k) by Σ w_v d_v, and the k + 1 least distances (n, k + 1)."""
-    total = np.zeros_like(squared[0])
-    for weight, matrix in zip(weights, squared, strict=True):
-        total += weight * matrix
-    np.fill_diagonal(total, np.inf)
-    nearest = np.argpartition(total, n_neighbors, axis=1)[:, : n_neighbors + 1]
-    distances = np.take_along_axis(total, nearest, axis=1)
-    order = np.lexsort((nearest, distances), axis=-1)
-    indices = np.take_along_axis(nearest, order, axis=1)
-    return indices[:, :n_neighbors], np.take_along_axis(distances, order, axis=1)
+    of_columns = [np.full(view.shape[1], w) for view, w in zip(views, weights, strict=True)]
+    points = WeightedBlocks(views, tuple(of_columns))
+    indices, distances = nearest_neighbors(points, n_neighbors + 1)
+    return indices[:, :n_neighbors], distances
 
 
-def _adaptive_graph(
-    indices: NDArray[np.int64], distances: Array, width: float
-) -> csr_array[np.float64]:
-    """S with rows argmin Σ_j d_ij s_ij + α s_ij² on the simplex, over the neighbors of the row."""
-    return graph_from_neighbors(indices, adaptive_neighbor_weights_global(distances, width))
-
-
-def _view_weights(squared: list[Array], graph: csr_array[np.float64]) -> Array:
-    """w_v = 1 / (2 √(Σ_ij d_ij s_ij)), (V,)."""
-    edges = graph.tocoo()
-    costs = np.array([np.sum(matrix[edges.row, edges.col] * edges.data) for matrix in squared])
+def _view_weights(views: tuple[Array, ...], indices: NDArray[np.int64], shares: Array) -> Array:
+    """w_v = 1 / (2 √(Σ_ij d_ij s_ij)), (V,), from the neighbors and their s_ij (n, k)."""
+    costs = np.array([np.vdot(squared_distances_on_edges(X, indices), shares) for X in views])
     if not (costs > 0).all():
         raise DataError(
             f"view(s) number {np.flatnonzero(costs <= 0).tolist()} have no distance above 0 between "
@@ -254,7 +240,7 @@ class LMVSC(Baseline):
         sums = Z.sum(axis=0)
         used = sums > 0  # an anchor without samples has no column
         graph = Z[:, used] / np.sqrt(len(views) * sums[used])
-        embedding = leading_left_singular(graph, self.n_clusters)
+        embedding = basis_from_rows(graph).vectors[:, : self.n_clusters]
         return kmeans_labels(embedding, self.n_clusters, self.n_init, rng)
 
 
@@ -406,7 +392,7 @@ class SMVSC(Baseline):
         self.view_weights_ = weights
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective)
-        embedding = leading_left_singular(Z, self.n_clusters)
+        embedding = basis_from_rows(Z).vectors[:, : self.n_clusters]
         return kmeans_labels(normalize(embedding), self.n_clusters, 20, rng)
 
     def _factors(self, weights: Array) -> Array:

@@ -31,6 +31,7 @@ from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.orthonormal import orient_columns
+from mscam_dask.linalg.ridge import basis_from_rows
 
 _LANCZOS_FROM = 500
 """Minimum number of samples for which the Lanczos method is faster."""
@@ -115,17 +116,6 @@ def leading_eigenvectors(matrix: Array, count: int) -> Array:
             pass  # The dense solver below does not fail.
     _, vectors = scipy.linalg.eigh(matrix, subset_by_index=[n - count, n - 1])
     return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
-
-
-def leading_left_singular(matrix: Array, count: int) -> Array:
-    """Leading left singular vectors (n, <= count) of a tall matrix, through its Gram matrix.
-
-    Singular values below 10⁻⁷ of the largest one are left out.
-    """
-    values, vectors = np.linalg.eigh(matrix.T @ matrix)
-    top, lengths = vectors[:, ::-1][:, :count], np.sqrt(np.maximum(values[::-1][:count], 0.0))
-    keep = lengths > 1e-7 * max(float(lengths[0]), np.finfo(np.float64).tiny)
-    return np.asarray((matrix @ top[:, keep]) / lengths[keep], dtype=np.float64)
 
 
 def kmeans_labels(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator) -> Labels:
@@ -293,7 +283,7 @@ class CoReg(AffinityBaseline):
             if centroid is not None:
                 pull = weight * (centroid @ centroid.T)
                 U = [leading_eigenvectors(matrix + pull, c) for matrix in L]
-            centroid = consensus(U, c)
+            centroid = basis_from_rows(np.hstack(U)).vectors[:, :c]  # of Σ U_v U_vᵀ
             own = sum(np.vdot(E, matrix @ E) for matrix, E in zip(L, U, strict=True))
             agreement = sum(np.sum((centroid.T @ E) ** 2) for E in U)
             objective.append(float(own + weight * agreement))
@@ -308,12 +298,6 @@ class CoReg(AffinityBaseline):
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective) - 1
         return kmeans_labels(normalize(centroid), c, self.n_init, rng)
-
-
-def consensus(embeddings: list[Array], count: int) -> Array:
-    """U*: leading eigenvectors of Σ U_v U_vᵀ, the left singular vectors of [U_1 ... U_V]."""
-    left, _, _ = scipy.linalg.svd(np.hstack(embeddings), full_matrices=False)
-    return np.asarray(left[:, :count], dtype=np.float64)
 
 
 # Added to the first indicator, because an entry of G that starts at 0 stays at 0.
