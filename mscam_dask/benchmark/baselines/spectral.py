@@ -28,7 +28,11 @@ from mscam_dask.benchmark.baselines.base import (
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.distances import squared_distances
-from mscam_dask.linalg.laplacian import connected_components
+from mscam_dask.linalg.laplacian import (
+    connected_components,
+    graph_from_neighbors,
+    symmetric_affinity,
+)
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.orthonormal import orient_columns
 from mscam_dask.linalg.ridge import basis_from_rows
@@ -83,11 +87,7 @@ def gaussian_affinity(rows: Array, *, width_factor: float = 1.0) -> Array:
 def neighbor_affinity(rows: Array, n_neighbors: int) -> csr_array[np.float64]:
     """(B + B^T) / 2 with b_ij = 1 for the k nearest other samples j of i."""
     indices, _ = nearest_neighbors(rows, n_neighbors)
-    n = len(rows)
-    pointers = np.arange(0, n * n_neighbors + 1, n_neighbors)
-    ones = np.ones(n * n_neighbors)
-    graph: csr_array[np.float64] = csr_array((ones, indices.ravel(), pointers), shape=(n, n))
-    return csr_array((graph + graph.T) * 0.5)
+    return symmetric_affinity(graph_from_neighbors(indices, np.ones(indices.shape)))
 
 
 def normalized_affinity(affinity: Array) -> Array:

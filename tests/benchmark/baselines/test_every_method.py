@@ -14,7 +14,7 @@ from sklearn.base import clone
 
 from mscam_dask.benchmark.methods import BASELINES, Method, method
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.errors import ConfigurationError, DataError, MemoryPlanError
+from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError, MemoryPlanError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from tests.messages import quotes
@@ -120,6 +120,35 @@ def test_wrong_values_of_the_methods_own_parameters_are_named(entry: Method) -> 
         for value in (-1, "much", float("nan"), True):
             with pytest.raises(ConfigurationError, match=quotes(f"{name}={value!r}")):
                 made(entry).set_params(**{name: value}).fit(views)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "said"),
+    [
+        ("mlan", {"n_neighbors": 29}, ["n_neighbors=29", 28]),
+        ("coreg", {"affinity": "neighbors", "n_neighbors": 30}, ["n_neighbors=30", 29]),
+        ("mmsc", {"affinity": "cosine"}, ["affinity='cosine'", "gaussian", "neighbors"]),
+        ("lmvsc", {"n_anchors": 31}, ["n_anchors=31", 30]),
+        ("lmvsc", {"n_anchors": 1, "n_clusters": 5}, ["n_anchors=1", 3, 5]),
+        ("smvsc", {"anchors_per_cluster": 11}, ["anchors_per_cluster=11", 33, 30]),
+        ("smvsc", {"start": "last"}, ["start='last'", "first", "random"]),
+    ],
+)
+def test_parameters_that_do_not_fit_the_data_are_named(
+    name: str, parameters: dict[str, Any], said: list[Any]
+) -> None:
+    views, _ = gaussian_views(4, n_samples=30)
+    with pytest.raises(ConfigurationError, match=quotes(*said)):
+        made(BASELINES[name]).set_params(**parameters).fit(views)
+
+
+@pytest.mark.parametrize("name", ["ssc-concat", "coreg", "mmsc", "dimsc", "lmvsc", "smvsc"])
+def test_a_fit_that_does_not_converge_warns(name: str) -> None:
+    views, _ = gaussian_views(3, n_samples=60, spread=0.5)
+    with pytest.warns(
+        ConvergenceWarning, match=quotes(BASELINES[name].title[:3], "max_iter=1", "tol")
+    ):
+        made(BASELINES[name], max_iter=1, tol=1e-12).fit(views)
 
 
 def test_data_that_no_method_can_cluster_are_refused(entry: Method) -> None:
