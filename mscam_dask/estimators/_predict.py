@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -62,10 +62,11 @@ class NeighborPredictMixin(MultiViewInputMixin):
     solution_: Solution
     _training_digests: dict[str, str]
     _membership: tuple[NDArray[np.float64], NDArray[np.int64]] | None
+    _corrected: Callable[[Any, MultiViewData, Any], MultiViewData]
     # Ridge coordinates of the training samples by view, of an estimator that was loaded with them.
     _coordinates_loaded: Sequence[NDArray[np.float64]] | None = None
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.int64]:
         """Assign new samples to the cluster of their adaptive neighbors among the training samples.
 
         Parameters
@@ -78,6 +79,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
             the training samples, (n_new, n_samples). Columns of frames and DataArrays have the
             names of the fit, in its order; where only one of the two has names, a `UserWarning`
             says that columns go by their order.
+        batches : (n_new,) array or str, optional
+            Batch of each new sample, needed if the fit had batches. The effects of a batch that the fit did
+            not have are estimated from its new samples, if there are ten or more.
 
         Returns
         -------
@@ -101,7 +105,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         compared with their digests.
         """
         check_is_fitted(self)
-        new = self._views(X, reset=False)
+        new = self._corrected(X, self._views(X, reset=False), batches)
         own = self._coordinates(new, 0, new.n_samples)
         between, unit = squared_distances, np.sqrt(len(own))  # views count the same
         if self._training.is_incomplete or any(np.isnan(part).any() for part in own):
@@ -115,12 +119,14 @@ class NeighborPredictMixin(MultiViewInputMixin):
             distances_between=between,
         )
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(
+        self, X: Any, *, batches: ArrayLike | str | None = None
+    ) -> NDArray[np.float64]:
         """Estimate memberships of new samples in the clusters.
 
         Parameters
         ----------
-        X : as for `predict`
+        X, batches : as for `predict`
 
         Returns
         -------
@@ -134,7 +140,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
             As `predict`.
         """
         check_is_fitted(self)
-        new = self._views(X, reset=False)
+        new = self._corrected(X, self._views(X, reset=False), batches)
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_[samples])

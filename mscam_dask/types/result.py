@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArraysInMemory",
     "Assessment",
+    "BatchShares",
     "ResultArrays",
     "Solution",
     "Status",
@@ -92,6 +93,23 @@ class Status(enum.Enum):
     def reached(self) -> bool:
         """True if the consensus graph has exactly the requested number of components."""
         return self is not Status.COMPONENTS_NOT_REACHED
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class BatchShares:
+    """Share of the nearest neighbors of a sample in one view that are of its batch, in the mean over samples.
+
+    Attributes
+    ----------
+    before, after : float
+        In the view as given, and without batch effects.
+    expected : float
+        Share if batches make no difference: that of the samples with similar values in all views.
+    """
+
+    before: float
+    after: float
+    expected: float
 
 
 class Structure(enum.Enum):

@@ -98,7 +98,7 @@
   const plain = (text) => text.replace(/\u202f/g, "").replace(/\u2212/g, "-").replace(/\s+/g, " ").trim();
   function field(value) {
     let text = value === null || value === undefined ? "" : String(value);
-    if (/^[=+\-@']/.test(text) && !/^-?[\d.]+(e[-+]?\d+)?( ?%)?$/i.test(text)) text = `'${text}`;  // a formula in spreadsheets
+    if (/^\s*[=+\-@|'＝＋－＠｜]/.test(text) && !/^-?[\d.]+(e[-+]?\d+)?( ?%)?$/i.test(text)) text = `'${text}`;  // a formula in spreadsheets
     return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
   }
   const csv = (rows) => rows.map((row) => row.map(field).join(",")).join("\n") + "\n";
