@@ -1,6 +1,6 @@
 """Trials: one fit of one method on one data set with one setting and one seed, in its own process.
 
-`TrialProcess` starts a server process that imports everything once and runs each trial in a fork
+`run_trial` starts a server process that imports everything once and runs each trial in a fork
 of itself: a fork takes milliseconds, its peak memory is its own, and a method that crashes or is
 killed over its limits ends only the fork. Where forks are not safe (not Linux), each trial starts
 an interpreter. Requests and results are lines of JSON. The server exits when its input is closed,
@@ -135,54 +135,46 @@ def scores_against(labels_true: Any, labels: Any) -> dict[str, float]:
     return {name: float(getattr(scores, name)) for name in SCORES}
 
 
-class TrialProcess:
-    """Client of a server process, which is started when it is needed, and again if it has died.
+def run_trial(trial: Trial) -> TrialEntry:
+    """Run one trial, as a Dask task, in the server process of this thread; a failure is its result."""
+    process = server_of_thread()
+    assert process.stdin is not None
+    assert process.stdout is not None
+    try:
+        # modules of the working directory may be methods
+        process.stdin.write(msgspec.json.encode((trial, str(Path.cwd()))) + b"\n")
+        process.stdin.flush()
+        answer = process.stdout.readline()
+    except (OSError, ValueError):  # one end of a pipe is closed
+        answer = b""
+    if not answer:
+        _stop(process)
+        return _without_result(trial, process.returncode)
+    return msgspec.json.decode(answer, type=TrialEntry)
 
-    Only one thread at a time may use it.
-    """
 
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
+def server_of_thread() -> subprocess.Popen[bytes]:
+    """Server process of this thread, started when it is needed, and again if it has died."""
+    if not hasattr(_threads, "server") or _threads.server.poll() is not None:
+        _threads.server = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env={**without_dask_trim(os.environ), **_ONE_THREAD},
+            start_new_session=True,  # Ctrl-C is for the driver, which then closes the input
+        )
+        atexit.register(_stop, _threads.server)
+    server: subprocess.Popen[bytes] = _threads.server
+    return server
 
-    def run(self, trial: Trial) -> TrialEntry:
-        """Run one trial; a failure is its result."""
-        process = self._started()
-        assert process.stdin is not None
-        assert process.stdout is not None
-        try:
-            # modules of the working directory may be methods
-            process.stdin.write(msgspec.json.encode((trial, str(Path.cwd()))) + b"\n")
-            process.stdin.flush()
-            answer = process.stdout.readline()
-        except (OSError, ValueError):  # one end of a pipe is closed
-            answer = b""
-        if not answer:
-            code = process.wait()
-            self.close()
-            return _without_result(trial, code)
-        return msgspec.json.decode(answer, type=TrialEntry)
 
-    def _started(self) -> subprocess.Popen[bytes]:
-        if self._process is None or self._process.poll() is not None:
-            self._process = subprocess.Popen(
-                [sys.executable, "-c", f"from {__name__} import serve; serve()"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                env={**without_dask_trim(os.environ), **_ONE_THREAD},
-                start_new_session=True,  # Ctrl-C is for the driver, which then closes the input
-            )
-        return self._process
-
-    def close(self) -> None:
-        """Stop the process, and the trial that runs in it."""
-        process, self._process = self._process, None
-        if process is None:
-            return
-        for stream in (process.stdin, process.stdout):
-            assert stream is not None
-            with contextlib.suppress(OSError):
-                stream.close()
-        process.wait()
+def _stop(server: subprocess.Popen[bytes]) -> None:
+    """Stop a server process, and the trial that runs in it."""
+    for stream in (server.stdin, server.stdout):
+        assert stream is not None
+        with contextlib.suppress(OSError):
+            stream.close()
+    server.wait()
 
 
 def serve() -> None:
@@ -281,15 +273,6 @@ def _peak_bytes() -> int:
 
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else 1024 * peak
-
-
-def run_trial(trial: Trial) -> TrialEntry:
-    """Run one trial as a Dask task, in the `TrialProcess` of this thread, which ends with its process."""
-    if not hasattr(_threads, "process"):
-        _threads.process = TrialProcess()
-        atexit.register(_threads.process.close)
-    process: TrialProcess = _threads.process
-    return process.run(trial)
 
 
 def run_trials(

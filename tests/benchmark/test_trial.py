@@ -7,7 +7,6 @@ import re
 import signal
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -20,9 +19,10 @@ from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
 from mscam_dask.benchmark.trial import (
     Limits,
     Trial,
-    TrialProcess,
     fit_trial,
+    run_trial,
     run_trials,
+    server_of_thread,
 )
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -45,13 +45,6 @@ def trial(tmp_path: Path) -> Trial:
         shuffled=True,
         parameters={},
     )
-
-
-@pytest.fixture(scope="module")
-def process() -> Iterator[TrialProcess]:
-    started = TrialProcess()
-    yield started
-    started.close()
 
 
 def changed(trial: Trial, **changes: object) -> Trial:
@@ -80,8 +73,8 @@ def test_the_key_depends_on_everything_that_determines_the_result(trial: Trial) 
 
 
 @pytest.mark.thorough
-def test_the_same_result_as_in_this_process(trial: Trial, process: TrialProcess) -> None:
-    there, here = process.run(trial), fit_trial(trial)
+def test_the_same_result_as_in_this_process(trial: Trial) -> None:
+    there, here = run_trial(trial), fit_trial(trial)
     assert there.outcome == "ok"
     assert there.scores == here.scores
     assert there.scores["accuracy"] == 1.0
@@ -92,23 +85,23 @@ def test_the_same_result_as_in_this_process(trial: Trial, process: TrialProcess)
     assert 0 < there.peak_memory_bytes < 2**30
 
 
-def test_a_failure_is_a_result_and_the_next_trial_runs(trial: Trial, process: TrialProcess) -> None:
-    failed = process.run(changed(trial, n_clusters=61))
+def test_a_failure_is_a_result_and_the_next_trial_runs(trial: Trial) -> None:
+    failed = run_trial(changed(trial, n_clusters=61))
     assert failed.outcome == "failed"
     assert re.search(quotes("ConfigurationError", "n_clusters", 61), failed.reason)
     assert failed.scores == {}
-    missing = process.run(with_data(trial, path="absent"))
+    missing = run_trial(with_data(trial, path="absent"))
     assert missing.outcome == "failed"
     assert "absent" in missing.reason
-    assert process.run(trial).outcome == "ok"
+    assert run_trial(trial).outcome == "ok"
 
 
-def test_an_answer_may_be_longer_than_a_pipe_holds(trial: Trial, process: TrialProcess) -> None:
+def test_an_answer_may_be_longer_than_a_pipe_holds(trial: Trial) -> None:
     path = "x" * 200_000  # which the message names
-    failed = process.run(changed(with_data(trial, path=path), limits=Limits(time_s=20)))
+    failed = run_trial(changed(with_data(trial, path=path), limits=Limits(time_s=20)))
     assert failed.outcome == "failed"
     assert path in failed.reason
-    assert process.run(trial).outcome == "ok"
+    assert run_trial(trial).outcome == "ok"
 
 
 def large(trial: Trial) -> Trial:
@@ -130,13 +123,13 @@ def large(trial: Trial) -> Trial:
     ],
 )
 def test_a_trial_over_a_limit_is_stopped(
-    trial: Trial, process: TrialProcess, limits: Limits, outcome: str, part: str
+    trial: Trial, limits: Limits, outcome: str, part: str
 ) -> None:
-    fit = process.run(changed(large(trial), limits=limits))
+    fit = run_trial(changed(large(trial), limits=limits))
     assert fit.outcome == outcome
     assert part in fit.reason
     assert (fit.peak_memory_bytes or 0) > (limits.memory_bytes or -1)
-    assert process.run(trial).outcome == "ok"
+    assert run_trial(trial).outcome == "ok"
 
 
 def killed_soon(kind: str) -> threading.Thread:
@@ -161,28 +154,32 @@ def killed_soon(kind: str) -> threading.Thread:
 @pytest.mark.parametrize(("kind", "part"), [("trial", "SIGKILL"), ("server", "-9")])
 @pytest.mark.thorough
 def test_a_process_that_is_killed_leaves_a_trial_to_run_again(
-    trial: Trial, process: TrialProcess, kind: str, part: str
+    trial: Trial, kind: str, part: str
 ) -> None:
     thread = killed_soon(kind)
-    fit = process.run(large(trial))
+    fit = run_trial(large(trial))
     thread.join()
     assert fit.outcome == "worker lost"
     assert part in fit.reason
-    assert process.run(trial).outcome == "ok"
+    assert run_trial(trial).outcome == "ok"
 
 
 @pytest.mark.faults
-def test_a_trial_ends_with_its_caller(trial: Trial, process: TrialProcess) -> None:
-    running = threading.Thread(target=process.run, args=(large(trial),), daemon=True)
+def test_a_trial_ends_with_its_caller(trial: Trial) -> None:
+    servers = []
+
+    def run() -> None:
+        servers.append(server_of_thread())
+        run_trial(large(trial))
+
+    running = threading.Thread(target=run, daemon=True)
     running.start()
     children: list[psutil.Process] = []
     while not children:
-        children = [child for server in psutil.Process().children() for child in server.children()]
+        children = [child for each in servers for child in psutil.Process(each.pid).children()]
         time.sleep(0.01)
-    server = process._process
-    assert server is not None
-    assert server.stdin is not None
-    server.stdin.close()  # what happens when the caller dies
+    assert servers[0].stdin is not None
+    servers[0].stdin.close()  # what happens when the caller dies
     gone, alive = psutil.wait_procs(children, timeout=30)
     assert gone
     assert not alive

@@ -126,14 +126,14 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
 
     def _warn(self, message: str, *, stacklevel: int = 4) -> None:
         """Warn at the call of `fit`; for `_cluster`, and with one level more for what it calls."""
-        warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
+        warnings.warn(f"{self._title} {message}", ConvergenceWarning, stacklevel=stacklevel)
 
     def _warn_not_settled(self) -> None:
-        """Warn that the objective still changes after `max_iter` iterations; for `_cluster`."""
+        """Warn that the last of `max_iter` iterations changed too much; for `_cluster`."""
         limits = self.get_params(deep=False)
         self._warn(
-            f"{self._title} stopped after max_iter={limits['max_iter']} iterations, with the objective "
-            f"still changing by more than tol={limits['tol']} of its value. Raise max_iter or tol.",
+            f"stopped after max_iter={limits['max_iter']} iterations, the last of which changed the "
+            f"result by more than tol={limits['tol']}. Raise max_iter or tol.",
             stacklevel=5,
         )
 

@@ -79,16 +79,9 @@ class SSC(SingleViewBaseline):
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = views[0] if len(views) == 1 else np.hstack(views)
-        self.coefficients_ = self._sparse_representation(rows)
-        magnitude = np.abs(self.coefficients_)
-        largest = magnitude.max(axis=0)
-        magnitude /= np.where(largest > 0, largest, 1.0)
-        return spectral_labels(magnitude + magnitude.T, self.n_clusters, self.n_init, rng)
-
-    def _sparse_representation(self, rows: Array) -> Array:
-        """C by ADMM with the copy Z of C under the quadratic term."""
         n = len(rows)
         basis = basis_from_rows(rows)
+        # ADMM with the copy Z of C under the quadratic term:
         # (λ_z XXᵀ + ρI)⁻¹ (λ_z XXᵀ + ρT) = T + Q diag(gains) Qᵀ (I − T), as ρ = α = λ_z μ_z
         gains = shrinkage_factors(basis.singular_values_squared, smallest_reach(rows))
         precision: Any = np.float32 if self.tol >= _SINGLE_PRECISION_TOL else np.float64
@@ -111,12 +104,12 @@ class SSC(SingleViewBaseline):
             if self.residual_ <= self.tol:
                 break
         else:
-            self._warn(
-                f"SSC stopped after max_iter={self.max_iter} iterations with a difference of "
-                f"{self.residual_:.1e} between the copies of C (tol={self.tol}). Raise max_iter or tol.",
-                stacklevel=5,
-            )
-        return np.asarray(C, dtype=np.float64)
+            self._warn_not_settled()
+        self.coefficients_: Array = np.asarray(C, dtype=np.float64)
+        magnitude = np.abs(self.coefficients_)
+        largest = magnitude.max(axis=0)
+        magnitude /= np.where(largest > 0, largest, 1.0)
+        return spectral_labels(magnitude + magnitude.T, self.n_clusters, self.n_init, rng)
 
 
 def smallest_reach(rows: Array) -> float:

@@ -125,7 +125,7 @@ class MLAN(Baseline):
                 decision, control = control.observe(count)
         if count != c:
             self._warn(
-                f"MLAN has {count} connected components instead of {c} after {self.n_iter_} "
+                f"has {count} connected components instead of {c} after {self.n_iter_} "
                 "iterations; the labels are these components. Lower n_neighbors for more components, "
                 "raise it for fewer, or raise max_iter."
             )
@@ -232,10 +232,7 @@ class LMVSC(Baseline):
                 )
                 unfinished += left
         if unfinished:
-            self._warn(
-                f"LMVSC: {unfinished} of {n * len(views)} rows still changed by more than "
-                f"tol={self.tol} after max_iter={self.max_iter} steps. Raise max_iter, tol or alpha."
-            )
+            self._warn_not_settled()
         self.anchor_graph_ = Z
         sums = Z.sum(axis=0)
         used = sums > 0  # an anchor without samples has no column

@@ -224,8 +224,8 @@ class NeighborSpectral(Baseline):
         self.n_connected_components_, _ = connected_components(csr_array(affinity))
         if self.n_connected_components_ > self.n_clusters:
             self._warn(
-                f"the {self.n_neighbors}-neighbor graph has {self.n_connected_components_} connected "
-                f"components, more than the {self.n_clusters} clusters, so some are merged "
+                f"has {self.n_connected_components_} connected components in the "
+                f"{self.n_neighbors}-neighbor graph, more than the {self.n_clusters} clusters, so some are merged "
                 "arbitrarily. Raise n_neighbors."
             )
         return np.asarray(labels)
