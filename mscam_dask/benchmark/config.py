@@ -69,25 +69,8 @@ def read_experiment(
 ) -> ExperimentSettings:
     """Read and check an experiment file, with the data and methods that it names.
 
-    Parameters
-    ----------
-    file
-        TOML file, or its document; `COMMAND_LINE` if the overrides hold all settings.
-    overrides
-        Values from the command line, which override those of the file.
-    command
-        "compare" or "sweep"; a file for the other one is an error.
-
-    Returns
-    -------
-    ExperimentSettings
-        With absolute paths.
-
-    Raises
-    ------
-    ConfigurationError
-        With every problem, its file, line, table and key: unknown keys, invalid types and values,
-        and unknown methods, parameters and data sets with the nearest names.
+    `file` is `COMMAND_LINE` if the overrides hold all settings. One `ConfigurationError` has every
+    problem, with its file, line, table and key, and the nearest names of what is unknown.
     """
     document = file if isinstance(file, Document) else read_document(file)
     document = with_dask_defaults(document.overridden(overrides))
@@ -233,13 +216,7 @@ def _found(
     table: CompareTable | SweepTable,
     declared: Mapping[str, DatasetTable | None],
 ) -> tuple[str, DatasetTable | None]:
-    """Find a data set by name, path or URL: its name and table, or None if its problem is listed.
-
-    Raises
-    ------
-    ConfigurationError
-        If there is none, or its files are missing.
-    """
+    """Find a data set by name, path or URL: its name and table, or None if its problem is listed."""
     if requested in declared:
         return requested, _with_files(declared[requested])
     if requested in BUILT_IN_SOURCES:

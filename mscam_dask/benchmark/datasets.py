@@ -51,15 +51,7 @@ class StoredData(Struct, frozen=True, kw_only=True, tag="store", tag_field="kind
         return cls(path=str(store), view_types=view_types, digest=_digest(data))
 
     def open(self, seed: int = 0) -> MultiViewData:
-        """Open the data, without reading rows.
-
-        Raises
-        ------
-        TemporaryFailure
-            If the store holds other data now.
-        DataError, StoreCorruptError, ConfigurationError
-            If it cannot be opened.
-        """
+        """Open the data, without reading rows; a `TemporaryFailure` if the store holds others now."""
         data = open_store(self.path)
         if len(data.views) == len(self.view_types):
             data = with_view_types(data, self.view_types)
@@ -158,13 +150,6 @@ def open_datasets(
 
     The directory `stores` has <name>.zarr of each, beside its origin <name>.json. New ones are
     written to `write_to` if it is given.
-
-    Raises
-    ------
-    DataError
-        If one cannot be read or clustered.
-    ConfigurationError
-        If it cannot have the requested number of clusters, or its name cannot be that of a file.
     """
     opened = {}
     for name, table in tables.items():

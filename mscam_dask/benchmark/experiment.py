@@ -77,13 +77,7 @@ _WRITTEN = ("results.csv", "results.md", "report.html")
 
 
 def read_record(directory: Path) -> ExperimentRecord:
-    """Read the experiment.json of a directory.
-
-    Raises
-    ------
-    DataError
-        If it cannot be read, or is not the record of an experiment.
-    """
+    """Read the experiment.json of a directory."""
     file = directory / _RECORD
     try:
         content = read_regular(file)
@@ -188,17 +182,8 @@ def run_experiment(
     The directory is missing, empty, or of an experiment whose finished trials are reused unless
     `overwrite`; by default `output_of`. A finished experiment is not changed before a trial runs:
     there may be nothing to run. `command` is for the record.
-
-    Raises
-    ------
-    ConfigurationError
-        If the directory holds something else, which is not changed.
-    MscamError
-        If settings or data are invalid, or the cluster is lost; a trial that fails is part of the
-        result instead. `TemporaryFailure` after SIGTERM, if another process has locked the
-        directory, or if the disk is full.
-    KeyboardInterrupt
-        After Ctrl-C; the same command resumes.
+    A trial that fails is part of the result. After SIGTERM (`TemporaryFailure`) and Ctrl-C
+    (`KeyboardInterrupt`) the same command resumes.
     """
     check_execution(settings.execution, insecure=insecure)
     path, table = output_of(settings, output), settings.table
@@ -373,7 +358,7 @@ class _Experiment:
             self.notify(f"the results are complete, but the report failed: {error}")
 
     def end(self, state: str) -> str:
-        """Write the record with a final state, if the experiment had begun and it can be written."""
+        """Write the record with a final state, if it had begun; return the message of a deadline."""
         if self._begun:
             self._close(state)
             with contextlib.suppress(MscamError, OSError):

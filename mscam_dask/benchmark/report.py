@@ -200,11 +200,6 @@ def write_experiment_report(
     """Write the report of a finished or running experiment, with links to the files of its directory.
 
     `output` is report.html in the directory by default; its absolute path is returned.
-
-    Raises
-    ------
-    DataError
-        If the output is a directory.
     """
     root = directory.absolute()
     target = root / "report.html" if output is None else output.absolute()

@@ -215,13 +215,7 @@ def encode_experiment(record: ExperimentRecord) -> bytes:
 
 
 def decode_experiment(content: bytes, where: str) -> ExperimentRecord:
-    """Return the record from the bytes of `encode_experiment`.
-
-    Raises
-    ------
-    DataError
-        If the content is not the record of an experiment, or has another format version.
-    """
+    """Return the record from the bytes of `encode_experiment`; a `DataError` if they are none."""
     try:
         return msgspec.json.decode(content, type=ExperimentRecord)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:

@@ -93,14 +93,7 @@ class MethodRun:
         return [self.trial(setting, seed) for seed in self.seeds]
 
     def check(self) -> None:
-        """Check every setting against the data set, before any fit.
-
-        Raises
-        ------
-        MscamError
-            Error of the method, with the names of method and data set; or settings are to be chosen
-            with labels on data without labels.
-        """
+        """Check every setting against the data set, before any fit."""
         where = f"{self.method} on {self.dataset.entry.name}"
         seed, n_clusters = self.seeds[0], self.dataset.entry.n_clusters
         data = self.dataset.data_of(seed).open(seed)

@@ -233,11 +233,6 @@ def plan_experiment(
 
     The number of fits is a maximum if the best of several settings is not known yet. The memory is
     what a whole fit needs (sweep), or what a trial may use.
-
-    Raises
-    ------
-    MscamError
-        If settings, sources or data are invalid.
     """
     path, table, limits = output_of(settings, directory), settings.table, limits_of(settings)
     entries: dict[str, TrialEntry] = {}

@@ -56,13 +56,7 @@ class SweepFit(NamedTuple):
 def sweep_entries(
     trials: Sequence[Trial], data: MultiViewData, executor: Executor
 ) -> Iterator[TrialEntry]:
-    """Run the trials of a sweep on one data set, and yield the result of each, in order.
-
-    Raises
-    ------
-    MemoryPlanError
-        If a worker cannot hold a whole fit.
-    """
+    """Run the trials of a sweep on one data set, and yield the result of each, in order."""
     settings = [sweep_parameters(trial) for trial in trials]
     check_memory(data, settings[0], executor, whole_fits=True)
     for trial, fit in zip(trials, sweep_fits(data, settings, executor), strict=True):
@@ -167,13 +161,7 @@ def _mean_modularity(views: Sequence[ReferenceGraphs], labels: NDArray[np.int64]
 
 
 def sweep_parameters(trial: Trial) -> Parameters:
-    """Return the parameters of the fit of a trial.
-
-    Raises
-    ------
-    ConfigurationError
-        If one is out of range.
-    """
+    """Return the parameters of the fit of a trial."""
     given = {name: value for name, value in trial.parameters.items() if name != IS_SWEEP}
     constants = Constants.paper(graph_weight=given.pop("graph_weight"))
     model = cast(Model, trial.method)

@@ -102,13 +102,7 @@ class Trial(Struct, frozen=True, kw_only=True):
 
 
 def fit_trial(trial: Trial) -> TrialEntry:
-    """Open the data of a trial, shuffle, fit and score, on one thread; without the peak memory.
-
-    Raises
-    ------
-    MscamError
-        If the method rejects data or parameters.
-    """
+    """Open the data of a trial, shuffle, fit and score, on one thread; without the peak memory."""
     data = trial.data.open(trial.seed)
     if trial.shuffled:
         data = shuffled_data(data, trial.seed)
@@ -280,14 +274,8 @@ def run_trials(
 ) -> Iterator[TrialEntry]:
     """Run trials with different keys, and yield each when it has ended, also one that failed.
 
-    With a client as many at a time as its workers have threads; without, one at a time.
-
-    Raises
-    ------
-    SchedulerLostError
-        If the connection to the cluster is lost; the yielded trials have ended.
-    NoWorkersError
-        If there has been no worker for `timeout_s` seconds, by default the setting of the cluster.
+    With a client as many at a time as its workers have threads; without, one at a time. A lost
+    connection is an error, as is no worker for `timeout_s` seconds, by default the cluster's setting.
     """
     if cluster.client is None:
         yield from map(run_trial, trials)
