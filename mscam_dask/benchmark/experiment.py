@@ -201,7 +201,7 @@ def run_experiment(
             protocols={name: text for name, text in PROTOCOLS.items() if name in protocols},
             datasets=tuple(dataset.entry for dataset in datasets.values()),
             methods=tuple(
-                MethodEntry.from_method(method(name))
+                msgspec.convert(method(name), MethodEntry, from_attributes=True)
                 for name in dict.fromkeys(run.method for run in runs)
             ),
         )

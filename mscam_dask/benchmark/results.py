@@ -13,7 +13,6 @@ from typing import Any, Literal, Self
 import msgspec
 from msgspec import Struct
 
-from mscam_dask.benchmark.methods import Method
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.run_record import ViewEntry
 
@@ -68,11 +67,6 @@ class MethodEntry(Struct, frozen=True, kw_only=True):
     reference: str
     grid: dict[str, tuple[Any, ...]]
     dense: bool
-
-    @classmethod
-    def from_method(cls, method: Method) -> Self:
-        """Return the entry of a method."""
-        return msgspec.convert(method, cls, from_attributes=True)
 
 
 class MeanStd(Struct, frozen=True, kw_only=True):

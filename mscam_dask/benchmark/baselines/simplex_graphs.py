@@ -218,7 +218,11 @@ class LMVSC(Baseline):
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, m = len(views[0]), self._anchor_count()
-        self.anchors_ = tuple(_anchors(view, m, rng) for view in views)
+        seeds = [int(rng.integers(2**31)) for _ in views]
+        models = [KMeans(m, n_init=10, max_iter=100, random_state=seed) for seed in seeds]
+        self.anchors_ = tuple(
+            model.fit(view).cluster_centers_ for model, view in zip(models, views, strict=True)
+        )
         Z = np.empty((n, m * len(views)))
         unfinished = 0
         for position, (view, anchors) in enumerate(zip(views, self.anchors_, strict=True)):
@@ -239,12 +243,6 @@ class LMVSC(Baseline):
         graph = Z[:, used] / np.sqrt(len(views) * sums[used])
         embedding = basis_from_rows(graph).vectors[:, : self.n_clusters]
         return kmeans_labels(embedding, self.n_clusters, self.n_init, rng)
-
-
-def _anchors(view: Array, count: int, rng: np.random.Generator) -> Array:
-    """Centers (m, d) of k-means on the view."""
-    model = KMeans(count, n_init=10, max_iter=100, random_state=int(rng.integers(2**31)))
-    return np.asarray(model.fit(view).cluster_centers_, dtype=np.float64)
 
 
 def simplex_least_squares(
@@ -372,7 +370,8 @@ class SMVSC(Baseline):
             pairs = zip(weights, W, products, strict=True)
             A = polar_factor(sum(w**2 * P.T @ C for w, P, C in pairs))
             loadings = [P @ A for P in W]
-            Z = simplex_step(X, loadings, self._factors(weights))
+            linear = weights**2 if self.simplex_step == "objective" else np.ones(len(X))
+            Z = simplex_step(X, loadings, linear / (np.sum(weights**2) + 1.0))
             products, squared_z = [view.T @ Z for view in X], float(np.vdot(Z, Z))
             # ‖X_v − Z Aᵀ W_vᵀ‖² by WᵀW = AᵀA = I
             cross = [np.vdot(C, B) for C, B in zip(products, loadings, strict=True)]
@@ -391,11 +390,6 @@ class SMVSC(Baseline):
         self.n_iter_ = len(objective)
         embedding = basis_from_rows(Z).vectors[:, : self.n_clusters]
         return kmeans_labels(normalize(embedding), self.n_clusters, 20, rng)
-
-    def _factors(self, weights: Array) -> Array:
-        """Factor of X W A of each view in the Z-step, (V,)."""
-        linear = weights**2 if self.simplex_step == "objective" else np.ones_like(weights)
-        return np.asarray(linear / (np.sum(weights**2) + 1.0), dtype=np.float64)
 
 
 def simplex_step(views: Sequence[Array], loadings: list[Array], factors: Array) -> Array:
