@@ -19,14 +19,12 @@ from bokeh.models import (
     HoverTool,
     LinearColorMapper,
     NumeralTickFormatter,
-    Range1d,
 )
 from bokeh.models.annotations import ColorBar, Legend, LegendItem, Title
 from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 
 from mscam_dask.monitor.dashboard.run_state import Work
-from mscam_dask.monitor.report.charts import log_ticks
 
 __all__ = [
     "ACCENT",
@@ -49,7 +47,6 @@ if TYPE_CHECKING:
 
 _HEIGHT = 250
 _SPAN = 0.2  # of an axis with a single value
-_MARGIN = 0.03  # of a logarithmic axis beyond its outer ticks, as a share
 _LEGEND_HEIGHT = 36
 _ITERATIONS = "outer iteration"
 _FONT = "system-ui, 'Segoe UI', 'DejaVu Sans', sans-serif"
@@ -111,7 +108,7 @@ class LinePlot:
             height=_HEIGHT + (0 if over == _ITERATIONS else _LEGEND_HEIGHT),
             sizing_mode="stretch_width",
             y_axis_type="log" if log else "linear",
-            y_range=_range(log=log, from_zero=from_zero),
+            y_range=DataRange1d(start=0.0) if from_zero else DataRange1d(default_span=_SPAN),
             x_axis_label=over,
             y_axis_label=unit,
             tools="xpan,xwheel_zoom,box_zoom,reset,save",
@@ -160,7 +157,8 @@ class LinePlot:
             "dash": [list(line.mark.dash) for line in lines],
             "line": [line.name for line in lines],
         }
-        self._enclose([y for _, pairs in drawn for _, y in pairs])
+        if self._levels is not None:
+            self._levels.ticks = _log_levels([y for _, pairs in drawn for _, y in pairs])
         points = [(line, x, y) for line, pairs in drawn if line.dotted for x, y in pairs]
         self._points.data = {
             "x": [x for _, x, _ in points],
@@ -170,17 +168,6 @@ class LinePlot:
             "line": [line.name for line, _, _ in points],
         }
         return True
-
-    def _enclose(self, values: Sequence[float]) -> None:
-        """Extend a logarithmic axis from the tick below the values to the tick above."""
-        if self._levels is None:
-            return
-        levels = log_ticks(min(values), max(values))
-        if levels != list(self._levels.ticks):  # otherwise the user's zoom is kept
-            self._levels.ticks = levels
-            beyond = (levels[-1] / levels[0]) ** _MARGIN
-            start, end = levels[0] / beyond, levels[-1] * beyond
-            self.figure.y_range.update(start=start, end=end, reset_start=start, reset_end=end)
 
     def _pairs(self, line: Line) -> list[tuple[int, float]]:
         """Points that the axis can show."""
@@ -295,10 +282,17 @@ class WorkPlot:
         return True
 
 
-def _range(*, log: bool, from_zero: bool) -> Range1d | DataRange1d:
-    if log:
-        return Range1d(start=1.0, end=10.0)
-    return DataRange1d(start=0.0) if from_zero else DataRange1d(default_span=_SPAN)
+def _log_levels(values: Sequence[float]) -> list[float]:
+    """Ticks around positive values: Bokeh has too few within two decades."""
+    low, high = min(values), max(values)
+    if high < 3 * low:
+        step = 10.0 ** math.floor(math.log10(high - low or high))
+        step /= 2 if high - low < 3 * step else 1
+        return [at * step for at in range(math.floor(low / step), math.ceil(high / step) + 1)]
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    mantissas = (1, 2, 5) if len(powers) <= 3 else (1,)
+    shown = powers[:: 1 + len(powers) // 8]
+    return [mantissa * 10.0**power for power in shown for mantissa in mantissas]
 
 
 def _legend(curves: GlyphRenderer[Any]) -> Legend:
