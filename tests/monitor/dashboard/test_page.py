@@ -115,8 +115,9 @@ def test_axes_without_points_are_left_out() -> None:
 def test_a_logarithmic_axis_has_ticks_all_along_its_curves(
     values: tuple[float, float], ticks: list[float]
 ) -> None:
-    plot = LinePlot("Residual", "unit", name="residual", log=True)
-    assert plot.draw([Line("a", Mark("#000", (), "circle"), (1, 2), values)])
+    line = Line("a", Mark("#000"), (1, 2), values)
+    plot = LinePlot("residual", "Residual", "unit", lambda _: [line], log=True)
+    assert plot.draw(begun().by_id["01"])
     (axis,) = plot.figure.yaxis
     shown: Any = axis.ticker
     assert [tick for tick in shown.ticks if ticks[0] <= tick <= ticks[-1]] == pytest.approx(ticks)
