@@ -31,6 +31,7 @@ from mscam_dask.engine.session import Observer
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.estimators._batches import BatchMixin
 from mscam_dask.estimators._describe import ClusterSpaceMixin
+from mscam_dask.estimators._equal_samples import equal_samples, row_fingerprints
 from mscam_dask.estimators._inputs import validate_labels
 from mscam_dask.estimators._resources import (
     CallbackSupportMixin,
@@ -45,12 +46,10 @@ from mscam_dask.estimators._resources import (
 )
 from mscam_dask.estimators._search_space import SearchSpaceMixin
 from mscam_dask.estimators._warnings import (
-    row_fingerprints,
     warn_duplicate_samples,
     warn_excluded_views,
     warn_few_shared_samples,
     warn_no_structure,
-    warn_split_duplicates,
     warn_unconverged_spectra,
 )
 from mscam_dask.types.parameters import Constants, Parameters, Scale
@@ -176,6 +175,8 @@ class MSCAM(
         one for each sample).
     cluster_agreement_, view_agreement_ : dict
         Agreement of each view with each cluster, and of each view with each other view.
+    contradictions_ : dict of str to dict of int to int
+        By view, the clusters that it contradicts, and the cluster with which it puts each of them.
     cluster_tree_ : (n_clusters − 1, 4)
         Linkage matrix of SciPy over the clusters.
     status_ : Status
@@ -320,8 +321,7 @@ class MSCAM(
             The clusters may depend on chance: eigenvectors did not converge, or there are fewer
             distinct samples than clusters.
         DataWarning
-            Views were excluded or share few samples; the data show no clusters, `structure_` is NONE;
-            equal samples are in different clusters.
+            Views were excluded or share few samples; the data show no clusters, `structure_` is NONE.
         UnstableClustersWarning
             Borders separate some of the clusters only: `structure_` is PARTLY.
         """
@@ -362,6 +362,7 @@ class MSCAM(
                 checkpoint_store=self.checkpoint_store,
                 init_labels=labels,
                 results_directory=self._results_directory,
+                equal=self._equal_samples(data, executor),
             )
             warn_unconverged_spectra(solution, stacklevel=3)
             if self.exclude_views is None:
@@ -377,8 +378,7 @@ class MSCAM(
             }
             self._training_digests = report.digests
             self._keep(of_table)
-            if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
-                self._warn_split_duplicates(executor, stacklevel=4)
+            warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3)
             warn_no_structure(solution, stacklevel=3)
         return self
 
@@ -410,14 +410,14 @@ class MSCAM(
         self._membership = None
         self._coordinates_loaded = None
 
-    def _warn_split_duplicates(self, executor: Executor, *, stacklevel: int) -> None:
-        warn_split_duplicates(
-            [view for view in self._training.views if view.name not in self.excluded_views_],
-            self.labels_,
+    def _equal_samples(self, data: MultiViewData, executor: Executor) -> NDArray[np.int64] | None:
+        """Groups (n,) of samples that are equal in all views that are not excluded by the user."""
+        excluded = self.exclude_views or ()
+        return equal_samples(
+            [view for view in data.views if view.name not in excluded],
             lambda view: np.concatenate(
                 map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
             ),
-            stacklevel=stacklevel,
         )
 
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:

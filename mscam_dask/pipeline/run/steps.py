@@ -36,6 +36,7 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
     AssessmentEntry,
+    BatchesEntry,
     DriftRecord,
     FitRecord,
     RefinementEntry,
@@ -73,6 +74,7 @@ __all__ = [
     "Ingested",
     "RunCheckpoints",
     "StepSummary",
+    "batches_entry",
     "check_reach",
     "cluster",
     "drift_notes",
@@ -336,6 +338,17 @@ def fit_record(solution: Solution) -> FitRecord:
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
         assessment=_assessment_entry(solution.assessment),
+    )
+
+
+def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> BatchesEntry:
+    """Return the entry of the batches (n,) of a fit in run.json."""
+    counts, shares = estimator.cluster_batches(batches), estimator.batch_shares_
+    return BatchesEntry(
+        names=tuple(map(str, counts.columns)),
+        counts=tuple(map(tuple, counts.to_numpy().tolist())),
+        shares={view: (one.before, one.after, one.expected) for view, one in shares.items()},
+        is_corrected=any(one.before != one.after for one in shares.values()),
     )
 
 
