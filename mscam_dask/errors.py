@@ -201,7 +201,8 @@ def system_limit(error: BaseException) -> MscamError | None:
     True
     """
     number = error.errno if isinstance(error, OSError) else None
-    if isinstance(error, MemoryError) or number == errno.ENOMEM:
+    is_unmapped = isinstance(error, ImportError) and "failed to map segment" in str(error)
+    if isinstance(error, MemoryError) or number == errno.ENOMEM or is_unmapped:
         return ClusterError(
             f"not enough memory ({str(error) or 'MemoryError'}). Use a computer with more memory or "
             "fewer workers, or raise the limit (ulimit -v)."

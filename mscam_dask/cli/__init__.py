@@ -91,10 +91,9 @@ def main() -> None:
 @click.option("--labels", metavar="NAME|FILE", help="Ground truth: variable, column or file.")
 @click.option(
     "--samples-in",
-    type=click.Choice(["rows", "columns"]),
-    default="rows",
-    show_default=True,
-    help="Orientation of matrices.",
+    multiple=True,
+    metavar="[VIEW=]rows|columns",
+    help="Orientation of all matrices or of one; rows by default; repeatable.",
 )
 @click.option("--header/--no-header", default=None, help="First row of tables holds column names.")
 @click.option(
@@ -132,8 +131,8 @@ def ingest() -> None:
     """Write the files of several views into one store.
 
     SRC is a .npz, .npy, .mat, .csv, .tsv, .xlsx, .parquet, .feather, .h5ad, .h5mu, text, NetCDF or
-    Zarr file, or a directory with the UCI mfeat files. Samples are matched by their ids; where no
-    file has ids, row i is the same sample in every view.
+    Zarr file, or a directory with the UCI mfeat files. Samples are matched by their ids, and by row
+    only where the files have none.
     """
 
 
@@ -196,6 +195,11 @@ def resume() -> None:
 @main.command()
 @click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
 @click.argument("sources", metavar="NEW...", nargs=-1, required=True)
+@click.option(
+    "--batches",
+    metavar="FILE|NAME",
+    help="Batch of each new sample, if the run has batches: a file, or a column of obs.",
+)
 @click.option(
     "-o",
     "--output",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections import Counter
 from collections.abc import Sequence
@@ -55,7 +56,7 @@ def describe_path(place: str) -> int:
         _describe_store(console, path)
         return 0
     directory = RunDirectory(resolved(path))
-    if directory.record.is_file():
+    if os.path.lexists(directory.record):
         _describe_run(console, directory)
     elif is_store(path):
         _describe_store(console, path)

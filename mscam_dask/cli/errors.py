@@ -8,6 +8,7 @@ import functools
 import io
 import logging
 import os
+import resource
 import signal
 import sys
 import threading
@@ -21,6 +22,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from mscam_dask.errors import (
+    ClusterError,
     ConfigurationError,
     MscamError,
     TemporaryFailure,
@@ -31,6 +33,12 @@ from mscam_dask.errors import (
 __all__ = ["handle_errors", "lazy_command", "tolerant_streams"]
 
 _INTERRUPTED = 130
+
+# Bytes that the libraries of a run take before its data.
+_ADDRESS_SPACE = 3 * 2**29
+
+# What may say that a limit of the operating system is reached.
+_LIMITS = (MemoryError, ImportError, RuntimeError)
 
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
 _PATH_ERRORS = (
@@ -64,15 +72,26 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
         with tolerant_streams():
             try:
                 with _raise_on_sigterm():
+                    _check_address_space()
                     module, _, name = calls.partition(":")
                     function = getattr(import_module(module), name) if calls else command
                     code = function(**options)
                     sys.stdout.flush()
-            except (MscamError, MemoryError, OSError, RuntimeError, KeyboardInterrupt) as error:
+            except (MscamError, *_LIMITS, OSError, KeyboardInterrupt) as error:
                 code = _print_failure(error, debug=debug)
         sys.exit(code)
 
     return with_messages
+
+
+def _check_address_space() -> None:
+    """Refuse a limit under which OpenBLAS would end the process, with exit code 1 and no exception."""
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if 0 <= limit < _ADDRESS_SPACE:
+        raise ClusterError(
+            f"this process may use {limit / 2**30:.2f} GiB of address space (ulimit -v); allowed are at "
+            f"least {_ADDRESS_SPACE / 2**30} GiB. Raise the limit."
+        )
 
 
 def lazy_command(calls: str) -> Callable[[Callable[[], None]], Callable[..., None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Literal
+from typing import Any, Literal
 
 from mscam_dask.cli.console import (
     key_values,
@@ -14,7 +14,7 @@ from mscam_dask.cli.console import (
     table,
 )
 from mscam_dask.data.ingest import IngestReport, Source, append, ingest
-from mscam_dask.data.readers.base import MAX_BYTES
+from mscam_dask.data.readers.base import MAX_BYTES, oriented_sources
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.read_config import parse_memory
 
@@ -26,7 +26,7 @@ def ingest_files(
     views: tuple[str, ...],
     view_types: tuple[str, ...],
     labels: str | None,
-    samples_in: str,
+    samples_in: tuple[str, ...],
     header: bool | None,
     id_column: str | None,
     delimiter: str | None,
@@ -47,24 +47,24 @@ def ingest_files(
         )
     limit = MAX_BYTES if max_bytes is None else parse_memory(max_bytes, "--max-bytes")
     read = append if append_samples else partial(ingest, overwrite=overwrite)
+    files = [
+        Source(
+            path,
+            header=header,
+            id_column=_position(id_column),
+            delimiter="\t" if delimiter == r"\t" else delimiter,
+            decimal=decimal,
+            comment=comment,
+            skip=skip,
+            max_bytes=limit,
+        )
+        for path in sources
+    ]
     report = read(
-        [
-            Source(
-                path,
-                samples_in="columns" if samples_in == "columns" else "rows",
-                header=header,
-                id_column=_position(id_column),
-                delimiter="\t" if delimiter == r"\t" else delimiter,
-                decimal=decimal,
-                comment=comment,
-                skip=skip,
-                max_bytes=limit,
-            )
-            for path in sources
-        ],
+        oriented_sources(files, _by_view("--samples-in", samples_in), files),
         output,
         views=views or None,
-        view_type=_view_type(view_types),
+        view_type=_by_view("--view-type", view_types),
         labels=labels,
         chunk_size=chunk_size,
         join=join,
@@ -81,20 +81,20 @@ def _position(text: str | None) -> str | int | None:
     return int(text) if text is not None and text.isdecimal() else text
 
 
-def _view_type(texts: tuple[str, ...]) -> str | dict[str, str] | None:
-    """Type of all views, or a mapping from names; a name may contain "="."""
+def _by_view(option: str, texts: tuple[str, ...]) -> Any:
+    """Value for all views, or a mapping from names; a name may contain "="."""
     by_view = {}
     plain = [text for text in texts if "=" not in text]
     for text in texts:
-        name, equals, kind = text.rpartition("=")
+        name, equals, value = text.rpartition("=")
         if equals:
-            by_view[name] = kind
+            by_view[name] = value
     if not plain:
         return by_view or None
     if by_view or len(plain) > 1:
         raise ConfigurationError(
-            f"--view-type {' --view-type '.join(texts)} is not allowed. Give one KIND for all views, "
-            "or VIEW=KIND for each view of another type than features."
+            f"{' '.join(f'{option} {text}' for text in texts)} is not allowed. Give one value for all "
+            "views, or VIEW=VALUE for each view that differs from the default."
         )
     return plain[0]
 

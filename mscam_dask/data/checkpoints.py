@@ -38,6 +38,7 @@ from mscam_dask.data.store.arrays import (
 from mscam_dask.data.store.atomic_replace import POINTER, Pointer
 from mscam_dask.data.store.filesystem import (
     LOCAL,
+    check_tree,
     failures_are_typed,
     make_directory,
     sync_tree,
@@ -135,6 +136,8 @@ class ObjectCheckpointStore:
             When the store cannot be read; see `mscam_dask.data.store.object_store.translate_errors`.
         """
         problems: list[str] = []
+        if isinstance(self.prefix, Path):
+            check_tree(self.prefix)
         names = sorted(filter(self._is_finished, self._names()), reverse=True)
         pointer: Pointer | None = None
         try:

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mscam_dask.engine.blocks import Graph, Spectrum
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.prepare import Prepared
@@ -92,6 +95,8 @@ class FitContext:
     refines: bool = False
     view_graphs: Graph | None = None  # their mean, if the initial graph was mixed with it
     from_previous_fit: bool = False
+    # (n,) group of the samples that are equal in every view, −1 for the others
+    equal: NDArray[np.int64] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -152,9 +152,10 @@ def test_results_that_cannot_be_written_are_an_error(here: Path) -> None:
         (RuntimeError("can't start new thread"), 75, ("can't start new thread", "ulimit -u")),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 75, ("ulimit -u",)),
         (MemoryError("Unable to allocate 8 EiB"), 4, ("Unable to allocate 8 EiB", "ulimit -v")),
+        (ImportError("x.so: failed to map segment from shared object"), 4, ("x.so", "ulimit -v")),
         (OSError(errno.ENOSPC, "No space left on device", "a"), 75, ("No space left", "'a'")),
     ],
-    ids=["thread", "process", "memory", "disk"],
+    ids=["thread", "process", "memory", "library", "disk"],
 )
 def test_limits_of_the_system_are_typed_errors(
     error: Exception, code: int, values: tuple[str, ...]
@@ -163,6 +164,20 @@ def test_limits_of_the_system_are_typed_errors(
     assert result.exit_code == code
     assert re.search(quotes(*values), result.stderr)
     assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize("arguments", ["run tiny.toml --in-process", "describe ."])
+def test_a_small_address_space_is_refused_before_libraries_end_the_process(
+    here: Path, arguments: str
+) -> None:
+    command = f"ulimit -v 700000; exec {sys.executable} -m mscam_dask.cli {arguments}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert re.match(quotes("0.67 GiB", "ulimit -v", "1.5 GiB"), done.stderr)
+
+
+def test_an_import_that_fails_for_another_reason_is_a_defect() -> None:
+    assert isinstance(failed(ImportError("No module named 'x'")).exception, ImportError)
 
 
 def test_a_run_that_may_not_start_threads_records_the_exit_code(

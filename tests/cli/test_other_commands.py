@@ -63,6 +63,9 @@ def test_ingest_options(here: Path, call: Call) -> None:
     )
     assert result.exit_code == 0, result.output
     assert open_store("b.zarr").views[0].shape == (60, 5)
+    by_view = ("--samples-in", "first=columns", "--no-header", "--delimiter", r"\t")
+    assert call("ingest", "square.npy", "first.tsv", "-o", "d.zarr", *by_view).exit_code == 0
+    assert [view.shape for view in open_store("d.zarr").views] == [(60, 60), (60, 5)]
     assert call("ingest", "tiny.npz", "-o", "c.zarr", "--view", "view_1").exit_code == 0
     assert open_store("c.zarr").view_names == ("view_1",)
 
@@ -76,12 +79,14 @@ def test_ingest_options(here: Path, call: Call) -> None:
         (
             ["tiny.npz", "-o", "x.zarr", "--view-type", "kernel", "--view-type", "a=kernel"],
             2,
-            "VIEW=KIND",
+            "VIEW=VALUE",
         ),
         (["tiny.npz", "-o", "x.zarr", "--view", "view_9"], 3, "view_9"),
         (["tiny.npz", "-o", "x.zarr", "--max-bytes", "1 kB"], 3, "--max-bytes"),
         (["tiny.npz", "-o", "x.zarr", "--max-bytes", "much"], 2, "'much'"),
         (["tiny.npz", "-o", "x.zarr", "--max-bytes", "0"], 2, "max_bytes=0"),
+        (["tiny.npz", "-o", "x.zarr", "--samples-in", "diagonal"], 2, "'diagonal'"),
+        (["tiny.npz", "-o", "x.zarr", "--samples-in", "tin=columns"], 2, "['tin']"),
         (["tiny.npz"], 2, "--output"),
         (["-o", "x.zarr"], 2, "SRC"),
     ],

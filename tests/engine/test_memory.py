@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -190,6 +191,19 @@ def test_graphs_of_views_are_planned_where_they_may_be_tried(
         for joined in (True, False)
     )
     assert with_graphs > without if more else with_graphs == without
+
+
+def test_the_limit_of_the_address_space_is_one_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    def limits(process: psutil.Process, which: int) -> tuple[int, int]:
+        return process.memory_info().vms + 2**20, -1
+
+    before = SerialExecutor().memory_limit_bytes
+    assert before is not None
+    assert before > 2**20
+    monkeypatch.setattr(psutil.Process, "rlimit", limits)
+    after = SerialExecutor().memory_limit_bytes
+    assert after is not None
+    assert after <= 2**20
 
 
 def test_the_largest_task_comes_first_and_every_view_has_its_tasks() -> None:

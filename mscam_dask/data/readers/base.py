@@ -10,7 +10,7 @@ import lzma
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal
 
@@ -134,6 +134,24 @@ class Source:
         """Suffix of the compression, such as ".gz"; None without."""
         suffix = self.file.suffix.lower()
         return suffix if suffix in COMPRESSIONS else None
+
+
+def oriented_sources(
+    files: Sequence[Source],
+    samples_in: Mapping[str, Any] | Literal["rows", "columns"] | None,
+    named: Sequence[Source],
+) -> list[Source]:
+    """Files with an orientation for all of them, or by the name of the view of a file, one of `named`."""
+    if not isinstance(samples_in, Mapping):
+        return [replace(file, samples_in=samples_in or "rows") for file in files]
+    known = [file.view_name for file in named]
+    unknown = [name for name in samples_in if name not in known]
+    if unknown:
+        raise ConfigurationError(
+            f"samples_in (--samples-in) names {unknown}, but the views of the files are {known}. Correct "
+            "the name."
+        )
+    return [replace(file, samples_in=samples_in.get(file.view_name, "rows")) for file in files]
 
 
 def _unzipped(file: Path) -> Path:

@@ -60,7 +60,7 @@ def gather(
     check_join(join)
     if join is not None and len(loaded) > 1:
         loaded = _with_chosen_views(loaded, views, labels)
-    _check_orientation(loaded)
+    _check_orientation(loaded, files)
     joined = join_samples({item.where: item.sample_ids for item in loaded}, join)
     if joined is not None:
         first = next(item.where for item in loaded if item.sample_ids is not None)
@@ -85,31 +85,33 @@ def gather(
     return data, notes, tuple(item.origin for item in loaded if item.origin)
 
 
-def _check_orientation(loaded: Sequence[SourceContents]) -> None:
-    """Refuse a source whose columns have the sample ids of the others as names."""
-    ids = {item.where: item.sample_ids or () for item in loaded}
-    if len(set(ids.values())) < 2:
-        return
-    shares = {}
+def _check_orientation(loaded: Sequence[SourceContents], files: Sequence[Source]) -> None:
+    """Refuse a file whose features have the names of the samples of others."""
+    ids = {one.where: frozenset(one.sample_ids) for one in loaded if one.sample_ids is not None}
+    turned = []
     for item in loaded:
-        others = frozenset(name for where in ids if where != item.where for name in ids[where])
-        if others.isdisjoint(ids[item.where]):
-            tables = [view for view in item.views if view.shape[0] != view.shape[1]]
-            names = [name for view in tables for name in feature_names_of(view) or ()]
-            shares[item.where] = len(others.intersection(names)) / max(1, len(names))
-    turned = max(shares, key=lambda where: shares[where], default="")
-    if turned and shares[turned] > 0.5:
-        raise DataError(
-            f"The column names of {turned} are sample ids of {', '.join(w for w in ids if w != turned)}, so "
-            f"its samples are in columns: {_turning([turned])}."
-        )
-
-
-def _turning(files: Sequence[str]) -> str:
-    """Remedy for files with samples in columns beside others with samples in rows."""
-    return (
-        "read that with Source(path, samples_in='columns'), or for a command turn it alone, mscam-dask "
-        f"ingest {shlex.join(files)} --samples-in columns -o turned.zarr, and name turned.zarr in its place"
+        for view in item.views if item.where in ids else ():
+            names = frozenset(feature_names_of(view) or "")
+            alike = [
+                name
+                for name, others in ids.items()
+                if others.isdisjoint(ids[item.where])
+                and 2 * len(names & others) >= max(len(names), 1)
+            ]
+            if alike:
+                turned.append((len(alike), len(names) / view.shape[0], item, view, alike))
+    if not turned:
+        return
+    *_, item, view, alike = max(turned, key=lambda one: one[:2])
+    name = shlex.quote(view.name)
+    remedy = "its samples are in columns. Read it with Source(path, samples_in='columns')"
+    if any(file.samples_in == "columns" for file in files if file.view_name == view.name):
+        name = "VIEW"
+        remedy = "not all have samples in columns. Give samples_in='columns' for those that do"
+    raise DataError(
+        f"The features of {item.where!r} have the names of the samples of {alike[0]!r} (first: "
+        f"{list(feature_names_of(view) or ())[:_SHOWN]}), so {remedy} (--samples-in {name}=columns, "
+        f'[data] samples_in = {{{name} = "columns"}}).'
     )
 
 
@@ -228,7 +230,7 @@ def _labels(
             )
         labels = Path(labels)
     if isinstance(labels, Path):
-        values, notes = _labels_of_file(labels, ids)
+        values, notes = labels_of_file(labels, ids)
         return (*encode_labels(values), notes)
     if labels is not None and not isinstance(labels, str):
         return (*encode_labels(labels), ())
@@ -297,7 +299,7 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
     )
 
 
-def _labels_of_file(
+def labels_of_file(
     file: Path, sample_ids: tuple[str, ...] | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Labels of a separate file, by id if it has ids, else row by row, and notes."""
@@ -327,6 +329,11 @@ def _labels_of_file(
     exclude_views = f", {n_others} of other samples left out" if n_others else ""
     notes = (f"{file}: labels matched by sample id{exclude_views}.",)
     return labels[[rows[name] for name in sample_ids]], notes
+
+
+def _columns_option(files: Sequence[str]) -> str:
+    """Options by which a command reads files with samples in columns."""
+    return " ".join(f"--samples-in {shlex.quote(Source(file).view_name)}=columns" for file in files)
 
 
 def _check_sample_counts(
@@ -382,8 +389,8 @@ def _check_sample_counts(
     elif over and are_all:
         first = over if samples_in == "rows" else [file for file in files if file not in over]
         remedy = (
-            f"There seem to be {n_samples} samples, on columns only in {', '.join(first)}: "
-            f"{_turning(first)}."
+            f"There seem to be {n_samples} samples, on columns only in {', '.join(first)}: read that with "
+            f"Source(path, samples_in='columns') ({_columns_option(first)}). "
         )
     if not are_all and n_samples == n_labels:
         flags = " ".join(f"--view {shlex.quote(name)}" for name in fit)

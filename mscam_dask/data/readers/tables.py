@@ -37,7 +37,10 @@ _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
     r"__(no_feature|ambiguous|too_low_aQual|not_aligned|alignment_not_unique)|"
     r"N_(unmapped|multimapping|noFeature|ambiguous)"
 )
-_FOOTERS = frozenset({"total", "totals", "sum", "sums", "mean", "means", "average", "avg"})
+_OF_FOOTERS = frozenset(
+    ("total", "totals", "grand total", "sum", "sums", "mean", "means", "average", "avg")
+)
+_ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
 _KIND_ROWS = 20
 _TEXTS = 20  # columns of numbers that are kept as text too
 
@@ -327,7 +330,7 @@ def _on_rows(
     features = [place for place in range(len(names)) if place not in taken]
     values = _values(table, rows, features)
     if ids is not None:
-        _check_footer(table.where, rows.texts[ids.position], values)
+        _check_footer(values, rows.texts[ids.position][-1], table.where)
     found = _Roles(
         "sample ids",
         None if ids is None else (names[ids.position], ids.reason),
@@ -343,18 +346,6 @@ def _on_rows(
         notes=(*table.notes, *found.notes(table.where), *notes),
         origin=found.origin(table, int(rows.missing_of(features).sum())),
     )
-
-
-def _check_footer(where: str, ids: Sequence[str], values: NDArray[Any]) -> None:
-    """Refuse a last row that is called Total, Mean or the like and has the sums or means of all columns."""
-    if len(ids) < 3 or not values.shape[1] or ids[-1].strip(" :.").casefold() not in _FOOTERS:
-        return
-    for of in (np.nansum, np.nanmean):
-        if np.allclose(of(values[:-1], axis=0), values[-1], rtol=1e-3):
-            raise DataError(
-                f"{where}: the last row, {ids[-1]!r}, has the sum or mean of every column and is no sample. "
-                "Remove the row."
-            )
 
 
 def _on_columns(table: Table, selection: Selection) -> SourceContents:
@@ -489,6 +480,23 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     if slots[-1] - slots[0] == len(slots) - 1:  # no copy
         return rows.values[:, slots[0] : slots[-1] + 1]
     return rows.values[:, slots]
+
+
+def _check_footer(values: NDArray[Any], name: str, where: str) -> None:
+    """Refuse a last row with the sums or means of those above it, whose id says so too."""
+    above, last = values[:-1], values[-1]
+    if name.strip(" :.").casefold() not in _OF_FOOTERS or not len(above) or np.isnan(last).all():
+        return
+    sums = np.nansum(above, axis=0)
+    means = sums / np.maximum(np.count_nonzero(~np.isnan(above), axis=0), 1)
+    is_known = ~np.isnan(last)
+    if any(
+        np.allclose(last[is_known], made[is_known], rtol=_ROUNDED, atol=0) for made in (sums, means)
+    ):
+        raise DataError(
+            f"{where}: the last row, {name!r}, is no sample: it has the sums or means of the rows above. "
+            "Remove it."
+        )
 
 
 def _remedy(field: str, decimal: str) -> str:

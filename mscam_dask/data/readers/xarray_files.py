@@ -19,7 +19,7 @@ from mscam_dask.data.readers.base import (
     view_type_named,
 )
 from mscam_dask.data.readers.hdf5 import open_hdf5
-from mscam_dask.data.store.filesystem import check_regular
+from mscam_dask.data.store.filesystem import check_tree
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.conversion import dataset_views, rows_of, sample_dimension
 from mscam_dask.data.views.sources import RowSource
@@ -91,7 +91,7 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
 
     if is_store(source.file):
         return read_store(source, selection)
-    check_regular(source.file)
+    check_tree(source.file)
     with unreadable(source, "a Zarr store"):
         node = zarr.open(source.file, mode="r")
         _check_arrays(node, source)

@@ -138,7 +138,7 @@ def _recover_now(root: Path) -> None:
 def _locked(file: Path, root: Path) -> int:
     """Return the descriptor of the lock file, locked."""
     while True:
-        descriptor = open_regular(file, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = open_regular(file, os.O_RDWR | os.O_CREAT, mode=0o666)
         try:
             remedy = "Write the store to one that has, and copy it."
             if not take_lock(descriptor, file, remedy=remedy):
@@ -194,7 +194,7 @@ class Pointer(Struct, frozen=True, forbid_unknown_fields=True):
     @classmethod
     def to(cls, root: Location, path: str) -> Pointer:
         """Return the pointer to what is finished at a path below `root`."""
-        return cls(path, digest_of((root / path / METADATA).read_bytes()))
+        return cls(path, digest_of(read_metadata(root / path / METADATA)))
 
     @classmethod
     def read(cls, root: Location, allowed: str) -> Pointer | None:

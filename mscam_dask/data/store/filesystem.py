@@ -17,68 +17,17 @@ from pathlib import Path
 
 from mscam_dask.errors import ConfigurationError, StoreCorruptError, TemporaryFailure
 
-RECORD_BYTES = 64 * 2**20
-"""Largest size of a file of settings or a record."""
+MAX_BYTES = 2**28
+"""Largest size of a file that is read whole, unless its reader knows better."""
 
 # Why there is no room, and what to do, by the number of the system's error.
 _FULL = ("the disk is full, or the quota used up", "Make room")
 _TOO_LARGE = ("a file would be larger than the limit of this process", "Raise it (ulimit -f)")
 _NO_ROOM = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _TOO_LARGE}
 
-# Windows has none of them.
-_NO_LINK_NO_WAIT = sum(getattr(os, f"O_{name}", 0) for name in ("NOFOLLOW", "NONBLOCK", "CLOEXEC"))
-
 # Of Linux's renameat2(2): paths are relative to the working directory; swap both names.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
-
-
-def open_regular(file: Path, flags: int = os.O_RDONLY, mode: int = 0o644) -> int:
-    """Open a file of a run, without waiting; a link and what is no regular file are a `StoreCorruptError`."""
-    try:
-        descriptor = os.open(file, flags | _NO_LINK_NO_WAIT, mode)
-    except OSError as error:
-        if file.is_symlink() or (os.path.lexists(file) and not file.is_file()):
-            raise not_regular(file) from error
-        raise
-    status = os.fstat(descriptor)
-    if stat.S_ISREG(status.st_mode) and not (flags & os.O_RDWR and status.st_nlink > 1):
-        return descriptor
-    os.close(descriptor)
-    raise not_regular(file)
-
-
-def read_regular(file: Path, most_bytes: int = RECORD_BYTES) -> bytes:
-    """Read a file of a run or a store: see `open_regular`; one above `most_bytes` is a `StoreCorruptError`."""
-    with os.fdopen(open_regular(file), "rb") as stream:
-        size = os.fstat(stream.fileno()).st_size
-        if size <= most_bytes:
-            return stream.read(size)
-    raise StoreCorruptError(
-        f"{file} has {size} bytes; allowed are {most_bytes}. Restore the file from a copy, or remove it."
-    )
-
-
-def check_regular(root: Path) -> None:
-    """Refuse a tree with links, or with what is neither a directory nor a regular file."""
-    for path, folders, files in os.walk(root):
-        for name in (*folders, *files):
-            item = Path(path, name)
-            if not stat.S_ISREG(mode := item.lstat().st_mode) and not stat.S_ISDIR(mode):
-                raise not_regular(item)
-
-
-def not_regular(file: Path) -> StoreCorruptError:
-    """Return the error for a link, or for what is neither a directory nor a regular file."""
-    if file.is_symlink():
-        what, remedy = "a symbolic link", "Copy with links resolved (cp -rL), or remove the link"
-    elif file.is_file():
-        what, remedy = "a file with another name (hard link)", "Replace it by a copy, or remove it"
-    else:
-        what, remedy = "not a regular file", "Remove it"
-    return StoreCorruptError(
-        f"{file} is {what}; allowed in a run or store are directories and regular files. {remedy}."
-    )
 
 
 class LocalFilesystem:
@@ -114,6 +63,76 @@ class LocalFilesystem:
 
 
 LOCAL = LocalFilesystem()
+
+
+def open_regular(
+    file: Path, flags: int = os.O_RDONLY, *, mode: int = 0o644, max_bytes: int = MAX_BYTES
+) -> int:
+    """Open a regular file; a link, pipe, socket, device or directory, or too large a file, is a `StoreCorruptError`."""
+    with suppress(FileNotFoundError):
+        _check_kind(file, file.lstat())
+    # what takes its place after the check is not followed, and not waited for
+    flags |= os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+    descriptor = os.open(file, flags, mode)
+    try:
+        found = os.fstat(descriptor)
+        _check_kind(file, found)
+        if flags & os.O_RDWR and found.st_nlink > 1:
+            raise StoreCorruptError(
+                f"{file} is a file with another name (hard link), which would be written too. Put a copy of "
+                "the file in its place, or remove it."
+            )
+        if found.st_size > max_bytes:
+            raise StoreCorruptError(
+                f"{file} has {found.st_size} bytes; allowed are {max_bytes}. Restore it from a copy, or "
+                "remove it."
+            )
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def read_regular(file: Path, *, max_bytes: int = MAX_BYTES) -> bytes:
+    """Content of a file that `open_regular` opens."""
+    with os.fdopen(open_regular(file, max_bytes=max_bytes), "rb") as stream:
+        return stream.read(os.fstat(stream.fileno()).st_size)
+
+
+def check_tree(directory: Path) -> None:
+    """Refuse everything but regular files and directories below a directory, with a `StoreCorruptError`."""
+    left = [str(directory)]
+    while left:
+        # removed meanwhile, or a file, which its reader refuses
+        with suppress(FileNotFoundError, NotADirectoryError), os.scandir(left.pop()) as entries:
+            for entry in entries:
+                check_entry(entry)
+                if entry.is_dir(follow_symlinks=False):
+                    left.append(entry.path)
+
+
+def check_entry(entry: os.DirEntry[str]) -> None:
+    """Refuse an entry of a directory that is neither a regular file nor a directory."""
+    if not (entry.is_file(follow_symlinks=False) or entry.is_dir(follow_symlinks=False)):
+        with suppress(FileNotFoundError):
+            _check_kind(Path(entry.path), entry.stat(follow_symlinks=False))
+
+
+def _check_kind(file: Path, found: os.stat_result) -> None:
+    if not stat.S_ISREG(found.st_mode):
+        kind = _KINDS.get(stat.S_IFMT(found.st_mode), "a device")
+        raise StoreCorruptError(
+            f"{file} is {kind}, which is refused here: allowed are regular files. Put a copy of the file "
+            "in its place, or remove it."
+        )
+
+
+_KINDS = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFDIR: "a directory",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+}
 
 
 def remove_quietly(path: Path) -> None:
@@ -153,7 +172,7 @@ def write_durably(path: Path, content: bytes, *, partial: Path | None = None) ->
     It is written as `partial` first, beside it; a failure may leave that.
     """
     partial = partial or path.with_name(f".{path.name}.partial")
-    partial.unlink(missing_ok=True)  # of a killed writer, or a link
+    partial.unlink(missing_ok=True)  # of a killed process, or a link
     with partial.open("xb") as stream:
         stream.write(content)
     LOCAL.sync(partial)

@@ -22,6 +22,7 @@ from mscam_dask.data.store.schema import (
     checked_attributes,
     corrupt_store,
     digest_of,
+    read_metadata,
     root_attributes,
     usable_attributes,
 )
@@ -82,7 +83,7 @@ class ZarrRows:
         file = as_location(self.path) / self.key.rpartition("/")[0] / METADATA
         with translate_errors(file):
             try:
-                return json.loads(file.read_bytes())["attributes"].get(name)
+                return json.loads(read_metadata(file))["attributes"].get(name)
             except (OSError, *METADATA_ERRORS) as error:
                 raise corrupt_store(file, f"no usable group metadata: {error}") from error
 
@@ -112,7 +113,7 @@ class ZarrRows:
     def _check_unreplaced(self, root: Location) -> None:
         file = root / self.key / METADATA
         try:
-            content = file.read_bytes()
+            content = read_metadata(file)
         except FileNotFoundError as error:
             raise missing(file, "it is missing") from error
         if digest_of(content) != self.metadata_sha256:

@@ -28,12 +28,11 @@ import hashlib
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from mscam_dask.data.store.filesystem import check_regular, read_regular
+from mscam_dask.data.store.filesystem import check_tree, read_regular
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.errors import DataError, MscamError, StoreCorruptError
 
@@ -49,7 +48,6 @@ N_PRESENT = "n_present"
 ORIGIN = "origin"
 
 METADATA = "zarr.json"
-METADATA_BYTES = 2**30
 
 CHECKSUMS = "nodes"
 """Attribute of the root group: path of each node -> SHA-256 of its zarr.json."""
@@ -123,13 +121,11 @@ def write_checksums(group: Any, root: Location) -> None:
 def checked_attributes(
     root: Location, kind: str, version: int, *, other: str, again: str, oldest: int | None = None
 ) -> Mapping[str, Any]:
-    """Return the attributes of a root group with checksums, of one format and version, without links.
+    """Return the attributes of a root group with checksums, of one format and version.
 
     `other` is the remedy for another format, `again` the alternative to an upgrade, `oldest` the first
     version that can be read too.
     """
-    if isinstance(root, Path):
-        check_regular(root)
     attributes = root_attributes(root)
     if attributes.get("format") != kind:
         raise DataError(
@@ -141,6 +137,8 @@ def checked_attributes(
             f"{root} has format version {attributes.get('format_version')!r}; this version reads "
             f"{version}. Upgrade mscam_dask, or {again}."
         )
+    if not isinstance(root, ObjectPath):
+        check_tree(root)
     if CHECKSUM not in attributes:
         raise corrupt_store(root / METADATA, "its checksum is missing")
     return attributes
@@ -197,8 +195,8 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
 
 
 def read_metadata(file: Location) -> bytes:
-    """Return the content of a file of metadata."""
-    return read_regular(file, METADATA_BYTES) if isinstance(file, Path) else file.read_bytes()
+    """Content of a file of metadata, on a disk as `read_regular` reads it."""
+    return file.read_bytes() if isinstance(file, ObjectPath) else read_regular(file)
 
 
 def _is_known(name: str, value: Any) -> bool:

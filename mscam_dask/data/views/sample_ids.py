@@ -26,6 +26,8 @@ JOINS: tuple[Join, ...] = get_args(Join)
 
 _SHOWN = 3
 
+_CHECK = "Check that these are ids of the same samples, written in one way"
+
 # Ids of a side that are compared in other spellings, at most.
 _COMPARED = 200_000
 
@@ -36,8 +38,8 @@ _MISSING = frozenset(
 # Control characters act on a terminal and break lines of a CSV file; surrogates are no UTF-8; characters
 # without width and those that turn the direction of text make different ids look the same.
 _UNPRINTABLE = re.compile(
-    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb"
-    "\ud800-\udfff\U000e0000-\U000e007f]"
+    "[\x00-\x1f\x7f-\x9f\xad\u061c\u180e\u200b\u200e\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e007f]"
 )
 
 
@@ -95,7 +97,7 @@ def check_join(join: object) -> None:
 
 def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
     """Refuse ids that are missing, repeat, or cannot be printed in one line, with a `DataError`."""
-    check_printable(ids, f"sample id of {where}", "in row")
+    check_printable(ids, f"sample id of {where}", at="in row")
     gone = [row for row, name in enumerate(ids) if name in _MISSING or name.isspace()]
     if gone:
         raise DataError(
@@ -117,16 +119,16 @@ def check_sample_ids(ids: Sequence[str], *, where: str) -> None:
         )
 
 
-def check_printable(texts: Iterable[str], what: str, place: str = "at position") -> None:
+def check_printable(texts: Iterable[str], what: str, *, at: str = "at position") -> None:
     """Refuse texts with control characters, line separators or invisible characters."""
     texts = tuple(texts)
     if not _UNPRINTABLE.search("".join(texts)):
         return
-    found = ((at, _UNPRINTABLE.search(text)) for at, text in enumerate(texts))
-    at, match = next((at, match) for at, match in found if match)
+    found = map(_UNPRINTABLE.search, texts)
+    row, match = next((row, match) for row, match in enumerate(found) if match)
     raise DataError(
-        f"The {what} {texts[at]!a} {place} {at} has the control character or invisible character "
-        f"U+{ord(match[0]):04X}; allowed are texts that can be printed in one line. Remove it."
+        f"The {what} {texts[row]!a} {at} {row} has the character U+{ord(match[0]):04X}, which is a control "
+        "character or cannot be seen; allowed are texts that can be printed in one line. Remove it."
     )
 
 
@@ -165,23 +167,22 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
     for (name, own), (other, others) in itertools.combinations(sets.items(), 2):
         if own != others:
             _check_spelling(known, name, other)
-            if join is None and own.isdisjoint(others):
-                pair = _examples({name: known[name], other: known[other]})
-                raise DataError(
-                    f"{pair} share no sample. Check that these are ids of the same samples, written in the "
-                    "same way in both."
-                )
             if join is None:
+                if own.isdisjoint(others):
+                    raise DataError(
+                        f"{_examples({name: known[name]})} and {_examples({other: known[other]})} share no "
+                        f"sample. {_CHECK}."
+                    )
                 sides = ((name, sorted(own - others)), (other, sorted(others - own)))
-                differences = " and ".join(
-                    f"{len(only)} id(s) are only in {holder!r} (first: {only[:_SHOWN]})"
-                    for holder, only in sides
-                    if only
+                only = " and ".join(
+                    f"{len(ids)} id(s) are only in {side!r} (first: {ids[:_SHOWN]})"
+                    for side, ids in sides
+                    if ids
                 )
                 raise DataError(
-                    f"{name!r} and {other!r} hold different samples: {differences}. Files: set join='inner' or join='outer' (--join, [data] join); "
-                    "frames: give each view all samples, with rows of NaN for those that it does not have "
-                    "(frame.reindex(ids))."
+                    f"{name!r} and {other!r} hold different samples: {only}. Files: set join='inner' or "
+                    "join='outer' (--join, [data] join); frames: give each view all samples, with rows of "
+                    "NaN for those that it does not have (frame.reindex(ids))."
                 )
     if join is None:
         return first
@@ -190,8 +191,8 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         everywhere = frozenset.intersection(*sets.values())
         if not everywhere:
             raise DataError(
-                f"join='inner': no sample id is in all of {_examples(known)}. Check that these are ids of the "
-                "same samples, or set join='outer' if each two of them share some."
+                f"join='inner': no sample id is in all of {_examples(known)}. {_CHECK}, or set join='outer' "
+                "if each two of them share some."
             )
         return tuple(name for name in union if name in everywhere)
     has = np.stack([places_of(own, union) >= 0 for own in known.values()], axis=1)
@@ -201,7 +202,7 @@ def _wanted(known: Mapping[str, tuple[str, ...]], join: Join | None) -> tuple[st
         parts = " and ".join(_examples({names[i]: known[names[i]] for i in g}) for g in groups[:2])
         raise DataError(
             f"join={join!r}: {parts} share no sample, and views without a sample in common cannot be "
-            "clustered together. Check that these are ids of the same samples, or leave one group out."
+            f"clustered together. {_CHECK}, or leave one group out."
         )
     return union
 

@@ -66,8 +66,13 @@ class Executor(Protocol):
 
 
 def available_memory_bytes() -> int:
-    """Memory this process can still take."""
-    return int(psutil.virtual_memory().available)
+    """Memory this process can still take, within the limits of its container and of `ulimit -v`."""
+    free = int(psutil.virtual_memory().available)
+    if not hasattr(psutil, "RLIMIT_AS"):  # not on Linux
+        return free
+    process = psutil.Process()
+    limit, _ = process.rlimit(psutil.RLIMIT_AS)
+    return free if limit < 0 else min(free, max(0, limit - process.memory_info().vms))
 
 
 class ThreadExecutor(PinnedBlas):

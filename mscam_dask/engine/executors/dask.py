@@ -39,7 +39,7 @@ from mscam_dask.engine.executors._spans import (
     scheduler_cleaner,
 )
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.executors.watchdog import WorkerWatchdog
+from mscam_dask.engine.executors.watchdog import GIB, WorkerWatchdog
 from mscam_dask.errors import (
     ClusterError,
     ConfigurationError,
@@ -52,8 +52,6 @@ POLL_S = 2.0
 
 _START_POLL_S = 0.1
 _CLEANING_S = 2.0
-
-_GIB = 2.0**30
 
 _TIMEOUT_SETTING = "mscam.workers-timeout"
 _TIMEOUT_S = 60.0
@@ -387,7 +385,7 @@ class DaskExecutor:
         stage, _, first = str(group).partition(f"-{self.run_id}")
         task = f"{stage} {'/'.join(part for part in (first.strip('-'), str(name)) if part)}"
         limit = self.memory_limit_bytes
-        memory = f"the smallest worker's limit is {limit / _GIB:.1f} GiB" if limit else "no limit"
+        memory = f"the smallest worker's limit is {limit / GIB:.1f} GiB" if limit else "no limit"
         return WorkerLostError(
             f"task {task!r} was given up after {error.allowed_failures + 1} workers died while "
             f"running it, the last one {error.last_worker.address}. They most likely ran out of "

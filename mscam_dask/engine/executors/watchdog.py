@@ -8,7 +8,7 @@ from typing import Any
 
 from mscam_dask.errors import NoWorkersError, WorkersPausedError
 
-_GIB = 2.0**30
+GIB = 2.0**30
 
 
 def _is_usable(worker: Mapping[str, Any]) -> bool:
@@ -52,7 +52,7 @@ class WorkerWatchdog:
             )
         fullest = max(workers, key=lambda worker: _used_bytes(worker) / _limit_bytes(worker))
         memory = (
-            f"{_used_bytes(fullest) / _GIB:.2f} of {_limit_bytes(fullest) / _GIB:.2f} GiB in use "
+            f"{_used_bytes(fullest) / GIB:.2f} of {_limit_bytes(fullest) / GIB:.2f} GiB in use "
             f"on {fullest.get('name', 'one')}"
         )
         return WorkersPausedError(

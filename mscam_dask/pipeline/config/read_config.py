@@ -9,7 +9,6 @@ import dataclasses
 import ipaddress
 import json
 import re
-import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,7 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mscam_dask.data.store.object_store import as_location
-from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError, redacted
+from mscam_dask.errors import ConfigurationError, SchedulerLostError, redacted
 from mscam_dask.pipeline.config.cluster_types import (
     cluster_problems,
     cluster_type,
@@ -64,9 +63,6 @@ __all__ = [
     "read_scheduler_file",
     "text_problems",
 ]
-
-# What libraries reserve with a thread for each core; below, OpenBLAS ends the process with exit code 1.
-_ADDRESS_BYTES = 2 * 2**30
 
 _TLS_KEYS = ("tls_ca", "tls_cert", "tls_key")
 
@@ -203,25 +199,14 @@ def credential_problems(document: Document) -> Iterable[str]:
 
 
 def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
-    """Refuse too little memory, and a cluster that cannot be used, or is not secure, before it is started.
+    """Refuse a cluster that cannot be used, or is not secure, before it is started.
 
     Raises
     ------
     ConfigurationError
         When the memory limit or the scheduler's address is malformed, the address is neither
         encrypted nor on this computer and `insecure` is off, or a certificate file is missing.
-    ClusterError
-        When ulimit -v leaves less memory than the libraries reserve: OpenBLAS then ends the process.
     """
-    if sys.platform != "win32":
-        import resource
-
-        limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-        if limit != resource.RLIM_INFINITY and limit < _ADDRESS_BYTES:
-            raise ClusterError(
-                f"Not enough memory: ulimit -v allows {limit / 2**30:.2f} GiB of addresses; a run needs "
-                f"{_ADDRESS_BYTES / 2**30:g} GiB. Raise the limit (ulimit -v unlimited)."
-            )
     if execution.memory_limit is not None:
         parse_memory(execution.memory_limit, "memory_limit")
     if execution.scheduler_file is not None:
@@ -564,7 +549,9 @@ def _with_source_paths(document: Document, data: DataTable) -> DataTable:
     if data.source not in BUILT_IN_SOURCES:
         paths = [document.absolute(item, "data", "source") for item in data.sources]
         changes["source"] = paths[0] if len(paths) == 1 else paths
-    if data.labels is not None:
-        candidate = document.absolute(data.labels, "data", "labels")
-        changes["labels"] = candidate if Path(candidate).is_file() else data.labels
+    for key in ("labels", "batches"):
+        named = getattr(data, key)
+        if named is not None:
+            candidate = document.absolute(named, "data", key)
+            changes[key] = candidate if Path(candidate).is_file() else named
     return msgspec.structs.replace(data, **changes)

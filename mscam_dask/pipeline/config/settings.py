@@ -101,11 +101,21 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
             "ids and labels.",
         ),
     ] = None
-    samples_in: Annotated[
-        Literal["rows", "columns"] | None,
+    batches: Annotated[
+        Text | None,
         Meta(
+            title="a file, or a column of obs",
+            description="Batch of each sample, such as machine, site or day, whose effects are removed: a file "
+            "with ids and batches, or one batch per line, or the name of a column of obs of `.h5ad` and "
+            "`.h5mu` files.",
+        ),
+    ] = None
+    samples_in: Annotated[
+        Literal["rows", "columns"] | dict[Text, Literal["rows", "columns"]] | None,
+        Meta(
+            title='`"rows"`, `"columns"`, or a table by view',
             description="Where the samples are in matrices of files; rows by default. With "
-            "columns, the header of a text file has their ids."
+            "columns, the header of a text file has their ids.",
         ),
     ] = None
     header: Annotated[

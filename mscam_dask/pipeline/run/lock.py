@@ -62,8 +62,6 @@ class RunLock:
         On entering, at once, when another process holds the lock; names the process.
     ConfigurationError
         On entering, when the file system has no locks.
-    StoreCorruptError
-        On entering, when .lock is a link or no regular file.
 
     Notes
     -----
@@ -157,15 +155,16 @@ def is_locked(directory: Path) -> bool:
     """Return whether another driver holds a run directory; nothing in it is changed."""
     for path in (directory / LOCK_NAME, directory):
         try:
-            is_root = path == directory
             descriptor = (
-                os.open(path, os.O_RDONLY | os.O_CLOEXEC) if is_root else open_regular(path)
+                os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                if path == directory
+                else open_regular(path)
             )
-        except (OSError, DataError):  # taking it says why
+        except (OSError, DataError):
             continue
         try:
             with contextlib.suppress(OSError, ConfigurationError):  # taking it says why
-                if is_root:
+                if path == directory:
                     if _lock_directory(descriptor, path, is_shared=True) is False:
                         return True
                 elif not take_lock(descriptor, path, remedy=_REMEDY, is_shared=True):
@@ -217,7 +216,7 @@ def _write_holder(descriptor: int) -> None:
 def _locked_message(directory: Path) -> str:
     try:
         holder = msgspec.json.decode(read_regular(directory / LOCK_NAME), type=LockHolder)
-    except (OSError, ValueError, msgspec.DecodeError):  # a link, damaged, or not written yet
+    except (OSError, ValueError, msgspec.DecodeError):  # damaged, or not written yet
         by = "another process"
     else:
         by = f"process {holder.pid} on {holder.host}, since {holder.since}"

@@ -26,13 +26,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredResult, read_model, read_result
-from mscam_dask.data.store.filesystem import RECORD_BYTES, read_regular
+from mscam_dask.data.store.filesystem import MAX_BYTES, read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ViewDigest, row_ranges
 from mscam_dask.engine.initialize import UNKNOWN
-from mscam_dask.errors import DataError
+from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.metrics import matched_labels
 from mscam_dask.monitor.run_record import DataRecord, DriftRecord, FitRecord, RunRecord
 from mscam_dask.pipeline.config.settings import Settings
@@ -50,25 +50,22 @@ __all__ = [
     "WarmStart",
     "drift_between",
     "drift_of",
-    "future_dates",
     "glob_escaped",
     "last_comparable",
     "link_tree",
     "moved_text",
     "named_as_before",
     "next_number",
+    "notes_on_siblings",
     "previous_runs",
     "renamed_clusters",
     "reusable_clustering",
     "reusable_store",
-    "skipped_runs",
     "warm_start_from",
 ]
 
+_MAX_ROW_BYTES = 2**13
 _CLOCK_SKEW = dt.timedelta(days=1)
-
-# Largest mean length of a row of labels.csv or samples.csv.
-_ROW_BYTES = 4096
 
 
 @dataclass(frozen=True)
@@ -99,23 +96,23 @@ class PreviousRun:
         """
         file = self.directory.labels
         try:
-            content = self.content(file)
+            content = self.table(file)
             rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
             names = [decoded_id(name) for name, _ in rows[1:]]
             labels = np.array([int(cluster) for _, cluster in rows[1:]], dtype=np.int64)
         except (OSError, ValueError, csv.Error) as error:
             raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
         digest = self.record.labels_sha256
-        if digest is not None and _sha256(content) != digest:
+        if digest is not None and hashlib.sha256(content).hexdigest() != digest:
             raise DataError(
                 f"{file} has changed since the run wrote it (another SHA-256). Resume the run, which "
                 "writes it again."
             )
         return names, labels
 
-    def content(self, file: Path) -> bytes:
-        """Return the content of a file with a row for each sample; a link, and any other size, is a `DataError`."""
-        return read_regular(file, RECORD_BYTES + _ROW_BYTES * self.data.n_samples)
+    def table(self, file: Path) -> bytes:
+        """Content of a table with a row for each sample."""
+        return read_regular(file, max_bytes=MAX_BYTES + _MAX_ROW_BYTES * self.data.n_samples)
 
     def integrity_problem(self) -> str:
         """Return how its results are damaged; empty when they are intact."""
@@ -124,13 +121,13 @@ class PreviousRun:
         if missing:
             return f"{' and '.join(missing)} {'is' if len(missing) == 1 else 'are'} missing"
         try:
+            for name, digest in self.record.files_sha256.items():
+                file = self.directory.path / name
+                if file.exists() and hashlib.sha256(self.table(file)).hexdigest() != digest:
+                    return f"{file} has changed since the run wrote it (another SHA-256)"
             _, labels = self.labels()
             result = read_result(self.directory.result)
             read_model(self.directory.result)
-            for name, digest in self.record.files_sha256.items():
-                file = self.directory.path / name
-                if os.path.lexists(file) and _sha256(self.content(file)) != digest:
-                    return f"{file} has changed since the run wrote it (another SHA-256)"
         except DataError as error:
             return str(error).partition(". ")[0].removesuffix(".")
         if not np.array_equal(labels, result.labels):
@@ -144,7 +141,7 @@ def previous_runs(settings: Settings, directory: RunDirectory) -> list[PreviousR
     Directories without a readable run record are skipped. The order is that of `RunRecord.number`,
     which does not depend on the clock.
     """
-    runs = [run for run in _siblings(settings, directory) if run.record.state == "finished"]
+    runs = [run for run in _siblings(settings, directory)[0] if run.record.state == "finished"]
     runs = [run for run in runs if run.record.data is not None]
     return sorted(
         runs, key=lambda run: (run.record.number, run.record.ended or "", run.name), reverse=True
@@ -153,57 +150,50 @@ def previous_runs(settings: Settings, directory: RunDirectory) -> list[PreviousR
 
 def next_number(settings: Settings, directory: RunDirectory) -> int:
     """Return the number of a run that finishes now: one more than that of any run beside it."""
-    numbers = [run.record.number for run in _siblings(settings, directory)]
+    numbers = [run.record.number for run in _siblings(settings, directory)[0]]
     with contextlib.suppress(DataError):
         numbers.append(RunDirectory(directory.place).read_record().number)
     return max(numbers, default=0) + 1
 
 
-def future_dates(runs: Sequence[PreviousRun]) -> tuple[str, ...]:
-    """Return a warning for each run whose date is in the future."""
+def notes_on_siblings(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
+    """Return a note on each run beside a run that is passed over, or has a date in the future."""
+    runs, damaged = _siblings(settings, directory)
     limit = (dt.datetime.now(dt.UTC) + _CLOCK_SKEW).isoformat(timespec="seconds")
-    return tuple(
-        f"{run.name} ended at {run.record.ended}, which is in the future: the clock was or is "
-        "wrong. The order of the runs is not affected, because it follows their numbers."
-        for run in runs
-        if (run.record.ended or "") > limit
+    return (
+        *(f"A previous run is passed over: {error}" for error in damaged),
+        *(
+            f"{run.name} ended at {run.record.ended}, which is in the future: the clock was or is "
+            "wrong. The order of the runs is not affected, because it follows their numbers."
+            for run in runs
+            if run.record.state == "finished" and (run.record.ended or "") > limit
+        ),
     )
 
 
-def skipped_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
-    """Return a warning for each run beside a run directory whose record cannot be read."""
-    notes = []
-    for sibling in _sibling_directories(settings, directory):
-        try:
-            sibling.read_record()
-        except DataError as error:
-            if os.path.lexists(sibling.record):
-                notes.append(f"{sibling.path.name} is not used: {error}")
-    return tuple(notes)
-
-
-def _siblings(settings: Settings, directory: RunDirectory) -> Iterator[PreviousRun]:
-    """Yield runs of the same pipeline, in the root of a run directory, that have a readable record."""
-    for sibling in _sibling_directories(settings, directory):
-        with contextlib.suppress(DataError):
-            record = sibling.read_record()
-            if record.pipeline == settings.name:
-                yield PreviousRun(sibling, record)
-
-
-def _sibling_directories(settings: Settings, directory: RunDirectory) -> Iterator[RunDirectory]:
-    """Yield the directories beside a run directory that have the name of a run of the same pipeline."""
+def _siblings(
+    settings: Settings, directory: RunDirectory
+) -> tuple[list[PreviousRun], list[StoreCorruptError]]:
+    """Return runs of the same pipeline, in the root of a run directory, and the errors of damaged ones."""
+    runs: list[PreviousRun] = []
+    damaged: list[StoreCorruptError] = []
     if settings.output.root is None:
-        return
+        return runs, damaged
     root = Path(os.path.realpath(settings.output.root))  # as the paths of run directories are
-    for path in root.glob(f"{glob_escaped(settings.name)}-*"):
+    for path in sorted(root.glob(f"{glob_escaped(settings.name)}-*")):
         if path in (directory.path, directory.place) or path.name.endswith(NEXT_SUFFIX):
             continue
-        yield RunDirectory(path)
-
-
-def _sha256(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()
+        sibling = RunDirectory(path)
+        try:
+            record = sibling.read_record()
+        except StoreCorruptError as error:
+            damaged.append(error)
+        except (DataError, OSError):
+            continue
+        else:
+            if record.pipeline == settings.name:
+                runs.append(PreviousRun(sibling, record))
+    return runs, damaged
 
 
 def glob_escaped(name: str) -> str:

@@ -135,7 +135,7 @@ def report_html(directory: RunDirectory, base: Path, columns: Path | None = None
             labels_true=labels_true,
             label_names=label_names,
             files=_links(directory, base),
-            moved=_moved(PreviousRun(directory, record)),
+            moved=_moved(directory, record),
             notes=(*notes, *more_notes),
             membership=None if model is None else model.arrays.get("membership"),
             columns=properties,
@@ -186,20 +186,21 @@ def _sample_ids(directory: RunDirectory, record: RunRecord) -> list[str] | None:
     return PreviousRun(directory, record).labels()[0]
 
 
-def _moved(run: PreviousRun) -> list[tuple[str, int, int]]:
+def _moved(directory: RunDirectory, record: RunRecord) -> list[tuple[str, int, int]]:
     """Return the lines of moved.csv; none without a previous run."""
-    file = run.directory.moved
-    if not os.path.lexists(file):
+    if not directory.moved.is_file():
         return []
     try:
-        text = run.content(file).decode()
+        stream = io.StringIO(
+            PreviousRun(directory, record).table(directory.moved).decode(), newline=""
+        )
         return [
             (decoded_id(name), int(old), int(new))
-            for name, old, new in list(csv.reader(io.StringIO(text, newline="")))[1:]
+            for name, old, new in list(csv.reader(stream))[1:]
         ]
-    except ValueError as error:
+    except (ValueError, csv.Error) as error:
         raise DataError(
-            f"{file} is damaged ({error}). Delete it; the report is then written without it."
+            f"{directory.moved} is damaged ({error}). Delete it; the report is then written without it."
         ) from error
 
 

@@ -7,6 +7,7 @@ same fingerprint is returned; an interrupted or damaged one is resumed; otherwis
 from __future__ import annotations
 
 import contextlib
+import os
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -310,7 +311,7 @@ def _place_of(path: Path) -> Path:
 
 
 def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:
-    if not directory.record.exists():
+    if not os.path.lexists(directory.record):
         raise ConfigurationError(
             f"{directory.path} holds no run: it has no run.json. Run the pipeline again with this "
             "directory as its output."

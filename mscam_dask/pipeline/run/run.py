@@ -45,6 +45,7 @@ from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.list_runs import retain_step
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
+    batches_of,
     changes_are_temporary,
     check_sources_outside,
     clustering_fingerprint,
@@ -53,12 +54,11 @@ from mscam_dask.pipeline.run.previous_runs import (
     ClusteringOutput,
     WarmStart,
     drift_of,
-    future_dates,
     named_as_before,
     next_number,
+    notes_on_siblings,
     previous_runs,
     reusable_clustering,
-    skipped_runs,
     warm_start_from,
 )
 from mscam_dask.pipeline.run.report import (
@@ -249,6 +249,7 @@ class Run:
                     clusters = self._reuse_previous(opened)
                     if clusters is None:
                         start = self._warm_start(opened)
+                        batches = batches_of(self._settings.data, opened.data)
                         checkpoints = self._open_checkpoints()
                         with self._cluster(opened) as cluster, self._step("cluster") as summary:
                             estimator, notes = steps.cluster(
@@ -263,8 +264,9 @@ class Run:
                                 checkpoint_store=checkpoints,
                                 start=start,
                                 results_directory=new_partial(self.directory.result),
+                                batches=batches,
                             )
-                            clusters = self._clusters(opened, start, estimator)
+                            clusters = self._clusters(opened, start, estimator, batches)
                             summary.notes = (*notes, *steps.drift_notes(clusters.drift))
                             summary.text = steps.fit_summary(clusters.fit)
                     self._finish(opened, clusters)
@@ -440,14 +442,14 @@ class Run:
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
             summary.text = f"{counted}: {views}"
-            skipped = skipped_runs(self._settings, self.directory)
-            summary.notes = (*record.notes, *future_dates(self._runs), *skipped)
+            summary.notes = (*record.notes, *notes_on_siblings(self._settings, self.directory))
         return opened
 
     def _report_resume(self, opened: OpenData | None) -> None:
         """Emit the events of a resumed run: the data it starts from, and warnings."""
         with self._step("resume") as summary:
-            summary.notes = self.record.resumed[-1].warnings
+            siblings = notes_on_siblings(self._settings, self.directory)
+            summary.notes = (*self.record.resumed[-1].warnings, *siblings)
             summary.text = "from the beginning: no data were ingested yet"
             if opened is not None:
                 views = plural(len(opened.data.views), "view")
@@ -524,12 +526,18 @@ class Run:
             yield cluster
 
     def _clusters(
-        self, opened: OpenData, start: WarmStart | None, estimator: MSCAM
+        self,
+        opened: OpenData,
+        start: WarmStart | None,
+        estimator: MSCAM,
+        batches: NDArray[Any] | None,
     ) -> ClusteringOutput:
         """Return the clusters of a fit, named after those of the run that it started from."""
         solution = named_as_before(start, estimator.solution_)
         estimator.solution_, estimator.labels_ = solution, solution.labels
         fit = steps.fit_record(solution)
+        if batches is not None:
+            fit = msgspec.structs.replace(fit, batches=steps.batches_entry(estimator, batches))
         drift, moved = drift_of(start, solution, fit, opened.data)
         self._update(fit=fit, drift=drift)
         model = stored_model(estimator)  # while the workers are there
@@ -556,11 +564,11 @@ class Run:
             directory.write(directory.labels, content)
             self._update(labels_sha256=hashlib.sha256(content).hexdigest())
             clusters.write(directory.result)
-            files = steps.samples_files(directory.result, opened.data)
+            tables = steps.samples_files(directory.result, opened.data)
             if clusters.moved is not None:
-                files[directory.moved.name] = clusters.moved
-            for file, text in files.items():
+                tables[directory.moved.name] = clusters.moved
+            for file, text in tables.items():
                 directory.write(directory.path / file, text)
-            digests = {name: hashlib.sha256(text).hexdigest() for name, text in files.items()}
+            digests = {file: hashlib.sha256(text).hexdigest() for file, text in tables.items()}
             self._update(files_sha256=digests)
             summary.text = str(directory.place)

@@ -17,8 +17,7 @@
     RUN_DIR.next/       run that takes the place of the one in RUN_DIR when it has finished
 
 Every file but events.jsonl is written under another name, synced and renamed, so it is complete or
-absent. Links in the path of a run directory are followed once, when it is locked; a file in it that is
-a link or not a regular file is refused.
+absent. Links in the path of a run directory are followed once, when it is locked.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ import msgspec
 
 from mscam_dask.data.store.filesystem import (
     LOCAL,
+    check_entry,
     full_disk_is_temporary,
-    not_regular,
     open_regular,
     read_regular,
     write_durably,
@@ -81,21 +80,21 @@ _OWN = (
 
 _PRIVATE = 0o700
 
-_FORMULA = tuple("=+-@|\t\r＝＋－＠｜")  # noqa: RUF001 - wide ones are formulas in East Asian settings
+_FORMULA = tuple("=+-@|\uff1d\uff0b\uff0d\uff20\uff5c")
 _NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
 
 
 def encoded_id(sample: str) -> str:
     r"""Return a sample id as CSV files have it, harmless to spreadsheets and terminals.
 
-    An id that starts like a formula (= + - @ |, also after blanks, unless it is a number) or with an
-    apostrophe, or that holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
+    An id that starts like a formula (= + - @ |, unless it is a number), after blanks too, or with an apostrophe, or that
+    holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
     control characters are written as \xNN. Other ids are unchanged.
 
     Examples
     --------
-    >>> encoded_id("=1+1"), encoded_id("-7"), encoded_id("a b")
-    ("'=1+1", '-7', 'a b')
+    >>> encoded_id("=1+1"), encoded_id(" |calc"), encoded_id("-7"), encoded_id("a b")
+    ("'=1+1", "' |calc", '-7', 'a b')
     """
     is_formula = sample.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
     has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
@@ -210,7 +209,7 @@ class RunDirectory:
         ConfigurationError
             When an earlier run is there and may not be replaced.
         """
-        occupied = self.record.exists()
+        occupied = os.path.lexists(self.record)
         if occupied:
             self._check_replaceable(overwrite=overwrite)
         self.write_record(record)
@@ -375,8 +374,12 @@ class RunDirectory:
     def append_events(self) -> Iterator[IO[bytes]]:
         """Open events.jsonl to append to; a line that a kill cut short is removed."""
         self.check_lock()
-        descriptor = open_regular(self.events, os.O_RDWR | os.O_CREAT | os.O_APPEND)
-        with full_disk_is_temporary(self.events), os.fdopen(descriptor, "a+b") as stream:
+        with (
+            full_disk_is_temporary(self.events),
+            os.fdopen(
+                open_regular(self.events, os.O_RDWR | os.O_CREAT | os.O_APPEND), "a+b"
+            ) as stream,
+        ):
             stream.seek(0)
             complete = stream.read().rfind(b"\n") + 1
             stream.truncate(complete)
@@ -392,20 +395,21 @@ class RunDirectory:
         self.write(self.record, encode_record(record))
 
     def read_record(self) -> RunRecord:
-        """Read run.json.
+        """Read run.json of a directory whose own files are no links, pipes, sockets or devices.
 
         Raises
         ------
         StoreCorruptError
-            When it is damaged, or a file of the run is a link.
+            When one is, or run.json is damaged.
         DataError
             When it is missing, or not the record of a run.
         """
         try:
+            with os.scandir(self.path) as entries:
+                for entry in entries:
+                    if _is_own(entry.name):
+                        check_entry(entry)
             content = read_regular(self.record)
-            for name in (*_OWN, LOCK_NAME):
-                if (self.path / name).is_symlink():
-                    raise not_regular(self.path / name)
         except OSError as error:
             raise DataError(
                 f"{self.path} is not a run directory: {_RECORD} cannot be read ({error.strerror}). Give "
@@ -458,7 +462,7 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
         raise ConfigurationError(
             f"{root} is a file; the output of {kind} is a directory. Choose another (-o)."
         )
-    if root.is_dir() and not (root / record).exists() and _holds_others(root, record):
+    if root.is_dir() and not os.path.lexists(root / record) and _holds_others(root, record):
         raise ConfigurationError(
             f"{root} is not empty and is not the directory of {kind} (it has no {record}). Choose "
             "another output directory (-o)."

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import CliRunner
 from scipy import io
@@ -19,6 +20,7 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, stored
 from tests.messages import quotes
+from tests.synthetic import values_of
 
 READ_TURNED = "Source(path, samples_in='columns')"
 OPTION = "--samples-in columns"
@@ -44,10 +46,10 @@ def refusal(file: Path, samples_in: Any = "rows", **options: Any) -> str:
     return str(caught.value)
 
 
-def command_in(message: str) -> list[str]:
-    """Words of the command that a message says to run, without the program."""
-    (command,) = re.findall(r"mscam-dask (ingest .*? -o \S+\.zarr)", message)
-    return shlex.split(command)
+def options_in(message: str) -> list[str]:
+    """Words of the options that a message says to give."""
+    (options,) = re.findall(r"\((--samples-in .*?=columns)\)", message)
+    return shlex.split(options)
 
 
 def test_as_many_columns_may_be_the_samples(file: Path) -> None:
@@ -136,12 +138,10 @@ def test_files_of_which_some_have_samples_on_columns(
         ingest([Source(file, samples_in=samples_in) for file in (upright, turned)], tmp_path / "s")
     message = str(caught.value)
     assert re.match(quotes(7, turned, upright), message)
-    words = command_in(message)
-    assert words[1] == str(turned)
-    done = CliRunner().invoke(main, [*words[:-1], str(tmp_path / "t.zarr")])
+    command = ["ingest", str(upright), str(turned), *options_in(message), "-o", str(tmp_path / "t")]
+    done = CliRunner().invoke(main, command)
     assert done.exit_code == 0, done.output
-    report = ingest([upright, tmp_path / "t.zarr"], tmp_path / "whole.zarr")
-    np.testing.assert_array_equal(stored(report)["shape"], SHAPE)
+    np.testing.assert_array_equal(values_of(open_store(tmp_path / "t"))["shape"], SHAPE)
     sources = [Source(upright), Source(turned, samples_in="columns")]
     np.testing.assert_array_equal(stored(ingest(sources, tmp_path / "s"))["shape"], SHAPE)
 
@@ -152,4 +152,28 @@ def test_labels_tell_which_of_two_files_is_the_turned_one(tmp_path: Path) -> Non
     for labels, n_samples, to_turn in ((None, 2, shape), (LABELS, 7, turned)):
         with pytest.raises(DataError, match=quotes(n_samples, turned, shape)) as caught:
             ingest([turned, shape], tmp_path / "s.zarr", labels=labels)
-        assert command_in(str(caught.value))[1] == str(to_turn)
+        assert options_in(str(caught.value)) == ["--samples-in", f"{to_turn.stem}=columns"]
+
+
+def test_a_file_whose_features_are_the_samples_of_the_others(tmp_path: Path) -> None:
+    """Each with columns f0, f1, ... too, so that samples of one have the names of features of the others."""
+    ids = [f"s{i}" for i in range(N)]
+    frames = {name: pd.DataFrame(COLOUR, ids, ["f0", "f1", "f2"]) for name in "abc"}
+    frames["a"] = frames["a"].T
+    files = [tmp_path / f"{name}.csv" for name in frames]
+    for file, frame in zip(files, frames.values(), strict=True):
+        frame.to_csv(file)
+    for join in (None, "inner", "outer"):
+        message = "so its samples are in columns.*--samples-in a=columns"
+        with pytest.raises(DataError, match=rf"'\S*a.csv' have.*'\S*b.csv' .*{message}"):
+            ingest(files, tmp_path / "s", join=join)
+    with pytest.raises(DataError, match="not all have samples in columns"):
+        ingest([Source(file, samples_in="columns") for file in files], tmp_path / "s")
+    turned: list[Path | Source] = [Source(files[0], samples_in="columns"), *files[1:]]
+    assert ingest(turned, tmp_path / "s").n_samples == N
+
+
+def test_features_and_samples_may_have_the_same_numbers(tmp_path: Path) -> None:
+    for name in "ab":
+        pd.DataFrame(np.eye(N)).to_csv(tmp_path / f"{name}.csv")
+    assert ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "s").n_samples == N

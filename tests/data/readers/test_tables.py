@@ -268,3 +268,27 @@ def test_a_first_column_of_numbers_and_marks_is_no_id(tmp_path: Path) -> None:
         read(path)
     (loaded,) = read(Source(path, comment="#"))
     np.testing.assert_array_equal(values(loaded), VALUES)
+
+
+@pytest.mark.parametrize(
+    ("name", "footer"),
+    [
+        ("Total", np.nansum),
+        ("Sum", lambda x, axis: np.append(np.nansum(x[:, :2], axis=axis), np.nan)),
+        ("Mean:", lambda x, axis: np.nanmean(x, axis=axis).round(3)),
+    ],
+)
+def test_a_footer_is_no_sample(tmp_path: Path, name: str, footer: Any) -> None:
+    above = frame([f"s{i}" for i in range(N)]) + 10
+    above.iloc[2, 1] = np.nan
+    whole = pd.concat([above, frame([name, *"bcdefghijkl"])[:1]])
+    whole.iloc[-1] = footer(above.to_numpy(), axis=0)
+    for is_footer in (True, False):
+        if not is_footer:  # a sample of this name
+            whole.iloc[-1, 1] += 1 + abs(whole.iloc[-1, 1])
+        whole.to_csv(tmp_path / "a.csv", index_label="id")
+        if is_footer:
+            with pytest.raises(DataError, match=rf"a\.csv: the last row, '{name}', is no sample"):
+                read(tmp_path / "a.csv")
+        else:
+            assert read(tmp_path / "a.csv")[0].sample_ids == tuple(whole.index)

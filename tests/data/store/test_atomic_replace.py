@@ -272,13 +272,13 @@ def test_a_reader_that_may_not_rename_says_where_the_store_is(
 
     opened = os.open
 
-    def refused(file: Path, flags: int, *more: int) -> int:
+    def read_only(path: Path, flags: int, *rest: Any) -> int:
         if flags & os.O_CREAT:
             raise PermissionError(errno.EACCES, "Permission denied")
-        return opened(file, flags, *more)
+        return opened(path, flags, *rest)
 
     with monkeypatch.context() as patch:
-        patch.setattr("os.open", refused)
+        patch.setattr("os.open", read_only)
         with pytest.raises(DataError, match=quotes(store, aside, "Permission denied")):
             open_store(store)
     assert numbers(store) == [0, 1, 2]

@@ -135,6 +135,13 @@ def test_a_join_without_a_shared_sample_does_not_run(join: Join) -> None:
         join_samples(ids, join)
 
 
+def test_different_ids_without_a_join() -> None:
+    with pytest.raises(DataError, match=r"share no sample. Check that these are ids of"):
+        join_samples({"a": ["img1", "img2"], "b": ["IMG_1_A", "IMG_2_B"]}, None)
+    with pytest.raises(DataError, match=r"1 id\(s\) are only in 'a' \(first: \['u2'\]\)\. Files"):
+        join_samples({"a": ["u1", "u2"], "b": ["u1"]}, None)
+
+
 @pytest.mark.parametrize("bad", ["", " ", "NA", "nan", "NaN", "None", "<NA>", "null"])
 def test_missing_ids_are_refused(bad: str) -> None:
     with pytest.raises(DataError, match=r"1 of 3 sample ids in .a\.csv. are missing.*row 1"):
@@ -146,17 +153,29 @@ def test_repeated_ids_are_refused() -> None:
         check_sample_ids(["x", "y", "x"], where="a.csv")
 
 
-@pytest.mark.parametrize(
-    "code", [0x0, 0x1B, 0x85, 0x200B, 0x202E, 0x2028, 0x2066, 0x2069, 0xFEFF, 0xAD, 0xE0041]
-)
+CODES = [
+    0x0,
+    0x1B,
+    0x85,
+    0xAD,
+    0x61C,
+    0x200B,
+    0x202E,
+    0x2028,
+    0x2062,
+    0x2066,
+    0x2069,
+    0xFEFF,
+    0xE0041,
+]
+
+
+@pytest.mark.parametrize("code", CODES)
 def test_texts_that_look_like_others_or_act_on_a_terminal_are_refused(code: int) -> None:
-    with pytest.raises(DataError, match=f"at position 1.*U\\+{code:04X};"):
+    with pytest.raises(DataError, match="at position 1"):
         check_printable(["ok", f"a{chr(code)}"], "view name")
-
-
-def test_an_invisible_character_of_an_id_is_named_with_file_and_row() -> None:
-    with pytest.raises(DataError, match=r"'a\.csv' 'y\\u202e' in row 1 .*U\+202E"):
-        join_samples({"a.csv": ["x", "y\u202e"]}, None)
+    with pytest.raises(DataError, match=rf"of 'a\.csv'.*in row 1 has the character U\+{code:04X}"):
+        join_samples({"a.csv": ["ok", f"{chr(code)}a"]}, None)
 
 
 def test_texts_of_any_language_are_printable() -> None:

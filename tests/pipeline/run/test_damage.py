@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import json
-import os
 import shutil
-import socket
-import subprocess
-import sys
 import unicodedata
 from collections.abc import Callable
 from pathlib import Path
@@ -26,7 +21,6 @@ from mscam_dask.errors import ConfigurationError, DataError, MscamError, StoreCo
 from mscam_dask.monitor.events import Event, StepFinished
 from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.load_run import load_run
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import run_pipeline
@@ -212,7 +206,7 @@ def test_a_missing_report_is_written_again(
 
 HOSTILE = [
     *("=cmd()", "+1+1", "-1+1", "@SUM(A1)", "\tx", "\rx", "a\x1b[31mb", "a\nb", "'=x", "\x9bx"),
-    *("|calc", "  =1+1", "\uff1d1+1", " |x"),
+    *("|calc", "  =1+1", "\uff1d1+1", "\uff5cx", " -7"),
     *("\\x1b", "'a\\b", "=a\\b", "", "-7", "+3.5", "plain", "Zürich, 8"),
 ]
 
@@ -224,7 +218,7 @@ def test_sample_ids_are_harmless_and_read_back(sample: str) -> None:
     assert text.isprintable()
     first = unicodedata.normalize("NFKC", text).lstrip()[:1]
     assert first not in {*"=@|\t\r"}
-    assert first not in {*"+-"} or float(text)
+    assert first not in {*"+-"} or (float(text) and text[0] == first)
     if sample in ("plain", "-7", "+3.5", "\\x1b", "Zürich, 8"):
         assert text == sample
     assert len({encoded_id(other) for other in HOSTILE}) == len(HOSTILE)
@@ -364,163 +358,3 @@ def test_a_record_reads_back_whatever_the_order_of_its_keys(
     content = encode_record(record)
     turned = json.dumps(dict(reversed(json.loads(content).items()))).encode()
     assert decode_record(turned, "here") == decode_record(content, "here") == record
-
-
-# --------------------------------------------------------------------------- special files
-
-
-def fifo(file: Path) -> None:
-    file.unlink(missing_ok=True)
-    os.mkfifo(file)
-
-
-def link(file: Path) -> None:
-    target = file.parent.parent / "precious"
-    target.write_bytes(file.read_bytes() if file.is_file() else b"precious\n")
-    file.unlink(missing_ok=True)
-    file.symlink_to(target)
-
-
-def second_name(file: Path) -> None:
-    link(file)
-    target = file.resolve()
-    file.unlink()
-    file.hardlink_to(target)
-
-
-def dangling(file: Path) -> None:
-    file.unlink(missing_ok=True)
-    file.symlink_to(file.parent.parent / "precious")
-
-
-def directory_instead(file: Path) -> None:
-    file.unlink(missing_ok=True)
-    file.mkdir()
-
-
-def listening(file: Path) -> None:
-    file.unlink(missing_ok=True)
-    with contextlib.chdir(file.parent), socket.socket(socket.AF_UNIX) as server:
-        server.bind(file.name)
-
-
-def huge(file: Path) -> None:
-    os.truncate(file, 6 * 2**30)
-
-
-SPECIAL = [fifo, link, dangling, directory_instead, listening]
-
-
-@pytest.mark.parametrize("name", [".lock", "events.jsonl"])
-@pytest.mark.parametrize("harm", [*SPECIAL, second_name])
-@pytest.mark.timeout(60)
-def test_a_special_file_is_neither_written_nor_waited_for(
-    pipeline: Write, tmp_path: Path, name: str, harm: Callable[[Path], None]
-) -> None:
-    directory = stopped(pipeline(QUIET), tmp_path / "out")
-    harm(directory.path / name)
-    precious = tmp_path / "precious"
-    before = precious.read_bytes() if precious.exists() else None
-    done = CliRunner().invoke(main, ["resume", "out"])
-    assert (done.exit_code, str(directory.path / name) in done.stderr) == (3, True), done.stderr
-    done = CliRunner().invoke(main, ["run", "tiny.toml", "-o", "out", "--in-process"])
-    assert done.exit_code in (2, 3), done.stderr
-    assert (precious.read_bytes() if precious.exists() else None) == before
-
-
-@pytest.mark.parametrize("harm", [*SPECIAL, huge])
-@pytest.mark.timeout(120)
-def test_a_special_record_ends_commands_that_ask_for_it_and_is_passed_over_beside_others(
-    pipeline: Write, tmp_path: Path, harm: Callable[[Path], None]
-) -> None:
-    output = "[output]\nroot = 'runs'\n"
-    runs = [again(pipeline(f"{QUIET}{output}"))]
-    runs += [again(pipeline(f"{QUIET}{output}[evaluate]\nenabled = false\n"))]
-    bad = runs[0].directory
-    harm(bad.record)
-    run = str(bad.path)
-    for command in (
-        ["resume", run],
-        ["predict", run, "tiny.npz"],
-        ["report", run],
-        ["describe", run],
-    ):
-        done = CliRunner().invoke(main, command)
-        assert done.exit_code in (2, 3), (command, done.stderr)
-    summaries: list[StepFinished] = []
-
-    def note(event: Event) -> None:
-        if isinstance(event, StepFinished):
-            summaries.append(event)
-
-    file = pipeline(f"{QUIET}{output}[evaluate]\nenabled = false\n[incremental]\nenabled = true\n")
-    assert again(file, observers=[note]).record.state == "finished"
-    notes = [item for step in summaries for item in step.notes]
-    assert any(bad.path.name in item for item in notes), notes
-    done = CliRunner().invoke(main, ["runs", "runs", "--compare"])
-    assert (done.exit_code, bad.path.name in done.output) == (0, True), done.output
-
-
-@pytest.mark.parametrize("name", ["pipeline.toml", "labels.csv", "samples.csv", "moved.csv"])
-@pytest.mark.parametrize("harm", [fifo, link, huge])
-@pytest.mark.timeout(60)
-def test_a_special_file_of_results_is_noticed(
-    pipeline: Write, tmp_path: Path, name: str, harm: Callable[[Path], None]
-) -> None:
-    directory = run_pipeline(read_config(pipeline(QUIET)), tmp_path / "out").directory
-    (directory.path / name).touch()
-    harm(directory.path / name)
-    found = [CliRunner().invoke(main, [name, "out"]) for name in ("resume", "report", "doctor")]
-    assert any(each.exit_code for each in found) or any("again" in each.output for each in found)
-
-
-@pytest.mark.parametrize("name", ["samples.csv", "samples.parquet"])
-def test_a_changed_cell_of_the_samples_is_noticed(
-    pipeline: Write, tmp_path: Path, name: str
-) -> None:
-    first = run_pipeline(read_config(pipeline(QUIET)), tmp_path / "out")
-    file = first.directory.path / name
-    before = file.read_bytes()
-    changed = bytearray(before)
-    changed[len(changed) // 2] ^= 1
-    file.write_bytes(changed)
-    again = resume_run(tmp_path / "out")
-    assert again.resumed
-    assert f"{name} has changed" in again.record.resumed[-1].warnings[0]
-    assert file.read_bytes() == before
-    assert not resume_run(tmp_path / "out").resumed
-
-
-@pytest.mark.parametrize("inside", ["labels/zarr.json", "labels", "labels/c/0"])
-def test_links_in_a_result_are_refused(pipeline: Write, tmp_path: Path, inside: str) -> None:
-    directory = run_pipeline(read_config(pipeline(QUIET)), tmp_path / "out").directory
-    item = directory.result / inside
-    item.rename(tmp_path / "elsewhere")
-    item.symlink_to(tmp_path / "elsewhere")
-    with pytest.raises(StoreCorruptError, match=f"{quotes(item)}.*symbolic link"):
-        load_run(directory.path)
-
-
-@pytest.mark.parametrize("name", ["data.zarr", "checkpoints"])
-def test_nothing_is_written_through_a_link_in_place_of_a_directory(
-    pipeline: Write, tmp_path: Path, name: str
-) -> None:
-    directory = stopped(pipeline(QUIET), tmp_path / "out")
-    item = directory.path / name
-    item.rename(tmp_path / "elsewhere")
-    item.symlink_to(tmp_path / "elsewhere")
-    before = sorted((tmp_path / "elsewhere").rglob("*"))
-    with pytest.raises(StoreCorruptError, match=f"{quotes(item)}.*symbolic link"):
-        resume_run(directory.path)
-    assert sorted((tmp_path / "elsewhere").rglob("*")) == before
-
-
-@pytest.mark.parametrize("gib", [0.7, 1.1])
-def test_too_little_address_space_is_a_memory_error(
-    pipeline: Write, tmp_path: Path, gib: float
-) -> None:
-    command = [sys.executable, "-m", "mscam_dask.cli", "run", str(pipeline(QUIET)), "-o", "out"]
-    limited = ["bash", "-c", f'ulimit -v {int(gib * 2**20)}; exec "$@"', "bash", *command]
-    environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1"}
-    done = subprocess.run(limited, capture_output=True, text=True, check=False, env=environment)
-    assert (done.returncode, "ulimit -v" in done.stderr) == (4, True), done.stderr

@@ -15,9 +15,9 @@ from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.lock import RunLock
 from mscam_dask.pipeline.run.previous_runs import (
-    future_dates,
     last_comparable,
     next_number,
+    notes_on_siblings,
     previous_runs,
 )
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -109,7 +109,7 @@ def test_a_date_in_the_future_changes_no_order_and_is_warned_of(keep_two: Settin
     first = last_comparable(before, keep_two)
     assert first is not None
     assert first.name == "tiny-4"
-    (warning,) = future_dates(before)
+    (warning,) = notes_on_siblings(keep_two, new)
     assert "tiny-2" in warning
     assert next_number(keep_two, new) == 5
     assert remove_old_runs(keep_two, run_of(keep_two, 5)) == ("tiny-3", "tiny-2", "tiny-1")

@@ -46,7 +46,7 @@
       }));
     const lines = all(".line:not(.off)", svg);
     return lines.length < 2 ? [] : lines.map((line) => {
-      const style = getComputedStyle(line.querySelector("path"));
+      const style = getComputedStyle(svg.querySelector(`.curve[data-line="${line.dataset.line}"]`));
       return { text: line.dataset.name, color: style.stroke, dash: style.strokeDasharray };
     });
   }
@@ -98,7 +98,7 @@
   const plain = (text) => text.replace(/\u202f/g, "").replace(/\u2212/g, "-").replace(/\s+/g, " ").trim();
   function field(value) {
     let text = value === null || value === undefined ? "" : String(value);
-    if (/^[=+\-@']/.test(text) && !/^-?[\d.]+(e[-+]?\d+)?( ?%)?$/i.test(text)) text = `'${text}`;  // a formula in spreadsheets
+    if (/^\s*[=+\-@|'＝＋－＠｜]/.test(text) && !/^-?[\d.]+(e[-+]?\d+)?( ?%)?$/i.test(text)) text = `'${text}`;  // a formula in spreadsheets
     return /[",\n\r]/.test(text) ? `"${text.replace(/"/g, '""')}"` : text;
   }
   const csv = (rows) => rows.map((row) => row.map(field).join(",")).join("\n") + "\n";
