@@ -111,15 +111,7 @@ class CheckpointManager:
         return self._data.digest()
 
     def load(self) -> CheckpointMetadata | None:
-        """Return the record that was saved last; its arrays are kept for `restore`.
-
-        Raises
-        ------
-        ConfigurationError
-            If it is the checkpoint of another fit; the message names the differences.
-        StoreCorruptError
-            If it is no valid checkpoint.
-        """
+        """Return the record that was saved last, of this fit; its arrays are kept for `restore`."""
         snapshot = None if self._store is None else self._store.load()
         if snapshot is None:
             return None

@@ -52,52 +52,25 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     results_directory: Path | None = None,
     equal: NDArray[np.int64] | None = None,
 ) -> Solution:
-    """Run a fit on `data`.
+    """Run a fit on validated views; the solution is the same on every executor, which is entered here.
 
-    Parameters
-    ----------
-    data : MultiViewData
-        Validated views.
-    candidates : Parameters or sequence of Parameters
-        If there are several, which differ in scale, alpha and n_neighbors only, the best is selected
-        without labels; see `mscam_dask.engine.select`.
-    executor : Executor
-        Entered and left here; the result is the same for every executor.
-    choices : Choices
-        Selections other than the candidates: scale and α of each view and the excluded views, if
-        there are two views and two view settings or more
-        (`mscam_dask.engine.preprocessing_selection`); the initial graph
-        (`mscam_dask.engine.select`) and with it the refinement (`mscam_dask.engine.refine`); the
-        number of clusters, from 2 to that of the candidates (`mscam_dask.engine.select`; a
-        checkpoint has the selected number).
-    observers : sequence of callable
-        Called with `FitStarted`, `NClustersSelected` if the number of clusters is selected,
-        `SettingsSelected`, one `IterationFinished` per outer iteration, `RefinementFinished` if
-        there was a refinement, and `FitFinished` or `FitFailed`. After a restart the events of
-        earlier iterations are sent again.
-    checkpoint_store : CheckpointStore, optional
-        Receives the state after the selection and after each outer iteration. A checkpoint in it
-        at the start is resumed, with a solution that is bit-identical to that of an uninterrupted
-        fit with the same versions, linear algebra library and processor.
-    init_labels : (n,) int64, optional
-        Initial labels from an earlier fit, −1 for samples that it did not have; needs one
-        candidate. See `mscam_dask.engine.initialize`.
-    results_directory : Path, optional
-        Made if the data are large (`Parameters.exact_samples`): the workers write graphs,
-        embeddings and coordinates there, unless one of them cannot. They are read from there when
-        they are used, and `mscam_dask.data.results.write_result` makes a result of the directory.
-    equal : (n,) int64, optional
-        Group of the samples that are equal in every view, −1 for the others: they get one label.
+    Several candidates differ in scale, alpha and n_neighbors only, and the best is selected without
+    labels (`mscam_dask.engine.select`). The `choices` are the other selections: scale and α of each
+    view and the excluded views, if there are two views and two view settings or more
+    (`mscam_dask.engine.preprocessing_selection`); the initial graph and with it the refinement
+    (`mscam_dask.engine.refine`); the number of clusters, from 2 to that of the candidates.
 
-    Raises
-    ------
-    ClusterError
-        If the executor cannot run the tasks.
-    ConfigurationError
-        If the checkpoint is from another fit, or the range of the number of clusters is not
-        valid.
-    DataError
-        If a view or a checkpoint cannot be used.
+    Observers are called with `FitStarted`, `NClustersSelected` if the number of clusters is selected,
+    `SettingsSelected`, one `IterationFinished` per outer iteration, `RefinementFinished` if there was a
+    refinement, and `FitFinished` or `FitFailed`. After a restart the events of earlier iterations are
+    sent again.
+
+    A checkpoint in the store at the start is resumed, with a solution that is bit-identical to that of
+    an uninterrupted fit with the same versions, linear algebra library and processor. Initial labels
+    (n,) are of an earlier fit, −1 for samples that it did not have, and need one candidate. Samples of
+    one group in `equal` (n,) get one label; −1 is in none. Of large data (`Parameters.exact_samples`)
+    the workers write graphs, embeddings and coordinates to the `results_directory`, unless one of them
+    cannot; `mscam_dask.data.results.write_result` makes a result of it.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     check_incomplete(data, candidates)

@@ -195,11 +195,6 @@ def check_memory(
 
     Results of large data that do not fit are spilled to the disks of the workers, if Dask's settings
     allow it, with a `MemoryPlanWarning`.
-
-    Raises
-    ------
-    MemoryPlanError
-        If the smallest worker has less memory than it needs.
     """
     views_in_tasks = not executor.shares_memory
     plan = plan_memory(data, parameters, view_graphs=view_graphs, views_in_tasks=views_in_tasks)

@@ -218,15 +218,7 @@ def uses_sample(data: MultiViewData) -> bool:
 
 
 def check_incomplete(data: MultiViewData, candidates: Sequence[Parameters]) -> None:
-    """Refuse incomplete views that a fit cannot use.
-
-    Raises
-    ------
-    DataError
-        There are more samples than are searched exactly, or a view has no more samples than clusters.
-    ConfigurationError
-        Samples are only in views that the settings exclude.
-    """
+    """Refuse incomplete views that a fit cannot use, and settings that exclude all views of a sample."""
     if not data.is_incomplete:
         return
     first = candidates[0]
