@@ -92,12 +92,23 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             search = search.resumed(saved.parameters, saved.n_clusters_selection)
         if not is_trivial:
             search = select_preprocessing(data, search, session)
-        precomputed = _precompute(data, search, session)
+        scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
+        exact_samples = search.candidates[0].exact_samples
+        precomputed = precompute_views(
+            session.stage("views"), data, scales, exact_samples=exact_samples
+        )
         if saved is not None:
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)
         search = select_n_clusters(precomputed, search, session)
-        session.notify(_started(precomputed, search, executor), search.n_clusters_selection)
-        if is_trivial or search.candidates[0].n_clusters == 1:
+        n_clusters = search.candidates[0].n_clusters
+        started = FitStarted(
+            n_samples=n_samples,
+            n_clusters=n_clusters,
+            views=precomputed.records,
+            executor=executor.description,
+        )
+        session.notify(started, search.n_clusters_selection)
+        if is_trivial or n_clusters == 1:
             solution = _fit_trivial(precomputed, search, session)
         else:
             if saved is None:
@@ -122,22 +133,6 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         )
     )
     return solution
-
-
-def _precompute(data: MultiViewData, search: Search, session: Session) -> PrecomputedViews:
-    """Compute the SVD of every view for each scaling that is searched."""
-    scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
-    exact_samples = search.candidates[0].exact_samples
-    return precompute_views(session.stage("views"), data, scales, exact_samples=exact_samples)
-
-
-def _started(precomputed: PrecomputedViews, search: Search, executor: Executor) -> FitStarted:
-    return FitStarted(
-        n_samples=precomputed.n_samples,
-        n_clusters=search.candidates[0].n_clusters,
-        views=precomputed.records,
-        executor=executor.description,
-    )
 
 
 def _initialize(
