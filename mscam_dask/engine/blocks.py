@@ -12,9 +12,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
 from mscam_dask.linalg.block_eigensolver import Ranges
@@ -154,13 +151,3 @@ def exchanged(
             for start, stop in ranges[group * together : (group + 1) * together]
         ]
     return joined
-
-
-def gather_rows(
-    stage: Stage, rows: Sequence[Handle], of_samples: NDArray[np.int32], dtype: Any
-) -> NDArray[Any]:
-    """Gather an array (n, m) by blocks of rows, in the order of the data."""
-    parts = np.concatenate(stage.executor.gather(rows))
-    gathered = np.empty(parts.shape, dtype=dtype)
-    gathered[of_samples] = parts
-    return gathered

@@ -266,13 +266,6 @@ def of_points(
 # checkpoints and results -----------------------------------------------------------------------
 
 
-def gather_graph(
-    stage: Stage, graph: Graph, of_samples: NDArray[np.int32]
-) -> csr_array[np.float64]:
-    """Gather the graph of the samples in their own order."""
-    return whole_graph(stage.executor.gather(graph.rows), of_samples)
-
-
 def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
     """Return data, indices and indptr of the graph in the order of the rows, gathered by blocks.
 

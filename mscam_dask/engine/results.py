@@ -19,12 +19,11 @@ from mscam_dask.data.result_arrays import (
     write_rows,
 )
 from mscam_dask.data.store.arrays import new_group
-from mscam_dask.engine.blocks import Graph, RowOrder, exchanged, gather_rows, group_edges
+from mscam_dask.engine.blocks import Graph, RowOrder, exchanged, group_edges
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.graph import gather_graph
 from mscam_dask.engine.stage import FAN_IN, Stage
 from mscam_dask.linalg.block_eigensolver import RowPieces, join_rows, split_rows
-from mscam_dask.solvers.row_graph import join_graph, split_graph
+from mscam_dask.solvers.row_graph import join_graph, split_graph, whole_graph
 from mscam_dask.types.result import ArraysInMemory
 
 
@@ -44,17 +43,33 @@ def gather_arrays(
     coordinates: RowsOfViews,
     order: RowOrder,
 ) -> ArraysInMemory:
-    """Gather graphs, embeddings and coordinates in the order of the data."""
-    of_samples = stage.value(order.order)
-    wholes = [gather_graph(stage, graph, of_samples) for graph in graphs.values()]
+    """Gather graphs, embeddings and coordinates in the order of the data.
+
+    The driver waits once, unless the rows are in several blocks: then for one array at a time.
+    """
+    groups: list[Sequence[Handle]] = [[order.order], *(graph.rows for graph in graphs.values())]
+    groups += [*embeddings.rows, *coordinates.rows]
+    together = len(groups) if order.is_whole else 1
+    gathered = itertools.chain.from_iterable(
+        stage.gather(*groups[first : first + together]) for first in range(0, len(groups), together)
+    )
+    (of_samples,) = next(gathered)
+    wholes = [whole_graph(next(gathered), of_samples) for _ in graphs]
     of_views, projected = (
-        {
-            name: gather_rows(stage, rows, of_samples, dtype)
-            for name, rows in zip(views.names, views.rows, strict=True)
-        }
+        {name: _of_samples(next(gathered), of_samples, dtype) for name in views.names}
         for views, dtype in ((embeddings, np.float64), (coordinates, np.float32))
     )
     return ArraysInMemory(wholes[0], wholes[-1], of_views, projected)
+
+
+def _of_samples(
+    blocks: list[NDArray[Any]], of_samples: NDArray[np.int32], dtype: Any
+) -> NDArray[Any]:
+    """Array (n, m) in the order of the data from its blocks of rows."""
+    parts = np.concatenate(blocks)
+    ordered = np.empty(parts.shape, dtype=dtype)
+    ordered[of_samples] = parts
+    return ordered
 
 
 def write_arrays(
