@@ -30,19 +30,25 @@ from mscam_dask.types.borders import Borders
 from mscam_dask.types.result import Assessment, Status
 
 
+def submit_borders(stage: Stage, labels: Handle, context: FitContext) -> Handle:
+    """Submit the borders between the clusters of a partition, in the compared samples."""
+    prepared = context.prepared
+    points, n_compared = prepared.scorer.points(prepared.bordered), prepared.n_validation_samples
+    return stage.submit(borders_of, points, labels, n_compared, context.parameters.n_clusters)
+
+
 def choose_partition(
-    stage: Stage, graph: Graph, labels: Handle, context: FitContext
+    stage: Stage, graph: Graph, labels: Handle, own: Handle, context: FitContext
 ) -> Handle | None:
-    """Return another partition than that of the fit, if borders support it and not that of the fit.
+    """Return another partition than that of the fit, if borders support it and not its `own` ones do.
 
     On a sample of large data, it is extended to all samples by the graph.
     """
+    if stage.value(own).support:
+        return None
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     n_compared = prepared.n_validation_samples
     points = prepared.scorer.points(prepared.bordered)
-    own = stage.submit(borders_of, points, labels, n_compared, n_clusters)
-    if stage.value(own).support:
-        return None
     linked = stage.submit(linked_points, stage.attribute(points, "rows"))
     candidates = stage.submit(candidate_partitions, linked, n_clusters)
     partitions = stage.submit(
@@ -73,11 +79,17 @@ def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:
 
 
 def submit_assessment(
-    stage: Stage, learned_graph: Graph, labels: Handle, status: Status, context: FitContext
+    stage: Stage,
+    learned_graph: Graph,
+    labels: Handle,
+    status: Status,
+    between: Handle | None,
+    context: FitContext,
 ) -> list[Handle]:
     """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views.
 
-    The learned graph is that before it was rebuilt from the partition.
+    The learned graph is that before it was rebuilt from the partition, and `between` are the borders of
+    the partition if they are known.
     """
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     names = compared_views(prepared.validation_views)
@@ -85,8 +97,6 @@ def submit_assessment(
     if status.is_trivial:
         return [agreement]
     n_compared = prepared.n_validation_samples
-    points = prepared.scorer.points(prepared.bordered)
-    between = stage.submit(borders_of, points, labels, n_compared, n_clusters)
     graphs = prepared.scorer.graphs(names)
     by_view = stage.submit(agreement_with_clusters, graphs, labels, n_compared, n_clusters)
     by_rows = stage.submit(reordered, labels, prepared.order.order)
@@ -97,7 +107,7 @@ def submit_assessment(
     agree = stage.submit(views_agree, graphs, labels, n_compared, n_clusters)
     return [
         agreement,
-        between,
+        between or submit_borders(stage, labels, context),
         by_view,
         stage.submit(added, weights, kind="cluster_weights"),
         agree,

@@ -14,7 +14,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.assess import assessment_of, choose_partition, submit_assessment
+from mscam_dask.engine.assess import (
+    assessment_of,
+    choose_partition,
+    submit_assessment,
+    submit_borders,
+)
 from mscam_dask.engine.blocks import Graph
 from mscam_dask.engine.embed import embed_views
 from mscam_dask.engine.executors.base import Handle
@@ -48,11 +53,13 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
     The partition graph is rebuilt from the best partition, or from another one with better borders. Equal
     samples get one label.
     """
-    stage, final = session.stage("final"), None
+    stage, reached = session.stage("final"), None
     if state.decision is Decision.REACHED and state.spectrum is not None:
-        final = _reached(stage, state, context)
+        reached = _reached(stage, state, context)
+    final = reached
     labels = state.best.labels if final is None else final.labels
-    other = choose_partition(stage, state.graph, labels, context)
+    own = submit_borders(stage, labels, context)
+    other = choose_partition(stage, state.graph, labels, own, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
     elif final is None:
@@ -68,7 +75,10 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
                 stage.sub("equal"), canonical_labels(joined), status, context, final.learned_graph
             )
     refinement = None if state.refinement is None else state.refinement.finished
-    return _solution(stage, final, context, session.results_directory, state.history, refinement)
+    borders = own if final is reached else None
+    return _solution(
+        stage, final, context, session.results_directory, state.history, refinement, borders
+    )
 
 
 def trivial_solution(
@@ -113,6 +123,7 @@ def _solution(
     directory: Path | None,
     history: tuple[IterationFinished, ...] = (),
     refinement: RefinementFinished | None = None,
+    borders: Handle | None = None,
 ) -> Solution:
     """Gather the solution; large arrays go to a directory if there is one.
 
@@ -120,7 +131,9 @@ def _solution(
     """
     prepared = context.prepared
     encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
-    assessed = submit_assessment(stage, final.learned_graph, final.labels, final.status, context)
+    assessed = submit_assessment(
+        stage, final.learned_graph, final.labels, final.status, borders, context
+    )
     arrays = _arrays(stage, final, context, directory, history)
     (labels, *maps), quantities = stage.gather([final.labels, *encoders], assessed)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
