@@ -1,4 +1,7 @@
-"""Check, during a wait for results, that a Dask cluster has workers that can run tasks."""
+"""Check, during a wait for results, that a Dask cluster has workers that can run tasks.
+
+A client of Dask waits without end for workers that do not come back, or are paused for good.
+"""
 
 from __future__ import annotations
 
