@@ -90,6 +90,10 @@ class CheckpointMetadata:
         Number of its first iteration; None before it.
     decision_before : str or None
         Name of the `Decision` after the last iteration before the refinement.
+    known_digest : str
+        SHA-256 (hexadecimal) of the known labels, "" if there were none.
+    best_n_missed : int
+        Known samples that the best partition misses.
     """
 
     data: str
@@ -110,6 +114,8 @@ class CheckpointMetadata:
     refines: bool
     refined_from: int | None
     decision_before: str | None
+    known_digest: str = ""
+    best_n_missed: int = 0
 
 
 class CheckpointManager:
@@ -123,8 +129,10 @@ class CheckpointManager:
     choices : Choices
         Selections other than the candidate settings.
     init_labels : (n,) int64, optional
-        Initial labels. A checkpoint of a fit with other data, candidates, choices or initial labels
-        is refused.
+        Initial labels.
+    known : (n,) int64, optional
+        Known labels. A checkpoint of a fit with other data, candidates, choices, initial or known labels is
+        refused.
 
     Notes
     -----
@@ -141,13 +149,15 @@ class CheckpointManager:
         candidates: Sequence[Parameters],
         choices: Choices,
         init_labels: NDArray[np.int64] | None = None,
+        known: NDArray[np.int64] | None = None,
     ) -> None:
         self._store = checkpoint_store
         self._data = data
         self._candidates = tuple(candidates)
         self._choices = choices
-        self._init_labels_digest = (
-            "" if init_labels is None else hashlib.sha256(init_labels.tobytes()).hexdigest()
+        self._init_labels_digest, self._known_digest = (
+            "" if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
+            for labels in (init_labels, known)
         )
         self._arrays: dict[str, Any] = {}
 
@@ -209,6 +219,9 @@ class CheckpointManager:
         if record.init_labels_digest != self._init_labels_digest:
             was = "others" if record.init_labels_digest else "none"
             differs.append(f"the initial labels (init_labels; recorded: {was})")
+        if record.known_digest != self._known_digest:
+            was = "others" if record.known_digest else "none"
+            differs.append(f"the known labels (partial_labels; recorded: {was})")
         return differs
 
     def restore(self, stage: Stage, record: CheckpointMetadata) -> LoopState:
@@ -236,7 +249,8 @@ class CheckpointManager:
             raise StoreCorruptError(
                 f"the checkpoint is damaged: {fault}. Start the run without its checkpoints."
             ) from error
-        best = BestPartition(labels, PartitionScore(record.best_view_scores), record.best_iteration)
+        score = PartitionScore(record.best_view_scores, record.best_n_missed)
+        best = BestPartition(labels, score, record.best_iteration)
         refinement = None
         if record.refined_from is not None and record.decision_before is not None:
             refinement = Refinement(record.refined_from, Decision[record.decision_before])
@@ -282,6 +296,8 @@ class CheckpointManager:
             n_clusters_selection=context.n_clusters_selection,
             choices=self._choices,
             init_labels_digest=self._init_labels_digest,
+            known_digest=self._known_digest,
+            best_n_missed=state.best.partition_score.n_missed,
             refines=context.refines,
             refined_from=None if state.refinement is None else state.refinement.first,
             decision_before=None if state.refinement is None else state.refinement.decision.name,

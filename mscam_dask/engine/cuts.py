@@ -14,10 +14,13 @@ from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.row_graph import (
     Cuts,
     CutSample,
+    KnownRows,
     choose_cuts,
     cut_sample,
     extend_rows,
+    join_known,
     join_partitions,
+    known_rows,
     sample_vectors,
 )
 from mscam_dask.solvers.spectral_cut import Minimum, random_minima, start_minima
@@ -44,7 +47,8 @@ def spectral_cuts(
 ) -> Handle:
     """Submit the partitions of a spectral embedding, in the order of the data.
 
-    k-means starts from the eigenvectors, unless all minima are wanted and there is no partition.
+    k-means starts from the eigenvectors, unless all minima are wanted and there is no partition. With known labels
+    the last partition is by the nearest class mean.
 
     Parameters
     ----------
@@ -76,9 +80,18 @@ def spectral_cuts(
     started = None
     if init_labels is not None or not all_minima:
         started = stage.submit(started_minima, sample, init_labels, order.order)
-    cuts = stage.submit(chosen_cuts, sample, started, minima, all_minima, kind="spectral_cut")
+    known = None
+    if order.known is not None:
+        blocks = [
+            stage.submit(known_rows, vectors, n_pairs, start, order.order, order.known)
+            for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
+        ]
+        known = stage.submit(join_known, blocks)
+    cuts = stage.submit(
+        chosen_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
+    )
     labels = [stage.submit(extend_rows, vectors, sample, cuts) for vectors in spectrum.vectors]
-    return stage.submit(join_partitions, labels, sample, cuts, order.order)
+    return stage.submit(join_partitions, labels, sample, cuts, order.order, known)
 
 
 def random_starts(sample: CutSample, seed: int, starts: range) -> list[Minimum]:
@@ -102,6 +115,8 @@ def chosen_cuts(
     started: tuple[Minimum, Minimum | None] | None,
     minima: list[list[Minimum]],
     all_minima: bool,  # noqa: FBT001 - tasks take positions
+    known: KnownRows | None,
 ) -> Cuts:
-    """Partitions of the sample among the local minima of k-means."""
-    return choose_cuts(sample, started, minima, all_minima=all_minima)
+    """Partitions of the sample among the local minima of k-means, and the one by the classes of known rows."""
+    cuts = choose_cuts(sample, started, minima, all_minima=all_minima)
+    return cuts if known is None else cuts.with_classes(sample, known)

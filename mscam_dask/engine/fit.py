@@ -51,6 +51,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     init_labels: NDArray[np.int64] | None = None,
     results_directory: Path | None = None,
     equal: NDArray[np.int64] | None = None,
+    known: NDArray[np.int64] | None = None,
 ) -> Solution:
     """Run a fit on `data`.
 
@@ -88,6 +89,8 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         they are used, and `mscam_dask.data.results.write_result` makes a result of the directory.
     equal : (n,) int64, optional
         Group of the samples that are equal in every view, −1 for the others: they get one label.
+    known : (n,) int64, optional
+        Known labels 0 … q − 1 of some samples, −1 for the others: see `mscam_dask.solvers.known_labels`.
 
     Raises
     ------
@@ -109,7 +112,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         )
     is_trivial = n_clusters in (1, n_samples)
     checkpoints = CheckpointManager(
-        None if is_trivial else checkpoint_store, data, candidates, choices, init_labels
+        None if is_trivial else checkpoint_store, data, candidates, choices, init_labels, known
     )
     session = Session(executor, tuple(observers), checkpoints, results_directory)
     search = Search(candidates, choices, init_labels)
@@ -119,7 +122,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             search = search.resumed(saved.parameters, saved.n_clusters_selection)
         if not is_trivial:
             search = select_preprocessing(data, search, session)
-        precomputed = _precompute(data, search, session)
+        precomputed = _precompute(data, search, session).with_known(known)
         if saved is not None:
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)
         search = select_n_clusters(precomputed, search, session)

@@ -22,6 +22,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers import assessment
 from mscam_dask.solvers.choice import Points
+from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
     ReferenceGraphs,
@@ -135,9 +136,14 @@ class Scorer:
         return self._agreement[names]
 
     def scores(
-        self, stage: Stage, names: Sequence[str], partitions: Handle, n_validation_samples: int
+        self,
+        stage: Stage,
+        names: Sequence[str],
+        partitions: Handle,
+        n_validation_samples: int,
+        known: Handle | None = None,
     ) -> Handle:
-        """Submit the score by these views of each partition of a list."""
+        """Submit the score by these views of each partition of a list, and the known samples that it misses."""
         graphs = self.graphs(names)
         together = -(-len(graphs) // _MAX_TASKS)
         by_view = [
@@ -150,7 +156,7 @@ class Scorer:
             )
             for first in range(0, len(graphs), together)
         ]
-        return stage.submit(partition_scores, by_view)
+        return stage.submit(partition_scores, by_view, partitions, known)
 
 
 def best_partition(stage: Stage, partitions: Handle, scores: Handle) -> BestPartition:
@@ -249,7 +255,14 @@ def score_partitions(
     ]
 
 
-def partition_scores(groups: list[list[list[float]]]) -> list[PartitionScore]:
+def partition_scores(
+    groups: list[list[list[float]]],
+    partitions: list[NDArray[np.int64]],
+    known: NDArray[np.int64] | None,
+) -> list[PartitionScore]:
     """Score of each partition by all views."""
     by_view = (scores for group in groups for scores in group)
-    return [PartitionScore(scores) for scores in zip(*by_view, strict=True)]
+    return [
+        PartitionScore(scores, 0 if known is None else n_missed(labels, known))
+        for scores, labels in zip(zip(*by_view, strict=True), partitions, strict=True)
+    ]
