@@ -107,9 +107,7 @@ def refine_iteration(
         labels = (
             known if is_first else stage.submit(with_known, labels, known, parameters.n_clusters)
         )
-    metrics, records = learn_metrics(
-        stage, prepared.views, prepared.names, labels, prepared.order
-    )
+    metrics, records = learn_metrics(stage, prepared.views, prepared.names, labels, prepared.order)
     proposal = _next_graph(stage, state, metrics, own_graphs, context)
     del metrics
     facts = []
@@ -135,7 +133,9 @@ def refine_iteration(
     decision = Decision.ACCEPT
     if accepted and n_components == parameters.n_clusters:
         decision = Decision.REACHED
-    elif (not accepted and not (is_first and known is not None)) or is_nearly_perfect(proposal.best.partition_score, parameters):
+    elif (not accepted and not (is_first and known is not None)) or is_nearly_perfect(
+        proposal.best.partition_score, parameters
+    ):
         decision = Decision.STOPPED
     state = dataclasses.replace(state, decision=decision, history=(*state.history, record))
     if not accepted:

@@ -43,7 +43,7 @@ def validated_partial_labels(
     values = sample_values(partial_labels, "partial_labels", X, data)
     has = ~is_missing(values)
     if values.dtype.kind != "U":
-        has &= np.array([bool(value != UNKNOWN) for value in values], dtype=np.bool_)
+        has[has] = [bool(value != UNKNOWN) for value in values[has]]
     if not has.any():
         raise DataError(
             f"partial_labels has no known label among {len(values)} samples; allowed are labels of some samples, "

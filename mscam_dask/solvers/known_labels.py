@@ -43,15 +43,15 @@ def with_known(
 ) -> NDArray[np.int64]:
     """Partition (n,) with each known sample in the cluster of its class.
 
-    A cluster that loses all its samples gets one without a known label, of the largest cluster that has some.
+    A cluster that loses all its samples gets one without a known label, of the largest cluster that has such ones.
     """
     rows = np.flatnonzero(known >= 0)
     found = labels.astype(np.int64)
     found[rows] = clusters_of_classes(labels, known, n_clusters)[known[rows]]
     for empty in np.flatnonzero(np.bincount(found, minlength=n_clusters) == 0):
-        free = np.where(known < 0, found, n_clusters)
-        sizes = np.bincount(free, minlength=n_clusters + 1)[:n_clusters]
-        found[np.flatnonzero(free == sizes.argmax())[-1]] = empty
+        sizes = np.bincount(found, minlength=n_clusters)
+        sizes[np.bincount(found[known < 0], minlength=n_clusters) == 0] = 0
+        found[np.flatnonzero((found == sizes.argmax()) & (known < 0))[-1]] = empty
     return found
 
 

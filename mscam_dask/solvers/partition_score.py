@@ -74,7 +74,9 @@ def argbest(partition_scores: Sequence[PartitionScore]) -> int:
 
 def is_nearly_perfect(found: PartitionScore, parameters: Parameters) -> bool:
     """Whether a partition has nearly the information log c, the most of c clusters, and misses no known sample."""
-    return not found.n_missed and found.score >= RULES.nearly_perfect * math.log(parameters.n_clusters)
+    return not found.n_missed and found.score >= RULES.nearly_perfect * math.log(
+        parameters.n_clusters
+    )
 
 
 def mean_score(view_scores: Sequence[float]) -> float:
