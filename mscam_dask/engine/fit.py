@@ -175,7 +175,10 @@ def _initialize(
 ) -> tuple[LoopState, FitContext]:
     """Return the state before the first outer iteration, and save it."""
     start, parameters = selected.start, selected.start.parameters
-    refines = search.choices.initial_graph and can_use_view_graphs(start)
+    learns = precomputed.known is not None and len(start.prepared.names) == 1
+    refines = search.choices.initial_graph and (
+        can_use_view_graphs(start) or (learns and start.spectrum is not None)
+    )
     _, most = parameters.iteration_limits(refines=refines)
     context = FitContext(
         parameters=parameters,

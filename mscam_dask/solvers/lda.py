@@ -102,12 +102,13 @@ def class_sums(
     for block in _blocks(vectors):
         own = labels[start : start + len(block)]
         start += len(block)
-        block, own = block[own >= 0], own[own >= 0]
+        has = own >= 0
+        rows, own = (block, own) if has.all() else (block[has], own[has])
         members = csr_array(
-            (np.ones(len(block)), (own, np.arange(len(block)))), shape=(len(sizes), len(block))
+            (np.ones(len(rows)), (own, np.arange(len(rows)))), shape=(len(sizes), len(rows))
         )
-        sums += np.asarray(members @ block)
-        squares += block.T @ block
+        sums += np.asarray(members @ rows)
+        squares += rows.T @ rows
     return ClassSums(sizes, sums, squares)
 
 
