@@ -2,9 +2,9 @@
 
 A fit has it with automatic settings. One iteration starts from the best partition so far:
 
-1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`). With known
-   labels of some samples, the first metrics are learned from these samples alone, and the others from the
-   partition with these samples in the cluster of their class.
+1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`). With enough
+   known labels, the first metrics are learned from these samples alone, and the others from the partition with
+   these samples in the cluster of their class.
 2. Build the next graph by the A-step, from the distances in the views and in their discriminants,
    half each. If the initial graph is mixed with the graphs of the single views, so is this one
    (docs/decisions/0059).
@@ -34,7 +34,7 @@ from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
 from mscam_dask.engine.spectrum import spectrum_facts, start_vectors
 from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import learn_metrics
-from mscam_dask.solvers.known_labels import with_known
+from mscam_dask.solvers.known_labels import are_enough, with_known
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished
@@ -101,12 +101,13 @@ def refine_iteration(
     """
     started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
     known = prepared.order.known
-    is_first = state.refinement is not None and state.iteration == state.refinement.first
-    labels = state.best.labels
+    labels, by_known = state.best.labels, False
     if known is not None:
-        labels = (
-            known if is_first else stage.submit(with_known, labels, known, parameters.n_clusters)
-        )
+        assert state.refinement is not None
+        is_first = state.iteration == state.refinement.first
+        by_known = is_first and stage.value(stage.submit(are_enough, known))
+        moved = stage.submit(with_known, labels, known, parameters.n_clusters)
+        labels = known if by_known else moved
     metrics, records = learn_metrics(stage, prepared.views, prepared.names, labels, prepared.order)
     proposal = _next_graph(stage, state, metrics, own_graphs, context)
     del metrics
@@ -133,7 +134,7 @@ def refine_iteration(
     decision = Decision.ACCEPT
     if accepted and n_components == parameters.n_clusters:
         decision = Decision.REACHED
-    elif (not accepted and not (is_first and known is not None)) or is_nearly_perfect(
+    elif (not accepted and not by_known) or is_nearly_perfect(
         proposal.best.partition_score, parameters
     ):
         decision = Decision.STOPPED

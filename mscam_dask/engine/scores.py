@@ -22,7 +22,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers import assessment
 from mscam_dask.solvers.choice import Points
-from mscam_dask.solvers.known_labels import n_missed
+from mscam_dask.solvers.known_labels import are_enough, n_missed
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
     ReferenceGraphs,
@@ -260,9 +260,10 @@ def partition_scores(
     partitions: list[NDArray[np.int64]],
     known: NDArray[np.int64] | None,
 ) -> list[PartitionScore]:
-    """Score of each partition by all views."""
+    """Score of each partition by all views, and the known samples that it misses if these are enough to tell."""
     by_view = (scores for group in groups for scores in group)
+    counts = known is not None and are_enough(known)
     return [
-        PartitionScore(scores, 0 if known is None else n_missed(labels, known))
+        PartitionScore(scores, n_missed(labels, known) if counts else 0)
         for scores, labels in zip(zip(*by_view, strict=True), partitions, strict=True)
     ]

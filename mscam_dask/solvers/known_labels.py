@@ -38,6 +38,12 @@ def n_missed(labels: NDArray[np.int64], known: NDArray[np.int64]) -> int:
     return int(np.count_nonzero(clusters[known[rows]] != labels[rows]))
 
 
+def are_enough(known: NDArray[np.int64]) -> bool:
+    """Whether known samples can tell partitions apart: more are left over than the one of each class that the match uses."""
+    n_classes = int(known.max()) + 1
+    return int(np.count_nonzero(known >= 0)) - n_classes > n_classes
+
+
 def with_known(
     labels: NDArray[np.int64], known: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
