@@ -262,8 +262,8 @@ def partition_scores(
 ) -> list[PartitionScore]:
     """Score of each partition by all views, and the known samples that it misses if these are enough to tell."""
     by_view = (scores for group in groups for scores in group)
-    counts = known is not None and are_enough(known)
+    counted = known if known is not None and are_enough(known) else None
     return [
-        PartitionScore(scores, n_missed(labels, known) if counts else 0)
+        PartitionScore(scores, 0 if counted is None else n_missed(labels, counted))
         for scores, labels in zip(zip(*by_view, strict=True), partitions, strict=True)
     ]
