@@ -180,7 +180,7 @@ def _offsets_of_pairs(
             base = np.vstack([base, own - offsets[batch]])
             weights = np.concatenate([weights, sizes])
             groups, _ = _grouped(base, weights, n_cells)
-            totals = np.bincount(groups, weights)
+            totals = np.bincount(groups, weights).astype(np.float64)
             sums = np.zeros((len(totals), base.shape[1]))
             np.add.at(sums, groups, base * weights[:, None])
             base, weights = sums / totals[:, None], totals
