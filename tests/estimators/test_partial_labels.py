@@ -16,6 +16,7 @@ from sklearn.pipeline import make_pipeline
 
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning, MscamError
+from tests.benchmark_sets import path_of, read_set
 from tests.clusters import local_client
 from tests.messages import quotes
 from tests.omics import anndata_of
@@ -56,6 +57,26 @@ def test_known_labels_say_which_of_two_groupings_is_meant(meant: int) -> None:
     ]
     known = np.where(np.arange(N) % 20 == 0, groupings[meant], -1)
     assert adjusted_rand_score(groupings[meant], fit(views, known, 2).labels_) > 0.9
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["prokaryotic", "landuse21", "ngs"])
+def test_five_percent_of_the_labels_raise_the_agreement_on_real_data(name: str) -> None:
+    path = path_of(name)
+    if path is None or not path.exists():
+        pytest.skip("MSCAM_DATA does not have the set")
+    data = read_set(name)
+    rng = np.random.default_rng(0)
+    known = np.full(len(data.labels), -1)
+    rows = rng.choice(len(known), len(known) // 20, replace=False)
+    known[rows] = data.labels[rows]
+    plain, model = (fit(list(data.views), some, data.n_clusters) for some in (None, known))
+    others = known < 0
+    before, after = (
+        adjusted_rand_score(data.labels[others], one.labels_[others]) for one in (plain, model)
+    )
+    assert after > before
+    assert_kept(model.labels_, known)
 
 
 def test_known_labels_hold() -> None:
