@@ -136,7 +136,7 @@ def cut_by_classes(
     n_clusters, n_classes = len(means), int(known.max()) + 1
     nearest = nearest_mean(known_rows, means)
     clusters = clusters_of_classes(nearest, known, n_clusters)
-    sums: NDArray[np.float64] = np.zeros((n_classes, rows.shape[1]))
+    sums: NDArray[np.float64] = np.zeros((n_classes, rows.shape[1]), dtype=np.float64)
     np.add.at(sums, known, known_rows)
     means = _unit(means)
     means[clusters] = _unit(sums)
