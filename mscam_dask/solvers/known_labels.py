@@ -113,7 +113,7 @@ def without_cannot_links(
     own, others = known[rows], known[graph.indices]
     graph.data[(own >= 0) & (others >= 0) & (own != others)] = 0.0
     graph.eliminate_zeros()
-    sums = np.asarray(graph.sum(axis=1))
+    sums: NDArray[np.float64] = np.asarray(graph.sum(axis=1))
     graph.data /= np.repeat(np.where(sums > 0.0, sums, 1.0), np.diff(graph.indptr))
     return graph
 
