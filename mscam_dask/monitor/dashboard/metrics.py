@@ -17,8 +17,6 @@ from mscam_dask.types.events import ViewIteration
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric
 
-__all__ = ["RunMetrics", "attach"]
-
 _RUN = ["run", "name"]
 _VIEW = ["run", "name", "view"]
 _STATES = ("preparing", "running", "ended", "failed", "lost")
@@ -63,13 +61,7 @@ _VIEW_METRICS: tuple[tuple[str, str, Callable[[ViewIteration], float]], ...] = (
 
 
 class RunMetrics(Collector):
-    """Collector for the runs that are kept; the number of labels is bounded.
-
-    Parameters
-    ----------
-    sources : list of Runs
-        One for each scheduler in this process.
-    """
+    """Collector for the runs that are kept of each scheduler in this process; the number of labels is bounded."""
 
     def __init__(self, sources: list[Runs]) -> None:
         self._sources = sources

@@ -25,10 +25,18 @@ from mscam_dask.monitor.dashboard.plots import (
     WorkPlot,
     mark_of,
 )
-from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, view_shares
+from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, shortened, view_shares
 from mscam_dask.monitor.messages import duration, format_event, format_started, printable
 from mscam_dask.plot.palette import LEAST_P_VALUE
-from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished, ViewIteration
+from mscam_dask.types.events import (
+    FitFailed,
+    FitFinished,
+    IterationFinished,
+    NClustersSelected,
+    RefinementFinished,
+    SettingsSelected,
+    ViewIteration,
+)
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
@@ -205,10 +213,12 @@ def head_html(run: Run, *, now: float) -> str:
     """Summary of a run as lines and tiles of HTML; data in it is escaped."""
     lines = [
         line
-        for event in (run.n_clusters_selection, run.selection, run.learned, run.end)
-        if event is not None and not isinstance(event, FitFailed)
+        for kind in (NClustersSelected, SettingsSelected, RefinementFinished)
+        if (event := run.selected.get(kind)) is not None
         for line in format_event(event, run.pace)
     ]
+    if isinstance(run.end, FitFinished):
+        lines += format_event(run.end, run.pace)
     size = "starting" if run.started is None else format_started(run.started)
     kinds = isinstance(run.end, FitFailed), isinstance(run.end, FitFinished)
     return str(_html().head(run, lines, size, now, *kinds))
@@ -218,8 +228,7 @@ def _distinct(views: Sequence[str]) -> dict[str, str]:
     """Short, printable and distinct names for an axis."""
     names: dict[str, str] = {}
     for index, view in enumerate(views):
-        text = printable(view)
-        short = text if len(text) <= 28 else f"{text[:27]}…"
+        short = shortened(printable(view), 28)
         names[view] = short if short not in names.values() else f"{short} #{index + 1}"
     return names
 
@@ -265,8 +274,8 @@ def _line_plots() -> tuple[LinePlot, ...]:
 
 def _n_clusters_curves(run: Run) -> list[Line]:
     """p-values from which n_clusters was selected, their level, and a vertical line at the selected number."""
-    counted = run.n_clusters_selection
-    if counted is None:
+    counted = run.selected.get(NClustersSelected)
+    if not isinstance(counted, NClustersSelected):
         return []
     p_values = [max(value, LEAST_P_VALUE) for value in counted.p_values]
     ends, at, level = [counted.counts[0], counted.counts[-1]], counted.n_clusters, RULES.level

@@ -144,7 +144,8 @@ class LinePlot:
         if number == "0":
             self.figure.yaxis.ticker = BasicTicker(min_interval=1)
         if over != _ITERATIONS:  # below, so that it hides no curve, with two names in a row
-            items = [LegendItem(label=field("line"), renderers=[curves])]
+            drawn: list[Any] = [curves]
+            items = [LegendItem(label=field("line"), renderers=drawn)]
             self.figure.add_layout(Legend(items=items, orientation="horizontal", ncols=2), "below")
 
     def draw(self, run: Run) -> bool:
@@ -225,7 +226,7 @@ class WorkPlot:
             tools="save",
         )
         box: dict[str, Any] = {"x": "worker", "y": "view", "width": 0.94, "height": 0.9}
-        color = {"field": "seconds", "transform": self._mapper}
+        color: Any = {"field": "seconds", "transform": self._mapper}
         cells = self.figure.rect(source=self._cells, line_color=None, fill_color=color, **box)
         frame: dict[str, Any] = {"line_color": ACCENT, "line_width": 4}
         self.figure.rect(source=self._busy, fill_color=None, **frame, **box)
