@@ -128,7 +128,7 @@ def tag(drawn: Artist, kind: str, **data: object) -> None:
     drawn.set_gid(json.dumps({"class": kind, **names}))
 
 
-_ATTRIBUTES = ("fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "text-anchor", "font-size")  # fmt: skip
+_ATTRIBUTES = ("fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "text-anchor")
 
 
 def svg(figure: Figure) -> str:

@@ -187,8 +187,10 @@ def _payload(
     content: RunContent, rows: NDArray[np.int64], confidence: Confidence | None
 ) -> dict[str, Any]:
     """Names of the drawn samples, and what is known of them."""
+    known = content.labels_true is not None
     return {
         "names": [content.name(row)[:_MAX_NAME] for row in rows],
+        "labels": [content.label(row)[:_MAX_NAME] for row in rows] if known else [],
         "clusters": content.result.labels[rows].tolist(),
         "next": [] if confidence is None else confidence.next_cluster[rows].tolist(),
     }

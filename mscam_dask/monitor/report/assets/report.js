@@ -97,8 +97,8 @@
 
   function about(point) {
     const parts = [`sample ${data.names[point]}`, `cluster ${data.clusters[point]}`];
-    for (const known of data.columns.filter((one) => ["class", "confidence"].includes(one.name)))
-      parts.push(known.name === "class" ? `class ${valueOf(known, point)}` : `confidence ${Number(valueOf(known, point)).toFixed(4)} (next: cluster ${data.next[point]})`);
+    if (data.labels.length) parts.push(`class ${data.labels[point]}`);
+    if (data.next.length) parts.push(`confidence ${data.columns.find((one) => one.name === "confidence").values[point].toFixed(4)} (next: cluster ${data.next[point]})`);
     if (column && !["class", "confidence"].includes(column.name)) parts.push(`${column.name} ${valueOf(column, point)}`);
     return parts.join(" · ");
   }
