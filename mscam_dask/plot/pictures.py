@@ -12,8 +12,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.plot.palette import CLUSTER_COLORS, LEAST_P_VALUE, cluster_color
-from mscam_dask.types.rules import RULES
+from mscam_dask.plot.palette import CLUSTER_COLORS, cluster_color
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -109,17 +108,6 @@ def draw_curves(
         tag(line, f"curve k{style % len(CLUSTER_COLORS)} d{style % 6}", line=style)
     if all(float(value).is_integer() for value in at):
         ax.locator_params(axis="x", integer=True)
-
-
-def draw_p_values(
-    ax: Axes, counts: Sequence[float], p_values: Sequence[float], selected: int
-) -> None:
-    """Largest p-values of the borders, the level that selects, and the selected number of clusters."""
-    draw_curves(ax, counts, [("", 0, np.maximum(p_values, LEAST_P_VALUE).tolist())])
-    ax.set_yscale("log")
-    level = f"level {RULES.level:g}"
-    ax.axhline(RULES.level, color="gray", linestyle=":", linewidth=1, label=level)
-    ax.axvline(selected, color="black", linestyle="--", linewidth=1, label="selected")
 
 
 def tag(drawn: Artist, kind: str, **data: object) -> None:
