@@ -33,6 +33,7 @@ from mscam_dask.monitor.report.figures import (
 from mscam_dask.monitor.report.sections import drift_section, n_clusters_section
 from mscam_dask.monitor.report.tables import (
     Confidence,
+    batches,
     cluster_sizes,
     confusion,
     presence,
@@ -155,6 +156,7 @@ def run_page(content: RunContent) -> str:
             "separation": separation_rows(matrix),
             "is_rebuilt": result.learned_graph is not result.consensus_graph,
             "assessed": support(result.assessment),
+            "batches": batches(fit),
             "charts": convergence_charts(result, fit.n_clusters),
             "max_settings": _MAX_SETTINGS,
             "confusion": None

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.monitor.report.figures import BlockMatrix, cluster_tree
+from mscam_dask.monitor.run_record import FitRecord
 from mscam_dask.plot.pictures import best_order
 from mscam_dask.types.borders import Borders
 from mscam_dask.types.result import Assessment
@@ -154,6 +155,27 @@ def presence(by_view: dict[str, NDArray[Any]]) -> dict[str, Any] | None:
     }
 
 
+def batches(fit: FitRecord) -> dict[str, Any] | None:
+    """Samples of each cluster by batch, clusters of one batch, and the shares of batches by view; None without."""
+    entry = fit.batches
+    if entry is None:
+        return None
+    rows = list(zip(fit.cluster_names, entry.counts, strict=True))
+    alone = [
+        (cluster, entry.names[int(np.argmax(counts))])
+        for cluster, counts in rows
+        if np.count_nonzero(counts) == 1
+    ]
+    return {
+        "names": entry.names[:_MAX_TABLE],
+        "n_batches": len(entry.names),
+        "rows": [(name, counts[:_MAX_TABLE], sum(counts)) for name, counts in rows[:_MAX_CLUSTERS]],
+        "alone": alone if len(entry.names) > 1 else [],
+        "shares": list(entry.shares.items()),
+        "is_corrected": entry.is_corrected,
+    }
+
+
 def support(assessment: Assessment | None) -> dict[str, Any] | None:
     """Borders of each cluster, agreement of the views, and the tree; None where nothing was assessed."""
     if assessment is None:
@@ -197,7 +219,14 @@ def _cluster_rows(assessment: Assessment, borders: Borders) -> list[dict[str, An
                 "weakest": names[weakest] if has_border[k, weakest] else None,
                 "p_value": float(p_values[k, weakest]),
                 "counts": borders.counts[k, weakest].tolist(),
-                "views": assessment.cluster_agreement[:, k].tolist(),
+                "views": [
+                    (float(agreement), None if other < 0 else names[other])
+                    for agreement, other in zip(
+                        assessment.cluster_agreement[:, k],
+                        assessment.contradictions[:, k],
+                        strict=True,
+                    )
+                ],
             }
         )
     return rows
