@@ -54,7 +54,11 @@ _STYLE = {
     },
     "Grid": {"grid_line_color": "#e6e9ed"},
     "Toolbar": {"logo": None, "autohide": True},
-    "Plot": {"outline_line_color": "#c3cad3"},
+    "Plot": {
+        "outline_line_color": "#c3cad3",
+        "background_fill_color": None,
+        "border_fill_color": None,
+    },
 }
 THEME = Theme(json={"attrs": _STYLE})
 
