@@ -139,6 +139,9 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a price": (beside(csv_of(A.assign(a1=A["a1"].map("${:.3f}".format)))), "a1"),
     "thousands of France": (beside(csv_of(LARGE.assign(a1=LARGE["a1"].map("{:,.1f}".format).str.replace(",", "\u202f").str.replace(".", ",")), sep=";", decimal=","), frame=LARGE), "a1"),
     "a comment below": (({"a.txt": A.to_csv(sep=" ", index=False, header=False) + "# end of data\n"}, (A.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1),)), "a.txt"),
+    "fixed positions, a cell empty in every row": (
+        ({"a.txt": NAMELESS.to_string(header=False, index=False, na_rep="")}, (NAMELESS,)), "a.txt"),
+    "a byte order mark in a row": (beside(changed(1, "P01", "\ufeffP01")), "U+FEFF"),
     "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
     "infinite": (beside(changed(4, LINES[4].split(",")[2], "1e400")), "a"),
     "text for missing": (beside(changed(4, LINES[4].split(",")[2], "-")), "a.csv"),

@@ -89,6 +89,12 @@ def test_other_whole_numbers_do_not_change_what_is_an_id(tmp_path: Path, cells: 
     assert read(tmp_path, files, (first, second)) == "right"
 
 
+def test_ascending_whole_numbers_under_one_name_are_asked_about(tmp_path: Path) -> None:
+    years = A.set_axis(range(1990, 2014, 2))
+    found = read(tmp_path, {"a.csv": csv_of(years, "year")}, (A,))
+    assert re.match(quotes("refused", "a.csv", "id_column='year'", "id_column=False"), found)
+
+
 def row_numbers(frame: pd.DataFrame, name: str, *, start: int) -> str:
     own = frame.rename_axis(name).reset_index()
     return csv_of(own.set_axis(range(start, start + len(own))), "")
@@ -131,6 +137,7 @@ def test_ids_that_are_missing_or_repeat(tmp_path: Path, bad: str, place: int) ->
 SPELLINGS: dict[str, tuple[Callable[[int], str], Callable[[int], str]]] = {
     "zero-padded": (str, lambda item: f"{item:09d}"),
     "1000.0": (str, lambda item: f"{item}.0"),
+    "powers of ten": (lambda item: f"{item}0000", lambda item: f"{item / 1e6}E+10"),
     "case": (lambda item: f"tcga-{item}", lambda item: f"TCGA-{item}"),
     "suffix of a portion": (lambda item: f"T-{item}", lambda item: f"T-{item}-01A"),
     "suffix of a barcode": (lambda item: f"ACGT{item}", lambda item: f"ACGT{item}-1"),

@@ -174,6 +174,7 @@ class Table:
     form: str = ""
     notes: tuple[str, ...] = ()
     decimal: str = "."
+    is_by_blanks: bool = False
 
     def strength(self, position: int) -> int:
         """How surely a column has ids by its name."""

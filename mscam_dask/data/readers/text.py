@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import csv
 import inspect
+import itertools
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import IO, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ _MOST = 0.5
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _END = "\x1a"  # of a text, in DOS
+_MARK = "\ufeff"  # of byte order
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
@@ -111,6 +113,28 @@ def _first_rows(lines: list[str], delimiter: str | None, where: str) -> list[lis
     return rows
 
 
+def _check_positions(lines: list[str], where: str) -> None:
+    """Refuse columns at fixed positions of which rows leave some empty: later values would shift."""
+    rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
+    gaps = {after[0] - before[1] for row in rows for before, after in pairwise(row)}
+    if len(gaps) < 2 or any("\t" in line for line in lines):
+        return  # not at fixed positions
+    has_text = np.zeros(2 + max(map(len, lines)), dtype=np.bool_)
+    for start, stop in itertools.chain.from_iterable(rows):
+        has_text[1 + start : 1 + stop] = True
+    starts = np.flatnonzero(has_text[1:] & ~has_text[:-1])
+    columns: list[list[tuple[int, int]]] = [[] for _ in starts]
+    for span in itertools.chain.from_iterable(rows):
+        columns[int(np.searchsorted(starts, span[0], side="right")) - 1].append(span)
+    are_aligned = all(1 in map(len, map(set, zip(*spans, strict=True))) for spans in columns)
+    n_fields = max(map(len, rows))
+    if are_aligned and len(columns) > n_fields:
+        raise DataError(
+            f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
+            "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
+        )
+
+
 def _is_gct(above: list[str]) -> bool:
     return bool(above) and above[0].strip() in ("#1.2", "#1.3")
 
@@ -132,6 +156,8 @@ def _table(
     delimiter, decimal = _delimiter(
         source, lines, source.delimiter or (told[0] if told else None), where
     )
+    if delimiter is None:
+        _check_positions(lines, where)
     rows = _first_rows(lines, delimiter, where)
     n_above, has_header = len(above), source.header
     numbered = above[-1].lstrip("#").strip() if above and above[-1].startswith("#") else ""
@@ -207,6 +233,7 @@ def _table(
         form=", ".join(said),
         notes=notes,
         decimal=decimal,
+        is_by_blanks=delimiter is None,
     )
 
 
@@ -416,10 +443,13 @@ class _Rows:
         self._source = source
         is_filtered = dialect.comment is not None or dialect.n_columns == 1
         self._filtered = self._without_comments() if is_filtered else None
-        self.n_delimiters = 0
+        self.n_delimiters, self._is_begin = 0, True
 
     def read(self, size: int = -1) -> str:
         part = self._stream.read(size) if self._filtered is None else next(self._filtered, "")
+        if self._is_begin and part.startswith(_MARK):
+            part = _MARK + part  # of which pandas drops the first
+        self._is_begin = False
         part = part.rstrip(_END)
         if "\0" in part:
             raise _nul(self._source)

@@ -89,11 +89,10 @@ def test_an_unclear_column_is_asked_for_with_two_ways_to_answer(tmp_path: Path) 
     assert open_store(tmp_path / "s.zarr").sample_ids is None
 
 
-@pytest.mark.parametrize("order", [sorted(NUMBERS), range(1, N + 1)])
-def test_ascending_numbers_are_ids(tmp_path: Path, order: Sequence[int]) -> None:
-    frame(order, "number of visit").to_csv(tmp_path / "a.csv")
+def test_consecutive_numbers_are_ids(tmp_path: Path) -> None:
+    frame(range(1, N + 1), "number of visit").to_csv(tmp_path / "a.csv")
     (loaded,) = read(tmp_path / "a.csv")
-    assert loaded.sample_ids == tuple(map(str, order))
+    assert loaded.sample_ids == tuple(map(str, range(1, N + 1)))
 
 
 def test_counts_are_no_ids(tmp_path: Path) -> None:

@@ -204,6 +204,18 @@ def test_a_blank_line_among_single_values_is_a_missing_one(
     np.testing.assert_array_equal(table(loaded), expected)
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [["T cell", "B cell", "T cell"] * 2, ["T cell", "NK", "NK", "T cell"], ["day 1", "day 2"] * 3],
+)
+@pytest.mark.parametrize("heading", ["", "label\n"])
+def test_a_line_of_several_words_is_one_label(
+    tmp_path: Path, labels: list[str], heading: str
+) -> None:
+    values, ids = read_labels(write(tmp_path, heading + "\n".join(labels), "labels.txt"))
+    assert (values.tolist(), ids) == (labels, None)
+
+
 @pytest.mark.parametrize("missing", ["", "NA", "nan", " null "])
 @pytest.mark.parametrize("classes", [("1", "2"), ("x", "y")])
 def test_missing_labels_are_no_class(
