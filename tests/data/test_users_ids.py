@@ -134,32 +134,6 @@ def test_ids_that_are_missing_or_repeat(tmp_path: Path, bad: str, place: int) ->
 
 # ----------------------------------------------------------------------------- ids in two spellings
 
-SPELLINGS: dict[str, tuple[Callable[[int], str], Callable[[int], str]]] = {
-    "zero-padded": (str, lambda item: f"{item:09d}"),
-    "1000.0": (str, lambda item: f"{item}.0"),
-    "powers of ten": (lambda item: f"{item}0000", lambda item: f"{item / 1e6}E+10"),
-    "case": (lambda item: f"tcga-{item}", lambda item: f"TCGA-{item}"),
-    "suffix of a portion": (lambda item: f"T-{item}", lambda item: f"T-{item}-01A"),
-    "suffix of a barcode": (lambda item: f"ACGT{item}", lambda item: f"ACGT{item}-1"),
-    "prefix": (str, lambda item: f"X{item}"),
-    "names of R": (lambda item: f"T-06-{item}", lambda item: f"T.06.{item}"),
-    "other ids": (lambda item: f"P{item}", lambda item: f"Q{item + 5000}"),
-}
-
-
-@pytest.mark.parametrize("kind", SPELLINGS)
-@pytest.mark.parametrize("join", [None, "outer", "inner"])
-def test_ids_in_two_spellings_are_refused(tmp_path: Path, kind: str, join: str | None) -> None:
-    own, other = ([spell(item) for item in NUMBERS] for spell in SPELLINGS[kind])
-    files = {
-        "a.csv": csv_of(A.set_axis(own), "sample"),
-        "b.csv": csv_of(B.set_axis(other), "sample"),
-    }
-    found = read(tmp_path, files, (A.set_axis(own), B.set_axis(own)), join=join)
-    assert re.match(quotes("refused", "a.csv", "b.csv"), found)
-    assert sum(item in found for item in own) >= 3
-    assert sum(item in found for item in other) >= 3
-
 
 def test_few_shared_ids_are_not_joined_silently(tmp_path: Path) -> None:
     mixed = [*TEXTS[:2], *(f"{item}-01A" for item in TEXTS[2:])]

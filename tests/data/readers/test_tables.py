@@ -197,12 +197,6 @@ def test_what_cannot_be_told_is_refused(tmp_path: Path, text: str, quoted: list[
         read(path)
 
 
-def test_a_file_of_r_says_how_r_writes_it(tmp_path: Path) -> None:
-    (tmp_path / "a.rds").write_bytes(b"\x1f\x8b")
-    with pytest.raises(DataError, match=quotes("write.csv", "write_parquet")):
-        read(tmp_path / "a.rds")
-
-
 # ----------------------------------------------------------------------------- workbooks
 
 

@@ -340,12 +340,6 @@ def test_the_uci_form_is_read_from_a_file_without_ending(tmp_path: Path) -> None
     assert loaded.views[0].name == "mfeat-fou"
 
 
-@pytest.mark.parametrize("missing", ["", "NA", "nan", "null"])
-def test_missing_values_become_nan_for_validation_to_place(tmp_path: Path, missing: str) -> None:
-    loaded = read(write(tmp_path, f"a,b\n1,2\n3,{missing}\n5,6\n"))
-    np.testing.assert_array_equal(table(loaded), [[1, 2], [3, np.nan], [5, 6]])
-
-
 @pytest.mark.parametrize(
     ("text", "quoted"),
     [
