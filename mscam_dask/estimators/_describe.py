@@ -135,6 +135,20 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
 
     @property
+    def contradictions_(self) -> dict[str, dict[int, int]]:
+        """Clusters that a view contradicts, by view: the cluster with which it puts each of them.
+
+        More of the neighbors of its samples in that view are in the other cluster, both corrected for
+        chance. A view that neither contradicts nor supports a cluster has an agreement of about 0.
+        """
+        assessment = self._assessment
+        names = assessment.cluster_names
+        return {
+            view: {names[k]: names[other] for k, other in enumerate(row) if other >= 0}
+            for view, row in zip(assessment.view_names, assessment.contradictions, strict=True)
+        }
+
+    @property
     def view_agreement_(self) -> dict[str, dict[str, float]]:
         """Share of neighbors that two views have in common, corrected for chance.
 

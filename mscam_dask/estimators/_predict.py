@@ -21,9 +21,7 @@ from mscam_dask.estimators._resources import connected, executor_for, is_connect
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances
 from mscam_dask.solvers.predict import (
-    NeighborVotes,
-    as_membership,
-    cross_fitted_votes,
+    CrossFit,
     fit_folds,
     fit_votes,
     folds_of,
@@ -144,12 +142,15 @@ class NeighborPredictMixin(MultiViewInputMixin):
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_[samples])
-        model = fit_votes(views, positions, self.n_clusters_, self._n_voting(len(samples)))
-        parts = [
-            model(self._coordinates(new, start, stop))
-            for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views))
-        ]
-        return as_membership(np.concatenate(parts), model.n_neighbors)
+        n_voting = self._n_voting(len(samples))
+        model = fit_votes(views, positions, self.n_clusters_, n_voting)
+        folds = folds_of(len(self.labels_))[samples]
+        calibration = fit_folds(views, positions, folds, self.n_clusters_, n_voting).calibration
+        parts = []
+        for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views)):
+            rows = self._coordinates(new, start, stop)
+            parts.append(calibration(model(rows), rows))
+        return np.concatenate(parts)
 
     @property
     def cluster_names_(self) -> NDArray[np.int64]:
@@ -221,12 +222,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
             with connected(self.client if is_connected(self.client) else None) as client:
                 return _votes_by_tasks(rows, samples, fit, folds, executor_for(client, self.n_jobs))
         views = self._training_coordinates(samples)
-        models = fit(views)
+        model = fit(views)
         blocks = [(0, views)] if len(samples) == len(folds) else self._training_blocks()
-        parts = [
-            cross_fitted_votes(models, block, folds[start : start + len(block[0])])
-            for start, block in blocks
-        ]
+        parts = [model(block, folds[start : start + len(block[0])]) for start, block in blocks]
         return _joined(parts)
 
     def _training_coordinates(self, samples: NDArray[np.int64]) -> list[NDArray[np.float64]]:
@@ -350,7 +348,7 @@ class EncodedRows:
 
 
 _Votes = tuple[NDArray[np.float64], NDArray[np.int64]]
-_Fit = Callable[[Sequence[NDArray[np.float64]]], list[NeighborVotes]]
+_Fit = Callable[[Sequence[NDArray[np.float64]]], CrossFit]
 
 
 def _votes_by_tasks(
@@ -369,15 +367,15 @@ def _votes_by_tasks(
             for start, stop in ranges
             if (own := samples[slice(*np.searchsorted(samples, (start, stop)))] - start).size
         ]
-        models = executor.submit(_fitted, drawn, fit, key="fit_votes")
+        model = executor.submit(_fitted, drawn, fit, key="fit_votes")
         executor.release(drawn)
         parts = [
             executor.submit(
-                _votes_of_rows, shared, models, folds[start:stop], start, stop, key=f"votes/{start}"
+                _votes_of_rows, shared, model, folds[start:stop], start, stop, key=f"votes/{start}"
             )
             for start, stop in ranges
         ]
-        executor.release([shared, models])
+        executor.release([shared, model])
         return _joined(executor.gather(parts))
 
 
@@ -387,18 +385,18 @@ def _sampled(
     return [part[own] for part in rows(start, stop, {})]
 
 
-def _fitted(drawn: list[list[NDArray[np.float64]]], fit: _Fit) -> list[NeighborVotes]:
+def _fitted(drawn: list[list[NDArray[np.float64]]], fit: _Fit) -> CrossFit:
     return fit([np.concatenate(parts) for parts in zip(*drawn, strict=True)])
 
 
 def _votes_of_rows(
     rows: EncodedRows,
-    models: list[NeighborVotes],
+    model: CrossFit,
     folds: NDArray[np.int64],
     start: int,
     stop: int,
 ) -> _Votes:
-    return cross_fitted_votes(models, rows(start, stop, {}), folds)
+    return model(rows(start, stop, {}), folds)
 
 
 def _joined(parts: Sequence[_Votes]) -> _Votes:

@@ -175,6 +175,8 @@ class MSCAM(
         one for each sample).
     cluster_agreement_, view_agreement_ : dict
         Agreement of each view with each cluster, and of each view with each other view.
+    contradictions_ : dict of str to dict of int to int
+        By view, the clusters that it contradicts, and the cluster with which it puts each of them.
     cluster_tree_ : (n_clusters − 1, 4)
         Linkage matrix of SciPy over the clusters.
     status_ : Status

@@ -36,7 +36,7 @@ _N_ROUNDS = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CellFit:
+class BatchCells:
     """Cells (m,) of samples, with their means (K, q), and the offsets (B, q) of batches."""
 
     cells: NDArray[np.int64]
@@ -81,9 +81,9 @@ def score_encoder(
     return dataclasses.replace(found.encoder, loadings=found.encoder.loadings[:, :rank] * weights)
 
 
-def fit_cells(
+def batch_cells(
     scores: NDArray[np.float64], batches: NDArray[np.int64], n_batches: int, n_cells: int
-) -> CellFit:
+) -> BatchCells:
     """Cells and offsets with the least residual squares, among fits from several offsets.
 
     Scores (m, q) are NaN where a view does not have the sample. Offsets cost log n_b units of the noise
@@ -179,6 +179,11 @@ def _offsets_of_pairs(
             offsets[batch] = candidates[chosen]
             base = np.vstack([base, own - offsets[batch]])
             weights = np.concatenate([weights, sizes])
+            groups, _ = _grouped(base, weights, n_cells)
+            totals = np.bincount(groups, weights).astype(np.float64)
+            sums = np.zeros((len(totals), base.shape[1]))
+            np.add.at(sums, groups, base * weights[:, None])
+            base, weights = sums / totals[:, None], totals
         shares = np.array([len(own) for own in of_batch]) / len(rows)
         starts.append(offsets - shares @ offsets)
     return starts
@@ -202,8 +207,7 @@ def _candidate_offsets(
     coarse = np.argsort(np.minimum(distances, most) @ sizes, kind="stable")[:_N_COARSE]
     joint = np.concatenate([weights, sizes])
     squares = [
-        _grouped_squares(np.vstack([base, own - offsets[index]]), joint, n_cells)
-        for index in coarse
+        _grouped(np.vstack([base, own - offsets[index]]), joint, n_cells)[1] for index in coarse
     ]
     return [offsets[coarse[index]] for index in np.argsort(squares, kind="stable")]
 
@@ -213,11 +217,11 @@ def _squared(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float
     return np.asarray(np.maximum(found, 0.0))
 
 
-def _grouped_squares(
+def _grouped(
     points: NDArray[np.float64], weights: NDArray[np.float64], n_groups: int
-) -> float:
-    """Sum of squares within K groups of weighted points, merged by Ward's criterion."""
-    weights = weights.copy()
+) -> tuple[NDArray[np.int64], float]:
+    """K groups (m,) of weighted points, merged by Ward's criterion, and the sum of squares within them."""
+    weights, groups = weights.copy(), np.arange(len(points))
     squared = _squared(points, points)
     np.fill_diagonal(squared, np.inf)
     total = 0.0
@@ -229,9 +233,10 @@ def _grouped_squares(
         # squared distances to the mean of both
         merged = share * squared[a] + (1 - share) * squared[b] - share * (1 - share) * squared[a, b]
         weights[a] += weights[b]
+        groups[groups == b] = a
         squared[a], squared[:, a] = merged, merged
         squared[b], squared[:, b], squared[a, a] = np.inf, np.inf, np.inf
-    return total
+    return np.unique(groups, return_inverse=True)[1].astype(np.int64), total
 
 
 def _squares_fit(
@@ -239,12 +244,12 @@ def _squares_fit(
     absent: NDArray[np.bool_],
     cells: NDArray[np.int64],
     offsets: NDArray[np.float64],
-) -> CellFit:
+) -> BatchCells:
     """Fit of some cells with given offsets (m, q) of the samples."""
     here, cells = np.unique(cells, return_inverse=True)
     means = _means_of(rows - offsets, cells, len(here))
     residual = np.where(absent, 0.0, rows - offsets - means[cells])
-    return CellFit(cells, means, offsets, float(np.sum(residual**2)))
+    return BatchCells(cells, means, offsets, float(np.sum(residual**2)))
 
 
 def _iterated(
@@ -253,7 +258,7 @@ def _iterated(
     batches: NDArray[np.int64],
     cells: NDArray[np.int64],
     offsets: NDArray[np.float64],
-) -> CellFit:
+) -> BatchCells:
     """Alternate between offsets and means given the cells, and the cells given these (Lloyd)."""
     n_cells = int(cells.max()) + 1
     own = rows

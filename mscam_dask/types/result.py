@@ -138,6 +138,8 @@ class Assessment:
         Agreement of each view with each cluster: share of the cluster's neighbors that are in the
         cluster, corrected for chance; at most 1, about 0 for views that do not support it, NaN for
         trivial partitions.
+    contradictions : (V, c)
+        Cluster with which each view puts each cluster, by its position; −1 where it does not.
     view_agreement : (V, V)
         Share of neighbors that two views have in common, corrected for chance: 1 for equal views,
         about 0 for independent ones.
@@ -155,6 +157,7 @@ class Assessment:
     borders: Borders | None
     view_names: tuple[str, ...]
     cluster_agreement: NDArray[np.float64]
+    contradictions: NDArray[np.int64]
     view_agreement: NDArray[np.float64]
     cluster_tree: NDArray[np.float64]
     cluster_names: tuple[int, ...]
@@ -177,6 +180,7 @@ class Assessment:
             borders=None,
             view_names=tuple(view_names),
             cluster_agreement=np.full((len(view_names), n_clusters), np.nan),
+            contradictions=np.full((len(view_names), n_clusters), -1),
             view_agreement=view_agreement,
             # one after the other, all at the same distance
             cluster_tree=np.stack(
@@ -211,6 +215,7 @@ class Assessment:
             self,
             borders=None if self.borders is None else self.borders.in_order(order),
             cluster_agreement=self.cluster_agreement[:, order],
+            contradictions=np.append(place, -1)[self.contradictions[:, order]],
             cluster_tree=tree,
             cluster_names=tuple(int(names[k]) for k in order),
         )

@@ -7,7 +7,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.solvers.assessment import cluster_agreement, neighbor_agreement, views_agree
+from mscam_dask.solvers.assessment import (
+    cluster_agreement,
+    contradictions,
+    neighbor_agreement,
+    views_agree,
+)
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 
 
@@ -29,6 +34,17 @@ def test_cluster_agreement_is_one_within_components_and_zero_by_chance() -> None
     assert found[1:].max() < 0.3
     noise = cluster_agreement(csr_array(random_graph(120, 0)), labels, 3)
     assert np.abs(noise).max() < 0.1
+
+
+def test_a_view_contradicts_a_cluster_whose_neighbors_are_in_another() -> None:
+    labels = np.repeat([0, 1, 2], [10, 30, 20])
+    parts = np.where(np.arange(60) < 40, 0, 1)  # 0 and 1 are one cluster in the view
+    for groups, expected in ((parts, [1, -1, -1]), (labels, [-1, -1, -1])):
+        graph, rng = np.zeros((60, 60)), np.random.default_rng(0)
+        for row in range(60):
+            others = np.flatnonzero((groups == groups[row]) & (np.arange(60) != row))
+            graph[row, rng.choice(others, 4, replace=False)] = 1.0
+        assert contradictions(csr_array(graph + graph.T), labels, 3).tolist() == expected
 
 
 def test_cluster_agreement_of_clusters_without_edges_is_undefined() -> None:
