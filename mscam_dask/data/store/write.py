@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 
@@ -38,6 +38,30 @@ from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource, ViewDigest, fe
 from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.types.parameters import ImputeMethod
+
+
+@overload
+def write_store(
+    data: MultiViewData,
+    output: Path,
+    *,
+    chunk_size: int | None = None,
+    overwrite: bool = False,
+    impute: Mapping[str, ImputeMethod] = ...,
+    origin: Sequence[Mapping[str, str]] = (),
+) -> Path: ...
+
+
+@overload
+def write_store(
+    data: MultiViewData,
+    output: str | Location,
+    *,
+    chunk_size: int | None = None,
+    overwrite: bool = False,
+    impute: Mapping[str, ImputeMethod] = ...,
+    origin: Sequence[Mapping[str, str]] = (),
+) -> Location: ...
 
 
 def write_store(
