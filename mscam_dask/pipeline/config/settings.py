@@ -130,7 +130,7 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(
             title="a name, a position from 0, or `false` if there are no ids",
             description="Column of tables with sample ids; by default one that the tables share, one that is "
-            "called id, patient or the like, the first of text, or a first one of ascending whole numbers; its "
+            "called id, patient or the like, the first of text, or a first one of consecutive whole numbers; its "
             "values differ in every row.",
         ),
     ] = None
