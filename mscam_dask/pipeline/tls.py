@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from cryptography import x509
     from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
 
-__all__ = ["ROLES", "CertificateSet", "check_certificates", "check_handshake", "make_certificates"]
 
 _TIMEOUT_S = 5.0
 _GREETING_S = 2.0  # a Dask scheduler sends the first bytes
@@ -55,14 +54,7 @@ _REMEDY = (
 
 
 def check_certificates(execution: ExecutionTable) -> None:
-    """Refuse unusable certificate files before a connection.
-
-    Raises
-    ------
-    ConfigurationError
-        When a file is not given, does not exist, is not a certificate, has a passphrase, or is the
-        key of another certificate.
-    """
+    """Refuse unusable certificate files before a connection."""
     _context(execution)
 
 
@@ -113,22 +105,7 @@ def _no_passphrase() -> str:
 
 
 def check_handshake(execution: ExecutionTable) -> None:
-    """Connect once to a scheduler, with or without TLS as in its address.
-
-    Parameters
-    ----------
-    execution
-        Contains the address of a scheduler, checked by `mscam_dask.pipeline.config.read_config`.
-
-    Raises
-    ------
-    SchedulerLostError
-        When nothing listens there.
-    ClusterError
-        When only one side uses TLS, or one side refuses the certificate of the other.
-    ConfigurationError
-        As `check_certificates`.
-    """
+    """Connect once to a scheduler, with or without TLS as in its address."""
     address = execution.scheduler or ""
     parts = urlsplit(address)
     assert parts.hostname is not None
@@ -265,28 +242,7 @@ def make_certificates(
     renew: bool = False,
     now: dt.datetime | None = None,
 ) -> CertificateSet:
-    """Write an authority, and a certificate and a key for scheduler, workers and client.
-
-    Parameters
-    ----------
-    directory
-        Created if it does not exist, for its owner only.
-    hosts
-        Names and addresses of the computers, for the certificates.
-    days
-        Validity of the certificates; a new authority is valid ten times as long.
-    renew
-        Make new certificates with the existing authority, valid at most as long as it is.
-    now
-        Start of validity; the current time by default.
-
-    Raises
-    ------
-    ConfigurationError
-        When certificates exist and `renew` is off, or no valid authority exists and `renew` is on;
-        when others can write to the directory, `days` is not positive, or a host is not a name or an
-        address.
-    """
+    """Write an authority, and a certificate and a key for scheduler, workers and client."""
     from_when = (now or dt.datetime.now(dt.UTC)) - _CLOCK_SKEW
     if not 0 < days <= 36500:
         raise ConfigurationError(

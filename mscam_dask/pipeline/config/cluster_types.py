@@ -23,18 +23,6 @@ from mscam_dask.pipeline.config.parse import nearest, shown
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.config.toml_document import Document
 
-__all__ = [
-    "CLUSTER_TYPES",
-    "ClusterType",
-    "cluster_problems",
-    "cluster_type",
-    "load_class",
-    "options_of",
-    "seconds_of",
-    "type_of",
-    "with_dask_defaults",
-]
-
 # Keys of [execution] that say where the tasks run.
 _PLACES = ("cluster", "scheduler", "scheduler_file", "in_process")
 _NAMESPACE = "mscam"
@@ -165,13 +153,7 @@ def cluster_type(name: str) -> ClusterType | None:
 
 
 def load_class(name: str) -> Any:
-    """Import the class of a cluster type.
-
-    Raises
-    ------
-    ConfigurationError
-        When its library is not installed, or there is no such cluster class.
-    """
+    """Import the class of a cluster type."""
     kind = cluster_type(name)
     assert kind is not None
     module, _, attribute = kind.target.partition(":")
@@ -209,15 +191,7 @@ def _imported(module: str) -> Any:
 
 
 def options_of(name: str, found: Any) -> set[str] | None:
-    """Return the options that a class takes; None when it takes any.
-
-    Parameters
-    ----------
-    name
-        Cluster type.
-    found
-        From `load_class`.
-    """
+    """Return the options that a class takes; None when it takes any."""
     kind = cluster_type(name)
     assert kind is not None
     callables = [found]
@@ -450,11 +424,6 @@ def with_dask_defaults(document: Document) -> Document:
     """Return a document whose [execution] has the defaults of Dask's configuration, `mscam:`.
 
     They apply when neither the file nor options nor the environment say where the tasks run.
-
-    Raises
-    ------
-    ConfigurationError
-        When `mscam:` has a key that is none of [execution].
 
     Examples
     --------

@@ -16,22 +16,6 @@ import msgspec
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import Document
 
-__all__ = [
-    "absolute_paths",
-    "are_one_name",
-    "check_name",
-    "choices",
-    "known_keys",
-    "name_of_pipeline",
-    "name_problem",
-    "nearest",
-    "read_table",
-    "shown",
-    "sub_tables",
-    "type_problem",
-    "unknown_tables",
-]
-
 _TableT = TypeVar("_TableT", bound=msgspec.Struct)
 
 _Hint = Callable[[str, Sequence[str]], str]
@@ -278,33 +262,14 @@ def are_one_name(name: str, other: str) -> bool:
 
 
 def check_name(name: str, what: str, remedy: str) -> None:
-    """Refuse a name that is not valid.
-
-    Parameters
-    ----------
-    name
-    what
-        Subject of the message.
-    remedy
-        Last sentence of the message.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Refuse a name that is not valid."""
     problem = name_problem(name)
     if problem is not None:
         raise ConfigurationError(f"{what} {shown(name)} {problem}. {remedy}")
 
 
 def name_of_pipeline(path: str | Path) -> str:
-    """Return the name of a pipeline file without its suffix, the prefix of its run directories.
-
-    Raises
-    ------
-    ConfigurationError
-        When the name is not valid for a directory.
-    """
+    """Return the name of a pipeline file without its suffix, the prefix of its run directories."""
     name = Path(path).stem
     check_name(
         name, f"{path}: the pipeline's name", "Run directories are named after it: rename the file."

@@ -49,21 +49,6 @@ from mscam_dask.pipeline.config.toml_document import Document, Override, read_do
 from mscam_dask.pipeline.tls import check_certificates
 from mscam_dask.types.parameters import Constants, Parameters
 
-__all__ = [
-    "PATHS",
-    "check_execution",
-    "credential_problems",
-    "data_problems",
-    "execution_problems",
-    "has_certificates",
-    "is_encrypted",
-    "output_problems",
-    "parse_memory",
-    "read_config",
-    "read_scheduler_file",
-    "text_problems",
-]
-
 _TLS_KEYS = ("tls_ca", "tls_cert", "tls_key")
 
 # Dask encrypts these with files that every host has.
@@ -199,14 +184,7 @@ def credential_problems(document: Document) -> Iterable[str]:
 
 
 def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
-    """Refuse a cluster that cannot be used, or is not secure, before it is started.
-
-    Raises
-    ------
-    ConfigurationError
-        When the memory limit or the scheduler's address is malformed, the address is neither
-        encrypted nor on this computer and `insecure` is off, or a certificate file is missing.
-    """
+    """Refuse a cluster that cannot be used, or is not secure, before it is started."""
     if execution.memory_limit is not None:
         parse_memory(execution.memory_limit, "memory_limit")
     if execution.scheduler_file is not None:
@@ -219,20 +197,7 @@ def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
 
 
 def parse_memory(amount: int | str, name: str) -> int:
-    """Return an amount of memory in bytes.
-
-    Parameters
-    ----------
-    amount
-        A number of bytes, or a text such as "4 GiB".
-    name
-        The setting, for the message.
-
-    Raises
-    ------
-    ConfigurationError
-        When it is no amount of memory.
-    """
+    """Return an amount of memory in bytes."""
     if isinstance(amount, int):
         return amount
     from dask.utils import parse_bytes
@@ -247,15 +212,7 @@ def parse_memory(amount: int | str, name: str) -> int:
 
 
 def read_scheduler_file(file: str) -> str:
-    """Return the address in a file that `dask scheduler --scheduler-file` wrote.
-
-    Raises
-    ------
-    SchedulerLostError
-        When the scheduler has not written it.
-    ConfigurationError
-        When it has no address.
-    """
+    """Return the address in a file that `dask scheduler --scheduler-file` wrote."""
     try:
         return str(json.loads(Path(file).read_bytes())["address"])
     except FileNotFoundError as error:
@@ -383,30 +340,7 @@ def read_config(
     *,
     dask_defaults: bool = False,
 ) -> Settings:
-    """Read and check a pipeline file.
-
-    Parameters
-    ----------
-    file
-        TOML file, or its document.
-    overrides
-        Values that replace those of the file.
-    dask_defaults
-        Whether Dask's configuration has defaults of [execution]
-        (`mscam_dask.pipeline.config.cluster_types.with_dask_defaults`).
-
-    Returns
-    -------
-    Settings
-        Settings with absolute paths. Paths in the file are relative to the file, and paths on the
-        command line to the working directory.
-
-    Raises
-    ------
-    ConfigurationError
-        Lists every unknown or misplaced key, wrong type and wrong value, with file, line, table and
-        key. Also raised when the name of the file is not valid for a directory.
-    """
+    """Read and check a pipeline file."""
     document = file if isinstance(file, Document) else read_document(file)
     document = document.overridden(overrides)
     if dask_defaults:

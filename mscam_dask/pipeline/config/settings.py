@@ -17,21 +17,6 @@ from mscam_dask.types.parameters import Constants, ImputeMethod, Scale
 if TYPE_CHECKING:
     from mscam_dask.estimators.mscam import MSCAM
 
-__all__ = [
-    "BUILT_IN_SOURCES",
-    "AdaptTable",
-    "ClusterKeys",
-    "ClusterTable",
-    "DataTable",
-    "EvaluateTable",
-    "ExecutionTable",
-    "IncrementalTable",
-    "Method",
-    "OutputTable",
-    "ReportTable",
-    "Settings",
-    "settings_text",
-]
 
 ViewType = Literal["features", "distance", "kernel"]
 Method = Literal["mscam", "mscan"]

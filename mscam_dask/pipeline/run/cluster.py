@@ -59,17 +59,6 @@ if TYPE_CHECKING:
 
     from mscam_dask.engine.session import Observer
 
-__all__ = [
-    "LOG_LENGTHS",
-    "OpenCluster",
-    "check_workers",
-    "observers_of",
-    "open_cluster",
-    "page_of",
-    "serve_in_slurm",
-    "smallest_memory_bytes",
-    "spill_threshold_bytes",
-]
 
 _CONNECT_TIMEOUT_S = 15.0
 _LOST_TIMEOUT_S = 2.0
@@ -146,28 +135,10 @@ def spill_threshold_bytes(memory_limit_bytes: int) -> int | None:
 def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
     """Start a cluster of the type in [execution], or connect to a running one; closed on leaving.
 
-    Parameters
-    ----------
-    execution
-        Checked by `mscam_dask.pipeline.config.read_config.check_execution`.
-
     Notes
     -----
     A local cluster that is started is closed to other users of the computer: scheduler and workers
     accept certificates only that are made for it and exist in the memory of its processes alone.
-
-    Raises
-    ------
-    ClusterStartError
-        When the cluster or its workers do not start.
-    NoWorkersError
-        When no worker has started in time.
-    ConfigurationError
-        When the class of the cluster refuses its options.
-    SchedulerLostError
-        When nothing answers at the address of the scheduler.
-    ClusterError
-        When the scheduler refuses the connection.
     """
     if execution.in_process:
         yield OpenCluster(client=None, description="in this process")
@@ -362,11 +333,6 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
 
     Returns at once in the task that runs the pipeline, and with other types of clusters. The other
     tasks end with the cluster, by SystemExit.
-
-    Raises
-    ------
-    ConfigurationError
-        When this is no task of srun, or there are fewer than three.
     """
     if execution.cluster != "slurm-runner":
         return
@@ -507,15 +473,7 @@ def _security(execution: ExecutionTable) -> Security | None:
 
 
 def page_of(client: Client) -> tuple[str, tuple[str, ...]]:
-    """Add the page of this package to the cluster's dashboard.
-
-    Returns
-    -------
-    words : str
-        Address of our page, or of the dashboard, or the reason why there is neither.
-    notes : tuple of str
-        The reason why our page is missing from a dashboard.
-    """
+    """Add the page of this package to the cluster's dashboard."""
     from mscam_dask.monitor.dashboard.plugin import ensure_page, page_link
 
     problem, link = ensure_page(client, log=False), page_link(client)
@@ -533,21 +491,7 @@ def observers_of(cluster: OpenCluster, name: str) -> tuple[Observer, ...]:
 
 
 def check_workers(cluster: OpenCluster, paths: Sequence[Location]) -> None:
-    """Check that every worker has this package and sees the data, before any task is sent.
-
-    Parameters
-    ----------
-    cluster
-    paths
-        Stores that tasks read.
-
-    Raises
-    ------
-    NoWorkersError
-        When no worker joins in time.
-    ClusterError
-        Naming the workers that lack something.
-    """
+    """Check that every worker has this package and sees the data, before any task is sent."""
     client = cluster.client
     if client is None:
         return

@@ -30,18 +30,6 @@ from mscam_dask.pipeline.config.settings import ExecutionTable
 if TYPE_CHECKING:
     from distributed import Security
 
-__all__ = [
-    "LOOPBACK",
-    "PORT_TAKEN",
-    "certificates",
-    "close_quietly",
-    "dashboard_address",
-    "links_to_this_computer",
-    "new_cluster",
-    "public_configuration",
-    "scale",
-    "start_errors",
-]
 
 LOOPBACK = "127.0.0.1:0"
 """Dashboard of a worker: on loopback, at any free port."""

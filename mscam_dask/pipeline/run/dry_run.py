@@ -38,15 +38,6 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.steps import validate_data
 from mscam_dask.types.parameters import Parameters
 
-__all__ = [
-    "RunPlan",
-    "Work",
-    "limit_of",
-    "plan_run",
-    "work_of",
-    "workers_of",
-]
-
 # Fitted to eleven data sets of 60 to 70 000 samples; the model is within a factor of three of their times.
 _SHARE_OF_PEAK = 0.25  # speed of a fit relative to a matrix product
 _N_SEARCHES = 10  # neighbor searches of a view: selection of settings, graph, refinement
@@ -116,13 +107,7 @@ class RunPlan:
 
 
 def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool = False) -> RunPlan:
-    """Plan a run. Nothing is started or left behind; sources are read for their shapes.
-
-    Raises
-    ------
-    MscamError
-        As the run itself would, on its settings, sources or data.
-    """
+    """Plan a run. Nothing is started or left behind; sources are read for their shapes."""
     check_execution(settings.execution, insecure=insecure)
     place = resolve_target(settings, output)
     directory = RunDirectory(place.directory)

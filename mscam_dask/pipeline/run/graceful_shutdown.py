@@ -22,8 +22,6 @@ from typing import Any, Self
 
 from mscam_dask.errors import TemporaryFailure
 
-__all__ = ["EXIT_INTERRUPTED", "GracefulShutdown", "defer_signals"]
-
 EXIT_INTERRUPTED = 130
 """After Ctrl-C, as shells expect; after SIGTERM it is that of `TemporaryFailure`."""
 

@@ -38,19 +38,6 @@ from mscam_dask.pipeline.run.previous_runs import (
 )
 from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
 
-__all__ = [
-    "Comparison",
-    "ListedRun",
-    "compare_runs",
-    "flat_settings",
-    "list_runs",
-    "remove_old_runs",
-    "retain_step",
-    "run_directories",
-    "run_scores",
-    "write_index",
-]
-
 MOST_COMPARED = 20
 """Largest number of runs in one comparison."""
 
@@ -120,31 +107,7 @@ def list_runs(
     since: str | None = None,
     names: Sequence[str] = (),
 ) -> tuple[list[ListedRun], dict[str, str]]:
-    """List the runs directly below a directory in the order in which they started.
-
-    Parameters
-    ----------
-    root
-    status
-        Only runs in one of these states; all by default.
-    since
-        Only runs that started then or later: a date or a time in ISO 8601, UTC by default.
-    names
-        Only runs whose directory has one of these names, which may be patterns with * and ?.
-
-    Returns
-    -------
-    runs : list of ListedRun
-    unreadable : dict
-        Error by name of a directory whose record cannot be read; it counts for `names` only.
-
-    Raises
-    ------
-    ConfigurationError
-        The time is not readable.
-    DataError
-        There are no runs at all.
-    """
+    """List the runs directly below a directory in the order in which they started."""
     first = None if since is None else _time(since, "--since")
     directories = run_directories(root)
     if not directories:
@@ -181,15 +144,7 @@ def _time(text: str, where: str) -> dt.datetime:
 
 
 def compare_runs(runs: Sequence[ListedRun]) -> Comparison:
-    """Compare the settings, scores and partitions of runs.
-
-    Raises
-    ------
-    ConfigurationError
-        There are fewer than two runs with results, or more than `MOST_COMPARED`.
-    DataError
-        The labels of a run are damaged.
-    """
+    """Compare the settings, scores and partitions of runs."""
     finished = [run for run in runs if run.state == "finished" and run.record.fit is not None]
     if not 2 <= len(finished) <= MOST_COMPARED:
         raise ConfigurationError(
@@ -259,22 +214,7 @@ def _agreement(
 
 
 def write_index(root: Path, runs: Sequence[ListedRun], output: Path) -> Path:
-    """Write an HTML page of runs, with links to their reports, that needs no network.
-
-    Parameters
-    ----------
-    root
-        Directory of the runs.
-    runs
-        The last finished ones, at most `MOST_COMPARED`, are compared.
-    output
-        File to write.
-
-    Raises
-    ------
-    DataError
-        The output is a directory, or the labels of a run are damaged.
-    """
+    """Write an HTML page of runs, with links to their reports, that needs no network."""
     target = output.absolute()
     if target.is_dir():
         raise DataError(f"{target} is a directory; the index is one file. Give a file name.")
@@ -317,18 +257,6 @@ def retain_step(settings: Settings, directory: RunDirectory, tell: Callable[[Eve
 
 def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
     """Remove finished runs of the same pipeline except the last [output] keep.
-
-    Parameters
-    ----------
-    settings
-        With [output] root and keep.
-    directory
-        Directory of the run that has just finished, which stays.
-
-    Returns
-    -------
-    tuple of str
-        Names of the removed runs.
 
     Notes
     -----

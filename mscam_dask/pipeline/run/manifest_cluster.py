@@ -21,8 +21,6 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.read_config import has_certificates
 from mscam_dask.pipeline.config.settings import ExecutionTable
 
-__all__ = ["ManifestCluster", "kubernetes_cluster", "manifest_of"]
-
 _START_TIMEOUT_S = 600.0
 _CLUSTER_LABEL = "dask.org/cluster-name"
 
@@ -108,15 +106,7 @@ class ManifestCluster(KubeCluster):  # type: ignore[misc]
 
 
 def kubernetes_cluster(execution: ExecutionTable, options: Mapping[str, Any]) -> ManifestCluster:
-    """Start the cluster of a manifest under a name of its own.
-
-    Parameters
-    ----------
-    execution
-        The number of workers, and the certificates.
-    options
-        [execution.cluster_options]; `custom_cluster_spec` is the file.
-    """
+    """Start the cluster of a manifest under a name of its own."""
     rest = dict(options)
     manifest = manifest_of(
         Path(rest.pop("custom_cluster_spec")),
@@ -133,22 +123,7 @@ def kubernetes_cluster(execution: ExecutionTable, options: Mapping[str, Any]) ->
 
 
 def manifest_of(file: Path, *, n_workers: int, image: str | None = None) -> Any:
-    """Read the DaskCluster of a YAML file, and give it a name of its own.
-
-    Parameters
-    ----------
-    file
-        It may have other documents too.
-    n_workers
-        Number of workers.
-    image
-        Image of all containers; None keeps those of the manifest.
-
-    Raises
-    ------
-    ConfigurationError
-        When the file has not exactly one DaskCluster, or this one is not complete.
-    """
+    """Read the DaskCluster of a YAML file, and give it a name of its own."""
     try:
         documents = list(safe_load_all(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, YAMLError) as error:

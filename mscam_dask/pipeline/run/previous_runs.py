@@ -44,26 +44,6 @@ from mscam_dask.pipeline.run.run_directory import (
 )
 from mscam_dask.types.result import Solution, Status
 
-__all__ = [
-    "ClusteringOutput",
-    "PreviousRun",
-    "WarmStart",
-    "drift_between",
-    "drift_of",
-    "glob_escaped",
-    "last_comparable",
-    "link_tree",
-    "moved_text",
-    "named_as_before",
-    "next_number",
-    "notes_on_siblings",
-    "previous_runs",
-    "renamed_clusters",
-    "reusable_clustering",
-    "reusable_store",
-    "warm_start_from",
-]
-
 _MAX_ROW_BYTES = 2**13
 _CLOCK_SKEW = dt.timedelta(days=1)
 
@@ -87,13 +67,7 @@ class PreviousRun:
         return self.directory.path.name
 
     def labels(self) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the samples and their clusters from labels.csv.
-
-        Raises
-        ------
-        DataError
-            When the file is missing, damaged, or not as the run wrote it.
-        """
+        """Return the samples and their clusters from labels.csv."""
         file = self.directory.labels
         try:
             content = self.table(file)
@@ -239,14 +213,7 @@ class ClusteringOutput:
 
 
 def reusable_store(runs: Sequence[PreviousRun], fingerprint: str | None) -> PreviousRun | None:
-    """Return a run whose own store was made from the same sources in the same way.
-
-    Parameters
-    ----------
-    runs
-    fingerprint
-        `mscam_dask.pipeline.run.open_data.data_fingerprint`.
-    """
+    """Return a run whose own store was made from the same sources in the same way."""
     for run in runs:
         if run.record.data_fingerprint != fingerprint or as_location(run.data.store).is_absolute():
             continue
@@ -259,16 +226,7 @@ def reusable_store(runs: Sequence[PreviousRun], fingerprint: str | None) -> Prev
 def reusable_clustering(
     runs: list[PreviousRun], fingerprint: str, samples: Sequence[str] | None = None
 ) -> tuple[PreviousRun, ClusteringOutput] | None:
-    """Return the clusters of an intact run with the same views and settings, if there is one.
-
-    Parameters
-    ----------
-    runs
-    fingerprint
-        `mscam_dask.pipeline.run.open_data.clustering_fingerprint`.
-    samples
-        Their names in labels.csv, to be compared with the run's; None for no drift.
-    """
+    """Return the clusters of an intact run with the same views and settings, if there is one."""
     for run in runs:
         if run.record.clustering_fingerprint != fingerprint or run.record.fit is None:
             continue
@@ -348,14 +306,7 @@ class WarmStart:
 def warm_start_from(
     runs: list[PreviousRun], settings: Settings, data: MultiViewData
 ) -> WarmStart | None:
-    """Return how the last run with the same method and number of clusters starts this one.
-
-    Returns
-    -------
-    WarmStart or None
-        None when [incremental] is off or there is no such run. After a cold start (too few common
-        samples, too many warm runs in a row) clusters are still named after the previous ones.
-    """
+    """Return how the last run with the same method and number of clusters starts this one."""
     if not settings.incremental.enabled:
         return None
     earlier = last_comparable(runs, settings)
@@ -516,22 +467,7 @@ def drift_of(
 def renamed_clusters(
     known: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Return the same clusters, named after the previous ones they match best.
-
-    Parameters
-    ----------
-    known : (n,) int64
-        Earlier cluster of each sample, −1 for new ones.
-    labels : (n,) int64
-        Clusters 0..c-1.
-    n_clusters : int
-        c; more where more names may be given.
-
-    Returns
-    -------
-    (n,) int64
-        Labels in 0..c-1: clusters without a counterpart take the remaining names, in order.
-    """
+    """Return the same clusters, named after the previous ones they match best."""
     common = known >= 0
     names = np.full(n_clusters, -1, dtype=np.int64)
     if common.any():

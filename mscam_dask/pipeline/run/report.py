@@ -37,16 +37,6 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory, decoded_id, writ
 if TYPE_CHECKING:
     from mscam_dask.monitor.run_record import RunRecord
 
-__all__ = [
-    "METRICS",
-    "metrics_text",
-    "read_success",
-    "report_html",
-    "report_step",
-    "shared_file",
-    "write_report",
-    "write_shared",
-]
 
 _FILES = (
     ("labels.csv", "each sample and its cluster"),
@@ -79,29 +69,7 @@ def report_step(directory: RunDirectory, tell: Callable[[Event], None]) -> None:
 def write_report(
     directory: RunDirectory, output: Path | None = None, columns: Path | None = None
 ) -> Path:
-    """Write the report of a run that ended with results.
-
-    Parameters
-    ----------
-    directory
-        Directory of the run.
-    output
-        File to write; by default report.html in the run directory.
-    columns
-        Table of properties of the samples to color the plots by; by default that of the settings of
-        the run ([report] columns).
-
-    Returns
-    -------
-    Path
-        The file, absolute.
-
-    Raises
-    ------
-    DataError
-        When there is no run, it has no results, or one of its files is damaged; when `columns` is
-        no table of its samples.
-    """
+    """Write the report of a run that ended with results."""
     target = directory.report if output is None else output.absolute()
     if target.is_dir():
         raise DataError(f"{target} is a directory; the report is one file. Give a file name.")
@@ -251,17 +219,7 @@ def shared_file(directory: str, pipeline: str) -> Path:
 
 
 def metrics_text(record: RunRecord, *, started: str, success: float | None) -> str:
-    """Return the metrics of a run.
-
-    Parameters
-    ----------
-    record
-        Of a run that has begun, or ended in any way.
-    started
-        Time at which it began or was resumed.
-    success
-        Time of the last run before it that ended with results; None for none.
-    """
+    """Return the metrics of a run."""
     samples: dict[str, list[str]] = {name: [] for name in METRICS}
 
     def add(name: str, value: float | None, **labels: str) -> None:
@@ -327,13 +285,7 @@ def read_success(file: Path) -> float | None:
 
 
 def write_shared(file: Path, text: str) -> None:
-    """Write the file of a textfile collector, whole, and readable for the collector.
-
-    Raises
-    ------
-    ConfigurationError
-        When the directory does not take it.
-    """
+    """Write the file of a textfile collector, whole, and readable for the collector."""
     try:
         write_whole(file, text.encode())
         file.chmod(0o644)

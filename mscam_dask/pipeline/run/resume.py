@@ -44,8 +44,6 @@ from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, new_run, now
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
 
-__all__ = ["RunTarget", "resolve_target", "resume_run", "run_or_resume"]
-
 Action = Literal["run", "resume", "nothing"]
 
 
@@ -75,23 +73,7 @@ class RunTarget:
 def resolve_target(
     settings: Settings, output: Path | None = None, *, verify: bool = True
 ) -> RunTarget:
-    """Return the directory of a run and whether the run was done before.
-
-    Parameters
-    ----------
-    settings
-    output
-        Run directory from the command line; it overrides [output].
-    verify
-        Whether the results of a finished run are checked; `resume_run` does so by itself.
-
-    Raises
-    ------
-    ConfigurationError
-        When a single directory is named and [incremental] is on.
-    DataError
-        When a source is missing or cannot be read.
-    """
+    """Return the directory of a run and whether the run was done before."""
     table = settings.output
     named = output or (None if table.directory is None else Path(table.directory))
     if named is not None and settings.incremental.enabled:
@@ -139,29 +121,7 @@ def run_or_resume(
     insecure: bool = False,
     observers: Sequence[Observer] = (),
 ) -> RunOutcome:
-    """Run a pipeline, resume its interrupted run, or return its finished one.
-
-    Parameters
-    ----------
-    settings
-        From `mscam_dask.pipeline.config.read_config.read_config`.
-    output
-        Run directory; by default named after the run's fingerprint in [output] root.
-    overwrite
-        Run in any case; an earlier run is replaced when the new one has finished.
-    insecure, observers
-        See `mscam_dask.pipeline.run.run.new_run`.
-
-    Returns
-    -------
-    RunOutcome
-        With ``resumed=False`` when there was nothing to do.
-
-    Raises
-    ------
-    MscamError
-        As `Run.execute` and `resume_run`.
-    """
+    """Run a pipeline, resume its interrupted run, or return its finished one."""
     target = resolve_target(settings, output, verify=False)
     if target.action == "run" or overwrite:
         prepared = new_run(
@@ -201,33 +161,7 @@ def _next_of(directory: RunDirectory, fingerprint: str | None) -> RunDirectory |
 
 
 def resume_run(path: str | Path, **options: Any) -> RunOutcome:
-    """Resume a run; it ends with the results of an undisturbed one.
-
-    Parameters
-    ----------
-    path
-        Its run directory.
-    execution
-        Changes of [execution], or all of it; they do not change the result.
-    insecure
-        Allow a scheduler on another computer without encryption.
-    observers
-        Called with each event, including those of iterations done earlier.
-
-    Returns
-    -------
-    RunOutcome
-        Unchanged for a finished run with intact results; a missing report is written again.
-
-    Raises
-    ------
-    ConfigurationError
-        When there is no run at the path, or its pipeline.toml has other settings.
-    DataError
-        When the data changed since the run was started, or run.json is damaged.
-    TemporaryFailure
-        When another driver holds the directory.
-    """
+    """Resume a run; it ends with the results of an undisturbed one."""
     with _resumed_run(path, **options) as run:
         return run.execute()
 

@@ -75,16 +75,6 @@ if TYPE_CHECKING:
 
     from mscam_dask.estimators.mscam import MSCAM
 
-__all__ = [
-    "EXIT_DRIFT",
-    "EXIT_NOT_CONVERGED",
-    "Observer",
-    "Run",
-    "RunOutcome",
-    "new_run",
-    "now",
-    "run_pipeline",
-]
 
 EXIT_NOT_CONVERGED = 5
 """Exit code of a run whose results are written, but whose graph lacks the requested components."""
@@ -138,26 +128,6 @@ def new_run(
     """Lock and claim a run directory for a run of a pipeline, which `Run.execute` carries out.
 
     A finished run that is overwritten keeps its files until the new one has finished.
-
-    Parameters
-    ----------
-    settings
-        From `mscam_dask.pipeline.config.read_config.read_config`.
-    output
-        The run directory: missing, empty, or (with `overwrite`) of an earlier run.
-    run_fingerprint
-        `mscam_dask.pipeline.run.open_data.run_fingerprint`, for the record.
-    overwrite
-        Replace the files of an earlier run.
-    insecure
-        Allow a scheduler on another computer without encryption.
-    observers
-        Called with each event, in order.
-
-    Raises
-    ------
-    MscamError
-        When the settings cannot be used here, or the directory cannot be claimed.
     """
     check_execution(settings.execution, insecure=insecure)
     check_sources_outside(settings.data, resolved(output))
@@ -228,16 +198,7 @@ class Run:
         self._shutdown = GracefulShutdown(self.on_deadline)
 
     def execute(self) -> RunOutcome:
-        """Run every remaining step; the record is written after each.
-
-        Raises
-        ------
-        MscamError
-            Also recorded in run.json. `TemporaryFailure` after SIGTERM:
-            `mscam_dask.pipeline.run.resume.resume_run` continues.
-        KeyboardInterrupt
-            After Ctrl-C; the run can be resumed too.
-        """
+        """Run every remaining step; the record is written after each."""
         if self.record.state == "finished":
             return self._finished_before()
         with self._events_appended(), self._shutdown:

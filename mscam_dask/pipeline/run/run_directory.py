@@ -47,16 +47,6 @@ from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.run.lock import LOCK_NAME, RunLock
 
-__all__ = [
-    "NEXT_SUFFIX",
-    "RunDirectory",
-    "decoded_id",
-    "encoded_id",
-    "lock_directory",
-    "resolved",
-    "write_whole",
-]
-
 NEXT_SUFFIX = ".next"
 """End of the name of a directory whose run replaces another one's."""
 
@@ -168,20 +158,7 @@ class RunDirectory:
     @classmethod
     @contextmanager
     def lock(cls, path: str | Path) -> Iterator[RunDirectory]:
-        """Make a directory, or take one that a run made, and keep other drivers out of it.
-
-        Parameters
-        ----------
-        path
-            Missing, empty, or of a run.
-
-        Raises
-        ------
-        ConfigurationError
-            When something else is there; nothing in it is touched.
-        TemporaryFailure
-            When another driver holds it, or the disk is full.
-        """
+        """Make a directory, or take one that a run made, and keep other drivers out of it."""
         root = resolved(path)
         if not root.exists() and cls(root).next() is not None:  # killed between two renames
             LOCAL.rename(_beside(root, NEXT_SUFFIX), root)
@@ -195,20 +172,7 @@ class RunDirectory:
             yield directory
 
     def claim(self, record: RunRecord, *, overwrite: bool) -> None:
-        """Start a run here: remove the files of an earlier one. The caller holds the lock.
-
-        Parameters
-        ----------
-        record
-            First record of the run, written before anything else is touched.
-        overwrite
-            Whether files of an earlier run may be removed; files that no run writes stay.
-
-        Raises
-        ------
-        ConfigurationError
-            When an earlier run is there and may not be replaced.
-        """
+        """Start a run here: remove the files of an earlier one. The caller holds the lock."""
         occupied = os.path.lexists(self.record)
         if occupied:
             self._check_replaceable(overwrite=overwrite)
@@ -266,13 +230,7 @@ class RunDirectory:
 
     @contextmanager
     def lock_next(self) -> Iterator[RunDirectory]:
-        """Make or take the directory of the run that is to take this one's place.
-
-        Raises
-        ------
-        ConfigurationError
-            When something else has its name; nothing in it is touched.
-        """
+        """Make or take the directory of the run that is to take this one's place."""
         path = self._next_path()
         is_free = not path.exists() or not any(path.glob("run.json"))
         if path.is_symlink() or not (is_free or self.next() is not None):
@@ -288,16 +246,6 @@ class RunDirectory:
 
         Files that no run writes are kept. Where the file system cannot swap two names in one step,
         this directory is missing for a moment; a mount point gets file after file, run.json last.
-
-        Parameters
-        ----------
-        following
-            Locked by `lock_next`.
-
-        Returns
-        -------
-        RunDirectory
-            The finished run under its final path.
         """
         if following.path.parent == self.path:
             return self._move_from(following)
@@ -354,13 +302,7 @@ class RunDirectory:
         return all(_is_own(item.name) for item in self.path.iterdir())
 
     def check_lock(self) -> None:
-        """Raise when the directory is no longer the one that was locked.
-
-        Raises
-        ------
-        TemporaryFailure
-            See `mscam_dask.pipeline.run.lock.RunLock.check`.
-        """
+        """Raise when the directory is no longer the one that was locked."""
         if self.held is not None:
             self.held.check(self.path)
 
@@ -395,15 +337,7 @@ class RunDirectory:
         self.write(self.record, encode_record(record))
 
     def read_record(self) -> RunRecord:
-        """Read run.json of a directory whose own files are no links, pipes, sockets or devices.
-
-        Raises
-        ------
-        StoreCorruptError
-            When one is, or run.json is damaged.
-        DataError
-            When it is missing, or not the record of a run.
-        """
+        """Read run.json of a directory whose own files are no links, pipes, sockets or devices."""
         try:
             with os.scandir(self.path) as entries:
                 for entry in entries:
@@ -419,13 +353,7 @@ class RunDirectory:
 
 
 def resolved(path: str | Path) -> Path:
-    """Return the directory that a path leads to, links followed.
-
-    Raises
-    ------
-    ConfigurationError
-        When a link leads nowhere or in a circle.
-    """
+    """Return the directory that a path leads to, links followed."""
     absolute = Path(path).absolute()
     target = Path(os.path.realpath(absolute))
     if absolute.is_symlink() and not target.exists():
@@ -441,22 +369,6 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
     """Make a directory, or take one that has a record, and keep other drivers out of it.
 
     A directory that is made is closed to other users (mode 0700, whatever the umask).
-
-    Parameters
-    ----------
-    root
-        Missing, empty, or with a record.
-    record
-        Name of the file that marks a directory as ours.
-    kind
-        Owner of the directory, for messages: "a run".
-
-    Raises
-    ------
-    ConfigurationError
-        When something else is there; nothing in it is touched.
-    TemporaryFailure
-        When another driver holds it, or the disk is full.
     """
     if root.exists() and not root.is_dir():
         raise ConfigurationError(
@@ -482,13 +394,7 @@ def _holds_others(root: Path, record: str) -> bool:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file under another name, sync it and rename it: it is complete or absent.
-
-    Raises
-    ------
-    TemporaryFailure
-        When the disk is full; no partial file is left.
-    """
+    """Write a file under another name, sync it and rename it: it is complete or absent."""
     partial = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
         with full_disk_is_temporary(file):

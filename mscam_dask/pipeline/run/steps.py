@@ -69,24 +69,6 @@ from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewS
 from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
 from mscam_dask.types.result import Assessment, Solution
 
-__all__ = [
-    "Ingested",
-    "RunCheckpoints",
-    "StepSummary",
-    "check_reach",
-    "cluster",
-    "drift_notes",
-    "evaluate",
-    "fit_record",
-    "fit_summary",
-    "ingest_data",
-    "labels_text",
-    "place_of",
-    "samples_files",
-    "validate_data",
-    "validation_summary",
-]
-
 _NOTED = (ConvergenceWarning, DataWarning, MemoryPlanWarning, UnstableClustersWarning)
 
 _SCORES = (
@@ -131,27 +113,7 @@ def ingest_data(
     run: str | None,
     is_resumed: bool,
 ) -> Ingested:
-    """Open the store that a run reads, make one of its sources, or reuse one of a previous run.
-
-    Parameters
-    ----------
-    settings
-    output
-        Where a store is written, when one is.
-    runs
-        Previous runs.
-    run
-        Fingerprint that the run directory is named after; None for none.
-    is_resumed
-        Whether the run is resumed, so that its data must not have changed.
-
-    Raises
-    ------
-    TemporaryFailure
-        When the data changed since the run was named, or while they were read.
-    DataError
-        When they changed and the run is resumed.
-    """
+    """Open the store that a run reads, make one of its sources, or reuse one of a previous run."""
     table = settings.data
     stamps = stamps_of(table)
     sources = source_records(table)
@@ -220,34 +182,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     start: WarmStart | None = None,
     results_directory: Path | None = None,
 ) -> tuple[MSCAM, tuple[str, ...]]:
-    """Fit the estimator that [cluster] names.
-
-    Parameters
-    ----------
-    data
-        Their ground truth is ignored.
-    table
-    client
-        `distributed.Client` of the cluster; None to run the tasks in this process.
-    n_threads
-        Threads of a fit in this process; None for all cores.
-    observers
-        Called with each event of the fit.
-    checkpoint_store
-        Keeps a checkpoint of each outer iteration, and may have one to resume from.
-    start
-        Start from a previous run: its settings in place of the table's, and its labels.
-    results_directory
-        Where the graphs and embeddings of large data are written during the fit, as
-        `write_result` expects them: a temporary name beside its output.
-
-    Returns
-    -------
-    estimator : MSCAM
-        Fitted.
-    notes : tuple of str
-        Warnings of the fit.
-    """
+    """Fit the estimator that [cluster] names."""
     estimator = table.estimator(
         **(start.arguments if start else {}),
         client=client,
@@ -411,18 +346,7 @@ def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
 def place_of(
     settings: Settings, directory: RunDirectory, *, clustering: str, start: str | None
 ) -> Location:
-    """Return the place of the checkpoints of a fit.
-
-    Parameters
-    ----------
-    settings, directory
-        Settings and directory of the run. Below [output] checkpoints each fit has its own place, so a run of the same fit
-        in another directory finds it.
-    clustering
-        `mscam_dask.pipeline.run.open_data.clustering_fingerprint`.
-    start
-        Name of the run that the fit starts from.
-    """
+    """Return the place of the checkpoints of a fit."""
     root = settings.output.checkpoints
     if root is None:
         return directory.checkpoints
@@ -430,13 +354,7 @@ def place_of(
 
 
 def check_reach(settings: Settings) -> None:
-    """Refuse an unreachable place for checkpoints before anything is computed.
-
-    Raises
-    ------
-    ConfigurationError, DataError, TemporaryFailure
-        See `mscam_dask.data.store.object_store.translate_errors`.
-    """
+    """Refuse an unreachable place for checkpoints before anything is computed."""
     root = settings.output.checkpoints
     if root is not None:
         _store(as_location(root) / "reach").load()
