@@ -27,7 +27,7 @@ from mscam_dask.benchmark.results import (
 )
 from mscam_dask.benchmark.trial import Limits, Trial, run_trials
 from mscam_dask.errors import ConfigurationError, MscamError
-from mscam_dask.pipeline.config.read_config import parse_memory
+from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.run.cluster import OpenCluster, smallest_memory_bytes
 
 __all__ = ["MethodRun", "comparison_datasets", "method_runs", "run_comparison", "trial_limits"]

@@ -40,11 +40,11 @@ from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import Location
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.monitor.run_record import blas_libraries, software_versions
-from mscam_dask.pipeline.config.read_config import check_execution
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.run.cluster import OpenCluster, check_workers, open_cluster
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole
+from mscam_dask.pipeline.run.security import check_execution
 
 __all__ = ["Experiment", "ExperimentDirectory", "Observer", "Progress", "default_output"]
 

@@ -6,18 +6,15 @@ The checks go beyond types: between keys, of addresses, and of credentials.
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from mscam_dask.data.store.object_store import as_location
-from mscam_dask.errors import ConfigurationError, SchedulerLostError, redacted
+from mscam_dask.errors import ConfigurationError, redacted
 from mscam_dask.pipeline.config.cluster_types import (
     cluster_problems,
     cluster_type,
@@ -29,12 +26,14 @@ from mscam_dask.pipeline.config.parse import (
     known_keys,
     name_of_pipeline,
     nearest,
+    parse_memory,
     read_table,
     shown,
     type_problem,
 )
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
+    ENCRYPTED_BY_FILES,
     ClusterKeys,
     ClusterTable,
     DataTable,
@@ -46,13 +45,9 @@ from mscam_dask.pipeline.config.settings import (
     Settings,
 )
 from mscam_dask.pipeline.config.toml_document import Document, Override, read_document
-from mscam_dask.pipeline.tls import check_certificates
 from mscam_dask.types.parameters import Constants, Parameters
 
 _TLS_KEYS = ("tls_ca", "tls_cert", "tls_key")
-
-# Dask encrypts these with files that every host has.
-_ENCRYPTED_BY_FILES = ("ssh", "slurm-runner", "kubernetes")
 
 # In these addresses the part before the @ is a container.
 _CONTAINER = re.compile(r"\b((?:abfss?|wasbs?)://)[^\s/@:]+@")
@@ -151,7 +146,7 @@ def execution_problems(document: Document, execution: ExecutionTable) -> Iterabl
         if execution.in_process:
             yield f"{where}: [execution] has {running} and in_process. Keep one of them."
     kind = cluster_type(type_of(execution))
-    uses_tls = execution.cluster in _ENCRYPTED_BY_FILES or (kind is not None and kind.is_queue)
+    uses_tls = execution.cluster in ENCRYPTED_BY_FILES or (kind is not None and kind.is_queue)
     if not (is_running or uses_tls):
         for key in _TLS_KEYS:
             if getattr(execution, key) is not None:
@@ -181,114 +176,6 @@ def credential_problems(document: Document) -> Iterable[str]:
                 "files are copied into run directories. Put it into the environment "
                 "(AWS_SECRET_ACCESS_KEY, ...) or the configuration file of its library."
             )
-
-
-def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
-    """Refuse a cluster that cannot be used, or is not secure, before it is started."""
-    if execution.memory_limit is not None:
-        parse_memory(execution.memory_limit, "memory_limit")
-    if execution.scheduler_file is not None:
-        address = read_scheduler_file(execution.scheduler_file)
-        execution = msgspec.structs.replace(execution, scheduler=address)
-    if execution.scheduler is not None:
-        _check_address(execution, insecure=insecure)
-    elif execution.cluster is not None and not insecure:
-        _check_encryption(execution)
-
-
-def parse_memory(amount: int | str, name: str) -> int:
-    """Return an amount of memory in bytes."""
-    if isinstance(amount, int):
-        return amount
-    from dask.utils import parse_bytes
-
-    try:
-        return int(parse_bytes(amount))
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{name} = {amount!r} is not an amount of memory. Give a number of bytes, or a text such "
-            "as '4 GiB'."
-        ) from error
-
-
-def read_scheduler_file(file: str) -> str:
-    """Return the address in a file that `dask scheduler --scheduler-file` wrote."""
-    try:
-        return str(json.loads(Path(file).read_bytes())["address"])
-    except FileNotFoundError as error:
-        raise SchedulerLostError(
-            f"scheduler_file = {file!r} is not there: no scheduler has written it. Start one with dask "
-            f"scheduler --scheduler-file {file}, and repeat the command."
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(
-            f"scheduler_file = {file!r} has no address of a scheduler ({type(error).__name__}: {error}). "
-            "Give the file that dask scheduler --scheduler-file wrote."
-        ) from error
-
-
-def has_certificates(execution: ExecutionTable) -> bool:
-    """Whether [execution] or Dask's configuration names an authority for encryption."""
-    import dask.config
-
-    return bool(execution.tls_ca or dask.config.get("distributed.comm.tls.ca-file", None))
-
-
-def _check_encryption(execution: ExecutionTable) -> None:
-    """Refuse a cluster of several computers whose connections would not be encrypted."""
-    if execution.cluster in _ENCRYPTED_BY_FILES:
-        hosts = (execution.cluster_options or {}).get("hosts", [""])
-        if has_certificates(execution):
-            check_certificates(execution)
-        elif not all(_is_loopback(str(host)) for host in hosts):
-            raise ConfigurationError(
-                f"cluster = {execution.cluster!r} without certificates is not encrypted: anyone who "
-                "reaches a port can run code as this user. Give tls_ca, tls_cert and tls_key, files "
-                "that every host has (mscam-dask tls DIR makes them), or --insecure on a trusted "
-                "network."
-            )
-
-
-def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
-    address = execution.scheduler or ""
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        parts, host, port = urlsplit(""), None, None
-    is_plain = (
-        address == f"{parts.scheme}://{parts.netloc}"
-        and address.isascii()
-        and address.isprintable()
-        and not set(address) & set("@ \\")
-    )
-    if parts.scheme not in ("tcp", "tls") or not is_plain or not host or port is None:
-        raise ConfigurationError(
-            f"scheduler = {address!r} is not a scheduler address. Give tls://host:port or "
-            "tcp://host:port, as the scheduler printed it when it started."
-        )
-    if parts.scheme == "tls":
-        check_certificates(execution)
-    elif not (_is_loopback(host) or insecure):
-        raise ConfigurationError(
-            f"scheduler = {address!r} is another computer without encryption (this one is localhost, "
-            "127.0.0.1 or [::1]): anyone who reaches the port can run code as this user. Use tls:// "
-            "with certificates (mscam-dask tls DIR makes them), a tunnel to 127.0.0.1, or --insecure "
-            "on a trusted network."
-        )
-
-
-def is_encrypted(address: str) -> bool:
-    """Whether a scheduler's address is encrypted, or in this process."""
-    return urlsplit(address).scheme in ("tls", "gateway", "inproc", "ucxs", "wss")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        # other names may resolve to another address when the connection is made
-        return host == "localhost"
 
 
 _KINDS: dict[str, type[msgspec.Struct]] = {

@@ -31,6 +31,10 @@ BUILT_IN_SOURCES = ("digits", "mfeat")
 """Names of the data sets of the package; a file with such a name is ./digits."""
 
 
+ENCRYPTED_BY_FILES = ("ssh", "slurm-runner", "kubernetes")
+"""Clusters that Dask encrypts with files that every host has."""
+
+
 class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[data]: where the views come from; files are read by `mscam_dask.data.ingest`."""
 

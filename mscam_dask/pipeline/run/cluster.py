@@ -32,12 +32,6 @@ from mscam_dask.pipeline.config.cluster_types import (
     load_class,
     type_of,
 )
-from mscam_dask.pipeline.config.read_config import (
-    check_execution,
-    has_certificates,
-    is_encrypted,
-    read_scheduler_file,
-)
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster_classes import (
     LOOPBACK,
@@ -52,10 +46,17 @@ from mscam_dask.pipeline.run.cluster_classes import (
     start_errors,
 )
 from mscam_dask.pipeline.run.graceful_shutdown import defer_signals
-from mscam_dask.pipeline.tls import check_handshake
+from mscam_dask.pipeline.run.security import (
+    check_execution,
+    check_handshake,
+    has_certificates,
+    is_encrypted,
+    read_scheduler_file,
+    security_of,
+)
 
 if TYPE_CHECKING:
-    from distributed import Client, Security, SpecCluster
+    from distributed import Client, SpecCluster
 
     from mscam_dask.engine.session import Observer
 
@@ -432,7 +433,7 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
         try:
             client = Client(
                 address,
-                security=_security(execution),
+                security=security_of(execution) if is_encrypted(str(address)) else None,
                 timeout=_CONNECT_TIMEOUT_S,
                 set_as_default=False,
             )
@@ -457,19 +458,6 @@ def _leave(client: Client) -> None:
         return
     with suppress(TimeoutError, OSError):  # another error is on its way
         client.close(timeout=_LOST_TIMEOUT_S)
-
-
-def _security(execution: ExecutionTable) -> Security | None:
-    from distributed import Security
-
-    if not (execution.scheduler or "").startswith("tls://"):
-        return None
-    files = {
-        "tls_ca_file": execution.tls_ca,
-        "tls_client_cert": execution.tls_cert,
-        "tls_client_key": execution.tls_key,
-    }
-    return Security(require_encryption=True, **{key: file for key, file in files.items() if file})
 
 
 def page_of(client: Client) -> tuple[str, tuple[str, ...]]:

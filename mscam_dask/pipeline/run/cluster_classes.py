@@ -9,7 +9,7 @@ import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mscam_dask.errors import (
     ClusterError,
@@ -24,12 +24,8 @@ from mscam_dask.pipeline.config.cluster_types import (
     load_class,
     seconds_of,
 )
-from mscam_dask.pipeline.config.read_config import has_certificates
 from mscam_dask.pipeline.config.settings import ExecutionTable
-
-if TYPE_CHECKING:
-    from distributed import Security
-
+from mscam_dask.pipeline.run.security import has_certificates, security_of
 
 LOOPBACK = "127.0.0.1:0"
 """Dashboard of a worker: on loopback, at any free port."""
@@ -161,6 +157,8 @@ def _queue_options(
     execution: ExecutionTable, name: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options of a class of dask-jobqueue: encrypted, dashboards on loopback, one BLAS thread."""
+    from distributed import Security
+
     arguments = ["--dashboard-address", LOOPBACK]
     for key in ("lifetime", "lifetime_stagger"):
         if (text := getattr(execution, key)) is not None:
@@ -173,7 +171,7 @@ def _queue_options(
     return {
         **sizes,
         **options,
-        "security": _queue_security(execution),
+        "security": Security.temporary() if execution.tls_ca is None else security_of(execution),
         "protocol": "tls://",
         "scheduler_options": {
             "dashboard_address": dashboard_address(),
@@ -214,22 +212,6 @@ def links_to_this_computer(execution: ExecutionTable, name: str) -> Iterator[Non
         template = template.replace("{host}", "127.0.0.1")
     with dask.config.set({_LINK: template}):
         yield
-
-
-def _queue_security(execution: ExecutionTable) -> Security:
-    from distributed import Security
-
-    if execution.tls_ca is None:
-        temporary: Security = Security.temporary()
-        return temporary
-    certificate, key = execution.tls_cert, execution.tls_key or execution.tls_cert
-    roles = ("scheduler", "worker", "client")
-    return Security(
-        require_encryption=True,
-        tls_ca_file=execution.tls_ca,
-        **{f"tls_{role}_cert": certificate for role in roles},
-        **{f"tls_{role}_key": key for role in roles},
-    )
 
 
 def close_quietly(cluster: Any, kind: type[BaseException] | None, *_: object) -> None:

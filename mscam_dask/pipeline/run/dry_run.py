@@ -16,7 +16,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.config.cluster_types import type_of
-from mscam_dask.pipeline.config.read_config import check_execution, parse_memory
+from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes, spill_threshold_bytes
 from mscam_dask.pipeline.run.open_data import (
@@ -35,6 +35,7 @@ from mscam_dask.pipeline.run.previous_runs import (
 )
 from mscam_dask.pipeline.run.resume import RunTarget, resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.run.steps import validate_data
 from mscam_dask.types.parameters import Parameters
 

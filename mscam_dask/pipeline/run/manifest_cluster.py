@@ -18,8 +18,8 @@ from kr8s.asyncio.objects import Service
 from yaml import YAMLError, safe_load_all
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.read_config import has_certificates
 from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.run.security import has_certificates, security_of
 
 _START_TIMEOUT_S = 600.0
 _CLUSTER_LABEL = "dask.org/cluster-name"
@@ -116,7 +116,7 @@ def kubernetes_cluster(execution: ExecutionTable, options: Mapping[str, Any]) ->
     rest.setdefault("namespace", manifest["metadata"].get("namespace"))
     return ManifestCluster(
         manifest,
-        security=_security(execution),
+        security=security_of(execution) if has_certificates(execution) else None,
         start_timeout_s=execution.start_timeout or _START_TIMEOUT_S,
         **rest,
     )
@@ -161,14 +161,3 @@ def _containers(manifest: Any) -> Iterator[Any]:
     for role in ("scheduler", "worker"):
         pod = manifest["spec"][role]["spec"]
         yield from (*pod.get("initContainers", ()), *pod["containers"])
-
-
-def _security(execution: ExecutionTable) -> Security | None:
-    if not has_certificates(execution):
-        return None
-    files = {
-        "tls_ca_file": execution.tls_ca,
-        "tls_client_cert": execution.tls_cert,
-        "tls_client_key": execution.tls_key or execution.tls_cert,
-    }
-    return Security(require_encryption=True, **{key: file for key, file in files.items() if file})

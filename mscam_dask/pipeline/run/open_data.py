@@ -33,7 +33,7 @@ from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.run_record import DataRecord, SourceRecord, ViewEntry
-from mscam_dask.pipeline.config.read_config import parse_memory
+from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
 
 _ATTEMPTS = 3

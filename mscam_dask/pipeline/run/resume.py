@@ -29,7 +29,7 @@ from mscam_dask.monitor.run_record import (
     software_versions,
 )
 from mscam_dask.pipeline.config.parse import check_name
-from mscam_dask.pipeline.config.read_config import check_execution, read_config
+from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
 from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.run.open_data import (
@@ -43,6 +43,7 @@ from mscam_dask.pipeline.run.open_data import (
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, new_run, now
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
+from mscam_dask.pipeline.run.security import check_execution
 
 Action = Literal["run", "resume", "nothing"]
 

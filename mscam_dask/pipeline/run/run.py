@@ -31,7 +31,6 @@ from mscam_dask.monitor.run_record import (
     blas_libraries,
     software_versions,
 )
-from mscam_dask.pipeline.config.read_config import check_execution
 from mscam_dask.pipeline.config.settings import Settings, settings_text
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import (
@@ -68,6 +67,7 @@ from mscam_dask.pipeline.run.report import (
     write_shared,
 )
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.run.steps import RunCheckpoints, check_reach, place_of
 
 if TYPE_CHECKING:

@@ -13,9 +13,10 @@ import pytest
 from mscam_dask.cli.run import execution_overrides
 from mscam_dask.errors import ConfigurationError, SchedulerLostError
 from mscam_dask.pipeline.config.cluster_types import CLUSTER_TYPES, load_class, seconds_of
-from mscam_dask.pipeline.config.read_config import check_execution, read_config
+from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable, settings_text
 from mscam_dask.pipeline.config.toml_document import Override
+from mscam_dask.pipeline.run.security import check_execution
 from tests.messages import quotes
 
 pytest.importorskip("dask_jobqueue")

@@ -8,8 +8,8 @@ import dask.config
 import pytest
 
 from mscam_dask.errors import ConfigurationError, redacted
-from mscam_dask.pipeline.config.read_config import check_execution
 from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.tls import make_certificates
 from tests.messages import quotes
 
@@ -105,8 +105,9 @@ def test_encryption_needs_certificates_that_exist(tmp_path: Path) -> None:
     check_execution(
         ExecutionTable(scheduler=address, tls_ca=ca, tls_cert=cert, tls_key=key), insecure=False
     )
+    setting = "distributed.comm.tls"
     with dask.config.set(
-        {"distributed.comm.tls": {"ca-file": ca, "client": {"cert": cert, "key": key}}}
+        {f"{setting}.ca-file": ca, f"{setting}.client.cert": cert, f"{setting}.client.key": key}
     ):
         check_execution(ExecutionTable(scheduler=address), insecure=False)
     both = tmp_path / "both.pem"  # certificate and key in one file
