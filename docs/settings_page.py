@@ -5,8 +5,10 @@ python docs/settings_page.py     # writes docs/pipeline-settings.md
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import itertools
 import re
 import types
 from collections.abc import Iterator
@@ -94,7 +96,12 @@ def page() -> str:
     parts = [_INTRODUCTION]
     for name, (kind, introduction) in _TABLES.items():
         common = set(of_runs.DataTable.__struct_fields__) if name == "dataset.NAME" else set()
-        rows = [_row(field) for field in msgspec.structs.fields(kind) if field.name not in common]
+        texts = _texts(kind)
+        rows = [
+            _row(field, texts.get(field.name))
+            for field in msgspec.structs.fields(kind)
+            if field.name not in common
+        ]
         parts.append(_section(name, introduction, rows))
         if name == "cluster":
             parts.append(_section("cluster.constants", _CONSTANTS, list(_constants())))
@@ -119,10 +126,22 @@ def _constants() -> Iterator[str]:
         yield f"| {' | '.join(cells)} |"
 
 
-def _row(field: msgspec.structs.FieldInfo) -> str:
-    meaning = next((meta.description for meta in _metas(field.type) if meta.description), None)
+def _texts(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the text below each field of a class."""
+    (tree,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        ast.unparse(field.target): " ".join(str(ast.literal_eval(text.value)).split())
+        for field, text in itertools.pairwise(tree.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+
+
+def _row(field: msgspec.structs.FieldInfo, text: str | None) -> str:
+    described = (meta.description for meta in _metas(field.type) if meta.description)
+    meaning = text or next(described, None)
     if meaning is None:
-        raise ValueError(f"{field.name} has no description: give its Meta one.")
+        raise ValueError(f"{field.name} has no description: put a text below it.")
     cells = (f"`{field.name}`", _default(field), _allowed(field.type), meaning)
     return f"| {' | '.join(cells)} |"
 
