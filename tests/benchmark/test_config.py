@@ -262,7 +262,7 @@ def test_without_a_file(here: Path) -> None:
         ("[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
         (
             "[robustness]\ncorruption_rate = [0.1, 30]",
-            ["line 2", "[robustness] corruption_rate", "[0.1, 30]", "<= 1"],
+            ["line 2", "[robustness] corruption_rate", "[0.1, 30]", "to 1"],
         ),
         ("[robustness]\nmethods = ['mlam']", ["line 2", "'mlam'", "'mlan'"]),
     ],
@@ -287,7 +287,7 @@ def test_what_is_wrong_is_said(write: Write, text: str, parts: list[str]) -> Non
         ),
         (
             "[sweep]\ndatasets = ['tiny.npz']\nalpha = [-1]",
-            ["line 3", "[sweep] alpha", "[-1]", "> 0"],
+            ["line 3", "[sweep] alpha", "[-1]", "10⁻⁶"],
         ),
         (
             "[sweep]\ndatasets = ['tiny.npz']\nmethod = 'mlan'",

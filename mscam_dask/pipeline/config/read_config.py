@@ -16,24 +16,20 @@ import msgspec
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError, redacted
 from mscam_dask.pipeline.config.cluster_types import (
-    cluster_problems,
-    cluster_type,
-    type_of,
+    execution_problems,
     with_dask_defaults,
 )
 from mscam_dask.pipeline.config.parse import (
     absolute_paths,
-    known_keys,
     name_of_pipeline,
     nearest,
     parse_memory,
     read_table,
     shown,
-    type_problem,
+    unknown_tables,
 )
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
-    ENCRYPTED_BY_FILES,
     ClusterKeys,
     ClusterTable,
     DataTable,
@@ -77,6 +73,18 @@ def text_problems(document: Document) -> Iterable[str]:
             )
 
 
+_ONLY_OF = {
+    "families": "digits",
+    "path": "mfeat",
+    "cache": "mfeat",
+    **dict.fromkeys(
+        ("samples_in", "header", "id_column", "join", "impute", "delimiter", "decimal", "comment"),
+        "files",
+    ),
+    **dict.fromkeys(("skip", "max_bytes"), "files"),
+}
+
+
 def data_problems(document: Document, data: DataTable) -> Iterable[str]:
     """Yield the conflicts between keys of [data]."""
     built_in = [source for source in data.sources if source in BUILT_IN_SOURCES]
@@ -87,24 +95,9 @@ def data_problems(document: Document, data: DataTable) -> Iterable[str]:
         )
         return
     source = built_in[0] if built_in else "files"
-    owners = {
-        "families": ("digits",),
-        "path": ("mfeat",),
-        "cache": ("mfeat",),
-        "samples_in": ("files",),
-        "header": ("files",),
-        "id_column": ("files",),
-        "join": ("files",),
-        "impute": ("files",),
-        "delimiter": ("files",),
-        "decimal": ("files",),
-        "comment": ("files",),
-        "skip": ("files",),
-        "max_bytes": ("files",),
-    }
-    for key, allowed in owners.items():
-        if getattr(data, key) is not None and source not in allowed:
-            meant = "source = files" if allowed == ("files",) else f"source = {allowed[0]!r}"
+    for key, owner in _ONLY_OF.items():
+        if getattr(data, key) is not None and source != owner:
+            meant = "source = files" if owner == "files" else f"source = {owner!r}"
             yield (
                 f"{document.where('data', key)}: [data] {key} requires {meant}, not "
                 f"{data.source!r}. Remove it."
@@ -128,39 +121,6 @@ def output_problems(document: Document, output: OutputTable) -> Iterable[str]:
             f"{document.where('output', 'keep')}: [output] keep counts run directories in root, "
             "but directory names a single one. Keep one of them."
         )
-
-
-def execution_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
-    """Yield the conflicts between keys of [execution], and what is wrong with its cluster."""
-    where = document.where("execution")
-    yield from cluster_problems(document, execution)
-    is_running = execution.scheduler is not None or execution.scheduler_file is not None
-    if is_running:
-        running = "scheduler" if execution.scheduler is not None else "scheduler_file"
-        for key in ("workers", "threads", "memory_limit"):
-            if getattr(execution, key) is not None:
-                yield (
-                    f"{document.where('execution', key)}: [execution] {key} is for a cluster that "
-                    f"the run starts, not for a running one ({running}). Remove one of them."
-                )
-        if execution.in_process:
-            yield f"{where}: [execution] has {running} and in_process. Keep one of them."
-    kind = cluster_type(type_of(execution))
-    uses_tls = execution.cluster in ENCRYPTED_BY_FILES or (kind is not None and kind.is_queue)
-    if not (is_running or uses_tls):
-        for key in _TLS_KEYS:
-            if getattr(execution, key) is not None:
-                yield (
-                    f"{document.where('execution', key)}: [execution] {key} requires "
-                    f"scheduler = 'tls://host:port'. Add it, or remove {key}."
-                )
-    if execution.in_process:
-        for key in ("workers", "memory_limit"):
-            if getattr(execution, key) is not None:
-                yield (
-                    f"{document.where('execution', key)}: [execution] {key} needs worker "
-                    "processes, but in_process has none. Remove one of them."
-                )
 
 
 def credential_problems(document: Document) -> Iterable[str]:
@@ -232,17 +192,22 @@ def read_config(
     document = document.overridden(overrides)
     if dask_defaults:
         document = with_dask_defaults(document)
-    problems: list[str] = [
-        *_unknown_tables(document),
+    problems = [
+        *unknown_tables(document, _TABLES, "a pipeline", _hint_of_tables),
+        *(
+            f"{document.path}: the table [{name}] is missing. Add it."
+            for name in ("data", "cluster")
+            if name not in document.tables
+        ),
         *text_problems(document),
         *credential_problems(document),
     ]
     tables: dict[str, Any] = {
         name: read_table(document, (name,), kind, problems, _suggest_table)
         for name, kind in _KINDS.items()
-        if name != "data" or name in document.tables  # reported as missing
+        if name != "data" or name in document.tables
     }
-    cluster = _cluster(document, problems)
+    cluster = _cluster(document, problems) if "cluster" in document.tables else None
     for name, check in _CHECKS.items():
         if tables.get(name) is not None:
             problems.extend(check(document, tables[name]))
@@ -257,23 +222,10 @@ def read_config(
     )
 
 
-def _unknown_tables(document: Document) -> Iterable[str]:
-    for name, value in document.tables.items():
-        if name not in _TABLES:
-            kind = f"table [{name}]" if isinstance(value, dict) else f"key {name!r}"
-            hint = nearest(name, _TABLES)
-            if name in _EXPERIMENTS:
-                hint = (
-                    " An experiment file has no [data] and [cluster]: "
-                    f"[{name}] and [dataset.NAME] name its data."
-                )
-            yield (
-                f"{document.where(name)}: a pipeline has no {kind}.{hint} Allowed are "
-                f"the tables {', '.join(f'[{table}]' for table in _TABLES)}."
-            )
-    for name in ("data", "cluster"):
-        if name not in document.tables:
-            yield f"{document.path}: the table [{name}] is missing. Add it."
+def _hint_of_tables(name: str, allowed: Sequence[str]) -> str:
+    if name in _EXPERIMENTS:
+        return f" An experiment file has no [data] and [cluster]: [{name}] and [dataset.NAME] name its data."
+    return nearest(name, allowed)
 
 
 def _suggest_table(key: str, allowed: Sequence[str]) -> str:
@@ -291,51 +243,14 @@ def _not_in_cluster(key: str, allowed: Sequence[str]) -> str:
 
 
 def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
-    if "cluster" not in document.tables:
-        return None  # reported as missing
-    allowed = sorted(ClusterKeys.__struct_fields__)
-    known = known_keys(document, ("cluster",), allowed, problems, _not_in_cluster)
-    if known is None:
+    keys = read_table(document, ("cluster",), ClusterKeys, problems, _not_in_cluster)
+    if keys is None:
         return None
-    constants = known_keys(document, ("cluster", "constants"), _CONSTANTS, problems)
-    if constants is None:
-        return None
-    known["constants"] = constants
-    wrong = list(_type_problems(document, known))
-    if wrong:
-        problems.extend(wrong)
-        return None
-    parameters = msgspec.structs.asdict(msgspec.convert(known, ClusterKeys))
-    parameters["constants"] = msgspec.to_builtins(parameters["constants"])
+    parameters = msgspec.structs.asdict(keys)
+    parameters["constants"] = msgspec.to_builtins(keys.constants)
     method = parameters.pop("method")
     problems.extend(_range_problems(document, parameters))
     return ClusterTable(method=method, parameters=parameters)
-
-
-def _type_problems(document: Document, known: Mapping[str, Any]) -> Iterable[str]:
-    """Yield a problem for each value of a wrong type in [cluster], and for each constant out of range."""
-    if "n_clusters" not in known:
-        yield (
-            f"{document.where('cluster')}: [cluster] has no n_clusters. "
-            'Give the number of clusters, or "auto".'
-        )
-    one_by_one = [{name: value} for name, value in known.items() if name != "constants"]
-    one_by_one += [{"constants": {name: value}} for name, value in known["constants"].items()]
-    for one in one_by_one:  # msgspec reports only the first
-        try:
-            msgspec.convert({"n_clusters": 1, **one}, ClusterKeys)
-        except msgspec.ValidationError as error:
-            if isinstance(one.get("n_clusters"), str):
-                yield (
-                    f"{document.where('cluster', 'n_clusters')}: [cluster] n_clusters = "
-                    f'{shown(one["n_clusters"])}. Give a whole number >= 1, or "auto" to select it '
-                    "without labels."
-                )
-            elif isinstance(error.__cause__, ConfigurationError):
-                where = document.where("cluster", "constants", *one["constants"])
-                yield f"{where}: [cluster.constants] {error.__cause__}"
-            else:
-                yield type_problem(document, "cluster", one, error, ClusterKeys)
 
 
 def _range_problems(document: Document, parameters: Mapping[str, Any]) -> Iterable[str]:

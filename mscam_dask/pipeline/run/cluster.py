@@ -28,7 +28,7 @@ from mscam_dask.errors import (
 )
 from mscam_dask.pipeline.config.cluster_types import (
     CLUSTER_TYPES,
-    cluster_type,
+    is_queue,
     load_class,
     type_of,
 )
@@ -283,9 +283,7 @@ def _started_by_class(
 
     from mscam_dask.engine.executors.dask import wait_for_a_worker
 
-    kind = cluster_type(name)
-    assert kind is not None
-    queue_s = _QUEUE_TIMEOUT_S if kind.is_queue else timeout_s
+    queue_s = _QUEUE_TIMEOUT_S if is_queue(name) else timeout_s
     start_s = execution.start_timeout or queue_s
     with ExitStack() as stack:
         stack.enter_context(certificates(execution, name))

@@ -20,7 +20,7 @@ from mscam_dask.errors import (
 )
 from mscam_dask.pipeline.config.cluster_types import (
     CLUSTER_TYPES,
-    cluster_type,
+    is_queue,
     load_class,
     seconds_of,
 )
@@ -131,14 +131,12 @@ def _secret_keys(settings: Mapping[str, Any], parent: str = "") -> Iterator[str]
 def new_cluster(execution: ExecutionTable, name: str) -> Any:
     """Make a cluster of one of Dask's classes, without workers where they are asked for afterwards."""
     found = load_class(name)
-    kind = cluster_type(name)
-    assert kind is not None
     options = dict(execution.cluster_options or {})
     if name == "kubernetes":
         from mscam_dask.pipeline.run.manifest_cluster import kubernetes_cluster
 
         return kubernetes_cluster(execution, options)
-    if kind.is_queue:
+    if is_queue(name):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_SHARED_FILES)
             warnings.filterwarnings("ignore", message=PORT_TAKEN)
@@ -203,12 +201,10 @@ def links_to_this_computer(execution: ExecutionTable, name: str) -> Iterator[Non
     """
     import dask.config
 
-    kind = cluster_type(name)
-    assert kind is not None
     options = _given(execution.cluster_options or {}, name, "scheduler_options", {})
     template = dask.config.get(_LINK)
     is_default = template == "{scheme}://{host}:{port}/status"
-    if kind.is_queue and is_default and "dashboard_address" not in options:
+    if is_queue(name) and is_default and "dashboard_address" not in options:
         template = template.replace("{host}", "127.0.0.1")
     with dask.config.set({_LINK: template}):
         yield
@@ -224,12 +220,10 @@ def close_quietly(cluster: Any, kind: type[BaseException] | None, *_: object) ->
 
 def scale(cluster: Any, execution: ExecutionTable, name: str) -> None:
     """Ask for the workers of [execution]; those of a batch scheduler are replaced when they are lost."""
-    kind = cluster_type(name)
-    assert kind is not None
     adapt, workers = execution.adapt, execution.workers
     if adapt is not None:
         cluster.adapt(minimum=adapt.minimum, maximum=adapt.maximum)
-    elif kind.is_queue:
+    elif is_queue(name):
         cluster.scale(workers or 1)
         cluster.sync(_submitted, cluster)
         n_jobs = len(cluster.worker_spec)
