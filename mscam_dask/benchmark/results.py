@@ -28,7 +28,7 @@ from msgspec import Struct
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import ViewEntry
-from mscam_dask.pipeline.run.run_directory import encoded_id
+from mscam_dask.pipeline.run.sample_tables import encoded_id
 
 if TYPE_CHECKING:
     import pandas as pd

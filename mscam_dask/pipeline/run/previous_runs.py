@@ -9,11 +9,9 @@ clusters are named after those that they share most samples with (`mscam_dask.en
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import datetime as dt
 import hashlib
-import io
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -23,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredResult, read_model, read_result
@@ -36,12 +35,8 @@ from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.metrics import matched_labels
 from mscam_dask.monitor.run_record import DataRecord, DriftRecord, FitRecord, RunRecord
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.run_directory import (
-    NEXT_SUFFIX,
-    RunDirectory,
-    decoded_id,
-    encoded_id,
-)
+from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory
+from mscam_dask.pipeline.run.sample_tables import read_clusters, table_bytes
 from mscam_dask.types.result import Solution, Status
 
 _MAX_ROW_BYTES = 2**13
@@ -71,10 +66,8 @@ class PreviousRun:
         file = self.directory.labels
         try:
             content = self.table(file)
-            rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
-            names = [decoded_id(name) for name, _ in rows[1:]]
-            labels = np.array([int(cluster) for _, cluster in rows[1:]], dtype=np.int64)
-        except (OSError, ValueError, csv.Error) as error:
+            names, labels = read_clusters(content)
+        except (OSError, ValueError) as error:
             raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
         digest = self.record.labels_sha256
         if digest is not None and hashlib.sha256(content).hexdigest() != digest:
@@ -82,7 +75,7 @@ class PreviousRun:
                 f"{file} has changed since the run wrote it (another SHA-256). Resume the run, which "
                 "writes it again."
             )
-        return names, labels
+        return names, labels[:, 0]
 
     def table(self, file: Path) -> bytes:
         """Content of a table with a row for each sample."""
@@ -504,9 +497,8 @@ def drift_between(
 
 def moved_text(names: Sequence[str], known: NDArray[np.int64], labels: NDArray[np.int64]) -> bytes:
     """Return moved.csv: the samples that changed cluster, with both labels."""
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("sample", "before", "after"))
-    for index in np.flatnonzero((known >= 0) & (known != labels)).tolist():
-        writer.writerow((encoded_id(names[index]), int(known[index]), int(labels[index])))
-    return stream.getvalue().encode()
+    moved = np.flatnonzero((known >= 0) & (known != labels)).tolist()
+    samples = [names[index] for index in moved]
+    return table_bytes(
+        pd.DataFrame({"sample": samples, "before": known[moved], "after": labels[moved]})
+    )

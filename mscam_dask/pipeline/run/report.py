@@ -7,9 +7,7 @@ pipeline, and an end mark.
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
-import io
 import os
 import re
 import time
@@ -32,7 +30,8 @@ from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
-from mscam_dask.pipeline.run.run_directory import RunDirectory, decoded_id, write_whole
+from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
+from mscam_dask.pipeline.run.sample_tables import read_clusters
 
 if TYPE_CHECKING:
     from mscam_dask.monitor.run_record import RunRecord
@@ -159,14 +158,9 @@ def _moved(directory: RunDirectory, record: RunRecord) -> list[tuple[str, int, i
     if not directory.moved.is_file():
         return []
     try:
-        stream = io.StringIO(
-            PreviousRun(directory, record).table(directory.moved).decode(), newline=""
-        )
-        return [
-            (decoded_id(name), int(old), int(new))
-            for name, old, new in list(csv.reader(stream))[1:]
-        ]
-    except (ValueError, csv.Error) as error:
+        names, clusters = read_clusters(PreviousRun(directory, record).table(directory.moved))
+        return [(name, old, new) for name, (old, new) in zip(names, clusters.tolist(), strict=True)]
+    except ValueError as error:
         raise DataError(
             f"{directory.moved} is damaged ({error}). Delete it; the report is then written without it."
         ) from error

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,6 +11,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
@@ -44,12 +43,6 @@ from mscam_dask.monitor.run_record import (
     ViewSettingsEntry,
 )
 from mscam_dask.pipeline.config.settings import ClusterTable, Settings
-from mscam_dask.pipeline.run.load_run import (
-    FORMATS,
-    has_parquet,
-    sample_table,
-    table_bytes,
-)
 from mscam_dask.pipeline.run.open_data import (
     NAME_DIGITS,
     OpenData,
@@ -64,7 +57,8 @@ from mscam_dask.pipeline.run.open_data import (
     stamps_of,
 )
 from mscam_dask.pipeline.run.previous_runs import PreviousRun, WarmStart, link_tree, reusable_store
-from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
 from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
 from mscam_dask.types.result import Assessment, Solution
@@ -321,12 +315,8 @@ def evaluate(labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> 
 
 def labels_text(data: MultiViewData, labels: NDArray[np.int64]) -> bytes:
     """Return labels.csv in UTF-8: the id of each sample (its row without ids) and its cluster."""
-    names = map(encoded_id, data.sample_ids) if data.sample_ids else range(data.n_samples)
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("sample", "cluster"))
-    writer.writerows(zip(names, labels.tolist(), strict=True))
-    return stream.getvalue().encode()
+    names = data.sample_ids or range(data.n_samples)
+    return table_bytes(pd.DataFrame({"sample": names, "cluster": labels}))
 
 
 def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:

@@ -24,7 +24,8 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import run_pipeline
-from mscam_dask.pipeline.run.run_directory import RunDirectory, decoded_id, encoded_id
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.sample_tables import decoded_id, encoded_id
 from mscam_dask.types.events import IterationFinished
 from tests.messages import quotes
 from tests.pipeline.runs import HERE, again
