@@ -56,7 +56,7 @@ _TABLES: dict[str, tuple[type[msgspec.Struct], str]] = {
     ),
     "execution": (
         of_runs.ExecutionTable,
-        "Executor of the tasks, also of experiments; nothing in it changes the result ([many views on a cluster](many-views-on-a-cluster.md)).",
+        "Executor of the tasks, also of experiments; nothing in it changes the result ([clusters](clusters.md)).",
     ),
     "evaluate": (of_runs.EvaluateTable, "Comparison of the clusters with ground truth."),
     "report": (of_runs.ReportTable, "The [report](report.md) of a run."),

@@ -25,7 +25,7 @@ Array = NDArray[np.float64]
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Slips:
-    """Slips of the published text that are kept, numbered as in docs/departures-from-the-paper.md.
+    """Slips of the published text that are kept, numbered as in docs/method.md.
 
     Slip 4 is `metric_ridge` and `identity_weight` of 0.
     """

@@ -196,6 +196,11 @@ def resume() -> None:
 @click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
 @click.argument("sources", metavar="NEW...", nargs=-1, required=True)
 @click.option(
+    "--batches",
+    metavar="FILE|NAME",
+    help="Batch of each new sample, if the run has batches: a file, or a column of obs.",
+)
+@click.option(
     "-o",
     "--output",
     type=click.Path(path_type=Path),

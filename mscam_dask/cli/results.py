@@ -25,7 +25,12 @@ __all__ = ["predict_samples", "report_run", "run_checks"]
 
 
 def predict_samples(
-    run: Path, sources: tuple[str, ...], *, output: Path | None, overwrite: bool
+    run: Path,
+    sources: tuple[str, ...],
+    *,
+    batches: str | None,
+    output: Path | None,
+    overwrite: bool,
 ) -> int:
     """Predict the clusters of samples, write or print them, and return the exit code."""
     if output is not None:
@@ -34,7 +39,7 @@ def predict_samples(
             raise ConfigurationError(
                 f"{output} exists. Give --overwrite to replace it, or another output file (-o)."
             )
-    table = predict_files(run, sources)
+    table = predict_files(run, sources, batches)
     if output is None:
         click.echo(table_bytes(table, ".csv").decode(), nl=False)
         return 0

@@ -1,6 +1,6 @@
 """The store of a run's result: labels, consensus graph, view embeddings, history and the model.
 
-Layout, version 5, one Zarr v3 group::
+Layout, version 6, one Zarr v3 group::
 
     result.zarr/                    attributes: format, format_version, status, n_samples,
         |                           n_connected_components, n_neighbors, score, view_names,
@@ -62,12 +62,14 @@ if TYPE_CHECKING:
     import xarray
 
 FORMAT = "mscam_dask.result"
-FORMAT_VERSION = 5
-_OLDEST_VERSION = 4  # without borders, so that its results are not assessed
+FORMAT_VERSION = 6
+_OLDEST_VERSION = 4
+_ASSESSED_VERSION = 6  # the assessments of earlier versions are not read
 
 _Arrays = Mapping[str, tuple[str, ...]]
 _ASSESSED: _Arrays = {
     "cluster_agreement": ("view", "cluster"),
+    "contradictions": ("view", "cluster"),
     "view_agreement": ("view", "other_view"),
     "cluster_tree": ("merge", "column"),
 }
@@ -164,7 +166,8 @@ def _write(
     if not has_arrays:
         put_arrays(group, solution.arrays, has_learned_graph=not solution.status.is_learned)
     for name, dims in _ASSESSED.items():
-        values = getattr(solution.assessment, name).astype("<f8")
+        values = getattr(solution.assessment, name)
+        values = values.astype("<i8" if values.dtype.kind == "i" else "<f8")
         put_array(group, f"assessment/{name}", values, dims)
     borders = solution.assessment.borders
     for name, dims in _BORDERS.items() if borders is not None else ():
@@ -224,7 +227,7 @@ def read_result(path: str | Path) -> StoredResult:
             view_contributions=dict(zip(names, attributes["view_contributions"], strict=True)),
             history=_history(root, names, attributes["history"]),
             assessment=None
-            if texts is None or "has_borders" not in texts
+            if texts is None or attributes["format_version"] < _ASSESSED_VERSION
             else _assessment(root, texts),
         )
 

@@ -131,7 +131,8 @@ def assessment_of(quantities: Sequence[Any], status: Status, context: FitContext
     return Assessment(
         borders=found,
         view_names=names,
-        cluster_agreement=by_view,
+        cluster_agreement=by_view[0],
+        contradictions=by_view[1],
         view_agreement=of_views,
         cluster_tree=cluster_tree.cluster_tree(weights),
         cluster_names=tuple(range(n_clusters)),

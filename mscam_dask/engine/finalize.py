@@ -26,6 +26,7 @@ from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
+from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.result import ResultArrays, Solution, Status, shares_of_views
 
@@ -44,7 +45,8 @@ class _FinalGraph:
 def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
     """Return the solution: the last graph if it has c components, otherwise the partition graph.
 
-    The partition graph is rebuilt from the best partition, or from another one with better borders.
+    The partition graph is rebuilt from the best partition, or from another one with better borders. Equal
+    samples get one label.
     """
     stage, final = session.stage("final"), None
     if state.decision is Decision.REACHED and state.spectrum is not None:
@@ -57,6 +59,14 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
         merged = state.spectrum is None
         status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
         final = _from_partition(stage, labels, status, context, state.graph)
+    if context.equal is not None:
+        labels = stage.value(final.labels)
+        joined = joined_groups(labels, context.equal, context.parameters.n_clusters)
+        if not np.array_equal(joined, labels):
+            status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
+            final = _from_partition(
+                stage.sub("equal"), canonical_labels(joined), status, context, final.learned_graph
+            )
     refinement = None if state.refinement is None else state.refinement.finished
     return _solution(stage, final, context, session.results_directory, state.history, refinement)
 

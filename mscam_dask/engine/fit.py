@@ -50,6 +50,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     checkpoint_store: CheckpointStore | None = None,
     init_labels: NDArray[np.int64] | None = None,
     results_directory: Path | None = None,
+    equal: NDArray[np.int64] | None = None,
 ) -> Solution:
     """Run a fit on `data`.
 
@@ -85,6 +86,8 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         Made if the data are large (`Parameters.exact_samples`): the workers write graphs,
         embeddings and coordinates there, unless one of them cannot. They are read from there when
         they are used, and `mscam_dask.data.results.write_result` makes a result of the directory.
+    equal : (n,) int64, optional
+        Group of the samples that are equal in every view, −1 for the others: they get one label.
 
     Raises
     ------
@@ -131,6 +134,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
                 state, context = _resume(precomputed, saved, search, session)
             state = outer_loop(state, context, session)
             state = refine(state, context, session)
+            context = dataclasses.replace(context, equal=equal)
             solution = finalize(state, context, session)
     session.notify(
         FitFinished(

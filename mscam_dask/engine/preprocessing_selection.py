@@ -1,7 +1,7 @@
 """Selection of scale and α of each view before the fit, by neighbor overlap between views.
 
 Neighbor overlap also finds views that are uninformative. Partition scores decide whether these are
-excluded: docs/decisions/0072.
+excluded: docs/decisions/0014.
 """
 
 from __future__ import annotations

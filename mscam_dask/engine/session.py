@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mscam_dask.engine.blocks import Graph, Spectrum
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.prepare import Prepared
@@ -112,6 +115,8 @@ class FitContext:
         Mean of the graphs of the single views, if the selection mixed the initial graph with it.
     from_previous_fit : bool
         Whether the fit started with the partition of an earlier fit.
+    equal : (n,) int64 or None
+        Group of the samples that are equal in every view, −1 for the others.
     """
 
     parameters: Parameters
@@ -123,6 +128,7 @@ class FitContext:
     refines: bool = False
     view_graphs: Graph | None = None
     from_previous_fit: bool = False
+    equal: NDArray[np.int64] | None = None
 
 
 @dataclasses.dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted
 
@@ -133,6 +133,20 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
         """
         assessment = self._assessment
         return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
+
+    @property
+    def contradictions_(self) -> dict[str, dict[int, int]]:
+        """Clusters that a view contradicts, by view: the cluster with which it puts each of them.
+
+        More of the neighbors of its samples in that view are in the other cluster, both corrected for
+        chance. A view that neither contradicts nor supports a cluster has an agreement of about 0.
+        """
+        assessment = self._assessment
+        names = assessment.cluster_names
+        return {
+            view: {names[k]: names[other] for k, other in enumerate(row) if other >= 0}
+            for view, row in zip(assessment.view_names, assessment.contradictions, strict=True)
+        }
 
     @property
     def view_agreement_(self) -> dict[str, dict[str, float]]:
@@ -262,12 +276,12 @@ class ClusterSpaceMixin(
 ):
     """Mixin for estimators with `transform` and `score`."""
 
-    def transform(self, X: Any) -> NDArray[np.float64]:
+    def transform(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.float64]:
         """Return the distances of samples to the centers of the clusters.
 
         Parameters
         ----------
-        X : as for `predict`
+        X, batches : as for `predict`
 
         Returns
         -------
@@ -283,7 +297,7 @@ class ClusterSpaceMixin(
             As `predict`.
         """
         check_is_fitted(self)
-        new = self._views(X, reset=False)
+        new = self._corrected(X, self._views(X, reset=False), batches)
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_)
@@ -313,7 +327,7 @@ class ClusterSpaceMixin(
         """Number of columns of `transform`, for `get_feature_names_out`."""
         return self.n_clusters_
 
-    def score(self, X: Any, y: object = None) -> float:
+    def score(self, X: Any, y: object = None, *, batches: ArrayLike | str | None = None) -> float:
         """Score the clusters that are predicted for samples, without labels.
 
         Parameters
@@ -321,6 +335,7 @@ class ClusterSpaceMixin(
         X : as for `predict`
             Feature views.
         y : ignored
+        batches : as for `predict`
 
         Returns
         -------
@@ -341,7 +356,7 @@ class ClusterSpaceMixin(
         Of more than 4000 samples, a sample of that size is scored.
         """
         check_is_fitted(self)
-        new = self._views(X, reset=False)
+        new = self._corrected(X, self._views(X, reset=False), batches)
         pairwise = [view.name for view in new.views if view.view_type != "features"]
         if pairwise:
             raise DataError(
@@ -352,7 +367,7 @@ class ClusterSpaceMixin(
             raise DataError(
                 f"score takes at least 3 samples, whose neighbors are compared; got {new.n_samples}."
             )
-        labels = self.predict(X)
+        labels = self.predict(X, batches=batches)
         return label_free_scores(new, labels)["adjusted_modularity"]
 
 

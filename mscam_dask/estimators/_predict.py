@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -21,9 +21,7 @@ from mscam_dask.estimators._resources import connected, executor_for, is_connect
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances
 from mscam_dask.solvers.predict import (
-    NeighborVotes,
-    as_membership,
-    cross_fitted_votes,
+    CrossFit,
     fit_folds,
     fit_votes,
     folds_of,
@@ -62,10 +60,11 @@ class NeighborPredictMixin(MultiViewInputMixin):
     solution_: Solution
     _training_digests: dict[str, str]
     _membership: tuple[NDArray[np.float64], NDArray[np.int64]] | None
+    _corrected: Callable[[Any, MultiViewData, Any], MultiViewData]
     # Ridge coordinates of the training samples by view, of an estimator that was loaded with them.
     _coordinates_loaded: Sequence[NDArray[np.float64]] | None = None
 
-    def predict(self, X: Any) -> NDArray[np.int64]:
+    def predict(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.int64]:
         """Assign new samples to the cluster of their adaptive neighbors among the training samples.
 
         Parameters
@@ -78,6 +77,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
             the training samples, (n_new, n_samples). Columns of frames and DataArrays have the
             names of the fit, in its order; where only one of the two has names, a `UserWarning`
             says that columns go by their order.
+        batches : (n_new,) array or str, optional
+            Batch of each new sample, needed if the fit had batches. The effects of a batch that the fit did
+            not have are estimated from its new samples, if there are ten or more.
 
         Returns
         -------
@@ -101,7 +103,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         compared with their digests.
         """
         check_is_fitted(self)
-        new = self._views(X, reset=False)
+        new = self._corrected(X, self._views(X, reset=False), batches)
         own = self._coordinates(new, 0, new.n_samples)
         between, unit = squared_distances, np.sqrt(len(own))  # views count the same
         if self._training.is_incomplete or any(np.isnan(part).any() for part in own):
@@ -115,12 +117,14 @@ class NeighborPredictMixin(MultiViewInputMixin):
             distances_between=between,
         )
 
-    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+    def predict_proba(
+        self, X: Any, *, batches: ArrayLike | str | None = None
+    ) -> NDArray[np.float64]:
         """Estimate memberships of new samples in the clusters.
 
         Parameters
         ----------
-        X : as for `predict`
+        X, batches : as for `predict`
 
         Returns
         -------
@@ -134,16 +138,19 @@ class NeighborPredictMixin(MultiViewInputMixin):
             As `predict`.
         """
         check_is_fitted(self)
-        new = self._views(X, reset=False)
+        new = self._corrected(X, self._views(X, reset=False), batches)
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_[samples])
-        model = fit_votes(views, positions, self.n_clusters_, self._n_voting(len(samples)))
-        parts = [
-            model(self._coordinates(new, start, stop))
-            for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views))
-        ]
-        return as_membership(np.concatenate(parts), model.n_neighbors)
+        n_voting = self._n_voting(len(samples))
+        model = fit_votes(views, positions, self.n_clusters_, n_voting)
+        folds = folds_of(len(self.labels_))[samples]
+        calibration = fit_folds(views, positions, folds, self.n_clusters_, n_voting).calibration
+        parts = []
+        for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views)):
+            rows = self._coordinates(new, start, stop)
+            parts.append(calibration(model(rows), rows))
+        return np.concatenate(parts)
 
     @property
     def cluster_names_(self) -> NDArray[np.int64]:
@@ -215,12 +222,9 @@ class NeighborPredictMixin(MultiViewInputMixin):
             with connected(self.client if is_connected(self.client) else None) as client:
                 return _votes_by_tasks(rows, samples, fit, folds, executor_for(client, self.n_jobs))
         views = self._training_coordinates(samples)
-        models = fit(views)
+        model = fit(views)
         blocks = [(0, views)] if len(samples) == len(folds) else self._training_blocks()
-        parts = [
-            cross_fitted_votes(models, block, folds[start : start + len(block[0])])
-            for start, block in blocks
-        ]
+        parts = [model(block, folds[start : start + len(block[0])]) for start, block in blocks]
         return _joined(parts)
 
     def _training_coordinates(self, samples: NDArray[np.int64]) -> list[NDArray[np.float64]]:
@@ -344,7 +348,7 @@ class EncodedRows:
 
 
 _Votes = tuple[NDArray[np.float64], NDArray[np.int64]]
-_Fit = Callable[[Sequence[NDArray[np.float64]]], list[NeighborVotes]]
+_Fit = Callable[[Sequence[NDArray[np.float64]]], CrossFit]
 
 
 def _votes_by_tasks(
@@ -363,15 +367,15 @@ def _votes_by_tasks(
             for start, stop in ranges
             if (own := samples[slice(*np.searchsorted(samples, (start, stop)))] - start).size
         ]
-        models = executor.submit(_fitted, drawn, fit, key="fit_votes")
+        model = executor.submit(_fitted, drawn, fit, key="fit_votes")
         executor.release(drawn)
         parts = [
             executor.submit(
-                _votes_of_rows, shared, models, folds[start:stop], start, stop, key=f"votes/{start}"
+                _votes_of_rows, shared, model, folds[start:stop], start, stop, key=f"votes/{start}"
             )
             for start, stop in ranges
         ]
-        executor.release([shared, models])
+        executor.release([shared, model])
         return _joined(executor.gather(parts))
 
 
@@ -381,18 +385,18 @@ def _sampled(
     return [part[own] for part in rows(start, stop, {})]
 
 
-def _fitted(drawn: list[list[NDArray[np.float64]]], fit: _Fit) -> list[NeighborVotes]:
+def _fitted(drawn: list[list[NDArray[np.float64]]], fit: _Fit) -> CrossFit:
     return fit([np.concatenate(parts) for parts in zip(*drawn, strict=True)])
 
 
 def _votes_of_rows(
     rows: EncodedRows,
-    models: list[NeighborVotes],
+    model: CrossFit,
     folds: NDArray[np.int64],
     start: int,
     stop: int,
 ) -> _Votes:
-    return cross_fitted_votes(models, rows(start, stop, {}), folds)
+    return model(rows(start, stop, {}), folds)
 
 
 def _joined(parts: Sequence[_Votes]) -> _Votes:

@@ -8,6 +8,7 @@ Keys of the arrays of a `StoredModel`::
                                 for at most `SIZES.exact_samples` samples
     presence                    (sample, view) bool, if views do not have all samples
     encoders/0/loadings, ...    arrays of its `mscam_dask.solvers.ridge_view.Encoder`
+    batches/...                 of a fit with batches: the batch of each sample, and their effects
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from mscam_dask.data.views.missing_cells import impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import feature_names_of
+from mscam_dask.engine.batches import BatchEffects
 from mscam_dask.errors import DataError, DataTypeError
-from mscam_dask.linalg.scaling import RowTransform
+from mscam_dask.estimators._batches import FittedBatches
+from mscam_dask.linalg.scaling import BatchCorrection, RowTransform
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.types.events import (
     CandidateSettings,
@@ -39,7 +42,7 @@ from mscam_dask.types.events import (
     ViewSettingsSelected,
 )
 from mscam_dask.types.parameters import Constants, ImputeMethod, Parameters
-from mscam_dask.types.result import Assessment, Solution, Status
+from mscam_dask.types.result import Assessment, BatchShares, Solution, Status
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -91,16 +94,46 @@ def stored_model(estimator: MSCAM) -> StoredModel:
         parts = estimator._training_coordinates(np.arange(n_samples))
         arrays |= {f"coordinates/{index}": part for index, part in enumerate(parts)}
     for index, name in enumerate(names):
-        values = dict(_flat(solution.encoders[name]))
-        records["encoders"][name] = {
-            key: value for key, value in values.items() if not isinstance(value, np.ndarray)
-        }
-        arrays |= {
-            f"encoders/{index}/{key}": value
-            for key, value in values.items()
-            if isinstance(value, np.ndarray)
-        }
+        records["encoders"][name] = _add_flat(arrays, f"encoders/{index}/", solution.encoders[name])
+    if estimator._batches is not None:
+        records["batches"] = _add_batches(arrays, estimator._batches)
     return StoredModel(records, arrays)
+
+
+def _add_batches(arrays: dict[str, NDArray[Any]], of: FittedBatches) -> dict[str, Any]:
+    """Add the arrays of the batches of a fit, and return their other values."""
+    effects = of.effects
+    arrays["batches/codes"] = of.codes
+    arrays["batches/score_means"] = effects.score_means
+    encoders = {}
+    for index, (name, encoder) in enumerate(effects.encoders.items()):
+        prefix = f"batches/{index}/"
+        encoders[name] = _add_flat(arrays, f"{prefix}encoder/", encoder)
+        arrays[f"{prefix}row_means"] = effects.row_means[name]
+        if name in effects.corrections:
+            _add_flat(arrays, prefix, effects.corrections[name])
+    return {
+        "names": list(of.names),
+        "encoders": encoders,
+        "shares": {name: msgspec.to_builtins(shares) for name, shares in effects.shares.items()},
+    }
+
+
+def _batches(model: StoredModel) -> FittedBatches | None:
+    """Batches of a stored fit; None if it had none."""
+    records = model.records.get("batches")
+    if records is None:
+        return None
+    arrays, corrections, encoders, row_means = _group(model.arrays, "batches/"), {}, {}, {}
+    for index, (name, values) in enumerate(records["encoders"].items()):
+        own = _group(arrays, f"{index}/")
+        encoders[name] = _encoder(values, _group(own, "encoder/"))
+        row_means[name] = own["row_means"]
+        if "offsets" in own:
+            corrections[name] = BatchCorrection(own["offsets"], own["factors"])
+    shares = msgspec.convert(records["shares"], dict[str, BatchShares])
+    effects = BatchEffects(corrections, encoders, arrays["score_means"], row_means, shares)
+    return FittedBatches(tuple(records["names"]), arrays["codes"], effects)
 
 
 def stored_feature_names(model: StoredModel, view: str) -> tuple[str, ...] | None:
@@ -155,7 +188,9 @@ def restore_fit(
         assessment=result.assessment or _unassessed(result.labels, training.view_names),
         **records,
     )
-    estimator._keep_fit(solution, training)
+    batches = _batches(model)
+    estimator._keep_fit(solution, training if batches is None else batches.correct(training))
+    estimator._batches = batches
     estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
     stored = _group(model.arrays, "coordinates/")
     estimator._coordinates_loaded = list(stored.values()) or None
@@ -178,6 +213,13 @@ def _unassessed(labels: NDArray[np.int64], names: Sequence[str]) -> Assessment:
     """Assessment, without borders, of a run of an earlier version."""
     unknown = np.full((len(names), len(names)), np.nan)
     return Assessment.trivial(len(np.unique(labels)), names, unknown)
+
+
+def _add_flat(arrays: dict[str, NDArray[Any]], prefix: str, value: Any) -> dict[str, Any]:
+    """Add the arrays of a dataclass, and return its other fields."""
+    fields = dict(_flat(value))
+    arrays |= {prefix + key: item for key, item in fields.items() if isinstance(item, np.ndarray)}
+    return {key: item for key, item in fields.items() if not isinstance(item, np.ndarray)}
 
 
 def _flat(value: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:

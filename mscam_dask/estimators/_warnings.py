@@ -3,25 +3,17 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 
-import numpy as np
-from numpy.typing import NDArray
-
-from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sources import RowSource
 from mscam_dask.data.views.validation import DataIssue
 from mscam_dask.errors import ConvergenceWarning, DataWarning, UnstableClustersWarning
-from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.types.result import Solution, Structure
 
 __all__ = [
-    "row_fingerprints",
     "warn_duplicate_samples",
     "warn_excluded_views",
     "warn_few_shared_samples",
     "warn_no_structure",
-    "warn_split_duplicates",
     "warn_unconverged_spectra",
 ]
 
@@ -97,76 +89,3 @@ def warn_no_structure(solution: Solution, *, stacklevel: int) -> None:
             DataWarning,
             stacklevel=stacklevel + 1,
         )
-
-
-# Odd, so that groups stay apart when they are added to fingerprints modulo 2**64.
-_ODD = np.uint64(0x9E3779B97F4A7C15)
-
-
-def warn_split_duplicates(
-    views: Sequence[RowSource],
-    labels: NDArray[np.int64],
-    fingerprints_of: Callable[[RowSource], NDArray[np.uint64]],
-    *,
-    stacklevel: int,
-) -> None:
-    """Warn when samples that are equal in all views are in different clusters.
-
-    Views are read from the narrowest to the widest, until no such samples are left.
-    """
-    split: NDArray[np.int64] | None = None  # at first all samples, without an array of them
-    groups = np.zeros(0, dtype=np.uint64)
-    for view in sorted(views, key=lambda one: one.shape[1]):
-        fingerprints, present = fingerprints_of(view), present_samples(view)
-        if present is not None:  # absent samples are alike in the view
-            fingerprints = present.spread(fingerprints, 0)
-        keys = fingerprints if split is None else groups * _ODD + fingerprints[split]
-        repeated = _repeated(keys)
-        if not repeated.size:
-            return
-        positions = np.searchsorted(repeated, keys)
-        equal = np.flatnonzero(repeated[np.minimum(positions, repeated.size - 1)] == keys)
-        split, positions = equal if split is None else split[equal], positions[equal]
-        lowest = np.full(repeated.size, np.iinfo(np.int64).max)
-        highest = np.full(repeated.size, -1)
-        np.minimum.at(lowest, positions, labels[split])
-        np.maximum.at(highest, positions, labels[split])
-        differ = (lowest != highest)[positions]
-        split, groups = split[differ], positions[differ].astype(np.uint64)
-        if not split.size:
-            return
-    assert split is not None, "data have views"
-    warnings.warn(
-        f"{split.size} samples are in another cluster than a sample that equals them in every view "
-        f"(first rows: {split[:_SHOWN].tolist()}). Drop the duplicates, or lower n_clusters: no "
-        "feature separates equal samples.",
-        DataWarning,
-        stacklevel=stacklevel + 1,
-    )
-
-
-def _repeated(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Keys that occur twice or more, ascending; a sixteenth of all keys is sorted at a time."""
-    found = []
-    for part in range(16):
-        low, high = np.uint64(part << 60), np.uint64(((part + 1) << 60) - 1)
-        ordered = np.sort(keys[(keys >= low) & (keys <= high)])
-        found.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
-    return np.concatenate(found)
-
-
-def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
-    """Fingerprint (n,) of each row: equal for equal rows, and for others only by rare collisions.
-
-    It is computed from the bits of the values, so values of any magnitude are distinguished.
-    """
-    rng = np.random.default_rng(0)
-    weights = rng.integers(2**63, size=view.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
-    numbers = []
-    for start, stop in row_blocks(*view.shape):
-        values = np.ascontiguousarray(view.read(start, stop), dtype=np.float64) + 0.0  # no -0.0
-        bits = values.view(np.uint64)
-        mixed = (bits ^ (bits >> np.uint64(32))) * _ODD
-        mixed ^= mixed >> np.uint64(29)
-        numbers.append((mixed * weights).sum(axis=1, dtype=np.uint64))
-    return np.concatenate(numbers)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Self
@@ -27,7 +29,9 @@ from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.session import Observer
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.estimators._batches import BatchMixin
 from mscam_dask.estimators._describe import ClusterSpaceMixin
+from mscam_dask.estimators._equal_samples import equal_samples, row_fingerprints
 from mscam_dask.estimators._inputs import validate_labels
 from mscam_dask.estimators._resources import (
     CallbackSupportMixin,
@@ -42,12 +46,10 @@ from mscam_dask.estimators._resources import (
 )
 from mscam_dask.estimators._search_space import SearchSpaceMixin
 from mscam_dask.estimators._warnings import (
-    row_fingerprints,
     warn_duplicate_samples,
     warn_excluded_views,
     warn_few_shared_samples,
     warn_no_structure,
-    warn_split_duplicates,
     warn_unconverged_spectra,
 )
 from mscam_dask.types.parameters import Constants, Parameters, Scale
@@ -64,6 +66,7 @@ __all__ = ["MSCAM", "MSCAN"]
 
 class MSCAM(
     SharedResourcesMixin,
+    BatchMixin,
     ClusterSpaceMixin,
     SearchSpaceMixin,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
@@ -172,6 +175,8 @@ class MSCAM(
         one for each sample).
     cluster_agreement_, view_agreement_ : dict
         Agreement of each view with each cluster, and of each view with each other view.
+    contradictions_ : dict of str to dict of int to int
+        By view, the clusters that it contradicts, and the cluster with which it puts each of them.
     cluster_tree_ : (n_clusters − 1, 4)
         Linkage matrix of SciPy over the clusters.
     status_ : Status
@@ -203,6 +208,9 @@ class MSCAM(
         Cluster for which most neighbors of each sample in each view vote.
     history_ : xarray.Dataset
         Quantities of the fit over (outer_iteration, view).
+    batch_shares_ : dict of str to BatchShares
+        With `batches`: share of the neighbors in each feature view that are of the same batch, before and
+        after the correction.
     data_warnings_ : tuple
         Unusual but accepted properties of the data (rows of zeros, constant columns, fewer distinct
         samples than clusters).
@@ -264,7 +272,14 @@ class MSCAM(
         self.constants = constants
 
     @with_callbacks
-    def fit(self, X: Any, y: object = None, *, init_labels: ArrayLike | None = None) -> Self:
+    def fit(
+        self,
+        X: Any,
+        y: object = None,
+        *,
+        batches: ArrayLike | str | None = None,
+        init_labels: ArrayLike | None = None,
+    ) -> Self:
         """Cluster the samples.
 
         Parameters
@@ -277,6 +292,11 @@ class MSCAM(
             row that is all NaN is a sample that the view does not have.
         y : ignored
             For API consistency; labels never enter a fit.
+        batches : (n_samples,) array or str, optional
+            Batch of each sample, such as machine, site or day: text or numbers, or the name of a column of
+            `obs`. Offsets and scales of batches are removed from the feature views where samples with
+            similar values in all views differ by their batch; clusters of one batch only stay. A Series
+            with the ids of the samples as its index is matched by them.
         init_labels : (n_samples,) array of int, optional
             Initial labels from an earlier fit, −1 for new samples. They require the `scale`, `alpha`,
             `n_neighbors` and excluded views of that fit. Mainly saves time; the result may differ from
@@ -301,8 +321,7 @@ class MSCAM(
             The clusters may depend on chance: eigenvectors did not converge, or there are fewer
             distinct samples than clusters.
         DataWarning
-            Views were excluded or share few samples; the data show no clusters, `structure_` is NONE;
-            equal samples are in different clusters.
+            Views were excluded or share few samples; the data show no clusters, `structure_` is NONE.
         UnstableClustersWarning
             Borders separate some of the clusters only: `structure_` is PARTLY.
         """
@@ -315,13 +334,18 @@ class MSCAM(
             candidates = self._candidates(data)
             first = candidates[0]
             executor = executor_for(client, self.n_jobs, watched=True)
-            report = validate(
-                data,
+            check = functools.partial(
+                validate,
                 n_clusters=first.n_clusters,
                 n_neighbors=first.n_neighbors,
                 digest=True,
                 over=lambda look, views: map_views(look, views, executor, stage="validate"),
             )
+            report, of_batches = check(data), None
+            if batches is not None:
+                n_cells = None if self._chooses_count else first.n_clusters
+                data, of_batches = self._without_batches(X, data, batches, n_cells, executor)
+                report = dataclasses.replace(report, digests=check(data).digests)
             warn_few_shared_samples(report.issues, stacklevel=3)
             labels = None
             if init_labels is not None:
@@ -338,6 +362,7 @@ class MSCAM(
                 checkpoint_store=self.checkpoint_store,
                 init_labels=labels,
                 results_directory=self._results_directory,
+                equal=self._equal_samples(data, executor),
             )
             warn_unconverged_spectra(solution, stacklevel=3)
             if self.exclude_views is None:
@@ -345,6 +370,7 @@ class MSCAM(
             self._keep_fit(solution, data)
             self.data_warnings_ = tuple(report.issues)
             self.imputed_shares_ = imputed.shares
+            self._batches = of_batches
             stored = [view for view in data.views if view.name in stored_methods]
             self._imputers = {
                 **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
@@ -352,8 +378,7 @@ class MSCAM(
             }
             self._training_digests = report.digests
             self._keep(of_table)
-            if not warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3):
-                self._warn_split_duplicates(executor, stacklevel=4)
+            warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3)
             warn_no_structure(solution, stacklevel=3)
         return self
 
@@ -379,19 +404,20 @@ class MSCAM(
         self.data_warnings_ = ()
         self.imputed_shares_ = {}
         self._imputers = {}
+        self._batches = None
         self._training = data
         self._training_digests = {}
         self._membership = None
         self._coordinates_loaded = None
 
-    def _warn_split_duplicates(self, executor: Executor, *, stacklevel: int) -> None:
-        warn_split_duplicates(
-            [view for view in self._training.views if view.name not in self.excluded_views_],
-            self.labels_,
+    def _equal_samples(self, data: MultiViewData, executor: Executor) -> NDArray[np.int64] | None:
+        """Groups (n,) of samples that are equal in all views that are not excluded by the user."""
+        excluded = self.exclude_views or ()
+        return equal_samples(
+            [view for view in data.views if view.name not in excluded],
             lambda view: np.concatenate(
                 map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
             ),
-            stacklevel=stacklevel,
         )
 
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -121,6 +122,13 @@ class RowTransform:
         return scaled
 
 
+SCALINGS: dict[str, Callable[[ColumnMoments], tuple[NDArray[np.float64], NDArray[np.float64]]]] = {
+    "standard": lambda moments: (moments.mean, moments.standard_deviation),
+    "minmax": lambda moments: (moments.minimum, moments.maximum - moments.minimum),
+}
+"""Offset and scale (d,) of each scaling by columns; a new one is a line here and a name in `Scale`."""
+
+
 @np.errstate(under="ignore")
 def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransform:
     """Fit a scaling to a view with these column moments.
@@ -136,13 +144,10 @@ def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransf
     if kind in ("unit", "none"):
         largest = np.broadcast_to(largest.max(initial=0.0), d)
     exponent = np.zeros(d, dtype=np.int32) if kind == "unit" else safe_exponent(largest)
-    if kind == "standard":
-        offset = np.ldexp(moments.mean, -exponent)
-        scale = np.ldexp(moments.standard_deviation, -exponent)
-        constant = moments.is_constant
-    elif kind == "minmax":
-        offset = np.ldexp(moments.minimum, -exponent)
-        scale = np.ldexp(moments.maximum, -exponent) - offset
+    if kind in SCALINGS:
+        names = ("mean", "deviation_norm", "minimum", "maximum")
+        divided = {name: np.ldexp(getattr(moments, name), -exponent) for name in names}
+        offset, scale = SCALINGS[kind](replace(moments, **divided))
         constant = moments.is_constant
     return RowTransform(
         kind=kind,
@@ -163,3 +168,15 @@ def _unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
     norms = np.sqrt(np.einsum("ij,ij->i", unit, unit))[:, None]
     unit /= np.where(norms > 0, norms, 1.0)
     return unit
+
+
+@dataclass(frozen=True, slots=True)
+class BatchCorrection:
+    """Corrected rows of one view: (x − offsets[b]) · factors[b]."""
+
+    offsets: NDArray[np.float64]  # (B, d)
+    factors: NDArray[np.float64]  # (B, d)
+
+    def of_rows(self, rows: NDArray[np.float64], batches: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Corrected rows (m, d) of batches (m,)."""
+        return np.asarray((rows - self.offsets[batches]) * self.factors[batches])

@@ -170,6 +170,27 @@ class AssessmentEntry(Struct, frozen=True, kw_only=True):
         return _EARLIER.get(self.structure) or Structure[self.structure].value
 
 
+class BatchesEntry(Struct, frozen=True, kw_only=True):
+    """Batches of a fit.
+
+    Attributes
+    ----------
+    names
+        Of the batches, in the order of the columns of `counts`.
+    counts
+        Samples of each cluster, in the order of `cluster_names`, in each batch.
+    shares
+        Shares before, after and expected of `mscam_dask.types.result.BatchShares`, by feature view.
+    is_corrected
+        Whether there were effects, which were removed.
+    """
+
+    names: tuple[str, ...]
+    counts: tuple[tuple[int, ...], ...]
+    shares: dict[str, tuple[float, float, float]]
+    is_corrected: bool
+
+
 class FitRecord(Struct, frozen=True, kw_only=True):
     """Outcome of the fit.
 
@@ -198,6 +219,8 @@ class FitRecord(Struct, frozen=True, kw_only=True):
         Result of the refinement; None without one.
     assessment
         None in records of earlier versions, for one cluster and for as many clusters as samples.
+    batches
+        None without batches.
     """
 
     status: str
@@ -216,6 +239,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
     n_clusters_curves: dict[str, Any] | None = None
     refinement: RefinementEntry | None = None
     assessment: AssessmentEntry | None = None
+    batches: BatchesEntry | None = None
 
     @property
     def sizes(self) -> dict[int, int]:

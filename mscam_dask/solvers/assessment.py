@@ -22,11 +22,15 @@ def agreement_with_clusters(
     labels: NDArray[np.int64],
     n_compared: int,
     n_clusters: int,
-) -> NDArray[np.float64]:
-    """`cluster_agreement` (V, c) of each view; reference graphs may be of `n_compared` samples."""
+) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
+    """`cluster_agreement` and `contradictions` (V, c) of each view; its graphs may be of `n_compared` samples."""
     if n_compared:
         labels = labels[sampled_rows(len(labels), n_compared)]
-    return np.array([cluster_agreement(view_graph(view), labels, n_clusters) for view in views])
+    graphs = [view_graph(view) for view in views]
+    return (
+        np.array([cluster_agreement(graph, labels, n_clusters) for graph in graphs]),
+        np.array([contradictions(graph, labels, n_clusters) for graph in graphs]),
+    )
 
 
 def views_agree(
@@ -93,6 +97,31 @@ def cluster_agreement(
         chance = weight / weight.sum()
         agreement = (within / weight - chance) / (1.0 - chance)
     return np.where(np.isfinite(agreement), agreement, np.nan)
+
+
+def contradictions(
+    graph: csr_array[np.float64], labels: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Cluster (c,) with which a view puts each cluster, −1 where its neighbors support the cluster.
+
+    That is another cluster with more of its neighbors than itself, both minus chance. A cluster of n
+    samples has at most n − 1 of the k neighbors of a sample: its own share counts as one of these.
+    """
+    members = csr_array(
+        (np.ones(len(labels)), (np.arange(len(labels)), labels)), shape=(len(labels), n_clusters)
+    )
+    weights: NDArray[np.float64] = (members.T @ graph @ members).toarray()
+    degrees = weights.sum(axis=1, keepdims=True)
+    sizes = np.bincount(labels, minlength=n_clusters)
+    per_sample = max(1.0, graph.nnz / max(1, len(labels)))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        chance = degrees.T / degrees.sum()
+        shares = weights / degrees
+        own = np.diag(shares) / np.minimum(1.0, np.maximum(sizes - 1, 1) / per_sample)
+        np.fill_diagonal(shares, np.minimum(own, 1.0))
+        shares = np.nan_to_num((shares - chance) / (1.0 - chance), nan=-np.inf)
+    nearest = shares.argmax(axis=1)
+    return np.where((nearest == np.arange(n_clusters)) | (degrees[:, 0] == 0), -1, nearest)
 
 
 def view_agreement(views: Sequence[ReferenceGraphs]) -> NDArray[np.float64]:

@@ -44,11 +44,17 @@ def principal_scores(points: NDArray[np.float64]) -> NDArray[np.float64]:
         values, vectors = np.linalg.eigh(centered @ centered.T / n)
         scores = vectors[:, ::-1] * np.sqrt(np.maximum(values[::-1], 0.0) * n)
     values = np.maximum(values[::-1], 0.0)
+    kept, noise = signal_rank(values, n, p)
+    return np.asarray(scores[:, :kept] / np.sqrt(max(noise, np.finfo(np.float64).tiny)))
+
+
+def signal_rank(values: NDArray[np.float64], n: int, p: int) -> tuple[int, float]:
+    """Number of eigenvalues, in descending order, that noise does not explain, and the variance of the noise."""
     ratio = p / n
     expected = _median_of_noise(min(ratio, 1.0 / ratio)) * max(1.0, ratio)
-    noise = np.median(values[: max(1, min(p, n - 1))]) / expected
-    kept = max(1, int(np.count_nonzero(values > noise * (1.0 + np.sqrt(ratio)) ** 2)))
-    return np.asarray(scores[:, :kept] / np.sqrt(max(noise, np.finfo(np.float64).tiny)))
+    noise = float(np.median(values[: max(1, min(p, n - 1))]) / expected)
+    kept = np.count_nonzero(values > noise * (1.0 + np.sqrt(ratio)) ** 2)
+    return max(1, int(kept)), noise
 
 
 def _median_of_noise(ratio: float) -> float:

@@ -4,7 +4,8 @@ Memberships are votes of out-of-sample neighbors in every view. Neighbors in a v
 linear discriminants, which separate the clusters. Neighbors in the joint ridge embedding, which
 also assigns new samples, vote like those of one more view. All views count equally. Memberships of
 the samples of a fit are cross-fitted: those of each of five folds use discriminants and neighbors
-from the other four, so no sample votes for itself.
+from the other four, so no sample votes for itself. They are calibrated: among samples with a membership
+of p in their cluster, others would put a share of p there.
 """
 
 from __future__ import annotations
@@ -15,12 +16,15 @@ from collections.abc import Callable, Iterable, Sequence
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
+from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
+from scipy.special import logsumexp
 
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances, with_finite_distances
 from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
+from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
 # Bytes of the distances of one block of queries to one block of training samples.
@@ -224,41 +228,136 @@ def fit_votes(
     return NeighborVotes(labels, n_clusters, k, np.hstack(list(views)), loadings, points)
 
 
+@dataclasses.dataclass(frozen=True)
+class CrossFit:
+    """Votes for the samples of each fold by the voters of the others, and their calibration."""
+
+    models: tuple[NeighborVotes, ...]
+    calibration: Calibration
+
+    def __call__(
+        self, views: Sequence[Points], folds: NDArray[np.int64]
+    ) -> tuple[Points, NDArray[np.int64]]:
+        """Memberships (b, c) of samples of some folds (b,), and the cluster (b, v) by view."""
+        shares, preferred = _cross_fitted(self.models, views, folds)
+        return self.calibration(shares, views), preferred
+
+
+@dataclasses.dataclass(frozen=True)
+class Calibration:
+    """Memberships π_k (p_k / π_k)^β from shares p of the votes and the sizes π of the clusters, normalized.
+
+    β depends on the views that a sample has: on the view if it is the only one, else on their number.
+    """
+
+    sizes: Points  # (c,) shares of the clusters
+    n_neighbors: int
+    of_view: Points  # (v,) β of samples that have this view only
+    of_count: Points  # (v + 1,) β of samples by their number of views
+
+    def __call__(self, shares: Points, views: Sequence[Points]) -> Points:
+        """Memberships (b, c) of samples given by view."""
+        has = _presence(views)
+        counts = has.sum(axis=1)
+        exponents = np.where(counts == 1, self.of_view[has.argmax(axis=1)], self.of_count[counts])
+        ratios = _log_ratios(shares, self.sizes, self.n_neighbors)
+        return np.exp(_log_softmax(exponents[:, None] * ratios + np.log(self.sizes)))
+
+
 def fit_folds(
     views: Sequence[Points],
     labels: NDArray[np.int64],
     folds: NDArray[np.int64],
     n_clusters: int,
     n_neighbors: int,
-) -> list[NeighborVotes]:
-    """Fit the votes for the samples of each fold to the voters (m, r_v) of the other folds (m,)."""
-    return [
+) -> CrossFit:
+    """Fit the votes for the samples of each fold to the voters (m, r_v) of the other folds (m,).
+
+    The exponents are those with the largest likelihood of the labels of some voters. Those of one view are
+    fitted to voters that have others too, without these: their labels do not come from that view alone.
+    """
+    models = tuple(
         fit_votes([view[others] for view in views], labels[others], n_clusters, n_neighbors)
         for others in (folds != fold for fold in range(N_FOLDS))
-    ]
+    )
+    some = spread_rows(len(labels), SIZES.n_coarsely_compared)
+    views, labels, folds = [view[some] for view in views], labels[some], folds[some]
+    # one sample more, spread over all clusters: none is empty in a sample
+    sizes = (np.bincount(labels, minlength=n_clusters) + 1.0 / n_clusters) / (len(labels) + 1.0)
+    has = _presence(views)
+    counts = has.sum(axis=1)
+    of_view, of_count = np.ones(len(views)), np.ones(len(views) + 1)
+
+    def fitted(rows: NDArray[np.int64], kept: Sequence[int]) -> float:
+        masked = [
+            view[rows] if index in kept else np.full((len(rows), view.shape[1]), np.nan)
+            for index, view in enumerate(views)
+        ]
+        shares = _cross_fitted(models, masked, folds[rows])[0]
+        return _exponent(_log_ratios(shares, sizes, n_neighbors), sizes, labels[rows])
+
+    everything = range(len(views))
+    most = len(views)
+    if n_clusters > 1:
+        for count in range(most, 1, -1):  # that of more views, where few samples have so many
+            rows = np.flatnonzero(counts == count)
+            enough = len(rows) >= _MIN_CALIBRATED * n_clusters
+            of_count[count] = (
+                fitted(rows, everything)
+                if enough or (count == most and rows.size)
+                else of_count[min(count + 1, most)]
+            )
+        for index in everything if most > 1 else ():
+            rows = np.flatnonzero(has[:, index] & (counts > 1))
+            if len(rows) >= _MIN_CALIBRATED * n_clusters:
+                of_view[index] = fitted(rows, [index])
+        if most == 1:
+            of_view[0] = fitted(np.arange(len(labels)), everything)
+    return CrossFit(models, Calibration(sizes, n_neighbors, of_view, of_count))
 
 
-def cross_fitted_votes(
+# Samples for each cluster from which an exponent is fitted.
+_MIN_CALIBRATED = 5
+
+
+def _exponent(ratios: Points, sizes: Points, labels: NDArray[np.int64]) -> float:
+    """Exponent β with the largest likelihood of the labels (m,), from 0.02 to 8."""
+    rows = np.arange(len(labels))
+
+    def loss(exponent: float) -> float:
+        logarithms = _log_softmax(exponent * ratios + np.log(sizes))
+        return -float(logarithms[rows, labels].mean())
+
+    return float(minimize_scalar(loss, bounds=(0.02, 8.0), method="bounded").x)
+
+
+def _log_ratios(shares: Points, sizes: Points, n_neighbors: int) -> Points:
+    """Logarithms (m, c) of the shares of the votes over the sizes of the clusters.
+
+    One vote more is spread by the sizes: no share is 0 (Laplace's rule of succession).
+    """
+    return np.asarray(np.log((n_neighbors * shares + sizes) / ((n_neighbors + 1.0) * sizes)))
+
+
+def _log_softmax(logarithms: Points) -> Points:
+    return np.asarray(logarithms - logsumexp(logarithms, axis=1, keepdims=True))
+
+
+def _presence(views: Sequence[Points]) -> NDArray[np.bool_]:
+    return np.stack([~np.isnan(view[:, 0]) for view in views], axis=1)
+
+
+def _cross_fitted(
     models: Sequence[NeighborVotes], views: Sequence[Points], folds: NDArray[np.int64]
 ) -> tuple[Points, NDArray[np.int64]]:
-    """Memberships (b, c) of samples by voters of other folds, and the cluster (b, v) by view."""
-    membership = np.empty((len(folds), models[0].n_clusters))
+    """Shares of the votes (b, c) of voters of other folds, and the cluster (b, v) by view."""
+    shares = np.empty((len(folds), models[0].n_clusters))
     preferred = np.empty((len(folds), len(views)), dtype=np.int64)
     for fold, model in enumerate(models):
         rows = np.flatnonzero(folds == fold)
         if rows.size:
-            votes, preferred[rows] = model.with_views([view[rows] for view in views])
-            membership[rows] = as_membership(votes, model.n_neighbors)
-    return membership, preferred
-
-
-def as_membership(votes: Points, n_neighbors: int) -> Points:
-    """Memberships (m, c): shares of the votes, with one pseudo-vote spread over the clusters.
-
-    No membership is exactly 0 or 1 (Laplace's rule of succession).
-    """
-    n_clusters = votes.shape[1]
-    return np.asarray((n_neighbors * votes + 1.0 / n_clusters) / (n_neighbors + 1.0))
+            shares[rows], preferred[rows] = model.with_views([view[rows] for view in views])
+    return shares, preferred
 
 
 def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:

@@ -33,6 +33,28 @@ def canonical_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
     return np.asarray(rank[inverse.ravel()], dtype=np.int64)
 
 
+def joined_groups(
+    labels: NDArray[np.int64], groups: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Labels with one cluster for each group, the most frequent; samples of no group have group −1.
+
+    A cluster that would lose all its samples gets the group with most of them. If there are fewer groups
+    and other samples than clusters, the labels stay as they are.
+    """
+    rows = np.flatnonzero(groups >= 0)
+    counts = np.zeros((int(groups.max()) + 1, n_clusters), dtype=np.int64)
+    np.add.at(counts, (groups[rows], labels[rows]), 1)
+    of_group = counts.argmax(axis=1)
+    joined = labels.copy()
+    for _ in range(n_clusters):
+        joined[rows] = of_group[groups[rows]]
+        empty = np.flatnonzero(np.bincount(joined, minlength=n_clusters) == 0)
+        if not empty.size:
+            return joined
+        of_group[counts[:, empty[0]].argmax()] = empty[0]
+    return labels
+
+
 def spectral_cut(
     embedding: SpectralEmbedding,
     *,

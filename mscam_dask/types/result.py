@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ArraysInMemory",
     "Assessment",
+    "BatchShares",
     "ResultArrays",
     "Solution",
     "Status",
@@ -94,6 +95,23 @@ class Status(enum.Enum):
         return self is not Status.COMPONENTS_NOT_REACHED
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class BatchShares:
+    """Share of the nearest neighbors of a sample in one view that are of its batch, in the mean over samples.
+
+    Attributes
+    ----------
+    before, after : float
+        In the view as given, and without batch effects.
+    expected : float
+        Share if batches make no difference: that of the samples with similar values in all views.
+    """
+
+    before: float
+    after: float
+    expected: float
+
+
 class Structure(enum.Enum):
     """Support of the data for the clusters of a fit, assessed without labels.
 
@@ -120,6 +138,8 @@ class Assessment:
         Agreement of each view with each cluster: share of the cluster's neighbors that are in the
         cluster, corrected for chance; at most 1, about 0 for views that do not support it, NaN for
         trivial partitions.
+    contradictions : (V, c)
+        Cluster with which each view puts each cluster, by its position; −1 where it does not.
     view_agreement : (V, V)
         Share of neighbors that two views have in common, corrected for chance: 1 for equal views,
         about 0 for independent ones.
@@ -137,6 +157,7 @@ class Assessment:
     borders: Borders | None
     view_names: tuple[str, ...]
     cluster_agreement: NDArray[np.float64]
+    contradictions: NDArray[np.int64]
     view_agreement: NDArray[np.float64]
     cluster_tree: NDArray[np.float64]
     cluster_names: tuple[int, ...]
@@ -159,6 +180,7 @@ class Assessment:
             borders=None,
             view_names=tuple(view_names),
             cluster_agreement=np.full((len(view_names), n_clusters), np.nan),
+            contradictions=np.full((len(view_names), n_clusters), -1),
             view_agreement=view_agreement,
             # one after the other, all at the same distance
             cluster_tree=np.stack(
@@ -193,6 +215,7 @@ class Assessment:
             self,
             borders=None if self.borders is None else self.borders.in_order(order),
             cluster_agreement=self.cluster_agreement[:, order],
+            contradictions=np.append(place, -1)[self.contradictions[:, order]],
             cluster_tree=tree,
             cluster_names=tuple(int(names[k]) for k in order),
         )

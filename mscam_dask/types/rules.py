@@ -49,7 +49,7 @@ class SelectionRules:
     score_margin : float
         Relative difference of scores that does not decide. The refinement accepts a partition with a
         score lower by less, since the reference graphs are of the original distances (0059).
-        Uninformative views are kept only for a score higher by more (0072).
+        Uninformative views are kept only for a score higher by more (0014).
     """
 
     clear_overlap: float = 4.0
@@ -77,10 +77,10 @@ class MethodConstants:
         k of the reference graphs and of the neighbor overlaps: the same for every candidate, so that
         none is favored (0011, 0014).
     coarse_divisor : int
-        A coarse overlap is that of this part of the compared rows (0072).
+        A coarse overlap is that of this part of the compared rows (0014).
     graph_weights : (float, float)
         Weights of the graph by the mean distance and of the mean of the view graphs in a mixed
-        graph. ARI 0.525 to 0.560 on 45 sets (0058).
+        graph. ARI 0.525 to 0.560 on 45 sets (0057).
     stopping_share : float
         Rate at which a random walk ends, as a share of λ_{c+1}: ARI 0.47 to 0.52 on halves of sets,
         together with `min_pairs` (0057).
@@ -120,10 +120,12 @@ class SampleSizes:
     n_compared : int
         Rows on which neighbor overlaps are measured; their standard error is then below 0.01.
     n_coarsely_compared : int
-        Rows for coarse overlaps (0072).
+        Rows for coarse overlaps (0014).
     few_views : int
         With more views, fewer rows of each are compared and scored, at least `n_coarsely_compared`,
         so that the searches in all views take as long as in so many (0014).
+    n_batched : int
+        Samples on which batch effects are estimated, the same number of each large batch.
     n_scored : int
         Samples of large data on which settings and partitions are scored (0075).
     n_cut : int
@@ -138,7 +140,7 @@ class SampleSizes:
         Views of which a mixed graph has the edges: with hundreds it would be a dense matrix.
     max_view_lists : int
         Lists of neighbors of the view graphs: one for each sample and view, and one by the mean
-        distance (0058).
+        distance (0057).
     max_ties : int
         Neighbors kept in the graph of a view, in units of k, if many samples are at one distance.
     n_random_starts : int
@@ -158,6 +160,7 @@ class SampleSizes:
     n_compared: int = 3000
     n_coarsely_compared: int = 1000
     few_views: int = 8
+    n_batched: int = 2000
     n_scored: int = 4000
     n_cut: int = 20_000
     n_cut_by_number: int = 5000

@@ -2,7 +2,7 @@
 
 Fifty-four mixtures of Gaussians in two to four views; the size of each cluster is a fixed share of the previous one,
 at least 15. Labels are used for the scores only. Prints a Markdown table of the mean ARI by the separation of the
-centers. docs/comparison.md uses the results.
+centers. docs/results.md uses the results.
 """
 
 from __future__ import annotations

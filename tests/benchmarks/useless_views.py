@@ -2,7 +2,7 @@
 
 Views of noise (fifty standard normal columns), and copies of the set's own views with the samples in another
 order. Labels are used for the scores only. Prints a Markdown table of the mean ARI over the sets, by the
-added views; docs/decisions/0072 uses the results.
+added views; docs/decisions/0014 uses the results.
 """
 
 from __future__ import annotations

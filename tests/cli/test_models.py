@@ -243,3 +243,39 @@ def test_drift_above_the_limit_has_its_exit_code(here: Path, call: Call) -> None
     repeated = call(*allowed)
     assert repeated.exit_code == 0
     assert "reused" in repeated.stderr
+
+
+def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
+    rng = np.random.default_rng(0)
+    kind, batch = np.arange(240) % 3, rng.integers(3, size=240)
+    views = {
+        name: (5 * rng.normal(size=(3, 12)))[kind]
+        + rng.normal(size=(240, 12))
+        + (4 * rng.normal(size=(3, 12)))[batch]
+        for name in ("rna", "protein")
+    }
+    old = batch < 2
+    np.savez("old.npz", rna=views["rna"][old], protein=views["protein"][old])
+    np.savez("new.npz", rna=views["rna"][~old], protein=views["protein"][~old])
+    Path("batches.csv").write_text("\n".join(np.array(["day1", "day2"])[batch[old]]))
+    Path("later.csv").write_text("day3\n" * np.count_nonzero(~old))
+    Path("run.toml").write_text(
+        '[data]\nsource = "old.npz"\nbatches = "batches.csv"\n[cluster]\nn_clusters = 3\n'
+    )
+    made = call("run", "run.toml", "--in-process", "-o", "runs/b")
+    assert made.exit_code == 0, made.output
+    model, record = load_run("runs/b"), RunDirectory(here / "runs" / "b").read_record()
+    assert adjusted_rand_index(kind[old], model.labels_) == 1.0
+    assert record.fit is not None
+    entry = record.fit.batches
+    assert entry is not None
+    assert entry.names == ("day1", "day2")
+    assert entry.is_corrected
+    assert np.sum(entry.counts, axis=0).tolist() == np.bincount(batch[old]).tolist()
+    result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
+    assert result.exit_code == 0
+    found = [int(row.split(",")[1]) for row in result.stdout.splitlines()[1:]]
+    assert adjusted_rand_index(kind[~old], np.array(found)) == 1.0
+    assert call("predict", "runs/b", "new.npz").exit_code == 3
+    Path("batches.csv").write_text("day1\n" * np.count_nonzero(old))
+    assert call("run", "run.toml", "--in-process", "-o", "runs/b").exit_code != 0

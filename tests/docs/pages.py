@@ -1,7 +1,7 @@
 """Runs the examples of a documentation page, in their order, in a folder of the page's own.
 
-python blocks are executed, in one namespace for a page. toml blocks whose first line is a comment
-with a file name are saved under that name. Lines of console blocks that begin with a dollar sign,
+toml and python blocks whose first line is a comment with a file name are saved under that name. Other
+python blocks are executed, in one namespace for a page. Lines of console blocks that begin with a dollar sign,
 and bash blocks as a whole, are run by bash; they must exit with 0, unless an error is shown below.
 Text below such a line is the output, word by word; "..." stands for any words.
 """
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 __all__ = ["run_page"]
 
 _COMMAND_LIMIT_S = 240
+_FILE_NAME = re.compile(r"# (\S+\.(toml|py))\n")
 
 
 def run_page(page: Path) -> int:
     """Run a page's examples in the working directory; how many there were."""
     from sybil import Sybil
-    from sybil.parsers.markdown import CodeBlockParser, PythonCodeBlockParser
+    from sybil.parsers.markdown import CodeBlockParser
 
-    languages = {"toml": _save, "console": _run_lines, "bash": _run_script}
-    parsers = [CodeBlockParser(name, run) for name, run in languages.items()]
-    sybil = Sybil(parsers=[PythonCodeBlockParser(doctest_optionflags=0), *parsers])
+    languages = {"toml": _save, "python": _execute, "console": _run_lines, "bash": _run_script}
+    sybil = Sybil(parsers=[CodeBlockParser(name, run) for name, run in languages.items()])
     count = 0
     for example in sybil.parse(page).examples():
         example.evaluate()
@@ -39,9 +39,17 @@ def run_page(page: Path) -> int:
 
 
 def _save(example: Example) -> None:
-    named = re.match(r"# (\S+\.toml)\n", example.parsed)
-    if named:
+    if named := _FILE_NAME.match(example.parsed):
         Path(named[1]).write_text(example.parsed, encoding="utf-8")
+
+
+def _execute(example: Example) -> None:
+    from sybil.evaluators.python import PythonEvaluator
+
+    if _FILE_NAME.match(example.parsed):
+        _save(example)
+    else:
+        PythonEvaluator()(example)
 
 
 def _run_lines(example: Example) -> None:

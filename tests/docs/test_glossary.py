@@ -116,7 +116,7 @@ def test_identifiers_are_read_word_by_word() -> None:
 
 
 def rows() -> list[list[str]]:
-    """Cells of each row of the glossary: term, symbol, meaning, names in code."""
+    """Cells of each row of the glossary: term, meaning, names in code."""
     lines = GLOSSARY.read_text(encoding="utf-8").splitlines()
     cells = [
         [cell.strip() for cell in line.strip("|").split(" | ")]
@@ -130,7 +130,7 @@ def test_a_term_is_defined_once_in_one_or_two_sentences() -> None:
     terms = [term for term, *_ in rows()]
     assert len(terms) > 40
     assert len(set(terms)) == len(terms)
-    for term, _, meaning, _ in rows():
+    for term, meaning, _ in rows():
         sentences = re.findall(r"[.](?:\s|$)", meaning)
         assert 1 <= len(sentences) <= 2, term
 
@@ -143,7 +143,7 @@ def test_the_name_of_a_term_is_in_the_code(row: list[str], by_file: dict[str, st
         if name.startswith("mscam_dask/") and name.endswith(".py")
     )
     modules = {Path(name).stem for name in by_file}
-    names = re.findall(r"`([\w.]+)`", row[3])
+    names = re.findall(r"`([\w.]+)`", row[2])
     assert names
     missing = [
         name

@@ -24,7 +24,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ViewType
 from mscam_dask.engine.executors._process import BASE_BYTES
-from mscam_dask.engine.executors.base import SerialExecutor, available_memory_bytes
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import MemoryPlan, check_memory, plan_memory
 from mscam_dask.errors import ClusterError, MemoryPlanError, MemoryPlanWarning
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM
@@ -197,9 +197,13 @@ def test_the_limit_of_the_address_space_is_one_of_memory(monkeypatch: pytest.Mon
     def limits(process: psutil.Process, which: int) -> tuple[int, int]:
         return process.memory_info().vms + 2**20, -1
 
-    assert available_memory_bytes() > 2**20
+    before = SerialExecutor().memory_limit_bytes
+    assert before is not None
+    assert before > 2**20
     monkeypatch.setattr(psutil.Process, "rlimit", limits)
-    assert available_memory_bytes() <= 2**20
+    after = SerialExecutor().memory_limit_bytes
+    assert after is not None
+    assert after <= 2**20
 
 
 def test_the_largest_task_comes_first_and_every_view_has_its_tasks() -> None:

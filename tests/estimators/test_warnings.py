@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
-from mscam_dask import MSCAM, MSCAN, Constants
+from mscam_dask import MSCAM, Constants
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConvergenceWarning, DataWarning
-from mscam_dask.estimators._warnings import row_fingerprints, warn_split_duplicates
+from mscam_dask.estimators._equal_samples import equal_samples, row_fingerprints
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
 
@@ -78,17 +78,6 @@ def test_noise_in_one_view_has_no_number_of_clusters() -> None:
         MSCAM("auto", n_jobs=1).fit([noise])
 
 
-def test_equal_samples_in_different_clusters() -> None:
-    rng = np.random.default_rng(0)
-    row = [rng.normal(size=4), rng.normal(size=6)]
-    views = [np.vstack([np.tile(one, (60, 1)), rng.normal(size=(5, len(one)))]) for one in row]
-    with pytest.warns(DataWarning, match=r"rows: \[0, 1, 2, 3, 4\]") as caught:
-        model = MSCAN(3, constants=Constants.paper(), max_iter=2, n_jobs=1).fit(views)
-    assert len(np.unique(model.labels_[:60])) > 1  # else there is nothing to warn of
-    assert sum("rows: [" in str(one.message) for one in caught) == 1
-    assert len(np.unique(model.predict(views)[:60])) == 1
-
-
 def test_more_clusters_than_distinct_samples_are_warned_of_once() -> None:
     rows = np.repeat(np.random.default_rng(0).normal(size=(3, 4)), 20, axis=0)
     with pytest.warns(ConvergenceWarning) as caught:
@@ -96,7 +85,7 @@ def test_more_clusters_than_distinct_samples_are_warned_of_once() -> None:
     assert not any("rows: [" in str(one.message) for one in caught)
 
 
-def test_views_are_read_only_as_long_as_equal_samples_are_apart() -> None:
+def test_views_are_read_only_as_long_as_samples_are_equal() -> None:
     rng = np.random.default_rng(0)
     narrow, wide = rng.integers(2, size=(40, 1)) * 1.0, rng.normal(size=(40, 3))
     data = as_multi_view({"wide": wide, "narrow": narrow, "widest": rng.normal(size=(40, 9))})
@@ -106,10 +95,7 @@ def test_views_are_read_only_as_long_as_equal_samples_are_apart() -> None:
         read.append(view.name)
         return row_fingerprints(view)
 
-    ask: Callable[[], None] = lambda: warn_split_duplicates(  # noqa: E731
-        data.views, np.arange(40) % 2, fingerprints, stacklevel=1
-    )
-    ask()
+    assert equal_samples(data.views, fingerprints) is None
     assert read == ["narrow", "wide"]
 
 

@@ -7,7 +7,12 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.solvers.assessment import cluster_agreement, neighbor_agreement, views_agree
+from mscam_dask.solvers.assessment import (
+    cluster_agreement,
+    contradictions,
+    neighbor_agreement,
+    views_agree,
+)
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 
 
@@ -29,6 +34,16 @@ def test_cluster_agreement_is_one_within_components_and_zero_by_chance() -> None
     assert found[1:].max() < 0.3
     noise = cluster_agreement(csr_array(random_graph(120, 0)), labels, 3)
     assert np.abs(noise).max() < 0.1
+
+
+def test_a_view_contradicts_a_cluster_whose_neighbors_are_in_another() -> None:
+    labels = np.repeat([0, 1, 2], 20)
+    parts = np.where(np.arange(60) < 40, 0, 1)  # 0 and 1 are one cluster in the view
+    parts[:5] = 2  # a quarter of 0 is apart
+    graph = (parts[:, None] == parts) * (1.0 - np.eye(60))
+    assert contradictions(csr_array(graph), labels, 3).tolist() == [1, -1, -1]
+    apart = (labels[:, None] == labels) * (1.0 - np.eye(60))
+    assert contradictions(csr_array(apart), labels, 3).tolist() == [-1, -1, -1]
 
 
 def test_cluster_agreement_of_clusters_without_edges_is_undefined() -> None:

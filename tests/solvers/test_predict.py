@@ -15,8 +15,8 @@ from scipy.sparse import csr_array
 from mscam_dask.solvers.predict import (
     N_FOLDS,
     NeighborVotes,
-    as_membership,
     extend_labels,
+    fit_folds,
     fit_votes,
     folds_of,
     n_voting_neighbors,
@@ -242,9 +242,28 @@ def test_one_cluster_and_empty_clusters() -> None:
     assert_array_equal(votes[:, [1, 3]], 0.0)
 
 
-def test_memberships_have_one_vote_more_for_all_clusters() -> None:
-    votes = np.array([[1.0, 0.0], [0.25, 0.75]])
-    assert_allclose(as_membership(votes, 4), [[4.5 / 5, 0.5 / 5], [1.5 / 5, 3.5 / 5]])
+def test_memberships_are_calibrated_for_one_view_and_for_all() -> None:
+    rng = np.random.default_rng(0)
+    labels = rng.choice(4, 2000, p=[0.4, 0.3, 0.2, 0.1])
+    views = [2 * rng.normal(size=(4, 3))[labels] + rng.normal(size=(2000, 3)) for _ in range(3)]
+    for view, one in enumerate(rng.integers(3, size=600)):
+        for other in {0, 1, 2} - {int(one)}:
+            views[other][view] = np.nan
+    folds = folds_of(2000)
+    membership, _ = fit_folds(views, labels, folds, 4, 40)(views, folds)
+    assert_allclose(membership.sum(axis=1), 1.0)
+    for rows in (slice(0, 600), slice(600, 2000)):
+        own = membership[rows][np.arange(len(labels[rows])), labels[rows]]
+        best = membership[rows].max(axis=1)
+        right = membership[rows].argmax(axis=1) == labels[rows]
+        assert abs(best.mean() - right.mean()) < 0.03
+        tenth = np.minimum((best * 10).astype(int), 9)
+        errors = [
+            np.mean(tenth == part) * abs(best[tenth == part].mean() - right[tenth == part].mean())
+            for part in np.unique(tenth)
+        ]
+        assert sum(errors) < 0.05
+        assert own.min() > 0.0
 
 
 @pytest.mark.parametrize(

@@ -30,6 +30,7 @@ def made_up(
         borders=borders(list(sizes), failing),
         view_names=("a", "b"),
         cluster_agreement=np.arange(6.0).reshape(2, 3),
+        contradictions=np.array([[-1, 2, -1], [1, -1, 0]]),
         view_agreement=np.eye(2),
         cluster_tree=np.array([[1.0, 2.0, 1.0, 2.0], [0.0, 3.0, 2.0, 3.0]]),
         cluster_names=(0, 1, 2),
@@ -147,6 +148,7 @@ def test_other_numbers_of_the_clusters() -> None:
     assert found.borders is not None
     assert found.borders.sizes.tolist() == [40, 30, 50]
     assert_array_equal(found.cluster_agreement, [[1, 2, 0], [4, 5, 3]])
+    assert_array_equal(found.contradictions, [[1, -1, -1], [-1, 2, 0]])
     assert found.borders.unseparated == [(0, 1)]
     assert "between clusters 0 and 2" in found.message
     assert found.cluster_tree[:, :2].tolist() == [[0, 1], [2, 3]]

@@ -1,7 +1,7 @@
 """Slips of the published text, one by one, and what each correction restores.
 
 N. Xu et al., "Joint Adaptive Neighbours and Metric Learning for Multi-view Subspace
-Clustering", arXiv:1709.03656. The numbers are those of docs/departures-from-the-paper.md and of
+Clustering", arXiv:1709.03656. The numbers are those of docs/method.md and of
 `tests.oracle.Slips`.
 """
 

@@ -230,7 +230,7 @@ def _labels(
             )
         labels = Path(labels)
     if isinstance(labels, Path):
-        values, notes = _labels_of_file(labels, ids)
+        values, notes = labels_of_file(labels, ids)
         return (*encode_labels(values), notes)
     if labels is not None and not isinstance(labels, str):
         return (*encode_labels(labels), ())
@@ -299,7 +299,7 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
     )
 
 
-def _labels_of_file(
+def labels_of_file(
     file: Path, sample_ids: tuple[str, ...] | None
 ) -> tuple[NDArray[Any], tuple[str, ...]]:
     """Labels of a separate file, by id if it has ids, else row by row, and notes."""

@@ -42,10 +42,11 @@ def arrow_tables(source: Source, _selection: Selection, _stack: ExitStack) -> li
             frame = table.to_pandas()
         except pa.ArrowException as error:
             raise ValueError(f"its columns are damaged ({type(error).__name__})") from error
-        return [_table(source, frame, form)]
+        return [table_of_frame(source, frame, form)]
 
 
-def _table(source: Source, frame: pd.DataFrame, form: str) -> Table:
+def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
+    """The table of a frame; an index other than 0, 1, ... has the sample ids."""
     import pandas as pd
 
     is_range = isinstance(frame.index, pd.RangeIndex)

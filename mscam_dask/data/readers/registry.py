@@ -1,7 +1,6 @@
 """Table of the file formats: how each one is recognized, and the function that reads it.
 
-A new format is a reader in a module of this package and a line in `FORMATS`. If `_NOT_TEXT` has its
-suffix, remove it there.
+A new format is a reader in a module of this package and a line in `FORMATS` above that of text.
 """
 
 from __future__ import annotations

@@ -285,7 +285,9 @@ def _with_source_paths(document: Document, data: DataTable) -> DataTable:
     if data.source not in BUILT_IN_SOURCES:
         paths = [document.absolute(item, "data", "source") for item in data.sources]
         changes["source"] = paths[0] if len(paths) == 1 else paths
-    if data.labels is not None:
-        candidate = document.absolute(data.labels, "data", "labels")
-        changes["labels"] = candidate if Path(candidate).is_file() else data.labels
+    for key in ("labels", "batches"):
+        named = getattr(data, key)
+        if named is not None:
+            candidate = document.absolute(named, "data", key)
+            changes[key] = candidate if Path(candidate).is_file() else named
     return msgspec.structs.replace(data, **changes)

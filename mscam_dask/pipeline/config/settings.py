@@ -64,6 +64,10 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     default."""
     labels: Annotated[Text | None, Meta(title="a variable, a column or a file")] = None
     """Ground truth, for the evaluation only; a file has one label per line, or ids and labels."""
+    batches: Annotated[Text | None, Meta(title="a file, or a column of obs")] = None
+    """Batch of each sample, such as machine, site or day, whose effects are removed: a file with ids
+    and batches, or one batch per line, or the name of a column of obs of `.h5ad` and `.h5mu`
+    files."""
     samples_in: Annotated[
         Literal["rows", "columns"] | dict[Text, Literal["rows", "columns"]] | None,
         Meta(title='`"rows"`, `"columns"`, or a table by view'),

@@ -34,7 +34,7 @@ from mscam_dask.estimators._stored import (
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import ClusterTable, DataTable
-from mscam_dask.pipeline.run.open_data import files_of
+from mscam_dask.pipeline.run.open_data import files_of, sample_column
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 from mscam_dask.pipeline.run.sample_tables import sample_table
@@ -187,7 +187,9 @@ def _of_present(view: _RunView, has: NDArray[np.bool_] | None) -> RowSource:
     return restrict_to_present(view, absent)
 
 
-def predict_files(run: str | os.PathLike[str], sources: Sequence[str]) -> pd.DataFrame:
+def predict_files(
+    run: str | os.PathLike[str], sources: Sequence[str], batches: str | None = None
+) -> pd.DataFrame:
     """Predict the clusters of the samples of files with a finished run.
 
     Parameters
@@ -196,6 +198,8 @@ def predict_files(run: str | os.PathLike[str], sources: Sequence[str]) -> pd.Dat
         Run directory.
     sources
         One store, or files with the views of the run, which are read as its own files were.
+    batches
+        File, or column of obs, with the batch of each new sample, as in [data] of a run.
 
     Returns
     -------
@@ -212,8 +216,11 @@ def predict_files(run: str | os.PathLike[str], sources: Sequence[str]) -> pd.Dat
     table = _data_table(record)
     with ExitStack() as stack:
         new = _new_samples(estimator, table, sources, stack)
-        labels = estimator.predict(new)
-        membership = estimator.predict_proba(new)
+        of_samples = None
+        if batches is not None:
+            of_samples = sample_column(Path(batches), files_of(table, sources), new)
+        labels = estimator.predict(new, batches=of_samples)
+        membership = estimator.predict_proba(new, batches=of_samples)
     return sample_table(new.sample_ids, labels, membership, estimator.cluster_names_)
 
 

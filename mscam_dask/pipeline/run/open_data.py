@@ -13,17 +13,19 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask import __version__
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.data.readers.base import MAX_BYTES, oriented_sources
+from mscam_dask.data.readers.combine import gather, labels_of_file
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.store.read import ZarrRows, is_store, open_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
@@ -124,6 +126,40 @@ def open_data(table: DataTable, output: Path) -> OpenData:
         impute=table.impute,
     )
     return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
+
+
+def batches_of(table: DataTable, data: MultiViewData) -> NDArray[Any] | None:
+    """Return the batch (n,) of each sample of `data` from the file or column that [data] names; None without."""
+    if table.batches is None:
+        return None
+    return sample_column(Path(table.batches), files_of(table, table.sources), data)
+
+
+def sample_column(place: Path, files: Sequence[Source], data: MultiViewData) -> NDArray[Any]:
+    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files.
+
+    Raises
+    ------
+    DataError
+        There is no such file or column, or it does not have all samples.
+    """
+    if place.is_file():
+        return labels_of_file(place, data.sample_ids)[0]
+    of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
+    if not of_obs:
+        raise DataError(
+            f"batches={str(place)!r} is not a file, and no source is an .h5ad or .h5mu file, which have columns "
+            "of samples. Give a file with sample ids and batches in two columns."
+        )
+    with ExitStack() as stack:
+        found = gather(of_obs, None, str(place), stack, "outer")[0]
+        codes, names = found.labels, found.label_names
+        assert codes is not None, "the column was found"
+        values = codes if names is None else np.array(names, dtype=object)[codes]
+        if found.sample_ids is None or data.sample_ids is None:
+            return values
+        rows = dict(zip(found.sample_ids, range(len(values)), strict=True))
+        return np.asarray(values[[rows[name] for name in data.sample_ids]])
 
 
 def retry_if_replaced(read: Callable[[], _T]) -> _T:
@@ -260,7 +296,7 @@ NAME_DIGITS = 12
 def data_fingerprint(table: DataTable) -> str:
     """Return the fingerprint of the sources, their reading options and the ground truth."""
     options = msgspec.to_builtins(table)
-    for key in ("source", "path", "cache", "labels", "max_bytes"):
+    for key in ("source", "path", "cache", "labels", "batches", "max_bytes"):
         options.pop(key)  # the data do not depend on their path, nor on the limit
     if table.source in BUILT_IN_SOURCES:
         names = [str(table.source)]
@@ -268,10 +304,11 @@ def data_fingerprint(table: DataTable) -> str:
     else:
         names = [Path(source).name for source in table.sources]
         content = [_content(as_location(source)) for source in table.sources]
-    labels = table.labels
-    if labels is not None and Path(labels).is_file():
-        labels = _content(Path(labels))
-    return _digest("ingest", __version__, options, names, content, labels)
+    of_samples = [
+        _content(Path(named)) if named is not None and Path(named).is_file() else named
+        for named in (table.labels, table.batches)
+    ]
+    return _digest("ingest", __version__, options, names, content, *of_samples)
 
 
 def clustering_fingerprint(settings: Settings, data: str) -> str:

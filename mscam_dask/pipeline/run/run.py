@@ -44,6 +44,7 @@ from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.list_runs import retain_step
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
+    batches_of,
     changes_are_temporary,
     check_sources_outside,
     clustering_fingerprint,
@@ -209,6 +210,7 @@ class Run:
                     clusters = self._reuse_previous(opened)
                     if clusters is None:
                         start = self._warm_start(opened)
+                        batches = batches_of(self._settings.data, opened.data)
                         checkpoints = self._open_checkpoints()
                         with self._cluster(opened) as cluster, self._step("cluster") as summary:
                             estimator, notes = steps.cluster(
@@ -223,8 +225,9 @@ class Run:
                                 checkpoint_store=checkpoints,
                                 start=start,
                                 results_directory=new_partial(self.directory.result),
+                                batches=batches,
                             )
-                            clusters = self._clusters(opened, start, estimator)
+                            clusters = self._clusters(opened, start, estimator, batches)
                             summary.notes = (*notes, *steps.drift_notes(clusters.drift))
                             summary.text = steps.fit_summary(clusters.fit)
                     self._finish(opened, clusters)
@@ -484,12 +487,18 @@ class Run:
             yield cluster
 
     def _clusters(
-        self, opened: OpenData, start: WarmStart | None, estimator: MSCAM
+        self,
+        opened: OpenData,
+        start: WarmStart | None,
+        estimator: MSCAM,
+        batches: NDArray[Any] | None,
     ) -> ClusteringOutput:
         """Return the clusters of a fit, named after those of the run that it started from."""
         solution = named_as_before(start, estimator.solution_)
         estimator.solution_, estimator.labels_ = solution, solution.labels
         fit = steps.fit_record(solution)
+        if batches is not None:
+            fit = msgspec.structs.replace(fit, batches=steps.batches_entry(estimator, batches))
         drift, moved = drift_of(start, solution, fit, opened.data)
         self._update(fit=fit, drift=drift)
         model = stored_model(estimator)  # while the workers are there

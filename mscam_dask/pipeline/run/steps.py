@@ -35,6 +35,7 @@ from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
     AssessmentEntry,
+    BatchesEntry,
     DriftRecord,
     FitRecord,
     RefinementEntry,
@@ -175,6 +176,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     checkpoint_store: CheckpointStore | None = None,
     start: WarmStart | None = None,
     results_directory: Path | None = None,
+    batches: NDArray[Any] | None = None,
 ) -> tuple[MSCAM, tuple[str, ...]]:
     """Fit the estimator that [cluster] names."""
     estimator = table.estimator(
@@ -186,7 +188,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     )
     estimator._results_directory = results_directory
     with _warnings_noted() as notes:
-        estimator.fit(data, init_labels=start.init_labels if start else None)
+        estimator.fit(data, batches=batches, init_labels=start.init_labels if start else None)
     return estimator, tuple(notes)
 
 
@@ -262,6 +264,17 @@ def fit_record(solution: Solution) -> FitRecord:
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
         assessment=_assessment_entry(solution.assessment),
+    )
+
+
+def batches_entry(estimator: MSCAM, batches: NDArray[Any]) -> BatchesEntry:
+    """Return the entry of the batches (n,) of a fit in run.json."""
+    counts, shares = estimator.cluster_batches(batches), estimator.batch_shares_
+    return BatchesEntry(
+        names=tuple(map(str, counts.columns)),
+        counts=tuple(map(tuple, counts.to_numpy().tolist())),
+        shares={view: (one.before, one.after, one.expected) for view, one in shares.items()},
+        is_corrected=any(one.before != one.after for one in shares.values()),
     )
 
 

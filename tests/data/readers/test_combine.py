@@ -169,7 +169,7 @@ def test_a_file_whose_features_are_the_samples_of_the_others(tmp_path: Path) -> 
             ingest(files, tmp_path / "s", join=join)
     with pytest.raises(DataError, match="not all have samples in columns"):
         ingest([Source(file, samples_in="columns") for file in files], tmp_path / "s")
-    turned = [Source(files[0], samples_in="columns"), *map(Source, files[1:])]
+    turned: list[Path | Source] = [Source(files[0], samples_in="columns"), *files[1:]]
     assert ingest(turned, tmp_path / "s").n_samples == N
 
 

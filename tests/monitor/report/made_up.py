@@ -113,6 +113,7 @@ def made_up_assessment(sizes: NDArray[np.int64], views: Sequence[str]) -> Assess
         view_names=compared,
         borders=Borders(p_values, counts, sizes),
         cluster_agreement=rng.uniform(-0.1, 1.0, size=(len(compared), n_clusters)),
+        contradictions=np.full((len(compared), n_clusters), -1),
         view_agreement=rng.uniform(-0.1, 1.0, size=(len(compared), len(compared))),
         cluster_tree=np.column_stack((merged, steps + 1, 1.5**steps, steps + 2)),
     )

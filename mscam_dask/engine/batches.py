@@ -1,0 +1,198 @@
+"""Correction of the batch effects of views: one task for each view, and one for the cells of all views."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sampling import cache_chunks, sampled_view
+from mscam_dask.data.views.sources import RowSource
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.engine.stage import Stage
+from mscam_dask.engine.views import view_shape
+from mscam_dask.linalg.scaling import BatchCorrection
+from mscam_dask.solvers.batch_effects import (
+    CellFit,
+    batch_means,
+    expected_share,
+    fit_cells,
+    fit_new_batch,
+    group_sums,
+    joined_scores,
+    new_correction,
+    same_batch_share,
+    score_encoder,
+    view_correction,
+)
+from mscam_dask.solvers.ridge_view import Encoder
+from mscam_dask.types.result import BatchShares
+from mscam_dask.types.rules import CONSTANTS, SIZES
+
+# Columns of a view in which neighbors are searched for the share of batches among them.
+_MAX_COLUMNS = 1024
+
+SMALLEST_NEW_BATCH = 10
+"""Samples of a new batch from which its offsets can be estimated."""
+
+
+@dataclasses.dataclass(frozen=True)
+class BatchEffects:
+    """Batch effects of a fit, from which new samples of its batches, and of others, are corrected.
+
+    Attributes
+    ----------
+    corrections : dict of str to BatchCorrection
+        By feature view. Empty if there were no effects.
+    encoders : dict of str to Encoder
+        Of the rows of each of these views to their scores.
+    score_means : (K, q)
+        Mean scores of the cells, all views side by side.
+    row_means : dict of str to (K, d)
+        Mean rows of the cells in each view, corrected.
+    shares : dict of str to BatchShares
+    """
+
+    corrections: dict[str, BatchCorrection]
+    encoders: dict[str, Encoder]
+    score_means: NDArray[np.float64]
+    row_means: dict[str, NDArray[np.float64]]
+    shares: dict[str, BatchShares]
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scored:
+    """Scores of the samples of one view."""
+
+    scores: NDArray[np.float64]
+    samples: NDArray[np.int64]
+    means: NDArray[np.float64]
+    encoder: Encoder
+
+
+def batch_effects(
+    data: MultiViewData, batches: NDArray[np.int64], n_cells: int, executor: Executor
+) -> BatchEffects:
+    """Estimate batch effects on a sample of every batch.
+
+    `batches` are 0 … B − 1. Distance and kernel views stay as they are.
+    """
+    rows = sampled_batches(batches, SIZES.n_batched)
+    own, n_batches = batches[rows], int(batches.max()) + 1
+    sampled = {
+        view.name: sampled_view(view, rows) for view in data.views if view.view_type == "features"
+    }
+    n_cells = max(1, min(n_cells, len(rows) // 2))
+    with executor:
+        stage = Stage(executor, "batches")
+        scored = [
+            stage.submit(scores_of_view, view, own, n_batches, part=name)
+            for name, view in sampled.items()
+        ]
+        cells = stage.submit(cells_of_views, scored, own, n_batches, n_cells)
+        found = [
+            stage.submit(correction_of_view, view, one, cells, own, part=name)
+            for (name, view), one in zip(sampled.items(), scored, strict=True)
+        ]
+        encoders = [stage.attribute(one, "encoder") for one in scored]
+        of_views, of_encoders, (of_cells,) = stage.gather(found, encoders, [cells])
+    names = list(sampled)
+    corrections, row_means, shares = (
+        dict(zip(names, column, strict=True)) for column in zip(*of_views, strict=True)
+    )
+    return BatchEffects(
+        corrections if of_cells.offsets.any() else {},
+        dict(zip(names, of_encoders, strict=True)),
+        of_cells.means,
+        row_means,
+        shares,
+    )
+
+
+def sampled_batches(batches: NDArray[np.int64], n_wanted: int) -> NDArray[np.int64]:
+    """Ascending rows of a sample: whole small batches, and as many evenly spaced rows of each large one."""
+    sizes = np.bincount(batches)
+    most = n_wanted // len(sizes)
+    for _ in range(len(sizes)):  # what small batches leave goes to the large ones
+        spare = n_wanted - int(np.minimum(sizes, most).sum())
+        n_large = int(np.count_nonzero(sizes > most))
+        if n_large == 0 or spare < n_large:
+            break
+        most += spare // n_large
+    most = max(most, 1)
+    rows = []
+    for batch, size in enumerate(sizes.tolist()):
+        of_batch = np.flatnonzero(batches == batch)
+        rows.append(of_batch[np.linspace(0, size - 1, min(size, most)).astype(np.int64)])
+    return np.sort(np.concatenate(rows))
+
+
+def scores_of_view(view: RowSource, batches: NDArray[np.int64], n_batches: int) -> _Scored:
+    """Scores of the samples that a view has."""
+    view = cache_chunks(view)
+    present, shape = present_samples(view), view_shape(view)
+    samples = np.arange(len(batches)) if present is None else present.samples
+    means = batch_means(view.read, shape, batches[samples], n_batches)
+    encoder = score_encoder(view.read, shape, batches[samples], means, view.name)
+    return _Scored(encoder(view.read(0, shape.n_samples)), samples, means, encoder)
+
+
+def cells_of_views(
+    scored: list[_Scored], batches: NDArray[np.int64], n_batches: int, n_cells: int
+) -> CellFit:
+    """Cells of the samples of all views."""
+    scores = joined_scores(
+        [one.scores for one in scored], [one.samples for one in scored], len(batches)
+    )
+    return fit_cells(scores, batches, n_batches, n_cells)
+
+
+def correction_of_view(
+    view: RowSource, scored: _Scored, cells: CellFit, batches: NDArray[np.int64]
+) -> tuple[BatchCorrection, NDArray[np.float64], BatchShares]:
+    """Correction of a view, the mean rows of its cells, and the shares of batches among neighbors."""
+    view = cache_chunks(view)
+    own, of_cells = batches[scored.samples], cells.cells[scored.samples]
+    sums = group_sums(view.read, view_shape(view), of_cells, own, len(cells.means), scored.means)
+    correction, means = view_correction(sums)
+    some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
+    rows = view.read(0, view.shape[0])[some]
+    corrected = correction.of_rows(rows, own[some]) if cells.offsets.any() else rows
+    before, after = (
+        same_batch_share(_standardized(points), own[some], CONSTANTS.validation_neighbors)
+        for points in (rows, corrected)
+    )
+    return correction, means, BatchShares(before, after, expected_share(of_cells[some], own[some]))
+
+
+def _standardized(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    columns = np.linspace(0, rows.shape[1] - 1, min(rows.shape[1], _MAX_COLUMNS)).astype(np.int64)
+    rows = rows[:, columns]
+    deviations = rows.std(axis=0)
+    return np.asarray((rows - rows.mean(axis=0)) / np.where(deviations > 0.0, deviations, 1.0))
+
+
+def corrections_of_new_batch(
+    data: MultiViewData, samples: NDArray[np.int64], effects: BatchEffects
+) -> dict[str, BatchCorrection]:
+    """Corrections of the samples of a batch that the fit did not have, by view, each of one batch."""
+    parts, rows_of = [], {}
+    views = {view.name: view for view in data.views}
+    for name, encoder in effects.encoders.items():
+        part = np.full((len(samples), encoder.loadings.shape[1]), np.nan)
+        parts.append(part)
+        if name not in views:
+            continue
+        view = cache_chunks(sampled_view(views[name], samples))
+        present = present_samples(view)
+        here = np.arange(len(samples)) if present is None else present.samples
+        rows = view.read(0, view.shape[0])
+        part[here], rows_of[name] = encoder(rows), (here, rows)
+    cells = fit_new_batch(np.hstack(parts), effects.score_means)
+    return {
+        name: new_correction(rows, effects.row_means[name][cells[here]])
+        for name, (here, rows) in rows_of.items()
+    }

@@ -1,0 +1,70 @@
+"""Samples that are equal in every view."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sources import RowSource
+from mscam_dask.solvers.row_blocks import row_blocks
+
+# Odd, so that groups stay apart when they are added to fingerprints modulo 2**64.
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+def equal_samples(
+    views: Sequence[RowSource], fingerprints_of: Callable[[RowSource], NDArray[np.uint64]]
+) -> NDArray[np.int64] | None:
+    """Group (n,) of the samples that are equal in every view, −1 for the others; None if all differ.
+
+    Views are read from the narrowest to the widest, until no equal samples are left.
+    """
+    rows: NDArray[np.int64] | None = None  # at first all samples, without an array of them
+    groups = np.zeros(0, dtype=np.int64)
+    n_samples = 0
+    for view in sorted(views, key=lambda one: one.shape[1]):
+        keys, present = fingerprints_of(view), present_samples(view)
+        if present is not None:  # absent samples are alike in the view
+            keys = present.spread(keys, 0)
+        n_samples = len(keys)
+        if rows is not None:
+            keys = groups.astype(np.uint64) * _ODD + keys[rows]
+        repeated = _repeated(keys)
+        if not repeated.size:
+            return None
+        groups = np.minimum(np.searchsorted(repeated, keys), repeated.size - 1)
+        equal = np.flatnonzero(repeated[groups] == keys)
+        rows, groups = equal if rows is None else rows[equal], groups[equal]
+    found = np.full(n_samples, -1, dtype=np.int64)
+    found[rows] = groups
+    return found
+
+
+def _repeated(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """Keys that occur twice or more, ascending; a sixteenth of all keys is sorted at a time."""
+    found = []
+    for part in range(16):
+        low, high = np.uint64(part << 60), np.uint64(((part + 1) << 60) - 1)
+        ordered = np.sort(keys[(keys >= low) & (keys <= high)])
+        found.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
+    return np.concatenate(found)
+
+
+def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
+    """Fingerprint (n,) of each row: equal for equal rows, and for others only by rare collisions.
+
+    It is computed from the bits of the values, so values of any magnitude are distinguished.
+    """
+    rng = np.random.default_rng(0)
+    weights = rng.integers(2**63, size=view.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
+    numbers = []
+    for start, stop in row_blocks(*view.shape):
+        values = np.ascontiguousarray(view.read(start, stop), dtype=np.float64) + 0.0  # no -0.0
+        bits = values.view(np.uint64)
+        mixed = (bits ^ (bits >> np.uint64(32))) * _ODD
+        mixed ^= mixed >> np.uint64(29)
+        numbers.append((mixed * weights).sum(axis=1, dtype=np.uint64))
+    return np.concatenate(numbers)

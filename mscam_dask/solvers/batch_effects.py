@@ -1,0 +1,450 @@
+"""Batch effects of feature views: offsets and scales of batches, found together with cells of samples.
+
+Each row of a view is modeled as x = s_b (μ_z + e) + o_b, with the batch b, which is given, and the cell
+z, which is not: a common mean would take a cluster that is in one batch only for a batch effect. The
+cells are those of k-means with an offset for each batch, over the scores of all views. An offset comes
+from cells with samples of several batches alone, so that other clusters stay where they are. See
+docs/method.md.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.scaling import BatchCorrection
+from mscam_dask.solvers.choice import signal_rank
+from mscam_dask.solvers.ridge_view import Encoder
+from mscam_dask.solvers.row_blocks import RowReader, ViewShape, row_blocks
+from mscam_dask.solvers.spectral_cut import k_means_starts, least, nearest_mean
+from mscam_dask.solvers.view_svd import view_svd
+
+MAX_SCORES = 64
+"""Principal scores of each view, at most."""
+
+SMALLEST = 5
+"""Samples of a cell of a batch from which means are compared."""
+
+# Offsets of two batches, of all pairs of their cells, that are tried by their cells, then by all samples.
+_N_COARSE, _N_FINE = 40, 3
+
+_N_ROUNDS = 20
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class CellFit:
+    """Cells (m,) of samples, with their means (K, q), and the offsets (B, q) of batches."""
+
+    cells: NDArray[np.int64]
+    means: NDArray[np.float64]
+    offsets: NDArray[np.float64]
+    squares: float  # of the residuals
+
+
+def batch_means(
+    read: RowReader, shape: ViewShape, batches: NDArray[np.int64], n_batches: int
+) -> NDArray[np.float64]:
+    """Mean row (B, d) of each batch; zeros for a batch without samples."""
+    sums = np.zeros((n_batches, shape.n_features))
+    for start, stop in row_blocks(shape.n_samples, shape.n_features):
+        np.add.at(sums, batches[start:stop], read(start, stop))
+    sizes = np.bincount(batches, minlength=n_batches)
+    return np.asarray(sums / np.maximum(sizes, 1)[:, None])
+
+
+def score_encoder(
+    read: RowReader,
+    shape: ViewShape,
+    batches: NDArray[np.int64],
+    means: NDArray[np.float64],
+    name: str,
+) -> Encoder:
+    """Encoder of rows to their scores on the principal directions within batches, in units of the noise.
+
+    Those of standardized columns whose variance noise does not explain, of at most 2048 samples. The
+    difference of two batches has no direction of its own.
+    """
+    found = view_svd(
+        lambda start, stop: read(start, stop) - means[batches[start:stop]],
+        shape,
+        scale="standard",
+        name=name,
+    )
+    s2 = found.basis.singular_values_squared
+    rank, noise = signal_rank(s2, shape.n_samples, shape.n_features)
+    rank = min(rank, MAX_SCORES)
+    weights = np.sqrt(shape.n_samples * s2[:rank] / noise)
+    return dataclasses.replace(found.encoder, loadings=found.encoder.loadings[:, :rank] * weights)
+
+
+def fit_cells(
+    scores: NDArray[np.float64], batches: NDArray[np.int64], n_batches: int, n_cells: int
+) -> CellFit:
+    """Cells and offsets with the least residual squares, among fits from several offsets.
+
+    Scores (m, q) are NaN where a view does not have the sample. Offsets cost log n_b units of the noise
+    each (the Bayesian information criterion), so that there are none without batch effects.
+    """
+    absent = np.isnan(scores)
+    filled = np.where(absent, _means_of(scores, batches, n_batches)[batches], scores)
+    sizes = np.bincount(batches, minlength=n_batches)
+    none = np.zeros((n_batches, filled.shape[1]))
+    cells = _k_means(filled, n_cells)
+    without = _squares_fit(filled, absent, cells, none[batches])
+    means = _means_of(filled, batches, n_batches)
+    starts = [none, means - (sizes @ means) / sizes.sum()]
+    starts += _offsets_of_pairs(filled, batches, n_batches, n_cells)
+    fits = [_iterated(filled, absent, batches, cells, none)]
+    for offsets in starts[1:]:
+        first = _k_means(filled - offsets[batches], n_cells)
+        fits.append(_iterated(filled, absent, batches, first, offsets))
+    best = min(fits, key=lambda fit: fit.squares)
+    cost = filled.shape[1] * np.log(np.sort(sizes[sizes > 0])[:-1]).sum()
+    if without.squares <= best.squares + cost:
+        return dataclasses.replace(without, offsets=none)
+    return best
+
+
+def fit_new_batch(scores: NDArray[np.float64], means: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Cells (m,) of the samples of one new batch, given the means (K, q) of the cells."""
+    absent = np.isnan(scores)
+    filled = np.where(absent, _means_of(scores, np.zeros(len(scores), np.int64), 1), scores)
+    centers, sizes = _centers(filled, len(means))
+    weights = np.full(len(means), len(filled) / len(means))
+    offsets = _candidate_offsets(means, weights, centers, sizes, len(means))[:_N_FINE]
+    found = []
+    for offset in [np.zeros(filled.shape[1]), *offsets]:
+        rows, cells = filled, nearest_mean(filled - offset, means)
+        for _ in range(_N_ROUNDS):
+            offset = (rows - means[cells]).mean(axis=0)  # noqa: PLW2901
+            rows = np.where(absent, means[cells] + offset, filled)
+            cells = nearest_mean(rows - offset, means)
+        found.append((float(np.sum((rows - offset - means[cells]) ** 2)), cells))
+    return min(found, key=lambda fit: fit[0])[1]
+
+
+def _means_of(
+    rows: NDArray[np.float64], groups: NDArray[np.int64], n_groups: int
+) -> NDArray[np.float64]:
+    """Mean (G, q) of the known values of each group, 0 where there are none."""
+    known = ~np.isnan(rows)
+    sums, counts = np.zeros((2, n_groups, rows.shape[1]))
+    np.add.at(sums, groups, np.where(known, rows, 0.0))
+    np.add.at(counts, groups, known)
+    return np.asarray(sums / np.maximum(counts, 1.0))
+
+
+def _k_means(rows: NDArray[np.float64], n_clusters: int, n_starts: int = 2) -> NDArray[np.int64]:
+    """Labels of k-means; the order of the rows does not matter."""
+    order = np.lexsort((rows[:, 0], np.einsum("ij,ij->i", rows, rows)))
+    labels = np.empty(len(rows), dtype=np.int64)
+    minima = k_means_starts(rows[order], n_clusters, 0, range(n_starts))
+    labels[order] = least(minima, n_clusters)[0]
+    return labels
+
+
+def _centers(
+    rows: NDArray[np.float64], n_cells: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Means (k, q) and sizes (k,) of up to K clusters of the rows of one batch."""
+    n_clusters = max(1, min(n_cells, len(rows) // SMALLEST))
+    labels = np.unique(_k_means(rows, n_clusters), return_inverse=True)[1]
+    sizes = np.bincount(labels).astype(np.float64)
+    return _means_of(rows, labels, len(sizes)), sizes
+
+
+def _offsets_of_pairs(
+    rows: NDArray[np.float64], batches: NDArray[np.int64], n_batches: int, n_cells: int
+) -> list[NDArray[np.float64]]:
+    """Some offsets (B, q) that put a cluster of each batch on one of the largest batch."""
+    of_batch = [np.flatnonzero(batches == batch) for batch in range(n_batches)]
+    order = np.argsort([-len(own) for own in of_batch], kind="stable").tolist()
+    centers = {
+        batch: _centers(rows[own], n_cells) for batch, own in enumerate(of_batch) if len(own)
+    }
+    starts = []
+    for variant in range(_N_FINE):
+        base, weights = centers[order[0]]
+        offsets = np.zeros((n_batches, rows.shape[1]))
+        for position, batch in enumerate(order[1:]):
+            if batch not in centers:
+                continue
+            own, sizes = centers[batch]
+            candidates = _candidate_offsets(base, weights, own, sizes, n_cells)
+            chosen = variant if position == 0 and variant < len(candidates) else 0
+            offsets[batch] = candidates[chosen]
+            base = np.vstack([base, own - offsets[batch]])
+            weights = np.concatenate([weights, sizes])
+        shares = np.array([len(own) for own in of_batch]) / len(rows)
+        starts.append(offsets - shares @ offsets)
+    return starts
+
+
+def _candidate_offsets(
+    base: NDArray[np.float64],
+    weights: NDArray[np.float64],
+    own: NDArray[np.float64],
+    sizes: NDArray[np.float64],
+    n_cells: int,
+) -> list[NDArray[np.float64]]:
+    """Offsets (q,) that put one cluster of a batch on one of the others, the best first.
+
+    They are ordered by the squares of K groups of all clusters, with the offset removed.
+    """
+    offsets = (own[:, None] - base[None]).reshape(-1, base.shape[1])
+    distances = np.stack([_squared(own - offset, base).min(axis=1) for offset in offsets])
+    # clusters of one batch only are far from all others, by whatever distance
+    most = np.median(distances)
+    coarse = np.argsort(np.minimum(distances, most) @ sizes, kind="stable")[:_N_COARSE]
+    joint = np.concatenate([weights, sizes])
+    squares = [
+        _grouped_squares(np.vstack([base, own - offsets[index]]), joint, n_cells)
+        for index in coarse
+    ]
+    return [offsets[coarse[index]] for index in np.argsort(squares, kind="stable")]
+
+
+def _squared(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
+    found = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2.0 * (a @ b.T)
+    return np.asarray(np.maximum(found, 0.0))
+
+
+def _grouped_squares(
+    points: NDArray[np.float64], weights: NDArray[np.float64], n_groups: int
+) -> float:
+    """Sum of squares within K groups of weighted points, merged by Ward's criterion."""
+    weights = weights.copy()
+    squared = _squared(points, points)
+    np.fill_diagonal(squared, np.inf)
+    total = 0.0
+    for _ in range(len(points) - n_groups):
+        cost = squared * (weights[:, None] * weights / (weights[:, None] + weights))
+        a, b = divmod(int(cost.argmin()), len(points))
+        total += float(cost[a, b])
+        share = weights[a] / (weights[a] + weights[b])
+        # squared distances to the mean of both
+        merged = share * squared[a] + (1 - share) * squared[b] - share * (1 - share) * squared[a, b]
+        weights[a] += weights[b]
+        squared[a], squared[:, a] = merged, merged
+        squared[b], squared[:, b], squared[a, a] = np.inf, np.inf, np.inf
+    return total
+
+
+def _squares_fit(
+    rows: NDArray[np.float64],
+    absent: NDArray[np.bool_],
+    cells: NDArray[np.int64],
+    offsets: NDArray[np.float64],
+) -> CellFit:
+    """Fit of some cells with given offsets (m, q) of the samples."""
+    here, cells = np.unique(cells, return_inverse=True)
+    means = _means_of(rows - offsets, cells, len(here))
+    residual = np.where(absent, 0.0, rows - offsets - means[cells])
+    return CellFit(cells, means, offsets, float(np.sum(residual**2)))
+
+
+def _iterated(
+    rows: NDArray[np.float64],
+    absent: NDArray[np.bool_],
+    batches: NDArray[np.int64],
+    cells: NDArray[np.int64],
+    offsets: NDArray[np.float64],
+) -> CellFit:
+    """Alternate between offsets and means given the cells, and the cells given these (Lloyd)."""
+    n_cells = int(cells.max()) + 1
+    own = rows
+    for _ in range(_N_ROUNDS):
+        effects = two_way(*_sums(own, cells, batches, n_cells, len(offsets)))
+        offsets, means = effects.offsets, effects.means
+        own = np.where(absent, means[cells] + offsets[batches], rows)
+        new = nearest_mean(own - offsets[batches], means)
+        if np.array_equal(new, cells) or len(np.unique(new)) < n_cells:
+            break
+        cells = new
+    found = _squares_fit(rows, absent, cells, offsets[batches])
+    return dataclasses.replace(found, offsets=offsets)
+
+
+def _sums(
+    rows: NDArray[np.float64],
+    cells: NDArray[np.int64],
+    batches: NDArray[np.int64],
+    n_cells: int,
+    n_batches: int,
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Counts (K, B) and sums (K, B, d) of the samples of each cell and batch."""
+    counts = np.zeros((n_cells, n_batches))
+    np.add.at(counts, (cells, batches), 1.0)
+    sums = np.zeros((n_cells, n_batches, rows.shape[1]))
+    np.add.at(sums, (cells, batches), rows)
+    return counts, sums
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class TwoWay:
+    """Least squares of μ_z + o_b: means (K, d), offsets (B, d) with mean 0, and their variances (B,) per σ²."""
+
+    means: NDArray[np.float64]
+    offsets: NDArray[np.float64]
+    variances: NDArray[np.float64]
+
+
+def two_way(counts: NDArray[np.float64], sums: NDArray[np.float64]) -> TwoWay:
+    """Offsets of batches and means of cells; offsets of batches without a common cell are not changed.
+
+    The normal equations of the offsets have the Laplacian matrix of the batches, linked by their cells.
+    """
+    of_cells = np.maximum(counts.sum(axis=1), 1.0)
+    laplacian = np.diag(counts.sum(axis=0)) - counts.T @ (counts / of_cells[:, None])
+    inverse = np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True)
+    total = sums.sum(axis=1)
+    offsets = inverse @ (sums.sum(axis=0) - counts.T @ (total / of_cells[:, None]))
+    offsets -= (counts.sum(axis=0) / counts.sum()) @ offsets
+    means = (total - counts @ offsets) / of_cells[:, None]
+    return TwoWay(means, offsets, np.maximum(np.diag(inverse), 0.0))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GroupSums:
+    """Counts (K, B), sums (K, B, d) and squares (B, d) of the rows minus a center (d,)."""
+
+    counts: NDArray[np.float64]
+    sums: NDArray[np.float64]
+    squares: NDArray[np.float64]
+    center: NDArray[np.float64]
+
+
+def group_sums(
+    read: RowReader,
+    shape: ViewShape,
+    cells: NDArray[np.int64],
+    batches: NDArray[np.int64],
+    n_cells: int,
+    means: NDArray[np.float64],
+) -> GroupSums:
+    """Sums over one view (n, d), about the mean of the batch means (B, d)."""
+    n_batches, center = len(means), means.mean(axis=0)
+    counts = np.zeros((n_cells, n_batches))
+    sums = np.zeros((n_cells, n_batches, shape.n_features))
+    squares = np.zeros((n_batches, shape.n_features))
+    for start, stop in row_blocks(shape.n_samples, shape.n_features):
+        rows, own = read(start, stop) - center, batches[start:stop]
+        np.add.at(counts, (cells[start:stop], own), 1.0)
+        np.add.at(sums, (cells[start:stop], own), rows)
+        np.add.at(squares, own, rows**2)
+    return GroupSums(counts, sums, squares, center)
+
+
+def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]]:
+    """Correction of one view, and the mean row (K, d) of each cell after it.
+
+    Offsets are shrunk to zero by the factor of James and Stein, all columns of a batch together, and
+    scales of columns to that of their batch. A batch is scaled only if the means of its cells are as far
+    apart as its samples are: more noise is no other scale.
+
+    W. E. Johnson, C. Li, A. Rabinovic, doi:10.1093/biostatistics/kxj037.
+    """
+    counts, n_batches = of.counts, of.counts.shape[1]
+    sizes, d = counts.sum(axis=0), of.sums.shape[2]
+    variances = _variances(of)
+    pooled = np.maximum(sizes @ variances / sizes.sum(), np.finfo(np.float64).tiny)
+    logarithms = np.zeros((n_batches, d))
+    for batch in range(n_batches):
+        free = sizes[batch] - np.count_nonzero(counts[:, batch])
+        if free < SMALLEST:
+            continue
+        found = 0.5 * np.log(np.maximum(variances[batch] / pooled, 1e-12))
+        mean, noise = found.mean(), 0.5 / free
+        between = max(0.0, found.var() - noise)
+        found = mean + (found - mean) * (between / (between + noise))
+        slope = _slope(of, batch, np.sqrt(pooled), float(np.exp(mean)))
+        if abs(slope - mean) < abs(slope):
+            logarithms[batch] = found
+    logarithms -= (sizes / sizes.sum()) @ logarithms
+    factors = np.exp(-logarithms)
+    scaled = GroupSums(counts, of.sums * factors, of.squares * factors**2, of.center)
+    effects = two_way(counts, scaled.sums)
+    variances = _variances(scaled)
+    pooled = np.maximum(sizes @ variances / sizes.sum(), np.finfo(np.float64).tiny)
+    squares = np.maximum(np.sum(effects.offsets**2 / pooled, axis=1), np.finfo(np.float64).tiny)
+    kept = np.maximum(0.0, 1.0 - effects.variances * d / squares)
+    offsets = kept[:, None] * effects.offsets
+    # (x − center) · factor − offset + center, so that the values stay where they are
+    return (
+        BatchCorrection(of.center + (offsets - of.center) / factors, factors),
+        effects.means + of.center,
+    )
+
+
+def new_correction(rows: NDArray[np.float64], expected: NDArray[np.float64]) -> BatchCorrection:
+    """Correction of the rows (m, d) of a new batch by their offset from the means of their cells, shrunk."""
+    residuals = rows - expected
+    offset, d = residuals.mean(axis=0), rows.shape[1]
+    variances = np.maximum(residuals.var(axis=0, ddof=1), np.finfo(np.float64).tiny)
+    squares = max(float(np.sum(offset**2 / variances)), np.finfo(np.float64).tiny)
+    kept = max(0.0, 1.0 - d / len(rows) / squares)
+    return BatchCorrection((kept * offset)[None], np.ones((1, d)))
+
+
+def _variances(of: GroupSums) -> NDArray[np.float64]:
+    """Variances (B, d) of each batch within its cells."""
+    squares = of.squares - np.sum(of.sums**2 / np.maximum(of.counts, 1.0)[..., None], axis=0)
+    free = np.maximum(1.0, of.counts.sum(axis=0) - np.count_nonzero(of.counts, axis=0))
+    return np.asarray(np.maximum(squares, 0.0) / free[:, None])
+
+
+def _slope(of: GroupSums, batch: int, deviations: NDArray[np.float64], scale: float) -> float:
+    """Logarithm of how much farther apart the means of cells are in a batch than in the others.
+
+    Both are lengths without the part of the noise. Zero if they cannot be compared.
+    """
+    own = of.counts[:, batch]
+    others = of.counts.sum(axis=1) - own
+    both = (own >= SMALLEST) & (others >= SMALLEST)
+    if np.count_nonzero(both) < 2:
+        return 0.0
+    own, others = own[both], others[both]
+    first = of.sums[both, batch] / own[:, None] / deviations
+    second = (of.sums[both].sum(axis=1) - of.sums[both, batch]) / others[:, None] / deviations
+    weights = 1.0 / (1.0 / own + 1.0 / others)
+    first = first - np.average(first, axis=0, weights=weights)
+    second = second - np.average(second, axis=0, weights=weights)
+    d = len(deviations)
+    if np.einsum("k,kd,kd->", weights, first, second) <= 0.0:
+        return 0.0
+    a = float(weights @ np.sum(first**2, axis=1) - d * scale**2 * np.sum(weights / own))
+    b = float(weights @ np.sum(second**2, axis=1) - d * np.sum(weights / others))
+    return 0.5 * float(np.log(a / b)) if min(a, b) > 0.0 else 0.0
+
+
+def same_batch_share(
+    points: NDArray[np.float64], batches: NDArray[np.int64], n_neighbors: int
+) -> float:
+    """Share of the nearest neighbors of samples (m, d) that are of their batch."""
+    neighbors = nearest_neighbors(points, min(n_neighbors, len(points) - 1))[0]
+    return float(np.mean(batches[neighbors] == batches[:, None]))
+
+
+def expected_share(cells: NDArray[np.int64], batches: NDArray[np.int64]) -> float:
+    """Share of the other samples of a cell that are of the same batch, in the mean over samples."""
+    n_batches = int(batches.max()) + 1
+    counts = np.zeros((int(cells.max()) + 1, n_batches))
+    np.add.at(counts, (cells, batches), 1.0)
+    others = np.maximum(counts.sum(axis=1)[cells] - 1.0, 1.0)
+    return float(np.mean((counts[cells, batches] - 1.0) / others))
+
+
+def joined_scores(
+    parts: Sequence[NDArray[np.float64]], samples: Sequence[NDArray[np.int64]], n_samples: int
+) -> NDArray[np.float64]:
+    """Scores (n, Σq) of all views, NaN for the samples that a view does not have."""
+    found = np.full((n_samples, sum(part.shape[1] for part in parts)), np.nan)
+    first = 0
+    for part, rows in zip(parts, samples, strict=True):
+        found[rows, first : first + part.shape[1]] = part
+        first += part.shape[1]
+    return found

@@ -1,0 +1,173 @@
+"""Batches given to a fit: their effects are removed, clusters of one batch stay, new samples are corrected."""
+
+from __future__ import annotations
+
+import pickle
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+
+from mscam_dask import MSCAM
+from mscam_dask.errors import DataError, DataWarning
+from tests.clusters import local_client
+from tests.omics import anndata_of
+
+N = 300
+BALANCED = [[0.5, 0.5]] * 4
+ONE_ONLY = [[1.0, 0.0], [0.5, 0.5], [0.3, 0.7], [0.5, 0.5]]
+
+Draw = tuple[dict[str, Any], NDArray[np.int64], NDArray[np.str_]]
+
+
+def draw(shares: list[list[float]], seed: int = 0, offset: float = 6.0, n: int = N) -> Draw:
+    """Two views with batch effects and one without, the clusters, and the names of the batches."""
+    rng = np.random.default_rng(seed)
+    labels = np.arange(n) % len(shares)
+    codes = np.array([rng.choice(len(shares[0]), p=shares[label]) for label in labels])
+    views: dict[str, Any] = {}
+    for name, d in (("rna", 40), ("protein", 10), ("shape", 15)):
+        means = rng.normal(size=(len(shares), d)) * 8.0 / np.sqrt(2 * d)
+        rows = means[labels] + rng.normal(size=(n, d))
+        effects = rng.normal(size=(len(shares[0]), d)) * offset / np.sqrt(d)
+        views[name] = rows if name == "shape" else rows + effects[codes]
+    return views, labels, np.array(["A", "B", "C"])[codes]
+
+
+def some(views: dict[str, Any], rows: NDArray[np.bool_]) -> dict[str, Any]:
+    return {name: view[rows] for name, view in views.items()}
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [BALANCED, ONE_ONLY, [[0.9, 0.1], [0.1, 0.9], [0.8, 0.2]], [[0.7, 0.2, 0.1]] * 4],
+    ids=["balanced", "one-only", "confounded", "three"],
+)
+def test_batch_effects_are_removed(shares: list[list[float]]) -> None:
+    views, labels, batches = draw(shares)
+    model = MSCAM(len(shares)).fit(views, batches=batches)
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+    rna = model.batch_shares_["rna"]
+    assert rna.before > rna.expected + 0.1
+    assert rna.after == pytest.approx(rna.expected, abs=0.06)
+
+
+def test_views_without_effects_are_not_changed() -> None:
+    views, _, batches = draw(ONE_ONLY, offset=0.0)
+    plain, model = MSCAM(4).fit(views), MSCAM(4).fit(views, batches=batches)
+    np.testing.assert_array_equal(model.labels_, plain.labels_)
+    assert model.cross_view_information_ == plain.cross_view_information_
+
+
+def test_batches_of_an_automatic_number_of_clusters() -> None:
+    views, labels, batches = draw(BALANCED, seed=2)
+    assert adjusted_rand_score(labels, MSCAM("auto").fit(views, batches=batches).labels_) == 1.0
+
+
+@pytest.mark.parametrize("held", ["sparse", "incomplete", "float32"])
+def test_other_kinds_of_views(held: str) -> None:
+    views, labels, batches = draw(BALANCED)
+    if held == "sparse":
+        views["rna"] = csr_array(views["rna"])
+    elif held == "float32":
+        views["rna"] = views["rna"].astype(np.float32)
+    else:
+        views["protein"][::7] = np.nan
+        views["shape"][3::7] = np.nan
+    model = MSCAM(4).fit(views, batches=batches)
+    assert adjusted_rand_score(labels, model.labels_) > 0.98
+
+
+def test_the_same_labels_on_a_cluster() -> None:
+    views, _, batches = draw(BALANCED)
+    here = MSCAM(4).fit(views, batches=batches)
+    with local_client(2) as client:
+        there = MSCAM(4, client=client).fit(views, batches=batches)
+    np.testing.assert_array_equal(here.labels_, there.labels_)
+
+
+def test_new_samples_of_known_batches_and_of_a_new_one() -> None:
+    views, labels, batches = draw([[0.4, 0.4, 0.2]] * 4, n=600)
+    known = batches != "C"
+    model = MSCAM(4).fit(some(views, known), batches=batches[known])
+    loaded = pickle.loads(pickle.dumps(model))
+    found = model.predict(views, batches=batches)
+    np.testing.assert_array_equal(loaded.predict(views, batches=batches), found)
+    assert adjusted_rand_score(labels[known], found[known]) == 1.0
+    assert adjusted_rand_score(labels[~known], found[~known]) > 0.95
+    membership = model.predict_proba(views, batches=batches)
+    assert np.mean(membership.argmax(axis=1) == found) > 0.98
+    distances = model.transform(views, batches=batches)
+    assert np.mean(distances.argmin(axis=1) == found) > 0.98
+    assert model.score(views, batches=batches) > 0.5
+
+
+def test_few_samples_of_a_new_batch() -> None:
+    views, _, batches = draw(BALANCED)
+    model = MSCAM(4).fit(views, batches=batches)
+    with pytest.warns(DataWarning, match="'new'"):
+        model.predict(some(views, np.arange(N) < 3), batches=["new"] * 3)
+
+
+def test_batches_are_matched_by_id_and_named_in_obs() -> None:
+    views, _, batches = draw(BALANCED, n=60)
+    ids = [f"p{number:02d}" for number in range(60)]
+    order = np.random.default_rng(0).permutation(60)
+    frames = {name: pd.DataFrame(view, index=ids) for name, view in views.items()}
+    series = pd.Series(batches, index=ids)
+    model = MSCAM(4).fit(frames, batches=series.iloc[order])
+    np.testing.assert_array_equal(model.labels_, MSCAM(4).fit(frames, batches=batches).labels_)
+    counts = model.cluster_batches(series.iloc[order])
+    assert counts.to_numpy().sum() == 60
+    expected = [np.sum((model.labels_ == 1) & (batches == batch)) for batch in ("A", "B")]
+    assert counts.loc[1].tolist() == expected
+    data = anndata_of(views["shape"], ids)
+    data.obsm["rna"] = views["rna"]
+    data.obs["batch"] = pd.Categorical(batches)
+    named = MSCAM(4).fit(data, batches="batch")
+    given = MSCAM(4).fit(data, batches=batches)
+    np.testing.assert_array_equal(named.labels_, given.labels_)
+
+
+def test_metadata_routing() -> None:
+    views, labels, batches = draw(BALANCED)
+    table = np.hstack(list(views.values()))
+    with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        model = MSCAM(4).set_fit_request(batches=True)
+        make_pipeline(model).fit(table, batches=batches)
+    assert adjusted_rand_score(labels, model.labels_) == 1.0
+
+
+@pytest.mark.parametrize(
+    ("batches", "words"),
+    [
+        (["A"] * (N - 1), f"{N - 1}"),
+        (["A"] * (N - 1) + [None], "1 sample"),
+        ([""] + ["A"] * (N - 1), "1 sample"),
+        (list(range(N)), "another value for each"),
+        ([1] + ["A"] * (N - 1), "several types"),
+        ("batch", "no AnnData"),
+    ],
+    ids=["length", "None", "empty", "all-different", "mixed", "name"],
+)
+def test_unusable_batches(batches: list[object] | str, words: str) -> None:
+    views, _, _ = draw(BALANCED)
+    values = batches if isinstance(batches, str) else np.array(batches, dtype=object)
+    with pytest.raises(DataError, match=words):
+        MSCAM(4).fit(views, batches=values)
+
+
+def test_predict_wants_batches_if_and_only_if_the_fit_had_some() -> None:
+    views, _, batches = draw(BALANCED)
+    with pytest.raises(DataError, match="had none"):
+        MSCAM(4).fit(views).predict(views, batches=batches)
+    with pytest.raises(DataError, match="'A', 'B'"):
+        MSCAM(4).fit(views, batches=batches).predict(views)

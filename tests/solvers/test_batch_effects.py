@@ -1,0 +1,142 @@
+"""Offsets and scales of batches, from cells that are in several of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+
+from mscam_dask.solvers.batch_effects import (
+    batch_means,
+    fit_cells,
+    fit_new_batch,
+    group_sums,
+    new_correction,
+    same_batch_share,
+    two_way,
+    view_correction,
+)
+from mscam_dask.solvers.row_blocks import ViewShape
+
+N, D = 400, 12
+
+
+def draw(seed: int, shares: list[list[float]], offset: float = 8.0) -> tuple[NDArray[Any], ...]:
+    """Rows (n, d) without effects, offsets (B, d), cells and batches; `shares` (K, B) of each cell."""
+    rng = np.random.default_rng(seed)
+    cells = np.arange(N) % len(shares)
+    n_batches = len(shares[0])
+    batches = np.array([rng.choice(n_batches, p=shares[cell]) for cell in cells])
+    means = rng.normal(scale=3.0, size=(len(shares), D))
+    offsets = rng.normal(scale=offset / np.sqrt(D), size=(n_batches, D))
+    return means[cells] + rng.normal(size=(N, D)), offsets, cells, batches
+
+
+def correction_of(
+    rows: NDArray[np.float64], cells: NDArray[np.int64], batches: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    shape, n_batches = ViewShape(len(rows), D, "features"), int(batches.max()) + 1
+    means = batch_means(lambda start, stop: rows[start:stop], shape, batches, n_batches)
+    sums = group_sums(
+        lambda start, stop: rows[start:stop], shape, cells, batches, int(cells.max()) + 1, means
+    )
+    return view_correction(sums)[0].of_rows(rows, batches)
+
+
+def test_two_way_solves_the_least_squares() -> None:
+    rows, offsets, cells, batches = draw(0, [[0.7, 0.3], [0.2, 0.8], [1.0, 0.0]])
+    rows = rows + offsets[batches]
+    counts, sums = np.zeros((3, 2)), np.zeros((3, 2, D))
+    np.add.at(counts, (cells, batches), 1.0)
+    np.add.at(sums, (cells, batches), rows)
+    found = two_way(counts, sums)
+    design = np.hstack([np.eye(3)[cells], np.eye(2)[batches]])
+    expected = design @ np.linalg.lstsq(design, rows)[0]
+    np.testing.assert_allclose(found.means[cells] + found.offsets[batches], expected)
+    np.testing.assert_allclose(counts.sum(axis=0) @ found.offsets, 0.0, atol=1e-9)
+
+
+def test_batches_without_a_common_cell_stay_where_they_are() -> None:
+    counts = np.diag([10.0, 20.0])
+    sums = np.stack([np.diag([10.0, 0.0]), np.diag([0.0, 60.0])])
+    found = two_way(counts, sums)
+    np.testing.assert_allclose(found.offsets, 0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    "shares",
+    [
+        [[0.5, 0.5]] * 4,
+        [[0.9, 0.1], [0.1, 0.9], [0.8, 0.2], [0.2, 0.8]],
+        [[1.0, 0.0], [0.5, 0.5], [0.5, 0.5], [0.5, 0.5]],
+        [[1.0, 0.0], [0.0, 1.0], [0.5, 0.5], [0.5, 0.5]],
+        [[0.7, 0.2, 0.1], [0.1, 0.8, 0.1], [0.3, 0.3, 0.4], [0.0, 0.5, 0.5]],
+    ],
+    ids=["balanced", "confounded", "one-only", "two-only", "three-batches"],
+)
+@pytest.mark.parametrize("seed", range(3))
+def test_cells_are_found_across_batches(shares: list[list[float]], seed: int) -> None:
+    rows, offsets, cells, batches = draw(seed, shares)
+    fit = fit_cells(rows + offsets[batches], batches, len(offsets), len(shares))
+    assert adjusted_rand_score(fit.cells, cells) == 1.0
+    differences = fit.offsets - fit.offsets[0]
+    np.testing.assert_allclose(differences, offsets - offsets[0], atol=1.0)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_no_offsets_without_effects(seed: int) -> None:
+    rows, _, _, batches = draw(seed, [[0.9, 0.1], [0.1, 0.9], [1.0, 0.0]])
+    assert not fit_cells(rows, batches, 2, 3).offsets.any()
+
+
+def test_correction_removes_offsets_and_a_gain() -> None:
+    rows, offsets, cells, batches = draw(1, [[0.5, 0.5]] * 4)
+    gains = np.array([1.0, 2.0])
+    corrected = correction_of((rows + offsets[batches]) * gains[batches, None], cells, batches)
+    within = [corrected[batches == batch] for batch in (0, 1)]
+    ratio = np.std(within[1], axis=0) / np.std(within[0], axis=0)
+    np.testing.assert_allclose(ratio, 1.0, atol=0.2)
+    expected = np.mean(batches == 0) ** 2 + np.mean(batches == 1) ** 2
+    assert same_batch_share(corrected, batches, 9) == pytest.approx(expected, abs=0.06)
+
+
+def test_more_noise_is_no_scale() -> None:
+    rows, _, cells, batches = draw(2, [[0.5, 0.5]] * 4, offset=0.0)
+    rng = np.random.default_rng(0)
+    noisy = rows + np.array([0.0, 1.5])[batches, None] * rng.normal(size=rows.shape)
+    corrected = correction_of(noisy, cells, batches)
+    spread = [corrected[(batches == batch) & (cells == 0)].std(axis=0).mean() for batch in (0, 1)]
+    assert spread[1] > 1.4 * spread[0]
+
+
+def test_offsets_of_a_small_batch_are_shrunk() -> None:
+    rng = np.random.default_rng(3)
+    rows, batches = rng.normal(size=(200, D)), np.zeros(200, dtype=np.int64)
+    batches[:3] = 1
+    corrected = correction_of(rows, np.zeros(200, dtype=np.int64), batches)
+    moved = np.linalg.norm((corrected - rows)[0] - (corrected - rows)[3])
+    assert moved < 0.8 * np.linalg.norm(rows[:3].mean(axis=0) - rows[3:].mean(axis=0))
+
+
+def test_a_new_batch_is_put_on_the_cells_it_has() -> None:
+    rows, _, cells, _ = draw(4, [[1.0], [1.0], [1.0], [1.0]])
+    means = np.stack([rows[cells == cell].mean(axis=0) for cell in range(4)])
+    some = np.flatnonzero(cells < 3)[:60]
+    offset = np.random.default_rng(5).normal(scale=4.0, size=D)
+    found = fit_new_batch(rows[some] + offset, means)
+    np.testing.assert_array_equal(found, cells[some])
+    correction = new_correction(rows[some] + offset, means[found])
+    np.testing.assert_allclose(correction.offsets[0], offset, atol=0.8)
+
+
+def test_absent_samples_do_not_move_the_cells() -> None:
+    rows, offsets, cells, batches = draw(6, [[0.5, 0.5], [0.9, 0.1], [0.5, 0.5]])
+    scores = np.hstack([rows + offsets[batches], rows])
+    scores[np.arange(N) % 5 == 0, D:] = np.nan
+    scores[np.arange(N) % 5 == 1, :D] = np.nan
+    fit = fit_cells(scores, batches, 2, 3)
+    assert adjusted_rand_score(fit.cells, cells) == 1.0
+    np.testing.assert_allclose(fit.offsets[1, D:], fit.offsets[0, D:], atol=0.6)
