@@ -37,42 +37,27 @@ _BARE = re.compile(r"(?:[^\W\d]|[./~])[^\s\"'\[\]{}=#,]*")
 
 @dataclass(frozen=True)
 class Override:
-    """Value that replaces the value of a file.
-
-    Attributes
-    ----------
-    key
-        Table and key.
-    value
-        None removes the key.
-    origin
-        Option or variable of the value, for messages: "--workers 4".
-    """
+    """Value that replaces the value of a file."""
 
     key: tuple[str, ...]
+    """Table and key."""
     value: Any
+    """None removes the key."""
     origin: str
+    """Option or variable of the value, for messages: "--workers 4"."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """Tables of a pipeline file after overrides.
-
-    Attributes
-    ----------
-    path
-        Path as the user gave it, for messages.
-    tables
-    lines
-        Line (from 1) of tables and keys, as far as known.
-    overrides
-        Origin of each key that was overridden.
-    """
+    """Tables of a pipeline file after overrides."""
 
     path: Path
+    """Path as the user gave it, for messages."""
     tables: dict[str, Any]
     lines: Mapping[tuple[str, ...], int]
+    """Line (from 1) of tables and keys, as far as known."""
     overrides: Mapping[tuple[str, ...], str]
+    """Origin of each key that was overridden."""
 
     def overridden(self, overrides: Sequence[Override]) -> Document:
         """Return the document with overrides applied, later ones winning."""

@@ -99,21 +99,14 @@ _WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__B
 
 @dataclass(frozen=True)
 class OpenCluster:
-    """Executor of a run's tasks.
-
-    Attributes
-    ----------
-    client
-        Connected client; None when the tasks run in this process.
-    description
-        One line for people.
-    dashboard
-        Address of Dask's dashboard; None where there is none or this computer lacks bokeh.
-    """
+    """Executor of a run's tasks."""
 
     client: Client | None
+    """Connected client; None when the tasks run in this process."""
     description: str
+    """One line for people."""
     dashboard: str | None = None
+    """Address of Dask's dashboard; None where there is none or this computer lacks bokeh."""
 
 
 def smallest_memory_bytes() -> int:

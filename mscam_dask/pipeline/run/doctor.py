@@ -44,21 +44,11 @@ _EXTRAS = {
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of one check.
-
-    Attributes
-    ----------
-    name
-    level
-        "ok"; "warn": runs work with limitations; "fail": runs do not work.
-    found
-        Finding.
-    remedy
-        Remedy; empty for "ok".
-    """
+    """Outcome of one check."""
 
     name: str
     level: Level
+    """With "warn", runs work with limitations; with "fail" they do not."""
     found: str
     remedy: str = ""
 

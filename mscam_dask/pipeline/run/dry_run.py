@@ -61,50 +61,32 @@ class Work:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Plan of a run.
-
-    Attributes
-    ----------
-    place
-        Run directory and action.
-    same_as
-        Previous run whose clusters would be reused; None for a fit.
-    start
-        Start from a previous run; None for a cold start without one.
-    data
-        Samples and views.
-    settings
-        Candidate settings of the fit.
-    selected
-        Names of what the fit would select without labels.
-    read_bytes, held_bytes, worker_bytes
-        Bytes of the views as float64, of results on all workers together, and of one worker at peak.
-    limit_bytes
-        Memory of a worker; None where the cluster decides.
-    spills
-        Whether a worker with too little memory spills results to its disk, by Dask's settings on this
-        computer. Otherwise the fit is refused.
-    n_workers
-    seconds
-        Estimated time of the step cluster.
-    basis
-        Basis of that estimate.
-    """
+    """Plan of a run."""
 
     place: RunTarget
     same_as: PreviousRun | None
+    """Previous run whose clusters would be reused; None for a fit."""
     start: WarmStart | None
+    """Start from a previous run; None for a cold start without one."""
     data: MultiViewData
     settings: tuple[Parameters, ...]
+    """Candidate settings of the fit."""
     selected: tuple[str, ...]
+    """Names of what the fit would select without labels."""
     read_bytes: int
     held_bytes: int
     worker_bytes: int
+    """The three: of the views as float64, of results on all workers together, of a worker at peak."""
     limit_bytes: int | None
+    """Memory of a worker; None where the cluster decides."""
     spills: bool
+    """Whether a worker with too little memory spills results to its disk, by Dask's settings on
+    this computer. Otherwise the fit is refused."""
     n_workers: int
     seconds: float
+    """Estimated time of the step cluster."""
     basis: str
+    """Basis of that estimate."""
 
 
 def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool = False) -> RunPlan:

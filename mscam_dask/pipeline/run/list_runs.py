@@ -47,18 +47,12 @@ _NOT_COMPARED = ("execution.", "output.", "report.", "name")
 
 @dataclass(frozen=True)
 class ListedRun:
-    """One run of a list.
-
-    Attributes
-    ----------
-    directory, record
-    state
-        State of the record, but "interrupted" if no process is running the run.
-    """
+    """One run of a list."""
 
     directory: RunDirectory
     record: RunRecord
     state: str
+    """State of the record, but "interrupted" if no process is running the run."""
 
     @property
     def name(self) -> str:
@@ -68,28 +62,18 @@ class ListedRun:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Settings, scores and agreement of several runs.
-
-    Attributes
-    ----------
-    names
-        Runs, in order.
-    settings
-        Key of each setting that differs, and its value in each run.
-    scores
-        Name of each score that a run has, and its value in each run, None without.
-    agreement
-        Adjusted Rand index of the partitions of each pair of runs on their common samples; None
-        with fewer than two common samples.
-    n_common
-        Number of common samples of each pair.
-    """
+    """Settings, scores and agreement of several runs."""
 
     names: tuple[str, ...]
     settings: dict[str, tuple[Any, ...]]
+    """Key of each setting that differs, and its value in each run."""
     scores: dict[str, tuple[float | None, ...]]
+    """Name of each score that a run has, and its value in each run, None without."""
     agreement: tuple[tuple[float | None, ...], ...]
+    """Adjusted Rand index of the partitions of each pair of runs on their common samples; None with
+    fewer than two common samples."""
     n_common: tuple[tuple[int, ...], ...]
+    """Number of common samples of each pair."""
 
 
 def run_directories(root: Path) -> list[RunDirectory]:

@@ -29,21 +29,14 @@ _REMEDY = "Put the run directory on one that has."
 
 
 class LockHolder(Struct, frozen=True, kw_only=True):
-    """Process that took a lock last.
-
-    Attributes
-    ----------
-    host
-        Name of the computer.
-    pid
-        Process id there.
-    since
-        Time (UTC).
-    """
+    """Process that took a lock last."""
 
     host: str
+    """Name of the computer."""
     pid: int
+    """Process id there."""
     since: str
+    """Time (UTC)."""
 
 
 class RunLock:

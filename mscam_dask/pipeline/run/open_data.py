@@ -46,23 +46,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class OpenData:
-    """Open store and its origin.
-
-    Attributes
-    ----------
-    data
-    store
-        Directory or URL.
-    is_new
-        True if this run wrote it.
-    notes
-        Interpretation of the sources by their readers.
-    """
+    """Open store and its origin."""
 
     data: MultiViewData
     store: Location
+    """Directory or URL."""
     is_new: bool
+    """True if this run wrote it."""
     notes: tuple[str, ...] = ()
+    """Interpretation of the sources by their readers."""
 
     def record(self, notes: tuple[str, ...] = ()) -> DataRecord:
         """Return the entry of the data in run.json."""

@@ -183,26 +183,18 @@ def link_tree(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ClusteringOutput:
-    """Output of the step cluster.
-
-    Attributes
-    ----------
-    labels : (n,) int64
-    fit
-        For run.json.
-    write
-        Writes the result store at a path.
-    drift
-        Against the earlier run; None without one.
-    moved
-        moved.csv; None without an earlier run.
-    """
+    """Output of the step cluster."""
 
     labels: NDArray[np.int64]
+    """(n,) int64"""
     fit: FitRecord
+    """For run.json."""
     write: Callable[[Path], object]
+    """Writes the result store at a path."""
     drift: DriftRecord | None = None
+    """Against the earlier run; None without one."""
     moved: bytes | None = None
+    """moved.csv; None without an earlier run."""
 
 
 def reusable_store(runs: Sequence[PreviousRun], fingerprint: str | None) -> PreviousRun | None:
@@ -269,26 +261,17 @@ def _drift_since(
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Start from a previous run.
-
-    Attributes
-    ----------
-    earlier
-    known : (n,) int64
-        Previous label of each sample; −1 for new samples.
-    arguments : dict
-        Arguments of the estimator: previous settings. Empty for a cold start.
-    reason : str
-        Reason of a cold start although there is a previous run; empty otherwise.
-    init_labels : (n,) int64 or None
-        `known`, renumbered from 0. None for a cold start.
-    """
+    """Start from a previous run."""
 
     earlier: PreviousRun
     known: NDArray[np.int64]
+    """(n,) int64. Previous label of each sample; -1 for new samples."""
     arguments: dict[str, Any]
+    """Arguments of the estimator: previous settings. Empty for a cold start."""
     reason: str = ""
+    """Reason of a cold start although there is a previous run; empty otherwise."""
     init_labels: NDArray[np.int64] | None = None
+    """(n,) int64 or None. `known`, renumbered from 0. None for a cold start."""
 
     @property
     def is_warm(self) -> bool:

@@ -50,25 +50,17 @@ Action = Literal["run", "resume", "nothing"]
 
 @dataclass(frozen=True)
 class RunTarget:
-    """Directory of a run, and what is to be done there.
-
-    Attributes
-    ----------
-    directory
-        Run directory.
-    run_fingerprint
-        `mscam_dask.pipeline.run.open_data.run_fingerprint`.
-    settings
-        With the directory filled in.
-    action
-        "run": nothing of this run is there; "resume": it was started, or its results are missing
-        or damaged; "nothing": it has finished.
-    """
+    """Directory of a run, and what is to be done there."""
 
     directory: Path
+    """Run directory."""
     run_fingerprint: str
+    """`mscam_dask.pipeline.run.open_data.run_fingerprint`."""
     settings: Settings
+    """With the directory filled in."""
     action: Action
+    """With "run", nothing of this run is there; with "resume" it was started, or its results are missing or
+    damaged; "nothing": it has finished."""
 
 
 def resolve_target(

@@ -94,20 +94,13 @@ def now() -> str:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run that ended with results.
-
-    Attributes
-    ----------
-    directory
-    record
-        Content of its run.json.
-    resumed
-        False when there was nothing to resume, because the run had finished before.
-    """
+    """A run that ended with results."""
 
     directory: RunDirectory
     record: RunRecord
+    """Content of its run.json."""
     resumed: bool = True
+    """False when there was nothing to resume, because the run had finished before."""
 
 
 def run_pipeline(settings: Settings, output: str | Path, **options: Any) -> RunOutcome:

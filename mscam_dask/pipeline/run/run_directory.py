@@ -82,21 +82,14 @@ class _Inside:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Paths inside a run directory, and how its files are written.
-
-    Attributes
-    ----------
-    path
-        Absolute.
-    replaced
-        Directory that this one takes the place of at the end; None for itself.
-    held
-        Lock of the directory; None when it is only read.
-    """
+    """Paths inside a run directory, and how its files are written."""
 
     path: Path
+    """Absolute."""
     replaced: Path | None = None
+    """Directory that this one takes the place of at the end; None for itself."""
     held: RunLock | None = field(default=None, compare=False, repr=False)
+    """Lock of the directory; None when it is only read."""
 
     # One path for each file of the module's list.
     pipeline = _Inside("pipeline.toml")

@@ -85,18 +85,11 @@ class StepSummary:
 
 @dataclass(frozen=True, eq=False)
 class Ingested:
-    """Open data and their sources.
-
-    Attributes
-    ----------
-    sources
-    fingerprint
-        `mscam_dask.pipeline.run.open_data.data_fingerprint`.
-    opened
-    """
+    """Open data and their sources."""
 
     sources: tuple[SourceRecord, ...]
     fingerprint: str
+    """`mscam_dask.pipeline.run.open_data.data_fingerprint`."""
     opened: OpenData
 
 
