@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import re
 import shutil
@@ -162,7 +161,14 @@ STOPS = {
 
 
 @pytest.mark.parametrize(
-    ("stop", "error"), zip(STOPS, itertools.cycle([KeyboardInterrupt, ValueError]), strict=False)
+    ("stop", "error"),
+    [
+        ("ingest", KeyboardInterrupt),
+        ("validate", ValueError),
+        ("iteration", KeyboardInterrupt),
+        ("write", ValueError),
+        ("written", KeyboardInterrupt),
+    ],
 )
 def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
     stop: str, error: type[BaseException], night: Night

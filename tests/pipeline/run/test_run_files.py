@@ -15,6 +15,7 @@ from click.testing import CliRunner
 from mscam_dask.cli import main
 from mscam_dask.errors import StoreCorruptError
 from mscam_dask.monitor.events import StepFinished
+from mscam_dask.monitor.run_record import RUN_FORMAT
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.list_runs import list_runs
 from mscam_dask.pipeline.run.load_run import load_run
@@ -84,7 +85,7 @@ def _large(file: Path, other: Path) -> None:
 
 
 def _damaged(file: Path, other: Path) -> None:
-    file.write_bytes(b"{")
+    file.write_bytes(f'{{"format": "{RUN_FORMAT}"'.encode())
 
 
 def in_place_of(file: Path, kind: Callable[[Path, Path], None], other: Path) -> None:
