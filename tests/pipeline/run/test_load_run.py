@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from mscam_dask.data import results
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.result_arrays import StoredArrays
-from mscam_dask.data.results import read_model, read_result, write_result
+from mscam_dask.data.results import read_model, write_result
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.estimators import _describe, _predict, _stored
@@ -80,10 +79,6 @@ def same_model(loaded: Any, model: Any, new: Any) -> None:
     [
         ("", MSCAM(3, constants=Constants.paper(), max_iter=3, n_jobs=1)),
         ("method = 'mscan'\n", MSCAN(3, constants=Constants.paper(), max_iter=3, n_jobs=1)),
-        (
-            "scale = 'unit'\n",
-            MSCAM(3, constants=Constants.paper(), max_iter=3, scale="unit", n_jobs=1),
-        ),
     ],
 )
 def test_a_loaded_run_is_the_estimator_of_the_fit(
@@ -303,26 +298,6 @@ def test_pairwise_views_take_distances_to_the_training_samples(tiny: Path) -> No
         loaded.score(new)
 
 
-def test_clusters_with_names_of_an_earlier_run(pipeline: Write) -> None:
-    outcome = again(pipeline(HERE))
-    stored, model = read_result(outcome.directory.result), read_model(outcome.directory.result)
-    plain = load_run(outcome.directory.path)
-    renamed = np.array([4, 0, 7])[stored.labels]
-    plain.labels_ = renamed
-    assert model is not None
-    plain._membership = None
-    assert_array_equal(plain.cluster_names_, [0, 4, 7])
-    order = [1, 0, 2]
-    np.testing.assert_allclose(plain.membership_, model.arrays["membership"][:, order])
-    new = three_subspaces(30)
-    again_plain = load_run(outcome.directory.path)
-    assert_array_equal(plain.predict(new), np.array([4, 0, 7])[again_plain.predict(new)])
-    np.testing.assert_allclose(
-        plain.predict_proba(new), again_plain.predict_proba(new)[:, order], atol=1e-12
-    )
-    assert {each.cluster for each in plain.cluster_features(1)} == {0, 4, 7}
-
-
 def test_a_run_is_loaded_with_the_names_of_its_clusters(
     pipeline: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -339,6 +314,10 @@ def test_a_run_is_loaded_with_the_names_of_its_clusters(
     assert_array_equal(loaded.predict(new), names[model.predict(new)])
     assert_array_equal(loaded.cluster_names_, [0, 4, 7])
     assert_array_equal(loaded.membership_, model.membership_[:, [1, 0, 2]])
+    np.testing.assert_allclose(
+        loaded.predict_proba(new), model.predict_proba(new)[:, [1, 0, 2]], atol=1e-12
+    )
+    assert {each.cluster for each in loaded.cluster_features(1)} == {0, 4, 7}
     rows = samples_of(outcome)
     assert [int(row["cluster"]) for row in rows] == names[model.labels_].tolist()
     assert [int(row["vote_view_0"]) for row in rows] == names[model.view_votes_["view_0"]].tolist()
@@ -375,15 +354,6 @@ def test_one_cluster_has_no_next_one(pipeline: Write) -> None:
     assert {row["next_cluster"] for row in samples_of(outcome)} == {""}
     assert {row["confidence"] for row in samples_of(outcome)} == {"1.000000"}
     assert not load_run(outcome.directory.path).predict(three_subspaces(30)).any()
-
-
-@pytest.mark.thorough
-def test_missing_samples_are_written_again(pipeline: Write) -> None:
-    outcome = again(pipeline(HERE))
-    before = outcome.directory.samples.read_bytes()
-    outcome.directory.samples.unlink()
-    repaired = again(pipeline(HERE))
-    assert repaired.directory.samples.read_bytes() == before
 
 
 def test_a_reused_clustering_is_a_model_too(pipeline: Write) -> None:
@@ -435,11 +405,10 @@ def test_runs_of_the_time_when_constants_were_parameters(pipeline: Write) -> Non
     assert again_whole == expected.solution_.parameters
 
 
-@pytest.mark.parametrize("state", ["running", "failed", "interrupted"])
-def test_an_unfinished_run_is_refused(state: str, pipeline: Write) -> None:
+def test_an_unfinished_run_is_refused(pipeline: Write) -> None:
     outcome = again(pipeline(HERE))
-    rewritten(outcome, state=state)
-    with pytest.raises(DataError, match=quotes(outcome.directory.path, state, "mscam-dask resume")):
+    rewritten(outcome, state="failed")
+    with pytest.raises(DataError, match=quotes(outcome.directory.path, "failed", "resume")):
         load_run(outcome.directory.path)
 
 
@@ -453,12 +422,10 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "part",
-    ["model/records", "model/membership", "model/coordinates/1", "model/encoders/0/loadings"],
+    ("part", "is_gone"), [("model/records", False), ("model/encoders/0/loadings", True)]
 )
-@pytest.mark.parametrize("is_gone", [False, True])
 def test_a_damaged_model_is_refused_and_made_again(
-    part: str, pipeline: Write, *, is_gone: bool
+    part: str, is_gone: bool, pipeline: Write
 ) -> None:
     outcome = again(pipeline(HERE))
     expected = load_run(outcome.directory.path).predict(three_subspaces(30))
@@ -510,11 +477,3 @@ def test_a_result_without_a_model_is_refused(pipeline: Write) -> None:
     write_result(estimator.solution_, outcome.directory.result)
     with pytest.raises(DataError, match=quotes("result.zarr", "--overwrite")):
         load_run(RunDirectory(outcome.directory.path).path)
-
-
-def test_loading_warns_of_nothing(pipeline: Write) -> None:
-    outcome = again(pipeline(HERE))
-    save_npz(Path("new.npz"), three_subspaces(30))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        predict_files(outcome.directory.path, ["new.npz"])
