@@ -16,10 +16,10 @@ from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import view_shape
 from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.solvers.batch_effects import (
-    CellFit,
+    BatchCells,
+    batch_cells,
     batch_means,
     expected_share,
-    fit_cells,
     fit_new_batch,
     group_sums,
     joined_scores,
@@ -142,16 +142,16 @@ def scores_of_view(view: RowSource, batches: NDArray[np.int64], n_batches: int) 
 
 def cells_of_views(
     scored: list[_Scored], batches: NDArray[np.int64], n_batches: int, n_cells: int
-) -> CellFit:
+) -> BatchCells:
     """Cells of the samples of all views."""
     scores = joined_scores(
         [one.scores for one in scored], [one.samples for one in scored], len(batches)
     )
-    return fit_cells(scores, batches, n_batches, n_cells)
+    return batch_cells(scores, batches, n_batches, n_cells)
 
 
 def correction_of_view(
-    view: RowSource, scored: _Scored, cells: CellFit, batches: NDArray[np.int64]
+    view: RowSource, scored: _Scored, cells: BatchCells, batches: NDArray[np.int64]
 ) -> tuple[BatchCorrection, NDArray[np.float64], BatchShares]:
     """Correction of a view, the mean rows of its cells, and the shares of batches among neighbors."""
     view = cache_chunks(view)

@@ -36,7 +36,7 @@ _N_ROUNDS = 20
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class CellFit:
+class BatchCells:
     """Cells (m,) of samples, with their means (K, q), and the offsets (B, q) of batches."""
 
     cells: NDArray[np.int64]
@@ -81,9 +81,9 @@ def score_encoder(
     return dataclasses.replace(found.encoder, loadings=found.encoder.loadings[:, :rank] * weights)
 
 
-def fit_cells(
+def batch_cells(
     scores: NDArray[np.float64], batches: NDArray[np.int64], n_batches: int, n_cells: int
-) -> CellFit:
+) -> BatchCells:
     """Cells and offsets with the least residual squares, among fits from several offsets.
 
     Scores (m, q) are NaN where a view does not have the sample. Offsets cost log n_b units of the noise
@@ -239,12 +239,12 @@ def _squares_fit(
     absent: NDArray[np.bool_],
     cells: NDArray[np.int64],
     offsets: NDArray[np.float64],
-) -> CellFit:
+) -> BatchCells:
     """Fit of some cells with given offsets (m, q) of the samples."""
     here, cells = np.unique(cells, return_inverse=True)
     means = _means_of(rows - offsets, cells, len(here))
     residual = np.where(absent, 0.0, rows - offsets - means[cells])
-    return CellFit(cells, means, offsets, float(np.sum(residual**2)))
+    return BatchCells(cells, means, offsets, float(np.sum(residual**2)))
 
 
 def _iterated(
@@ -253,7 +253,7 @@ def _iterated(
     batches: NDArray[np.int64],
     cells: NDArray[np.int64],
     offsets: NDArray[np.float64],
-) -> CellFit:
+) -> BatchCells:
     """Alternate between offsets and means given the cells, and the cells given these (Lloyd)."""
     n_cells = int(cells.max()) + 1
     own = rows

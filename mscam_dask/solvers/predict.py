@@ -283,7 +283,8 @@ def fit_folds(
     some = spread_rows(len(labels), SIZES.n_coarsely_compared)
     views, labels, folds = [view[some] for view in views], labels[some], folds[some]
     # one sample more, spread over all clusters: none is empty in a sample
-    sizes = (np.bincount(labels, minlength=n_clusters) + 1.0 / n_clusters) / (len(labels) + 1.0)
+    counted = np.bincount(labels, minlength=n_clusters).astype(np.float64)
+    sizes: Points = (counted + 1.0 / n_clusters) / (len(labels) + 1.0)
     has = _presence(views)
     counts = has.sum(axis=1)
     of_view, of_count = np.ones(len(views)), np.ones(len(views) + 1)

@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.solvers.batch_effects import (
+    batch_cells,
     batch_means,
-    fit_cells,
     fit_new_batch,
     group_sums,
     new_correction,
@@ -80,7 +80,7 @@ def test_batches_without_a_common_cell_stay_where_they_are() -> None:
 @pytest.mark.parametrize("seed", range(3))
 def test_cells_are_found_across_batches(shares: list[list[float]], seed: int) -> None:
     rows, offsets, cells, batches = draw(seed, shares)
-    fit = fit_cells(rows + offsets[batches], batches, len(offsets), len(shares))
+    fit = batch_cells(rows + offsets[batches], batches, len(offsets), len(shares))
     assert adjusted_rand_score(fit.cells, cells) == 1.0
     differences = fit.offsets - fit.offsets[0]
     np.testing.assert_allclose(differences, offsets - offsets[0], atol=1.0)
@@ -89,7 +89,7 @@ def test_cells_are_found_across_batches(shares: list[list[float]], seed: int) ->
 @pytest.mark.parametrize("seed", range(3))
 def test_no_offsets_without_effects(seed: int) -> None:
     rows, _, _, batches = draw(seed, [[0.9, 0.1], [0.1, 0.9], [1.0, 0.0]])
-    assert not fit_cells(rows, batches, 2, 3).offsets.any()
+    assert not batch_cells(rows, batches, 2, 3).offsets.any()
 
 
 def test_correction_removes_offsets_and_a_gain() -> None:
@@ -137,6 +137,6 @@ def test_absent_samples_do_not_move_the_cells() -> None:
     scores = np.hstack([rows + offsets[batches], rows])
     scores[np.arange(N) % 5 == 0, D:] = np.nan
     scores[np.arange(N) % 5 == 1, :D] = np.nan
-    fit = fit_cells(scores, batches, 2, 3)
+    fit = batch_cells(scores, batches, 2, 3)
     assert adjusted_rand_score(fit.cells, cells) == 1.0
     np.testing.assert_allclose(fit.offsets[1, D:], fit.offsets[0, D:], atol=0.6)
