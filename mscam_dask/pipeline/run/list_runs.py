@@ -8,9 +8,8 @@ import fnmatch
 import os
 import re
 import shutil
-import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +23,6 @@ from mscam_dask import __version__
 from mscam_dask.data.store.filesystem import rename_durably
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.page import render
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import Settings
@@ -222,21 +220,6 @@ def _link(run: ListedRun, base: Path) -> str:
     """Relative URL of the report of a run; empty without one."""
     report = run.directory.report
     return quote(Path(os.path.relpath(report, base)).as_posix()) if report.is_file() else ""
-
-
-def retain_step(settings: Settings, directory: RunDirectory, tell: Callable[[Event], None]) -> None:
-    """Remove old runs as the last step of a run; a failure is only noted."""
-    started = time.perf_counter()
-    tell(StepStarted(step="retain"))
-    notes: tuple[str, ...] = ()
-    try:
-        removed = remove_old_runs(settings, directory)
-        summary = f"removed {', '.join(removed)}" if removed else "nothing to remove"
-    except (MscamError, OSError) as error:
-        summary = "could not remove all old runs"
-        notes = (f"The results are complete, but old runs could not be removed: {error}",)
-    seconds = time.perf_counter() - started
-    tell(StepFinished(step="retain", summary=summary, notes=notes, seconds=seconds))
 
 
 def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:

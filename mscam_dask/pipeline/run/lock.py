@@ -40,17 +40,7 @@ class LockHolder(Struct, frozen=True, kw_only=True):
 
 
 class RunLock:
-    """Exclusive right to write in a run directory; entered for the length of a run.
-
-    Parameters
-    ----------
-    directory
-        Existing run directory.
-
-    Notes
-    -----
-    Child processes do not inherit it.
-    """
+    """Exclusive right to write in a run directory, for the length of a run; child processes do not inherit it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory

@@ -30,17 +30,6 @@ class ManifestCluster(KubeCluster):  # type: ignore[misc]
 
     KubeCluster itself connects without encryption, waits for the pod of the scheduler without a limit
     and for a phase that the operator may overwrite, and its own manifest calls `dask-scheduler`, which distributed does not have any more.
-
-    Parameters
-    ----------
-    manifest
-        The DaskCluster.
-    security
-        Certificates of the client; None connects without encryption.
-    start_timeout_s
-        Seconds for the scheduler to start.
-    options
-        Of KubeCluster.
     """
 
     def __init__(

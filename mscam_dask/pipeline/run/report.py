@@ -10,8 +10,7 @@ from __future__ import annotations
 import datetime as dt
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,8 +24,7 @@ from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
-from mscam_dask.errors import ConfigurationError, DataError, MscamError
-from mscam_dask.monitor.events import Event, StepFinished, StepStarted
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
@@ -48,21 +46,6 @@ _FILES = (
     ("events.jsonl", "events with their times, one JSON record a line"),
     ("data.zarr", "clustered data"),
 )
-
-
-def report_step(directory: RunDirectory, tell: Callable[[Event], None]) -> None:
-    """Write the report as the last step of a run, which has its results whether or not it works."""
-    started = time.perf_counter()
-    tell(StepStarted(step="report"))
-    notes: tuple[str, ...] = ()
-    try:
-        summary = str(write_report(directory))
-    except (MscamError, OSError) as error:
-        summary = "not written"
-        again = f"Try again with mscam-dask report {directory.path}."
-        notes = (f"The results are complete, but not their report: {error} {again}",)
-    seconds = time.perf_counter() - started
-    tell(StepFinished(step="report", summary=summary, notes=notes, seconds=seconds))
 
 
 def write_report(

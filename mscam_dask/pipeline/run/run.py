@@ -41,7 +41,7 @@ from mscam_dask.pipeline.run.cluster import (
     page_of,
 )
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
-from mscam_dask.pipeline.run.list_runs import retain_step
+from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
     batches_of,
@@ -63,8 +63,8 @@ from mscam_dask.pipeline.run.previous_runs import (
 from mscam_dask.pipeline.run.report import (
     metrics_text,
     read_success,
-    report_step,
     shared_file,
+    write_report,
     write_shared,
 )
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
@@ -148,21 +148,10 @@ def new_run(
 
 
 class Run:
-    """Steps of one run, and the record that grows with them.
+    """Steps of one run in a locked directory, and the record that grows with them.
 
-    Parameters
-    ----------
-    settings
-    directory
-        Locked by the caller.
-    record
-        As just written there.
-    observers
-        Called with each event, in order.
-    opened
-        Verified data of a run that is resumed; None to ingest them.
-    fresh
-        Remove checkpoints of the same fit that another run directory left.
+    `opened` are the verified data of a run that is resumed; `fresh` removes checkpoints of the same fit
+    that another run directory left.
     """
 
     def __init__(
@@ -226,7 +215,7 @@ class Run:
                     self._finish(opened, clusters)
                 directory = self._replace()
                 if self._settings.output.keep is not None:
-                    retain_step(self._settings, directory, self._emit)
+                    self._retain(directory)
             except BaseException as error:
                 self.failed(error)
                 if isinstance(error, KeyboardInterrupt):
@@ -245,7 +234,7 @@ class Run:
         """Write the report of a finished run that was killed before its report was complete."""
         if self._settings.report.enabled and not self.directory.report.exists():
             with self._events_appended():
-                report_step(self.directory, self._emit)
+                self._report()
         return RunOutcome(self.directory, self.record, resumed=False)
 
     def _open(self) -> OpenData:
@@ -255,6 +244,30 @@ class Run:
         if self.record.resumed:
             self._report_resume(self._opened)
         return self._opened or self._ingest()
+
+    def _report(self) -> None:
+        steps.last_step(
+            "report",
+            self._emit,
+            lambda: str(write_report(self.directory)),
+            failed="not written",
+            note=lambda error: (
+                f"not their report: {error} Try again with mscam-dask report {self.directory.path}."
+            ),
+        )
+
+    def _retain(self, directory: RunDirectory) -> None:
+        def removed() -> str:
+            names = remove_old_runs(self._settings, directory)
+            return f"removed {', '.join(names)}" if names else "nothing to remove"
+
+        steps.last_step(
+            "retain",
+            self._emit,
+            removed,
+            failed="could not remove all old runs",
+            note=lambda error: f"old runs could not be removed: {error}",
+        )
 
     def _finish(self, opened: OpenData, clusters: ClusteringOutput) -> None:
         """Evaluate the clusters, write the results and the report."""
@@ -269,7 +282,7 @@ class Run:
             if self._checkpoints is not None:
                 self._checkpoints.clear()
         if self._settings.report.enabled:
-            report_step(self.directory, self._emit)
+            self._report()
 
     def _results_code(self, fit: FitRecord) -> int:
         """Return the exit code of a run whose results are written."""
@@ -381,18 +394,16 @@ class Run:
 
     def _ingest(self) -> OpenData:
         with self._step("ingest") as summary:
-            ingested = steps.ingest_data(
+            opened, sources, fingerprint = steps.ingest_data(
                 self._settings,
                 self.directory.data,
                 self._runs,
                 run=self.record.run_fingerprint,
                 is_resumed=bool(self.record.resumed),
             )
-            self._opened = opened = ingested.opened
+            self._opened = opened
             record = opened.record()
-            self._update(
-                sources=ingested.sources, data_fingerprint=ingested.fingerprint, data=record
-            )
+            self._update(sources=sources, data_fingerprint=fingerprint, data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
             summary.text = f"{counted}: {views}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -32,6 +33,7 @@ from mscam_dask.errors import (
 )
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
+from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
     AssessmentEntry,
@@ -83,14 +85,24 @@ class StepSummary:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Ingested:
-    """Open data and their sources."""
-
-    sources: tuple[SourceRecord, ...]
-    fingerprint: str
-    """`mscam_dask.pipeline.run.open_data.data_fingerprint`."""
-    opened: OpenData
+def last_step(
+    name: str,
+    tell: Callable[[Event], None],
+    work: Callable[[], str],
+    *,
+    failed: str,
+    note: Callable[[Exception], str],
+) -> None:
+    """Run a step after the results, which are complete whether or not it works."""
+    started = time.perf_counter()
+    tell(StepStarted(step=name))
+    notes: tuple[str, ...] = ()
+    try:
+        summary = work()
+    except (MscamError, OSError) as error:
+        summary, notes = failed, (f"The results are complete, but {note(error)}",)
+    seconds = time.perf_counter() - started
+    tell(StepFinished(step=name, summary=summary, notes=notes, seconds=seconds))
 
 
 def ingest_data(
@@ -100,8 +112,8 @@ def ingest_data(
     *,
     run: str | None,
     is_resumed: bool,
-) -> Ingested:
-    """Open the store that a run reads, make one of its sources, or reuse one of a previous run."""
+) -> tuple[OpenData, tuple[SourceRecord, ...], str]:
+    """Open the data of a run, or reuse those of a previous one; with their sources and fingerprint."""
     table = settings.data
     stamps = stamps_of(table)
     sources = source_records(table)
@@ -111,14 +123,14 @@ def ingest_data(
     earlier = reusable_store(list(runs), fingerprint)
     if earlier is not None:
         link_tree(earlier.directory.data, output)
-        return Ingested(sources, fingerprint, open_again(table, output, earlier.data))
+        return open_again(table, output, earlier.data), sources, fingerprint
     opened = open_data(table, output)
     is_same = (
         stamps_of(table) == stamps if opened.is_new else data_fingerprint(table) == fingerprint
     )
     if not is_same:
         raise _changed(sources, is_resumed=is_resumed)
-    return Ingested(sources, fingerprint, opened)
+    return opened, sources, fingerprint
 
 
 def _changed(sources: Sequence[SourceRecord], *, is_resumed: bool) -> MscamError:
@@ -359,14 +371,8 @@ def check_reach(settings: Settings) -> None:
 class RunCheckpoints:
     """Checkpoint store of a run; see `mscam_dask.engine.checkpoint.CheckpointStore`.
 
-    Parameters
-    ----------
-    place
-        Place of the checkpoints.
-    record_resume
-        Called with the last outer iteration of a loaded checkpoint, and with damaged files.
-    writing
-        Returns a context in which signals are deferred.
+    `record_resume` gets the last outer iteration of a loaded checkpoint, and damaged files; signals are
+    deferred in the context that `writing` returns.
     """
 
     def __init__(
