@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import fnmatch
+import glob
 import os
 import re
 import shutil
@@ -30,7 +31,6 @@ from mscam_dask.pipeline.run.lock import RunLock, is_locked
 from mscam_dask.pipeline.run.open_data import NAME_DIGITS
 from mscam_dask.pipeline.run.previous_runs import (
     PreviousRun,
-    glob_escaped,
     last_comparable,
     previous_runs,
 )
@@ -234,7 +234,7 @@ def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, .
     if table.keep is None or table.root is None:
         return ()
     root = Path(table.root)
-    for aside in root.glob(f".{glob_escaped(settings.name)}-*.old"):  # after a kill
+    for aside in root.glob(f".{glob.escape(settings.name)}-*.old"):  # after a kill
         if _is_aside(aside, settings.name):
             shutil.rmtree(aside)
     found = previous_runs(settings, directory)

@@ -224,12 +224,7 @@ def _source_record(path: Location) -> SourceRecord:
         isinstance(path, ObjectPath) or not path.is_file()
     ):  # a directory (its views have digests), or missing (ingest says so)
         return SourceRecord(source=str(path))
-    try:
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=digest)
+    return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=_content(path))
 
 
 Stamps = tuple[tuple[str, int, int, int], ...]

@@ -11,10 +11,11 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import datetime as dt
+import glob
 import hashlib
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -147,7 +148,7 @@ def _siblings(
     if settings.output.root is None:
         return runs, damaged
     root = Path(os.path.realpath(settings.output.root))  # as the paths of run directories are
-    for path in sorted(root.glob(f"{glob_escaped(settings.name)}-*")):
+    for path in sorted(root.glob(f"{glob.escape(settings.name)}-*")):
         if path in (directory.path, directory.place) or path.name.endswith(NEXT_SUFFIX):
             continue
         sibling = RunDirectory(path)
@@ -161,11 +162,6 @@ def _siblings(
             if record.pipeline == settings.name:
                 runs.append(PreviousRun(sibling, record))
     return runs, damaged
-
-
-def glob_escaped(name: str) -> str:
-    """Return a name with the special characters of glob patterns escaped."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def link_tree(source: Path, target: Path) -> None:
@@ -247,15 +243,8 @@ def _drift_since(
         )
     cluster_of = dict(zip(names, labels.tolist(), strict=True))
     known = np.array([cluster_of.get(sample, -1) for sample in samples], dtype=np.int64)
-    drift = DriftRecord(
-        earlier=run.name,
-        start="unchanged",
-        reason="",
-        warm_runs=0 if before is None else before.warm_runs,
-        score_before=fit.score,
-        score_after=fit.score,
-        **drift_between(known, labels, fit.sizes),
-    )
+    warm_runs = 0 if before is None else before.warm_runs
+    drift = _drift(run, known, labels, score=fit.score, start="unchanged", warm_runs=warm_runs)
     return drift, moved_text(samples, known, labels) if renamed else None
 
 
@@ -423,19 +412,17 @@ def drift_of(
     """Return the drift since the previous run and the content of moved.csv."""
     if start is None:
         return None, None
-    before = start.earlier.record
-    assert before.fit is not None
-    counts = drift_between(start.known, solution.labels, before.fit.sizes)
-    warm_runs = 0 if before.drift is None else before.drift.warm_runs
+    before = start.earlier.record.drift
+    warm_runs = 0 if before is None else before.warm_runs
     names = data.sample_ids or [str(index) for index in range(data.n_samples)]
-    drift = DriftRecord(
-        earlier=start.earlier.name,
+    drift = _drift(
+        start.earlier,
+        start.known,
+        solution.labels,
+        score=fit.score,
         start="warm" if start.is_warm else "cold",
         reason=start.reason,
         warm_runs=warm_runs + 1 if start.is_warm else 0,
-        score_before=before.fit.score,
-        score_after=fit.score,
-        **counts,
     )
     return drift, moved_text(names, start.known, solution.labels)
 
@@ -456,26 +443,39 @@ def renamed_clusters(
     return np.asarray(names[labels], dtype=np.int64)
 
 
-def drift_between(
+def _drift(
+    earlier: PreviousRun,
     known: NDArray[np.int64],
     labels: NDArray[np.int64],
-    sizes_before: Mapping[int, int],
-) -> dict[str, Any]:
-    """Return the counts of a `DriftRecord`; `labels` have their final names, as those of `sizes_before`."""
+    *,
+    score: float | None,
+    start: str,
+    reason: str = "",
+    warm_runs: int = 0,
+) -> DriftRecord:
+    """Return the drift since an earlier run; `labels` have their final names, as those of that run."""
+    before = earlier.record.fit
+    assert before is not None
     present, sizes = np.unique(labels, return_counts=True)
     sizes_after = dict(zip(present.tolist(), sizes.tolist(), strict=True))
-    names = tuple(sorted(sizes_before.keys() | sizes_after.keys()))
+    names = tuple(sorted(before.sizes.keys() | sizes_after.keys()))
     common = known >= 0
     n_common = int(np.count_nonzero(common))
-    return {
-        "n_common": n_common,
-        "n_new": len(labels) - n_common,
-        "n_gone": sum(sizes_before.values()) - n_common,
-        "n_moved": int(np.count_nonzero(known[common] != labels[common])),
-        "cluster_names": names,
-        "sizes_before": tuple(sizes_before.get(name, 0) for name in names),
-        "sizes_after": tuple(sizes_after.get(name, 0) for name in names),
-    }
+    return DriftRecord(
+        earlier=earlier.name,
+        start=start,
+        reason=reason,
+        warm_runs=warm_runs,
+        score_before=before.score,
+        score_after=score,
+        n_common=n_common,
+        n_new=len(labels) - n_common,
+        n_gone=sum(before.sizes.values()) - n_common,
+        n_moved=int(np.count_nonzero(known[common] != labels[common])),
+        cluster_names=names,
+        sizes_before=tuple(before.sizes.get(name, 0) for name in names),
+        sizes_after=tuple(sizes_after.get(name, 0) for name in names),
+    )
 
 
 def moved_text(names: Sequence[str], known: NDArray[np.int64], labels: NDArray[np.int64]) -> bytes:

@@ -38,6 +38,7 @@ from mscam_dask.data.store.filesystem import (
     LOCAL,
     check_entry,
     full_disk_is_temporary,
+    make_directory,
     open_regular,
     read_regular,
     write_durably,
@@ -333,8 +334,11 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
             f"{root} is not empty and is not the directory of {kind} (it has no {record}). Choose "
             "another output directory (-o)."
         )
+    is_new = not root.exists()
     with full_disk_is_temporary(root):
-        _make_directory(root, mode=_PRIVATE)
+        make_directory(root, mode=_PRIVATE)
+        if is_new:
+            root.chmod(_PRIVATE)
     with RunLock(root) as held:
         yield held
 
@@ -352,23 +356,10 @@ def write_whole(file: Path, content: bytes) -> None:
     partial = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
         with full_disk_is_temporary(file):
-            _make_directory(file.parent)
+            make_directory(file.parent)
             write_durably(file, content, partial=partial)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _make_directory(path: Path, *, mode: int = 0o777) -> None:
-    """Make a directory and its parents, and sync their names.
-
-    The umask applies to every mode but 0700.
-    """
-    missing = [part for part in (path, *path.parents) if not part.exists()]
-    path.mkdir(parents=True, exist_ok=True, mode=mode)
-    if missing and mode == _PRIVATE:
-        path.chmod(mode)
-    for part in reversed(missing):
-        LOCAL.sync(part.parent)
 
 
 def _beside(path: Path, suffix: str) -> Path:
