@@ -11,9 +11,6 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import pytest
-
-pytest.importorskip("matplotlib", reason="matplotlib is not installed")
-
 from matplotlib.collections import (
     FillBetweenPolyCollection,
     LineCollection,
@@ -25,7 +22,7 @@ from matplotlib.figure import Figure
 
 from mscam_dask import MSCAM, Constants, plot
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.monitor.palette import CLUSTER_COLORS
+from mscam_dask.plot.palette import CLUSTER_COLORS
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
@@ -93,11 +90,12 @@ def test_points_of_the_graph_are_the_samples_in_the_colors_of_their_clusters(mod
     assert [len(item.get_offsets()) for item in points(ax)] == sizes.tolist()
     assert [to_hex(item.get_facecolor()[0]) for item in points(ax)] == list(CLUSTER_COLORS[:3])
     assert sorted(text.get_text() for text in ax.texts) == ["0", "1", "2"]
-    (lines,) = (item for item in ax.collections if isinstance(item, LineCollection))
+    lines = [item for item in ax.collections if isinstance(item, LineCollection)]
+    segments = [segment for item in lines for segment in item.get_segments()]
     graph = model.learned_graph_.toarray()
     n_edges = np.count_nonzero(graph + graph.T) // 2
-    assert len(lines.get_segments()) == n_edges
-    ends = np.concatenate(lines.get_segments())
+    assert len(segments) == n_edges
+    ends = np.concatenate(segments)
     places = np.concatenate([item.get_offsets() for item in points(ax)])
     assert {tuple(end) for end in ends} <= {tuple(place) for place in np.asarray(places)}
 
@@ -313,11 +311,3 @@ def test_other_directories_are_no_experiments(tmp_path: Path) -> None:
         plot.ranks(tmp_path)
     with pytest.raises(DataError, match=quotes("experiment.json")):
         plot.robustness(experiment(tmp_path / "e", format="other"))
-
-
-def test_without_matplotlib_the_extra_is_named(
-    model: MSCAM, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-    with pytest.raises(ConfigurationError, match=quotes("mscam-dask[plot]")):
-        plot.contributions(model)

@@ -1,6 +1,6 @@
 """Draw the pictures of docs/plots.md.
 
-    pip install '.[plot]' && python docs/figures/plots.py
+    python docs/figures/plots.py
 
 The data are the handwritten digits that scikit-learn brings, in three views; experiments take its tables, in
 groups of columns, and mixtures.

@@ -19,9 +19,6 @@ from mscam_dask.errors import ConfigurationError
 if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
 
-__all__ = ["EXPERIMENTS", "compare", "sweep"]
-
-
 _with_options = with_options(
     click.option(
         "--set",
@@ -65,13 +62,7 @@ _with_options = with_options(
 @click.option("--runs", type=click.IntRange(min=1), help="Runs of each method.")
 @_with_options
 @handle_errors
-def compare(
-    pipeline: Path | None,
-    datasets: tuple[str, ...],
-    methods: tuple[str, ...],
-    runs: int | None,
-    **options: Any,
-) -> int:
+def compare(**options: Any) -> int:
     """Compare methods on data sets by scores, time and memory.
 
     Without a file, pipelines/comparison.toml is used if it exists, or every method is run on the
@@ -81,7 +72,7 @@ def compare(
     """
     from mscam_dask.benchmark.run_command import compare_methods
 
-    return compare_methods(pipeline, datasets=datasets, methods=methods, runs=runs, **options)
+    return compare_methods(**options)
 
 
 @click.command()
@@ -94,10 +85,10 @@ def sweep(pipeline: Path, **options: Any) -> int:
     Results are heat maps of the scores with and without labels, and the point with the best
     label-free score. A rerun with the same output directory runs only the missing fits.
     """
-    from mscam_dask.benchmark.run_command import run_experiment
+    from mscam_dask.benchmark.run_command import run_file
     from mscam_dask.pipeline.config.toml_document import read_document
 
-    return run_experiment("sweep", read_document(pipeline), typed="sweep", **options)
+    return run_file("sweep", read_document(pipeline), **options)
 
 
 class _Experiments(Extension):
@@ -115,34 +106,32 @@ class _Experiments(Extension):
 
     def run(self, document: Document, **options: Any) -> int:
         from mscam_dask.benchmark.config import experiment_command
-        from mscam_dask.benchmark.run_command import run_experiment
+        from mscam_dask.benchmark.run_command import run_file
 
         command = experiment_command(document.tables)
         assert command is not None
-        return run_experiment(command, document, typed="run", **options)
+        return run_file(command, document, typed="run", **options)
 
     def resume(self, directory: Path) -> NoReturn:
-        from mscam_dask.benchmark.experiment import ExperimentDirectory
+        from mscam_dask.benchmark.experiment import read_record
 
         root = directory.absolute()
-        command = ExperimentDirectory(root).read_record().command or "mscam-dask compare or sweep"
+        command = read_record(root).command or "mscam-dask compare or sweep"
         raise ConfigurationError(
             f"{root} holds an experiment, not a run. Resume it with: {command} "
             f"-o {shlex.quote(str(root))}"
         )
 
     def describe(self, directory: Path) -> None:
-        from mscam_dask.benchmark.experiment import ExperimentDirectory
         from mscam_dask.benchmark.run_command import show_experiment
 
-        show_experiment(ExperimentDirectory(directory).read_record(), directory)
+        show_experiment(directory)
 
     def write_report(self, directory: Path, output: Path | None) -> Path:
-        from mscam_dask.benchmark.experiment import ExperimentDirectory
+        from mscam_dask.benchmark.experiment import read_record
         from mscam_dask.benchmark.report import write_experiment_report
 
-        record = ExperimentDirectory(directory).read_record()
-        return write_experiment_report(directory, record, output)
+        return write_experiment_report(directory, read_record(directory), output)
 
 
 EXPERIMENTS = _Experiments()

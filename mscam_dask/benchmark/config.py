@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta, Struct
@@ -45,20 +45,6 @@ from mscam_dask.pipeline.config.settings import (
 from mscam_dask.pipeline.config.toml_document import COMMAND_LINE, Document, Override, read_document
 from mscam_dask.types.parameters import Scale
 
-__all__ = [
-    "DATA_VARIABLE",
-    "KIND_TABLES",
-    "Command",
-    "CompareTable",
-    "DatasetTable",
-    "ExperimentSettings",
-    "RobustnessTable",
-    "RunsTable",
-    "SweepTable",
-    "experiment_command",
-    "read_experiment",
-]
-
 Command = Literal["compare", "sweep"]
 
 
@@ -82,29 +68,11 @@ def read_experiment(
 ) -> ExperimentSettings:
     """Read and check an experiment file, with the data and methods that it names.
 
-    Parameters
-    ----------
-    file
-        TOML file, or its document; `COMMAND_LINE` if the overrides hold all settings.
-    overrides
-        Values from the command line, which override those of the file.
-    command
-        "compare" or "sweep"; a file for the other one is an error.
-
-    Returns
-    -------
-    ExperimentSettings
-        With absolute paths.
-
-    Raises
-    ------
-    ConfigurationError
-        With every problem, its file, line, table and key: unknown keys, invalid types and values,
-        and unknown methods, parameters and data sets with the nearest names.
+    `file` is `COMMAND_LINE` if the overrides hold all settings. One `ConfigurationError` has every
+    problem, with its file, line, table and key, and the nearest names of what is unknown.
     """
     document = file if isinstance(file, Document) else read_document(file)
     document = with_dask_defaults(document.overridden(overrides))
-    is_file = document.path != COMMAND_LINE.path
     problems: list[str] = [
         *unknown_tables(document, _TABLES),
         *text_problems(document),
@@ -128,7 +96,7 @@ def read_experiment(
     if table is not None and name is not None:
         datasets = _datasets(document, name, table, problems)
         if isinstance(table, SweepTable):
-            problems.extend(_sweep_problems(document, table, parameters, grids))
+            problems.extend(_sweep_problems(document, table))
         else:
             problems.extend(_method_problems(document, name, table, parameters, grids))
     if problems:
@@ -137,9 +105,9 @@ def read_experiment(
     assert table is not None
     assert execution is not None
     assert output is not None
+    is_file = document.path != COMMAND_LINE.path
     return ExperimentSettings(
         name=name_of_pipeline(document.path) if is_file else "comparison",
-        kind=KIND_TABLES[name],
         table=table,
         datasets=datasets,
         parameters=parameters,
@@ -173,63 +141,58 @@ def _kind_table(document: Document, command: str, problems: list[str]) -> str | 
     return None
 
 
-def _dataset_tables(
-    document: Document, declared: Collection[str], problems: list[str]
+def _datasets(
+    document: Document,
+    name: str,
+    table: _Table,
+    problems: list[str],
 ) -> dict[str, DatasetTable]:
-    """Read the tables [dataset.NAME]; those that are not valid are left out."""
-    tables: dict[str, DatasetTable] = {}
-    for key in declared:
+    """Data sets of the experiment by name; problems are added."""
+    declared = _declared(document, problems)
+    if isinstance(table, RobustnessTable):
+        problems.extend(
+            f"{document.where('dataset')}: [robustness] draws its own data. Remove [dataset.{key}]."
+            for key in declared
+        )
+        return {}
+    datasets: dict[str, DatasetTable] = {}
+    for requested in table.datasets:
+        try:
+            key, found = _found(requested, document, name, table, declared)
+            problem = None if key in declared else name_problem(key)
+            same = next((other for other in datasets if are_one_name(other, key)), None)
+            if problem is not None:
+                raise ConfigurationError(
+                    f"the name {shown(key)} {problem}, so it cannot name its store. Give the data set "
+                    "another name in a table [dataset.NAME]."
+                )
+            if same is not None:
+                raise ConfigurationError(
+                    f"its store and that of {shown(same)} have names that some file systems do not "
+                    f"distinguish, {shown(same)} and {shown(key)}. Keep one of them, or give one "
+                    "another name in a table [dataset.NAME]."
+                )
+        except ConfigurationError as error:
+            where = document.where(name, "datasets")
+            problems.append(f"{where}: [{name}] datasets has {requested!r}: {error}")
+        else:
+            if found is not None:
+                datasets[key] = found
+    return datasets
+
+
+def _declared(document: Document, problems: list[str]) -> dict[str, DatasetTable | None]:
+    """Tables [dataset.NAME] by name, with absolute paths; None with problems if it is not valid."""
+    tables: dict[str, DatasetTable | None] = {}
+    for key in sub_tables(document, "dataset", problems):
         if (problem := name_problem(key)) is not None:
             problems.append(
                 f"{document.where('dataset', key)}: the name {shown(key)} of a data set {problem}, "
                 "so it cannot name its store. Choose another NAME for [dataset.NAME]."
             )
-        dataset = read_table(document, ("dataset", key), DatasetTable, problems)
-        if dataset is not None:
-            tables[key] = _source_paths(document, key, dataset)
+        table = read_table(document, ("dataset", key), DatasetTable, problems)
+        tables[key] = None if table is None else _source_paths(document, key, table)
     return tables
-
-
-def _datasets(
-    document: Document,
-    name: str,
-    table: CompareTable | RobustnessTable | SweepTable,
-    problems: list[str],
-) -> dict[str, DatasetTable]:
-    declared = sub_tables(document, "dataset", problems)
-    tables = _dataset_tables(document, declared, problems)
-    if isinstance(table, RobustnessTable):
-        if declared:
-            problems.append(
-                f"{document.where('dataset')}: [robustness] draws its own data. Remove "
-                f"[dataset.{next(iter(declared))}]."
-            )
-        return {}
-    datasets: dict[str, DatasetTable] = {}
-    where = document.where(name, "datasets")
-    for requested in table.datasets:
-        key, resolved = _dataset_table(requested, document, name, table, tables, tuple(declared))
-        problem, name_error = None, name_problem(key)
-        if isinstance(resolved, str):
-            problem = f"{requested!r}: {resolved}"
-        elif key in datasets:
-            problem = f"{key!r} twice; keep one of them."
-        elif key not in declared and name_error is not None:
-            problem = (
-                f"{requested!r}, and the name {shown(key)} {name_error}, so it cannot name its store. "
-                "Give the data set another name in a table [dataset.NAME]."
-            )
-        elif resolved is not None:
-            same = next((previous for previous in datasets if are_one_name(previous, key)), None)
-            datasets[key] = resolved
-            if same is not None:
-                problem = (
-                    f"{shown(same)} and {shown(key)}, names of stores that some file systems do not "
-                    "distinguish. Give one of them another name in a table [dataset.NAME]."
-                )
-        if problem is not None:
-            problems.append(f"{where}: [{name}] datasets has {problem}")
-    return datasets
 
 
 def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetTable:
@@ -237,95 +200,66 @@ def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetT
     if table.source not in BUILT_IN_SOURCES:
         paths = [document.absolute(item, "dataset", key, "source") for item in table.sources]
         changes["source"] = paths[0] if len(paths) == 1 else paths
-    for name in ("path", "cache"):
+    for name in ("path", "cache", "labels"):
         value = getattr(table, name)
-        if value is not None:
-            changes[name] = document.absolute(value, "dataset", key, name)
-    if table.labels is not None:
-        labels = document.absolute(table.labels, "dataset", key, "labels")
-        changes["labels"] = labels if Path(labels).is_file() else table.labels
+        path = None if value is None else document.absolute(value, "dataset", key, name)
+        if path is not None and (name != "labels" or Path(path).is_file()):
+            changes[name] = path
     return msgspec.structs.replace(table, **changes)
 
 
-def _dataset_table(
+def _found(
     requested: str,
     document: Document,
     name: str,
     table: CompareTable | SweepTable,
-    tables: Mapping[str, DatasetTable],
-    declared: tuple[str, ...],
-) -> tuple[str, DatasetTable | str | None]:
-    """Find a data set by name, path or URL.
-
-    Parameters
-    ----------
-    requested
-        Entry of `datasets`.
-    document, name, table
-        File, and the table with `datasets`.
-    tables
-        Valid tables [dataset.NAME].
-    declared
-        Names of all tables [dataset.NAME], valid or not.
-
-    Returns
-    -------
-    key : str
-        Name of the data set in the results.
-    dataset : DatasetTable, str or None
-        The table, or a problem, or None if its problem is listed already.
-    """
+    declared: Mapping[str, DatasetTable | None],
+) -> tuple[str, DatasetTable | None]:
+    """Find a data set by name, path or URL: its name and table, or None if its problem is listed."""
     if requested in declared:
-        own = tables.get(requested)
-        return requested, None if own is None else _checked(own)
+        return requested, _with_files(declared[requested])
     if requested in BUILT_IN_SOURCES:
         return requested, DatasetTable(source=requested)
     if "://" in requested:
-        return Path(requested).stem, _checked(DatasetTable(source=requested))
+        return Path(requested).stem, _with_files(DatasetTable(source=requested))
     path = Path(document.absolute(requested, name, "datasets"))
     if path.exists():
         return path.stem, DatasetTable(source=str(path))
     directory = os.environ.get(DATA_VARIABLE)
     if table.directory is not None:
         directory = document.absolute(table.directory, name, "directory")
-    return Path(requested).name, _find_in_directory(requested, path, directory, declared)
-
-
-def _find_in_directory(
-    requested: str, path: Path, directory: str | None, declared: tuple[str, ...]
-) -> DatasetTable | str:
-    """Find a data set in the directory of data sets, or return the problem."""
     if directory is None:
-        return (
+        raise ConfigurationError(
             f"there is no {path} and no table [dataset.{requested}], and neither `directory` nor "
             f"${DATA_VARIABLE} names a directory of data sets. Set one of them."
         )
     if not Path(directory).is_dir():
-        return f"the directory of data sets, {directory}, does not exist. Correct it."
+        raise ConfigurationError(
+            f"the directory of data sets, {directory}, does not exist. Correct it."
+        )
     for ending in _ENDINGS:
         file = Path(directory) / f"{requested}{ending}"
         if file.exists():
-            return DatasetTable(source=str(file))
-    names = sorted(
-        {item.stem for item in Path(directory).iterdir() if item.suffix in _ENDINGS[:-1]}
-        | {*declared, *BUILT_IN_SOURCES}
-    )
-    return (
+            return Path(requested).name, DatasetTable(source=str(file))
+    stems = {item.stem for item in Path(directory).iterdir() if item.suffix in _ENDINGS[:-1]}
+    names = sorted({*stems, *declared, *BUILT_IN_SOURCES})
+    raise ConfigurationError(
         f"there is no such data set in {directory} or beside the pipeline.{nearest(requested, names)} "
         f"Allowed are {', '.join(names)}."
     )
 
 
-def _checked(table: DatasetTable) -> DatasetTable | str:
-    """Return the table, or its missing files; a URL is checked when it is opened."""
+def _with_files(table: DatasetTable | None) -> DatasetTable | None:
+    """Return a table whose files exist; a URL is checked when it is opened."""
+    if table is None:
+        return None
     sources = [] if table.source in BUILT_IN_SOURCES else list(table.sources)
-    sources += [table.path] if table.path is not None else []
-    try:
-        paths = [path for path in map(as_location, sources) if isinstance(path, Path)]
-    except ConfigurationError as error:
-        return str(error)
+    sources += [] if table.path is None else [table.path]
+    paths = [path for path in map(as_location, sources) if isinstance(path, Path)]
     missing = [str(path) for path in paths if not path.exists()]
-    return f"there is no {', '.join(missing)}." if missing else table
+    if missing:
+        raise ConfigurationError(f"there is no {', '.join(missing)}.")
+    return table
 
 
 def _method_problems(
@@ -336,23 +270,19 @@ def _method_problems(
     grids: Mapping[str, Mapping[str, Any]],
 ) -> Iterable[str]:
     """Yield the problems of methods, [parameters.METHOD] and [grid.METHOD]."""
+    where = f"{document.where(name, 'methods')}: [{name}] methods"
     for requested in table.methods or ():
-        where = f"{document.where(name, 'methods')}: [{name}]"
         try:
             asked = method(requested)
-        except ConfigurationError as error:
-            yield f"{where} methods: {error}"
-            continue
-        if asked.takes_arrays and requested not in known_methods():
-            try:
+            if requested not in known_methods():
                 asked.make(2, 0, {})
-            except ConfigurationError as error:
-                yield f"{where} {error}"
-            except TypeError as error:
-                yield (
-                    f"{where} method {requested!r} cannot be made with n_clusters alone ({error}). "
-                    "Give its other parameters defaults."
-                )
+        except ConfigurationError as error:
+            yield f"{where}: {error}"
+        except TypeError as error:
+            yield (
+                f"{where}: {requested!r} cannot be made with n_clusters alone ({error}). Give its "
+                "other parameters defaults."
+            )
     for requested, values in parameters.items():
         yield from _parameter_problems(document, ("parameters", requested), values)
     for requested, values in grids.items():
@@ -370,30 +300,23 @@ def _parameter_problems(
     document: Document, path: tuple[str, str], values: Mapping[str, Any]
 ) -> Iterable[str]:
     """Yield the problem of a table of a method's parameters: the method, or their names."""
+    keys: tuple[str, ...] = path
+    hint = ""
     try:
         asked = method(path[1])
-    except ConfigurationError as error:
-        yield f"{document.where(*path)}: [{'.'.join(path)}] {error}"
-        return
-    view: dict[str, Any] = {"view": 0} if asked.label_aware_view_choice else {}
-    try:
+        view: dict[str, Any] = {"view": 0} if asked.label_aware_view_choice else {}
+        allowed = asked.parameters()
+        if unknown := next((key for key in values if key not in allowed), None):
+            keys, hint = (*path, unknown), nearest(unknown, allowed)
         asked.make(2, 0, {**view, **values})
     except ConfigurationError as error:
-        unknown = [key for key in values if repr(key) in str(error)]
-        where = document.where(*path, *unknown[:1])
-        hint = nearest(unknown[0], asked.parameters()) if unknown else ""
-        yield f"{where}: [{'.'.join(path)}] {error}{hint}"
+        yield f"{document.where(*keys)}: [{'.'.join(path)}] {error}{hint}"
 
 
-def _sweep_problems(
-    document: Document,
-    table: SweepTable,
-    parameters: Mapping[str, Mapping[str, Any]],
-    grids: Mapping[str, Mapping[str, Any]],
-) -> Iterable[str]:
+def _sweep_problems(document: Document, table: SweepTable) -> Iterable[str]:
     """Yield the problems of the parameters of a sweep."""
-    for kind, tables in (("parameters", parameters), ("grid", grids)):
-        if tables:
+    for kind in ("parameters", "grid"):
+        if kind in document.tables:
             yield (
                 f"{document.where(kind)}: [{kind}] is not for a sweep, whose parameters are in "
                 "[sweep]. Remove the table."
@@ -403,13 +326,6 @@ def _sweep_problems(
         if len(set(values)) < len(values):
             yield f"{document.where('sweep', key)}: [sweep] {key} has a value twice: {values}. Keep one of them."
 
-
-KIND_TABLES: dict[str, Kind] = {
-    "compare": "comparison",
-    "robustness": "robustness",
-    "sweep": "sensitivity",
-}
-"""Kind of experiment by the table that a file has."""
 
 Seed = Annotated[int, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -471,9 +387,17 @@ class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(description="Maximum memory of a fit; by default the share of a worker thread."),
     ] = None
 
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seed of each run."""
+        return tuple(range(self.seed, self.seed + self.runs))
+
 
 class CompareTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[compare]: methods side by side on data sets."""
+
+    title: ClassVar = "compare"
+    kind: ClassVar[Kind] = "comparison"
 
     datasets: DatasetNames
     directory: DatasetDirectory = None
@@ -487,6 +411,9 @@ class CompareTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[robustness]: accuracy over the corrupted share; see `corrupted_mixture`."""
+
+    title: ClassVar = "robustness"
+    kind: ClassVar[Kind] = "robustness"
 
     methods: Annotated[MethodNames | None, Meta(description="Methods to compare.")] = (
         "mlan",
@@ -513,6 +440,9 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_field
 
 class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[sweep]: α × λ on data sets, each view factored once."""
+
+    title: ClassVar = "sweep"
+    kind: ClassVar[Kind] = "sensitivity"
 
     datasets: DatasetNames
     directory: DatasetDirectory = None
@@ -542,38 +472,31 @@ class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 30
     seed: Annotated[Seed, Meta(description="Seed of all fits.")] = 0
 
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The one seed."""
+        return (self.seed,)
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Parameters that all fits share."""
+        return {name: getattr(self, name) for name in ("scale", "n_neighbors", "max_iter", "seed")}
+
 
 class ExperimentSettings(Struct, frozen=True, kw_only=True):
-    """The checked content of an experiment file.
+    """The checked content of an experiment file."""
 
-    Attributes
-    ----------
-    name
-        Name of the file without its ending.
-    kind
-    table
-        Table of this kind.
-    datasets
-        By name, in order.
-    parameters
-        [parameters.METHOD]: replace the defaults of a method, in every protocol.
-    grids
-        [grid.METHOD]: replaces the grid of a method.
-    """
-
-    name: str
-    kind: Kind
+    name: str  # of the file without its ending
     table: CompareTable | RobustnessTable | SweepTable
-    datasets: dict[str, DatasetTable] = {}
-    parameters: dict[str, dict[str, Any]] = {}
-    grids: dict[str, dict[str, list[Any]]] = {}
+    datasets: dict[str, DatasetTable] = {}  # by name, in order
+    parameters: dict[str, dict[str, Any]] = {}  # in place of the defaults of a method
+    grids: dict[str, dict[str, list[Any]]] = {}  # in place of the grid of a method
     execution: ExecutionTable = ExecutionTable()
     output: OutputTable = OutputTable()
 
 
-_KINDS: dict[str, type[CompareTable | RobustnessTable | SweepTable]] = {
-    "compare": CompareTable,
-    "robustness": RobustnessTable,
-    "sweep": SweepTable,
+_Table = CompareTable | RobustnessTable | SweepTable
+_KINDS: dict[str, type[_Table]] = {
+    kind.title: kind for kind in (CompareTable, RobustnessTable, SweepTable)
 }
 _TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")

@@ -5,15 +5,14 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import shutil
-from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Self
 
 import msgspec
 import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
 
 from mscam_dask.benchmark.config import DatasetTable, RobustnessTable
 from mscam_dask.benchmark.results import DatasetEntry
@@ -24,7 +23,7 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sample_per_class
-from mscam_dask.data.views.sources import ArrayRows, RowSource
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 from mscam_dask.pipeline.config.parse import check_name
@@ -37,57 +36,22 @@ from mscam_dask.pipeline.run.open_data import (
 )
 from mscam_dask.pipeline.run.run_directory import write_whole
 
-__all__ = [
-    "Dataset",
-    "MixtureData",
-    "StoredData",
-    "mixture_datasets",
-    "open_datasets",
-    "shuffled_data",
-]
-
 
 class StoredData(Struct, frozen=True, kw_only=True, tag="store", tag_field="kind"):
-    """Data in a store.
+    """Data in a store."""
 
-    Attributes
-    ----------
-    path
-        Path or URL of the store; not part of the key of a trial.
-    view_types
-        View type of each view as it is clustered; part of the digest.
-    digest
-        Digest of views and labels.
-    """
-
-    path: str
-    view_types: tuple[str, ...]
-    digest: str
+    path: str  # or URL; not part of the key of a trial
+    view_types: tuple[str, ...]  # of the views as they are clustered; part of the digest
+    digest: str  # of views and labels
 
     @classmethod
     def describe(cls, data: MultiViewData, store: Location) -> Self:
-        """Describe data in a store, so that a trial can open the same data.
-
-        Parameters
-        ----------
-        data
-            Data as they are clustered; their view types can differ from those of the store.
-        store
-            Store with their values and labels.
-        """
+        """Describe data as they are clustered, whose view types can differ from those of the store."""
         view_types = tuple(view.view_type for view in data.views)
         return cls(path=str(store), view_types=view_types, digest=_digest(data))
 
     def open(self, seed: int = 0) -> MultiViewData:
-        """Open the data, without reading rows.
-
-        Raises
-        ------
-        TemporaryFailure
-            If the store holds other data now.
-        DataError, StoreCorruptError, ConfigurationError
-            If it cannot be opened.
-        """
+        """Open the data, without reading rows; a `TemporaryFailure` if the store holds others now."""
         data = open_store(self.path)
         if len(data.views) == len(self.view_types):
             data = with_view_types(data, self.view_types)
@@ -128,37 +92,28 @@ def _digest(data: MultiViewData) -> str:
 
 
 def shuffled_data(data: MultiViewData, seed: int) -> MultiViewData:
-    """Return the samples in memory, in a random order.
-
-    Rows and columns of distance and kernel views are permuted alike.
-    """
+    """Return the samples in memory, in a random order; columns of pairwise views are permuted alike."""
     order = np.random.default_rng(seed).permutation(data.n_samples)
     ids, labels = data.sample_ids, data.labels
+    views = []
+    for view in data.views:
+        rows = view.read(0, data.n_samples)[order]
+        if view.view_type != "features":
+            rows = np.ascontiguousarray(rows[:, order])
+        views.append(ArrayRows(rows, view.name, view.view_type))
     return dataclasses.replace(
         data,
-        views=tuple(_permuted(view, order) for view in data.views),
+        views=tuple(views),
         sample_ids=None if ids is None else tuple(ids[index] for index in order),
         labels=None if labels is None else labels[order],
     )
 
 
-def _permuted(view: RowSource, order: NDArray[np.int64]) -> ArrayRows:
-    rows = view.read(0, view.shape[0])[order]
-    if view.view_type != "features":
-        rows = np.ascontiguousarray(rows[:, order])
-    return ArrayRows(rows, view.name, view.view_type)
-
-
 @dataclass(frozen=True)
 class Dataset:
-    """An open data set.
+    """An open data set: its entry in the record, and its data.
 
-    Attributes
-    ----------
-    entry
-        Its entry in the record.
-    data
-        Data by seed if every run draws its own; otherwise the one under None.
+    They are by seed if every run draws its own; otherwise the one under None.
     """
 
     entry: DatasetEntry
@@ -189,51 +144,29 @@ _NOTES = {
 
 
 def open_datasets(
-    tables: dict[str, DatasetTable], stores: Path, *, write_to: Path | None = None
+    tables: dict[str, DatasetTable], stores: Path, write_to: Path | None = None
 ) -> dict[str, Dataset]:
     """Open every data set, and write its store if it is missing or sources or labels have changed.
 
-    Parameters
-    ----------
-    tables
-        By name; the store has this name.
-    stores
-        Directory of the stores <name>.zarr, each beside its origin <name>.json.
-    write_to
-        Directory for new stores; `stores` by default.
-
-    Raises
-    ------
-    DataError
-        If one cannot be read or clustered.
-    ConfigurationError
-        If it cannot have the requested number of clusters, or its name cannot be that of a file.
+    The directory `stores` has <name>.zarr of each, beside its origin <name>.json. New ones are
+    written to `write_to` if it is given.
     """
     opened = {}
     for name, table in tables.items():
         check_name(name, "the name of a data set", "The store has this name; choose another.")
-        origin = _origin(table)
+        content = retry_if_replaced(partial(data_fingerprint, table))
+        origin = msgspec.json.encode(
+            {"table": msgspec.to_builtins(table), "content": content}, order="sorted"
+        )
         store = stores / f"{name}.zarr"
+        written = store.with_suffix(".json")
         used: Location = store
-        if store.is_dir() and _read_origin(store) == origin:
+        if store.is_dir() and written.is_file() and written.read_bytes() == origin:
             data = open_store(store)
         else:
             data, used = _write(table, origin, (write_to or stores) / store.name)
         opened[name] = _dataset(name, table, data, used)
     return opened
-
-
-def _origin(table: DatasetTable) -> bytes:
-    """JSON text of the table and the digest of its sources and labels, stored beside the store."""
-    content = retry_if_replaced(lambda: data_fingerprint(table))
-    return msgspec.json.encode(
-        {"table": msgspec.to_builtins(table), "content": content}, order="sorted"
-    )
-
-
-def _read_origin(store: Path) -> bytes | None:
-    file = store.with_suffix(".json")
-    return file.read_bytes() if file.is_file() else None
 
 
 def _write(table: DatasetTable, origin: bytes, store: Path) -> tuple[MultiViewData, Location]:
@@ -247,10 +180,9 @@ def _write(table: DatasetTable, origin: bytes, store: Path) -> tuple[MultiViewDa
         opened = open_data(plain, store)
         data, used = opened.data, opened.store
     else:
-        # No data set has a name that starts with a dot.
-        whole = store.with_name(f".{store.stem}.whole.zarr")
-        shutil.rmtree(whole, ignore_errors=True)
         rng = np.random.default_rng(table.seed)
+        whole = store.with_name(f".{store.stem}.whole.zarr")  # no name starts with a dot
+        shutil.rmtree(whole, ignore_errors=True)
         write_store(sample_per_class(open_data(plain, whole).data, table.per_class, rng=rng), store)
         shutil.rmtree(whole, ignore_errors=True)
         data, used = open_store(store), store
@@ -282,7 +214,7 @@ def _dataset(name: str, table: DatasetTable, data: MultiViewData, store: Locatio
     return Dataset(entry, {None: stored})
 
 
-def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, Dataset]:
+def mixture_datasets(table: RobustnessTable) -> dict[str, Dataset]:
     """Return the corrupted mixtures: one data set for each share, drawn for each seed."""
     datasets = {}
     for share in table.corruption_rate:
@@ -293,8 +225,8 @@ def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, 
             noise_variance=table.noise_variance,
             within_variance=table.within_variance,
         )
-        drawn = {seed: mixture.open(seed) for seed in seeds}
-        first = drawn[seeds[0]]
+        drawn = {seed: mixture.open(seed) for seed in table.seeds}
+        first = drawn[table.seed]
         entry = DatasetEntry(
             name=name,
             source="corrupted_mixture",
@@ -305,11 +237,9 @@ def mixture_datasets(table: RobustnessTable, seeds: Sequence[int]) -> dict[str, 
             views=view_entries(first),
             corruption_rate=share,
         )
-        datasets[name] = Dataset(
-            entry,
-            {
-                seed: msgspec.structs.replace(mixture, digest=data.digest())
-                for seed, data in drawn.items()
-            },
-        )
+        by_seed: dict[int | None, StoredData | MixtureData] = {
+            seed: msgspec.structs.replace(mixture, digest=data.digest())
+            for seed, data in drawn.items()
+        }
+        datasets[name] = Dataset(entry, by_seed)
     return datasets

@@ -30,66 +30,30 @@ from mscam_dask.types.parameters import Constants
 if TYPE_CHECKING:
     from sklearn.base import BaseEstimator
 
-__all__ = [
-    "BASELINES",
-    "GROUP",
-    "METHODS",
-    "ROBUSTNESS",
-    "TABLES",
-    "Method",
-    "grid_points",
-    "known_methods",
-    "method",
-    "paper_scores",
-]
-
 GROUP = "mscam_dask.methods"
 """Group of the entry points of methods: name = "module:Class"."""
-
-_Grid = dict[str, tuple[Any, ...]]
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
     """A method of an experiment.
 
-    Attributes
-    ----------
-    name : str
-        As in a pipeline, for example "sc-concat".
-    title : str
-        As in a table.
-    reference : str
-        Publication.
-    path : str
-        "module:Class" of its clusterer. The class takes `n_clusters`, and `random_state` where it
-        draws random numbers; `fit` sets `labels_`.
-    grid : mapping of str to tuple
-        Values of the paper's parameter search, of which the other protocol takes the best by
-        labels.
-    label_aware_view_choice : bool
-        Whether the method clusters one view, its parameter `view`, of which an experiment takes
-        the best by labels.
-    dense : bool
-        Whether it holds (n, n) arrays.
-    fixed : mapping of str to object
-        Parameters that every experiment sets to these values.
-    reserved : tuple of str
-        Parameters that stay at their defaults.
-    constants : tuple of str
-        Fields of `mscam_dask.Constants` that are parameters too.
+    Its clusterer takes `n_clusters`, and `random_state` where it draws random numbers; `fit` sets
+    `labels_`.
     """
 
-    name: str
-    title: str
+    name: str  # as in a pipeline, for example "sc-concat"
+    title: str  # as in a table
     reference: str
-    path: str
+    path: str  # "module:Class" of its clusterer
+    # Values of the paper's parameter search, of which the protocol "grid" takes the best by labels.
     grid: Mapping[str, tuple[Any, ...]] = dataclasses.field(default_factory=dict)
+    # Whether it clusters one view, its parameter `view`; an experiment takes the best by labels.
     label_aware_view_choice: bool = False
-    dense: bool = True
-    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    reserved: tuple[str, ...] = ()
-    constants: tuple[str, ...] = ()
+    dense: bool = True  # whether it holds (n, n) arrays
+    fixed: Mapping[str, Any] = dataclasses.field(default_factory=dict)  # set in every experiment
+    reserved: tuple[str, ...] = ()  # parameters that stay at their defaults
+    constants: tuple[str, ...] = ()  # fields of `mscam_dask.Constants` that are parameters too
 
     @property
     def takes_arrays(self) -> bool:
@@ -210,97 +174,66 @@ def grid_points(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
-def _baseline(
-    name: str,
-    title: str,
-    path: str,
-    reference: str,
-    grid: _Grid,
-    *,
-    dense: bool = True,
-    single_view: bool = False,
-) -> Method:
-    """Return a method whose clusterer is "module:Class" in `mscam_dask.benchmark.baselines`."""
-    return Method(
-        name=name,
-        title=title,
-        path=f"mscam_dask.benchmark.baselines.{path}",
-        reference=reference,
-        grid=MappingProxyType(grid),
-        dense=dense,
-        label_aware_view_choice=single_view,
-    )
-
-
 _NG = "Ng, Jordan, Weiss, NIPS 2001"
 _SSC = "Elhamifar, Vidal, TPAMI 2013"
 _PAPER = "Xu, Guo, Wang, Luo, He, arXiv:1709.03656"
 
 # The papers of SC and SSC have no grid: values around the usual one.
-_WIDTHS: _Grid = {"width_factor": (0.25, 0.5, 1.0, 2.0)}
-_SPARSITIES: _Grid = {"alpha": (5.0, 10.0, 20.0, 50.0)}
+_WIDTHS = {"width_factor": (0.25, 0.5, 1.0, 2.0)}
+_SPARSITIES = {"alpha": (5.0, 10.0, 20.0, 50.0)}
+_ANCHORS = {"n_anchors": (None, 50, 100), "alpha": (0.001, 0.01, 0.1, 1.0, 10.0)}
+_WEIGHTS = {"smoothness": (0.01, 0.02, 0.03), "diversity": (20.0, 60.0, 100.0, 140.0, 180.0)}
+_KNN = "von Luxburg, Statistics and Computing 2007; scikit-learn"
+_MMSC = "Cai, Nie, Huang, Kamangar, CVPR 2011"
 
-_BASELINES = (
-    _baseline("sc-bsv", "SC-BSV", "spectral:GaussianSpectral", _NG, _WIDTHS, single_view=True),
-    _baseline("ssc-bsv", "SSC-BSV", "self_representation:SSC", _SSC, _SPARSITIES, single_view=True),
-    _baseline("sc-concat", "SC-Concat", "spectral:GaussianSpectral", _NG, _WIDTHS),
-    _baseline("ssc-concat", "SSC-Concat", "self_representation:SSC", _SSC, _SPARSITIES),
-    _baseline(
-        "coreg",
-        "CoReg",
-        "spectral:CoReg",
-        "Kumar, Rai, Daumé, NIPS 2011",
+# Name, title, "module:Class" in `mscam_dask.benchmark.baselines`, reference and grid.
+_BASELINES: tuple[tuple[str, str, str, str, Mapping[str, tuple[Any, ...]]], ...] = (
+    ("sc-bsv", "SC-BSV", "spectral:GaussianSpectral", _NG, _WIDTHS),
+    ("ssc-bsv", "SSC-BSV", "self_representation:SSC", _SSC, _SPARSITIES),
+    ("sc-concat", "SC-Concat", "spectral:GaussianSpectral", _NG, _WIDTHS),
+    ("ssc-concat", "SSC-Concat", "self_representation:SSC", _SSC, _SPARSITIES),
+    (
+        *("coreg", "CoReg", "spectral:CoReg", "Kumar, Rai, Daumé, NIPS 2011"),
         {"consensus_weight": (0.01, 0.02, 0.03, 0.04, 0.05)},
     ),
-    _baseline(
-        "mmsc",
-        "MMSC",
-        "spectral:MMSC",
-        "Cai, Nie, Huang, Kamangar, CVPR 2011",
-        {"alpha": (0.01, 0.1, 1.0, 10.0, 100.0)},
-    ),
-    _baseline(
-        "dimsc",
-        "DiMSC",
-        "self_representation:DiMSC",
-        "Cao et al., CVPR 2015",
-        {"smoothness": (0.01, 0.02, 0.03), "diversity": (20.0, 60.0, 100.0, 140.0, 180.0)},
-    ),
-    _baseline(
-        "mlan",
-        "MLAN",
-        "simplex_graphs:MLAN",
-        "Nie, Cai, Li, AAAI 2017",
+    ("mmsc", "MMSC", "spectral:MMSC", _MMSC, {"alpha": (0.01, 0.1, 1.0, 10.0, 100.0)}),
+    ("dimsc", "DiMSC", "self_representation:DiMSC", "Cao et al., CVPR 2015", _WEIGHTS),
+    (
+        *("mlan", "MLAN", "simplex_graphs:MLAN", "Nie, Cai, Li, AAAI 2017"),
         {"n_neighbors": (5, 7, 9, 11, 13, 15)},
     ),
-    _baseline(
-        "lmvsc",
-        "LMVSC",
-        "simplex_graphs:LMVSC",
-        "Kang et al., AAAI 2020",
-        {"n_anchors": (None, 50, 100), "alpha": (0.001, 0.01, 0.1, 1.0, 10.0)},
-        dense=False,
-    ),
-    _baseline(
-        "smvsc",
-        "SMVSC",
-        "simplex_graphs:SMVSC",
-        "Sun et al., ACM MM 2021",
+    ("lmvsc", "LMVSC", "simplex_graphs:LMVSC", "Kang et al., AAAI 2020", _ANCHORS),
+    (
+        *("smvsc", "SMVSC", "simplex_graphs:SMVSC", "Sun et al., ACM MM 2021"),
         {"anchors_per_cluster": (1, 2, 3)},
-        dense=False,
     ),
-    _baseline(
-        "knn-sc",
-        "kNN-SC",
-        "spectral:NeighborSpectral",
-        "von Luxburg, Statistics and Computing 2007; scikit-learn",
-        {"n_neighbors": (5, 10, 15, 20)},
-        dense=False,
-    ),
+    ("knn-sc", "kNN-SC", "spectral:NeighborSpectral", _KNN, {"n_neighbors": (5, 10, 15, 20)}),
 )
 
-BASELINES: Mapping[str, Method] = MappingProxyType({entry.name: entry for entry in _BASELINES})
+BASELINES: Mapping[str, Method] = MappingProxyType(
+    {
+        name: Method(
+            name=name,
+            title=title,
+            path=f"mscam_dask.benchmark.baselines.{path}",
+            reference=reference,
+            grid=MappingProxyType(grid),
+            dense=name not in ("mlan", "lmvsc", "smvsc", "knn-sc"),
+            label_aware_view_choice=name.endswith("-bsv"),
+        )
+        for name, title, path, reference, grid in _BASELINES
+    }
+)
 """Every baseline by its name, in the order of the paper's tables."""
+
+_SETTINGS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
+    {
+        "scale": ("unit", "standard"),
+        "alpha": (0.1, 1.0, 10.0),
+        "graph_weight": (0.01, 0.1, 1.0),
+        "n_neighbors": (9,),
+    }
+)
 
 METHODS: Mapping[str, Method] = MappingProxyType(
     {
@@ -311,14 +244,7 @@ METHODS: Mapping[str, Method] = MappingProxyType(
                 title=name.upper(),
                 reference=_PAPER,
                 path=f"mscam_dask.estimators.mscam:{name.upper()}",
-                grid=MappingProxyType(
-                    {
-                        "scale": ("unit", "standard"),
-                        "alpha": (0.1, 1.0, 10.0),
-                        "graph_weight": (0.01, 0.1, 1.0),
-                        "n_neighbors": (9,),
-                    }
-                ),
+                grid=_SETTINGS,
                 dense=False,
                 fixed=MappingProxyType({"n_jobs": 1}),
                 reserved=("max_clusters", "client", "callbacks", "constants"),
@@ -353,26 +279,9 @@ TABLES: Mapping[tuple[str, str], Mapping[str, float]] = MappingProxyType(
 )
 """Scores by (data set, method), Tables 3 and 4; the paper's protocol is the grid."""
 
+_SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
+_MSCAM = (0.874, 0.872, 0.868, 0.846, 0.840, 0.833, 0.826, 0.817, 0.788, 0.780)
 ROBUSTNESS: Mapping[str, Mapping[float, float]] = MappingProxyType(
-    {
-        "mscam": {
-            0.0: 0.874,
-            0.1: 0.872,
-            0.2: 0.868,
-            0.3: 0.846,
-            0.4: 0.840,
-            0.5: 0.833,
-            0.6: 0.826,
-            0.7: 0.817,
-            0.8: 0.788,
-            0.9: 0.780,
-        },
-        "mlan": {0.0: 0.849},
-    }
+    {"mscam": dict(zip(_SHARES, _MSCAM, strict=True)), "mlan": {0.0: 0.849}}
 )
 """Accuracy by corrupted share, by method, Table 2."""
-
-
-def paper_scores(dataset: str, method: str) -> dict[str, float]:
-    """Return the scores of a method on a data set in the paper; empty if it has none."""
-    return dict(TABLES.get((dataset, method), {}))

@@ -5,33 +5,22 @@ from __future__ import annotations
 import math
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from importlib.resources import files as files_of_package
 from pathlib import Path
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import msgspec
+import numpy as np
+import pandas as pd
 
-from mscam_dask.benchmark.results import (
-    TIE,
-    TITLES,
-    ExperimentRecord,
-    HeatMapEntry,
-    frame,
-    scores_of,
-)
+from mscam_dask.benchmark.results import TIE, TITLES, ExperimentRecord, HeatMapEntry
+from mscam_dask.benchmark.tables import frame, scores_of
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import number, plural
 from mscam_dask.monitor.report.page import FileLink, render
 from mscam_dask.pipeline.run.run_directory import write_whole
-
-if TYPE_CHECKING:
-    import pandas as pd
-
-__all__ = ["experiment_page", "write_experiment_report"]
 
 _MAX_SUMMARY_DATASETS = 12
 _MAX_HEADLINES = 6
@@ -55,47 +44,38 @@ _FILES = (
 
 
 def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
-    """Return the HTML page of an experiment.
+    """Return the HTML page of an experiment from its record, with links to its files.
 
-    Parameters
-    ----------
-    record
-        experiment.json.
-    files
-        Links to its files.
-
-    Returns
-    -------
-    str
-        Page without external resources, as of `mscam_dask.monitor.report.page.run_page`.
+    The page loads no external resources, as that of `mscam_dask.monitor.report.page.run_page`.
     """
     names = list(dict.fromkeys(row.dataset for row in record.rows))
-    tables = {
-        name: [row for row in record.rows if row.dataset == name] for name in names[:_MAX_DATASETS]
-    }
-    labeled = [
-        name
-        for name in names
-        if any("accuracy" in row.scores for row in record.rows if row.dataset == name)
-    ]
+    labeled = list(dict.fromkeys(row.dataset for row in record.rows if "accuracy" in row.scores))
     failed = [trial for trial in record.trials if trial.outcome != "ok"]
+    rows = frame(msgspec.structs.replace(record, heat_maps=()))
+    best = {score: rows[_is_best(rows, score)] for score in TITLES if f"{score}_mean" in rows}
     return render(
         files_of_package("mscam_dask.benchmark").joinpath("experiment.html.j2").read_text("utf-8"),
         {
             "record": record,
-            "headlines": _headlines(record),
-            "summary": _summary(record, labeled[:_MAX_SUMMARY_DATASETS]),
+            "headlines": list(_headlines(record, best)),
+            "summary": _summary(rows, labeled[:_MAX_SUMMARY_DATASETS]),
             "labeled": labeled[:_MAX_SUMMARY_DATASETS],
-            "tables": tables,
+            "tables": {
+                name: [row for row in record.rows if row.dataset == name]
+                for name in names[:_MAX_DATASETS]
+            },
             "n_tables": len(names),
             "n_labeled": len(labeled),
             "scores_of": scores_of,
             "score_titles": TITLES,
-            "best": _best_means(record),
-            "curves": _curves(record),
+            "best": {
+                (row.dataset, row.method, row.protocol, score)
+                for score, winners in best.items()
+                for row in winners.itertuples()
+            },
+            "curves": list(_curves(record)),
             "heat_maps": record.heat_maps[:_MAX_MAPS],
             "maps_of": _maps_of,
-            "pairs": _pairs,
             "max_side": _MAX_MAP_SIDE,
             "failed": failed[:_MAX_FAILED],
             "n_failed": len(failed),
@@ -104,165 +84,112 @@ def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
     )
 
 
-def _pairs(values: Mapping[str, object]) -> str:
-    return ", ".join(f"{key} = {value}" for key, value in values.items())
-
-
 def _is_best(rows: pd.DataFrame, score: str) -> pd.Series:
     """Whether each row has the best mean of its data set and protocol, ties included."""
     means = rows[f"{score}_mean"].astype(float)
     return means >= means.groupby([rows.dataset, rows.protocol]).transform("max") - TIE
 
 
-def _best_means(record: ExperimentRecord) -> set[tuple[str, str, str, str]]:
-    """Data set, method, protocol and score of the best means, which are bold."""
-    if not record.rows:
-        return set()
-    rows = _rows(record)
-    return {
-        (row.dataset, row.method, row.protocol, score)
-        for score in TITLES
-        if f"{score}_mean" in rows
-        for row in rows[_is_best(rows, score)].itertuples()
-    }
+def _headlines(record: ExperimentRecord, best: dict[str, pd.DataFrame]) -> Iterator[str]:
+    """Summarize the results: a sentence for each heat map, or for each protocol and score."""
+    for entry in record.heat_maps[:_MAX_HEADLINES]:
+        yield from _choice_line(entry)
+    if record.heat_maps or len(record.methods) < 2:
+        return
+    # A row with a note is of a single view that was chosen with labels.
+    for protocol in dict.fromkeys(row.protocol for row in record.rows if not row.note):
+        for score in ("accuracy", "adjusted_modularity"):
+            if score in best:
+                winners = best[score][best[score].protocol == protocol]
+                yield from _wins_line(f"{score.replace('_', ' ')} ({protocol})", winners, record)
 
 
-def _rows(record: ExperimentRecord) -> pd.DataFrame:
-    return frame(msgspec.structs.replace(record, heat_maps=()))
-
-
-def _headlines(record: ExperimentRecord) -> list[str]:
-    """Summarize the results: one sentence for each heat map, or for each protocol and score."""
-    if record.heat_maps:
-        sentences = [_choice_line(entry) for entry in record.heat_maps[:_MAX_HEADLINES]]
-    elif len(record.methods) > 1 and record.rows:
-        rows = _rows(record)
-        # A row with a note is of a single view that was chosen with labels.
-        sentences = [
-            _wins_line(str(protocol), group, record, score)
-            for protocol, group in rows.groupby("protocol", sort=False)
-            if (group.note == "").any()
-            for score in ("accuracy", "adjusted_modularity")
-            if f"{score}_mean" in rows
-        ]
-    else:
-        sentences = []
-    return [sentence for sentence in sentences if sentence]
-
-
-def _choice_line(entry: HeatMapEntry) -> str:
-    """Accuracy of the label-free choice among all settings; "" without labels."""
+def _choice_line(entry: HeatMapEntry) -> Iterator[str]:
+    """Accuracy of the label-free choice among all settings; nothing without labels."""
     choice = entry.best.get("cross_view_information")
-    table = entry.with_labels.get("accuracy", ())
-    known = [value for row in table for value in row if value is not None]
-    if choice is None or not known:
-        return ""
-    i, j = choice
-    return (
-        f"{entry.dataset}: without labels, \u03b1 = {number(entry.alpha[i])} and "
-        f"\u03bb = {number(entry.graph_weight[j])} are selected, with accuracy "
-        f"{number(table[i][j], 3)}; over all settings accuracy ranges from {number(min(known), 3)} "
-        f"to {number(max(known), 3)}."
-    )
+    table = np.array(entry.with_labels.get("accuracy", ()), dtype=float)
+    if choice is not None and np.isfinite(table).any():
+        alpha, weight = number(entry.alpha[choice[0]]), number(entry.graph_weight[choice[1]])
+        yield (
+            f"{entry.dataset}: without labels, \u03b1 = {alpha} and λ = {weight} are selected, with accuracy "
+            f"{number(table[choice], 3)}; over all settings accuracy ranges from "
+            f"{number(np.nanmin(table), 3)} to {number(np.nanmax(table), 3)}."
+        )
 
 
-def _wins_line(protocol: str, rows: pd.DataFrame, record: ExperimentRecord, score: str) -> str:
-    """Number of data sets on which each method, or a tie of methods, has the best mean score.
-
-    Every data set counts once.
-    """
-    best = rows[_is_best(rows, score)]
-    titles = record.titles
+def _wins_line(measure: str, winners: pd.DataFrame, record: ExperimentRecord) -> Iterator[str]:
+    """Number of data sets on which each method, or a tie of methods, has the best mean score."""
     wins = Counter(
-        tuple(titles.get(name, name) for name in methods)
-        for _, methods in best.groupby("dataset", sort=False).method
+        tuple(record.titles.get(name, name) for name in methods)
+        for _, methods in winners.groupby("dataset", sort=False).method
     )
-    winners = ", ".join(
+    counts = ", ".join(
         " and ".join(names) + (" tied" if len(names) > 1 else "") + f" on {count}"
         for names, count in wins.most_common()
     )
-    total = plural(wins.total(), "data set")
-    name = score.replace("_", " ")
-    return f"Highest mean {name} ({protocol}): {winners} of {total}." if winners else ""
+    if counts:
+        yield f"Highest mean {measure}: {counts} of {plural(wins.total(), 'data set')}."
 
 
 def _summary(
-    record: ExperimentRecord, datasets: Sequence[str]
+    rows: pd.DataFrame, datasets: Sequence[str]
 ) -> list[tuple[str, str, list[float | None]]]:
     """Method, protocol and mean accuracy on each data set; empty if there is nothing to compare."""
-    means = {
-        (row.dataset, row.method, row.protocol): row.scores["accuracy"].mean
-        for row in record.rows
-        if "accuracy" in row.scores
-    }
-    keys = list(dict.fromkeys((method, protocol) for _, method, protocol in means))
-    if len(datasets) < 2 or len(keys) < 2:
+    if len(datasets) < 2:
         return []
-    return [(*key, [means.get((name, *key)) for name in datasets]) for key in keys]
+    means = rows.set_index(["method", "protocol", "dataset"]).accuracy_mean.astype(object)
+    means = means.where(means.notna(), None)
+    methods = dict.fromkeys(key[:2] for key in means.index if key[2] in datasets)
+    lines = [(*key, [means.get((*key, name)) for name in datasets]) for key in methods]
+    return lines if len(lines) > 1 else []
 
 
-def _curves(record: ExperimentRecord) -> tuple[LineChart, ...]:
+def _curves(record: ExperimentRecord) -> Iterator[LineChart]:
     """A chart for each method: its accuracies, and those of the paper."""
-    known = [
-        value
-        for curve in record.curves
-        for value in (*curve.mean, *curve.paper)
-        if value is not None
-    ]
-    charts = []
-    for index, curve in enumerate(record.curves):
-        lines = [("measured here", 0, _numbers(curve.mean))]
-        if any(value is not None for value in curve.paper):
-            lines.append(("the paper", 2, _numbers(curve.paper)))
-        charts.append(
-            line_chart(
-                f"curve{index}",
-                lines,
-                Axes(x="corrupted share", y="ACC", at=curve.corruption_rate, shared=tuple(known)),
-                title=record.titles.get(curve.method, curve.method),
-                caption=f"Protocol: {curve.protocol}.",
-            )
+    drawn = [(np.array(each.mean, float), np.array(each.paper, float)) for each in record.curves]
+    known = np.concatenate([[], *(values for pair in drawn for values in pair)])
+    for index, (curve, (mean, paper)) in enumerate(zip(record.curves, drawn, strict=True)):
+        lines = [("measured here", 0, mean.tolist())]
+        if np.isfinite(paper).any():
+            lines.append(("the paper", 2, paper.tolist()))
+        at, shared = curve.corruption_rate, tuple(known[np.isfinite(known)].tolist())
+        chart = line_chart(
+            f"curve{index}",
+            lines,
+            Axes(x="corrupted share", y="ACC", at=at, shared=shared),
+            title=record.titles.get(curve.method, curve.method),
+            caption=f"Protocol: {curve.protocol}.",
         )
-    return tuple(chart for chart in charts if chart is not None)
+        if chart is not None:
+            yield chart
 
 
-def _numbers(values: Sequence[float | None]) -> list[float]:
-    return [math.nan if value is None else value for value in values]
+def _maps_of(entry: HeatMapEntry) -> Iterator[tuple[str, list[list[tuple[str, int, str]]]]]:
+    """Title and lines of (text, shade, tip) of the maps of a data set.
 
-
-@dataclass(frozen=True)
-class HeatMap:
-    """One score over two parameters: its lines of (text, shade, tip)."""
-
-    title: str
-    lines: tuple[tuple[tuple[str, int, str], ...], ...]
-
-
-def _maps_of(entry: HeatMapEntry) -> list[HeatMap]:
-    """Heat maps of a data set; shades run from 1 for the lowest value to 9, and 0 is unknown."""
-    maps = []
-    for name, table in {**entry.with_labels, **entry.label_free}.items():
-        title = _MAP_TITLES.get(name) or TITLES.get(name, name)
-        known = [value for line in table for value in line if value is not None]
-        low, high = min(known, default=0.0), max(known, default=0.0)
+    Shades run from 1 for the lowest value to 9, and 0 is unknown.
+    """
+    for name, values in {**entry.with_labels, **entry.label_free}.items():
+        if not values:
+            continue
+        title, table = _MAP_TITLES.get(name) or TITLES.get(name, name), np.array(values, float)
+        least, most = np.nanmin([*table.flat, math.inf]), np.nanmax([*table.flat, -math.inf])
+        shares = (table - least) / (most - least) if most > least else 0.5 + 0 * table
+        shades = np.nan_to_num(1 + np.round(8 * shares)).astype(int)
         lines = []
-        for alpha, values in zip(entry.alpha[:_MAX_MAP_SIDE], table, strict=False):
+        for i, alpha in enumerate(entry.alpha[:_MAX_MAP_SIDE]):
             cells = []
-            for weight, value in zip(entry.graph_weight[:_MAX_MAP_SIDE], values, strict=False):
-                shade = 0
-                if value is not None:
-                    shade = 1 + round(8 * (value - low) / (high - low)) if high > low else 5
-                tip = f"\u03b1 = {number(alpha)}, λ = {number(weight)}: {title} {number(value)}"
-                cells.append((_short(value), shade, tip))
-            lines.append(tuple(cells))
-        if table:
-            maps.append(HeatMap(title, tuple(lines)))
-    return maps
+            for j, weight in enumerate(entry.graph_weight[:_MAX_MAP_SIDE]):
+                place = f"\u03b1 = {number(alpha)}, λ = {number(weight)}"
+                tip = f"{place}: {title} {number(table[i, j])}"
+                cells.append((_short(table[i, j]), int(shades[i, j]), tip))
+            lines.append(cells)
+        yield title, lines
 
 
-def _short(value: float | None) -> str:
+def _short(value: float) -> str:
     """Text with three decimals; whole numbers above 1 without."""
-    if value is None:
+    if math.isnan(value):
         return ""
     return f"{value:.0f}" if value == round(value) and abs(value) > 1 else f"{value:.3f}"
 
@@ -270,26 +197,9 @@ def _short(value: float | None) -> str:
 def write_experiment_report(
     directory: Path, record: ExperimentRecord, output: Path | None = None
 ) -> Path:
-    """Write the report of a finished or running experiment.
+    """Write the report of a finished or running experiment, with links to the files of its directory.
 
-    Parameters
-    ----------
-    directory
-        Directory of the experiment; the report links to its files.
-    record
-        Its experiment.json.
-    output
-        File to write; report.html in the directory by default.
-
-    Returns
-    -------
-    Path
-        Absolute path of the file.
-
-    Raises
-    ------
-    DataError
-        If the output is a directory.
+    `output` is report.html in the directory by default; its absolute path is returned.
     """
     root = directory.absolute()
     target = root / "report.html" if output is None else output.absolute()

@@ -1,4 +1,4 @@
-"""`mscam-dask compare` and `sweep`: from options to settings, the estimate of `--dry-run`, and what is printed."""
+"""`mscam-dask compare` and `sweep`: from options to settings, the estimate of `--dry-run`, and progress."""
 
 from __future__ import annotations
 
@@ -10,46 +10,36 @@ import statistics
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
-from mscam_dask.benchmark.compare import (
-    comparison_datasets,
-    method_runs,
-    run_comparison,
-    trial_limits,
-)
 from mscam_dask.benchmark.config import (
     Command,
     ExperimentSettings,
-    RunsTable,
     SweepTable,
     read_experiment,
 )
-from mscam_dask.benchmark.datasets import Dataset, open_datasets
-from mscam_dask.benchmark.experiment import ExperimentDirectory, Progress, default_output
-from mscam_dask.benchmark.methods import METHODS
-from mscam_dask.benchmark.results import (
-    LABEL_FREE_SCORES,
-    TITLES,
-    DatasetEntry,
-    ExperimentRecord,
-    Kind,
-    TrialEntry,
+from mscam_dask.benchmark.experiment import (
+    Progress,
+    kept_trials,
+    limits_of,
+    output_of,
+    read_record,
+    run_experiment,
 )
-from mscam_dask.benchmark.sweep import run_sweep, sweep_parameters, sweep_trials
-from mscam_dask.benchmark.trial import Limits, Trial
+from mscam_dask.benchmark.results import TrialEntry
+from mscam_dask.benchmark.rows import method_runs, open_all
+from mscam_dask.benchmark.sweep import IS_SWEEP, sweep_parameters
+from mscam_dask.benchmark.tables import show_best, show_rows
+from mscam_dask.benchmark.trial import Trial
 from mscam_dask.cli.console import (
     key_values,
     progress_console,
     relative,
     results_console,
     show,
-    table,
 )
 from mscam_dask.cli.run import option_overrides
 from mscam_dask.engine.memory import plan_memory
@@ -65,18 +55,6 @@ from mscam_dask.pipeline.config.toml_document import (
 from mscam_dask.pipeline.run.dry_run import limit_of, workers_of
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.security import check_execution
-
-__all__ = [
-    "ExperimentPlan",
-    "ProgressLines",
-    "compare_methods",
-    "plan_experiment",
-    "run_experiment",
-    "show_best",
-    "show_experiment",
-    "show_experiment_plan",
-    "show_rows",
-]
 
 _GIB = 2.0**30
 _MIB = 2**20
@@ -110,7 +88,7 @@ class ProgressLines:
 def _entry_text(entry: TrialEntry) -> str:
     """Trial and its result; a line with it has at most 80 columns for the paper's tables."""
     name = f"{entry.method:<10} {entry.dataset} seed {entry.seed}"
-    if "sweep" in entry.parameters:  # all trials have the same method and seed
+    if IS_SWEEP in entry.parameters:  # all trials have the same method and seed
         weight = entry.parameters["graph_weight"]
         name = f"{entry.dataset} alpha {entry.parameters['alpha']:g} weight {weight:g}"
     if entry.outcome != "ok":
@@ -125,131 +103,27 @@ def _entry_text(entry: TrialEntry) -> str:
     return " ".join(parts)
 
 
-_COLUMNS = ("accuracy", "normalized_mutual_information", "adjusted_rand_index", *LABEL_FREE_SCORES)
-
-
-def show_rows(record: ExperimentRecord, directory: Path) -> None:
-    """Print the rows of a comparison and the place of its results."""
-    scores = [name for name in _COLUMNS if any(name in row.scores for row in record.rows)]
-    rows = [
-        [
-            row.dataset,
-            row.method + (" (view chosen with labels)" if row.note else ""),
-            row.protocol,
-            *(row.scores[name].text() if name in row.scores else "-" for name in scores),
-            row.scores["seconds"].text(1),
-            row.runs,
-        ]
-        for row in record.rows
-    ]
-    numbers = (*(TITLES[name] for name in scores), "Seconds", "Runs")
-    console = results_console()
-    show(console, table(("Data", "Method", "Protocol", *numbers), rows, numbers=numbers))
-    for name, sentence in record.protocols.items():
-        console.file.write(f"{name}: {sentence}.\n")
-    _show_where(record, directory)
-
-
-def show_best(record: ExperimentRecord, directory: Path) -> None:
-    """Print the best points of a sweep and the place of its results."""
-    rows = []
-    for heat_map in record.heat_maps:
-        for name, (row, column) in heat_map.best.items():
-            accuracy = heat_map.with_labels.get("accuracy", ())
-            value = accuracy[row][column] if accuracy else None
-            rows.append(
-                [
-                    heat_map.dataset,
-                    name.replace("_", " "),
-                    f"{heat_map.alpha[row]:g}",
-                    f"{heat_map.graph_weight[column]:g}",
-                    "-" if value is None else f"{value:.4f}",
-                ]
-            )
-    titles = ("Data", "Best by (label-free)", "alpha", "graph weight", "ACC")
-    show(results_console(), table(titles, rows, numbers=titles[2:]))
-    _show_where(record, directory)
-
-
-def _show_where(record: ExperimentRecord, directory: Path) -> None:
-    reused = f", {record.n_reused} reused from an earlier run" if record.n_reused else ""
-    results_console().file.write(
-        f"{len(record.trials)} fits{reused}. Results: {relative(directory)} (report.html, results.md, "
-        "results.csv, experiment.json)\n"
-    )
-
-
-def show_experiment_plan(plan: ExperimentPlan) -> None:
-    """Print the estimate of an experiment."""
-    data = ", ".join(
-        f"{entry.name} ({entry.n_samples} samples, {len(entry.views)} views)"
-        for entry in plan.datasets
-    )
-    pairs = [
-        ("Experiment", f"{plan.kind} in {relative(plan.directory)}"),
-        ("To run", _fits_to_run(plan)),
-        ("Data", data),
-        ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of values"),
-        ("Methods", ", ".join(plan.methods)),
-        ("Workers", f"{plan.n_workers}{_for_a_fit(plan)}"),
-        ("Time", _experiment_time(plan)),
-    ]
-    show(results_console(), key_values(pairs))
-
-
-def _fits_to_run(plan: ExperimentPlan) -> str:
-    if plan.n_missing == 0:
-        return f"nothing: all {plan.n_cached} fits have ended"
-    reused = f", {plan.n_cached} reused from an earlier run" if plan.n_cached else ""
-    return f"{plan.n_missing} fits{reused}"
-
-
-def _for_a_fit(plan: ExperimentPlan) -> str:
-    if plan.worker_bytes is None:
-        return ""
-    size = f"{plan.worker_bytes / _GIB:.2f} GiB"
-    need = f", each needs {size}" if plan.time_limit_s is None else f", a fit may use {size}"
-    if plan.limit_bytes is None or plan.worker_bytes == plan.limit_bytes:
-        return need
-    has = "has" if plan.worker_bytes <= plan.limit_bytes else "has only"
-    return f"{need} and a worker {has} {plan.limit_bytes / _GIB:.2f} GiB"
-
-
-def _experiment_time(plan: ExperimentPlan) -> str:
-    known = plan.n_missing - plan.n_unknown
-    parts = []
-    if known:
-        parts.append(f"about {duration(plan.seconds)} for {known} fits, from those that have ended")
-    if plan.n_unknown:
-        limit = "" if plan.time_limit_s is None else f"; limit {plan.time_limit_s:g} s each"
-        parts.append(f"unknown for {plan.n_unknown} fits (no comparable fit has run yet{limit})")
-    return "; ".join(parts) or "none"
-
-
-def show_experiment(record: ExperimentRecord, directory: Path) -> None:
+def show_experiment(directory: Path) -> None:
     """Print the command, state and results of an experiment."""
+    record = read_record(directory)
     outcomes = Counter(trial.outcome for trial in record.trials)
     fits = ", ".join(f"{n} {outcome}" for outcome, n in outcomes.items())
     if not fits:  # the record has none before all have ended
         fits = f"{sum(1 for _ in directory.glob('trials/*/*.json'))} ended so far"
-    state = str(record.state)
+    place, state = shlex.quote(relative(directory)), str(record.state)
     if state == "running" and not is_locked(directory):
-        command = f"{record.command} -o {shlex.quote(relative(directory))}"
-        state = f"interrupted (no process is running it); resume with: {command}"
-    ended = "" if record.ended is None else f", ended {record.ended}"
+        state = f"interrupted (no process is running it); resume with: {record.command} -o {place}"
+    data = ", ".join(f"{entry.name} ({entry.n_samples} samples)" for entry in record.datasets)
     pairs = [
         ("Experiment", f"{record.kind} in {relative(directory)}"),
         ("State", state),
-        ("Started", f"{record.started}{ended}"),
+        ("Started", record.started + ("" if record.ended is None else f", ended {record.ended}")),
         ("Command", record.command),
-        (
-            "Data",
-            ", ".join(f"{entry.name} ({entry.n_samples} samples)" for entry in record.datasets),
-        ),
+        ("Data", data),
         ("Methods", ", ".join(method.name for method in record.methods)),
         ("Fits", fits),
         ("Ran", record.executor or ""),
-        ("Report", f"mscam-dask report {shlex.quote(relative(directory))} writes report.html"),
+        ("Report", f"mscam-dask report {place} writes report.html"),
     ]
     show(results_console(), key_values([(name, value or "-") for name, value in pairs]))
 
@@ -260,9 +134,9 @@ def compare_methods(
     datasets: tuple[str, ...],
     methods: tuple[str, ...],
     runs: int | None,
-    **options: Any,
+    **options: object,
 ) -> int:
-    """Compare methods, and return the exit code; for the options see `run_experiment`."""
+    """Compare methods, and return the exit code; for the options see `run_file`."""
     if pipeline is None and not datasets:
         if not _DEFAULT.is_file():
             raise ConfigurationError(
@@ -277,72 +151,46 @@ def compare_methods(
         ("methods", list(methods), [word for each in methods for word in ("--method", each)]),
         ("runs", runs, ["--runs", str(runs)]),
     )
-    return run_experiment(
-        "compare",
-        document,
-        typed="compare",
-        table_options=[
-            (Override((table, key), value, shlex.join(words)), words)
-            for key, value, words in given
-            if value
-        ],
-        name_by_data=bool(datasets),
-        **options,
-    )
+    overrides = [
+        Override((table, key), value, shlex.join(words)) for key, value, words in given if value
+    ]
+    return run_file("compare", document, table_options=overrides, **options)  # type: ignore[arg-type]
 
 
-def run_experiment(
+def run_file(
     command: Command,
     document: Document,
     *,
-    typed: str,
+    typed: str = "",
     assignments: tuple[str, ...],
     output: Path | None,
     overwrite: bool,
     dry_run: bool,
     insecure: bool,
-    table_options: Sequence[tuple[Override, list[str]]] = (),
-    name_by_data: bool = False,
+    table_options: Sequence[Override] = (),
     **execution: object,
 ) -> int:
     """Run an experiment or print its estimate, and return the exit code.
 
-    Parameters
-    ----------
-    command
-        Command for the file.
-    document
-        Text of the file, or `COMMAND_LINE`.
-    typed
-        Command as typed: `command`, or run.
-    assignments
-        Values of --set.
-    output, overwrite, dry_run, insecure
-        Options of the command line.
-    table_options
-        Overrides by other options, with their words on the command line.
-    name_by_data
-        Whether to name the experiment after its data, because they are not those of the file.
-    **execution
-        Options of [execution] by key.
+    `typed` is the command as typed, if it is another one, and `table_options` are overrides by
+    options other than --set (`assignments`) and those of [execution].
     """
-    others = [override for override, _ in table_options]
-    overrides = option_overrides(assignments, execution, others=others)
+    overrides = option_overrides(assignments, execution, others=table_options)
     settings = read_experiment(document, overrides, command=command)
-    if name_by_data:
+    if any(override.key[-1] == "datasets" for override in table_options):
         settings = msgspec.structs.replace(settings, name=_name_of_data(settings))
-    directory = default_output(settings) if output is None else output
+    directory = output_of(settings, output) if output is None else output
     if dry_run:
-        show_experiment_plan(
-            plan_experiment(settings, directory, overwrite=overwrite, insecure=insecure)
-        )
+        check_execution(settings.execution, insecure=insecure)
+        pairs = plan_experiment(settings, directory, overwrite=overwrite)
+        show(results_console(), key_values(pairs))
         return 0
-    words = [word for _, option_words in table_options for word in option_words]
-    words += [word for text in assignments for word in ("--set", text)]
-    record = (run_sweep if command == "sweep" else run_comparison)(
+    words = [override.origin for override in table_options]
+    words += [f"--set {shlex.quote(text)}" for text in assignments]
+    record = run_experiment(
         settings,
         directory,
-        command=_command(typed, document, words),
+        command=_command(typed or command, document, words),
         overwrite=overwrite,
         insecure=insecure,
         observers=(ProgressLines(),),
@@ -360,6 +208,7 @@ def run_experiment(
 
 
 def _name_of_data(settings: ExperimentSettings) -> str:
+    """Name of an experiment whose data are not those of its file."""
     names = "+".join(settings.datasets)
     if len(names.encode()) > _MAX_NAME_BYTES:
         digest = hashlib.sha256(names.encode()).hexdigest()[:8]
@@ -367,186 +216,97 @@ def _name_of_data(settings: ExperimentSettings) -> str:
     return f"{settings.name}-{names}"
 
 
-def _command(name: str, document: Document, words: list[str]) -> str:
+def _command(name: str, document: Document, words: Sequence[str]) -> str:
     """Command that repeats the experiment from the current directory."""
-    file = [] if document is COMMAND_LINE else [relative(document.path)]
+    file = [] if document is COMMAND_LINE else [shlex.quote(relative(document.path))]
     environment = []
     for override in environment_overrides(os.environ):
         key, _, value = override.origin.removesuffix(" (environment)").partition("=")
         environment.append(f"{key}={shlex.quote(value)}")
-    return " ".join([*environment, shlex.join(["mscam-dask", name, *file, *words])])
-
-
-_ITEM_BYTES = 8
-
-
-@dataclass(frozen=True)
-class ExperimentPlan:
-    """Estimate of an experiment that has not run.
-
-    Attributes
-    ----------
-    directory
-    kind
-    datasets
-        Data sets to cluster.
-    methods
-        Names.
-    n_cached
-        Trials that have a result.
-    n_missing
-        Trials to run; a maximum if the best of several settings is not known yet.
-    read_bytes
-        Bytes of the views of all data sets, as float64.
-    worker_bytes
-        Memory that a worker needs (sweep), or that a trial may use (other experiments).
-    limit_bytes
-        Memory of a worker; None if the cluster decides.
-    n_workers
-    time_limit_s
-        Time limit of a trial; None without.
-    seconds
-        Estimated time of those missing trials whose method has run on the same data here, divided
-        by the number of workers if trials run in parallel.
-    n_unknown
-        Missing trials without an estimate.
-    """
-
-    directory: Path
-    kind: Kind
-    datasets: tuple[DatasetEntry, ...]
-    methods: tuple[str, ...]
-    n_cached: int
-    n_missing: int
-    read_bytes: int
-    worker_bytes: int | None
-    limit_bytes: int | None
-    n_workers: int
-    time_limit_s: float | None
-    seconds: float
-    n_unknown: int
+    return " ".join([*environment, "mscam-dask", name, *file, *words])
 
 
 def plan_experiment(
-    settings: ExperimentSettings,
-    output: str | Path | None = None,
-    *,
-    overwrite: bool = False,
-    insecure: bool = False,
-) -> ExperimentPlan:
+    settings: ExperimentSettings, directory: Path, *, overwrite: bool = False
+) -> list[tuple[str, str]]:
     """Estimate an experiment without running it; sources are read for their digests.
 
-    Parameters
-    ----------
-    settings, output, overwrite, insecure
-        As for `mscam_dask.benchmark.compare.run_comparison`.
-
-    Raises
-    ------
-    MscamError
-        If settings, sources or data are invalid.
+    The number of fits is a maximum if the best of several settings is not known yet. The memory is
+    what a whole fit needs (sweep), or what a trial may use.
     """
-    check_execution(settings.execution, insecure=insecure)
-    directory = ExperimentDirectory(Path(output or default_output(settings)).absolute())
-    work = _Work(directory, reuses=not overwrite)
-    table, n_workers = settings.table, workers_of(settings.execution)
-    limit_bytes = limit_of(settings.execution, n_workers)
-    methods: tuple[str, ...]
+    path, table, limits = output_of(settings, directory), settings.table, limits_of(settings)
+    entries: dict[str, TrialEntry] = {}
+    missing: dict[str, Trial] = {}
+    n_open = 0
+
+    def add(trials: Sequence[Trial]) -> None:
+        new = {trial.key: trial for trial in trials if trial.key not in entries}
+        if not overwrite:
+            entries.update(kept_trials(path, list(new.values()), limits))
+        missing.update({key: trial for key, trial in new.items() if key not in entries})
+
     with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as temporary:
-        if isinstance(table, SweepTable):
-            datasets = open_datasets(settings.datasets, directory.stores, write_to=Path(temporary))
-            worker_bytes: int | None = _add_sweep(work, table, datasets)
-            methods, n_parallel, time_limit_s = (table.method,), 1, None
-        else:
-            datasets = comparison_datasets(settings, directory.stores, write_to=Path(temporary))
-            worker_bytes = _add_comparison(work, settings, table, datasets)
-            methods = tuple(dict.fromkeys(table.methods or METHODS))
-            n_parallel, time_limit_s = n_workers, table.time_limit_s
-    seconds, n_unknown = work.estimate()
-    shapes = [view.shape for dataset in datasets.values() for view in dataset.entry.views]
-    return ExperimentPlan(
-        directory=directory.path,
-        kind=settings.kind,
-        datasets=tuple(dataset.entry for dataset in datasets.values()),
-        methods=methods,
-        n_cached=len(work.entries),
-        n_missing=len(work.missing) + work.n_open,
-        read_bytes=_ITEM_BYTES * sum(math.prod(shape) for shape in shapes),
-        worker_bytes=limit_bytes if worker_bytes is None else worker_bytes,
-        limit_bytes=limit_bytes,
-        n_workers=n_workers,
-        time_limit_s=time_limit_s,
-        seconds=seconds / n_parallel,
-        n_unknown=n_unknown + work.n_open,
-    )
-
-
-class _Work:
-    """Trials of an experiment.
-
-    Attributes
-    ----------
-    entries
-        Trials that have a result, by key.
-    missing
-        Trials to run, by key.
-    n_open
-        Number of trials of settings that are not known yet.
-    """
-
-    def __init__(self, directory: ExperimentDirectory, *, reuses: bool) -> None:
-        self._directory, self._reuses = directory, reuses
-        self.entries: dict[str, TrialEntry] = {}
-        self.missing: dict[str, Trial] = {}
-        self.n_open = 0
-
-    def add(self, trials: Iterable[Trial], limits: Limits) -> None:
-        """Add trials, each key once."""
-        new = {trial.key: trial for trial in trials if trial.key not in self.entries}
-        if self._reuses:
-            self.entries |= self._directory.cached(list(new.values()), limits)
-        self.missing |= {key: trial for key, trial in new.items() if key not in self.entries}
-
-    def estimate(self) -> tuple[float, int]:
-        """Sum of the mean seconds of each method on each data set, and the number of unknown trials."""
-        seconds: dict[tuple[str, str], list[float]] = {}
-        for entry in self.entries.values():
-            if entry.seconds is not None:
-                seconds.setdefault((entry.method, entry.dataset), []).append(entry.seconds)
-        means = {key: statistics.fmean(values) for key, values in seconds.items()}
-        estimates = [means.get((one.method, one.dataset)) for one in self.missing.values()]
-        known = [value for value in estimates if value is not None]
-        return math.fsum(known), len(estimates) - len(known)
-
-
-def _add_comparison(
-    work: _Work,
-    settings: ExperimentSettings,
-    table: RunsTable,
-    datasets: Mapping[str, Dataset],
-) -> int | None:
-    """Add the trials of a comparison, and return the memory limit of the file, if it has one."""
-    limits = trial_limits(table, None)
-    runs = method_runs(settings, datasets)
+        datasets = open_all(settings, path / "data", Path(temporary))
+        runs = method_runs(settings, datasets)
+        needs = limits.memory_bytes if getattr(table, "memory_limit", None) else None
+        for run in runs:
+            run.check()
+            add(run.search_trials())
+            if isinstance(table, SweepTable):
+                parameters = sweep_parameters(run.search_trials()[0])
+                plan = plan_memory(run.dataset.read(), parameters)
+                needs = max(needs or 0, plan.worker_bytes(1))
     for run in runs:
-        run.check()
-        work.add(run.search_trials(), limits)
-    for run in runs:
-        if not any(trial.key in work.missing for trial in run.search_trials()):
-            work.add(run.final_trials(work.entries), limits)
+        if not any(trial.key in missing for trial in run.search_trials()):
+            add(run.final_trials(entries))
         elif len(run.settings) == 1:
-            work.add([run.trial(run.settings[0], seed) for seed in run.seeds], limits)
+            add([run.trial(run.settings[0], seed) for seed in run.seeds])
         else:
-            work.n_open += len(run.seeds) - run.n_search_seeds
-    return None if table.memory_limit is None else limits.memory_bytes
+            n_open += len(run.seeds) - run.n_search_seeds
+    sets = [dataset.entry for dataset in datasets.values()]
+    views = [f"{each.name} ({each.n_samples} samples, {len(each.views)} views)" for each in sets]
+    n_values = sum(math.prod(view.shape) for each in sets for view in each.views)
+    n_workers = workers_of(settings.execution)
+    limit_s = None if isinstance(table, SweepTable) else table.time_limit_s
+    memory, has = "", limit_of(settings.execution, n_workers)
+    if (size := needs or has) is not None:
+        memory = f", {'a fit may use' if limit_s else 'each needs'} {size / _GIB:.2f} GiB"
+        if has is not None and size != has:
+            memory += f" and a worker has {'' if size <= has else 'only '}{has / _GIB:.2f} GiB"
+    n_missing = len(missing) + n_open
+    reused = f", {len(entries)} reused from an earlier run" if entries else ""
+    to_run = f"{n_missing} fits{reused}"
+    return [
+        ("Experiment", f"{settings.table.kind} in {relative(directory)}"),
+        ("To run", to_run if n_missing else f"nothing: all {len(entries)} fits have ended"),
+        ("Data", ", ".join(views)),
+        ("Bytes", f"{8 * n_values / _MIB:.1f} MiB of values"),
+        ("Methods", ", ".join(dict.fromkeys(run.method for run in runs))),
+        ("Workers", f"{n_workers}{memory}"),
+        ("Time", _time(entries, missing, n_open, limit_s, n_workers if limit_s else 1)),
+    ]
 
 
-def _add_sweep(work: _Work, table: SweepTable, datasets: Mapping[str, Dataset]) -> int:
-    """Add the trials of a sweep, and return the memory that a whole fit needs."""
-    worker_bytes = 0
-    for dataset in datasets.values():
-        trials = list(sweep_trials(table, dataset).values())
-        work.add(trials, Limits())
-        plan = plan_memory(dataset.read(), sweep_parameters(trials[0]))
-        worker_bytes = max(worker_bytes, plan.worker_bytes(1))
-    return worker_bytes
+def _time(
+    entries: dict[str, TrialEntry],
+    missing: dict[str, Trial],
+    n_open: int,
+    limit_s: float | None,
+    n_parallel: int,
+) -> str:
+    """Time of the missing trials, from the mean of their method on the same data."""
+    seconds: dict[tuple[str, str], list[float]] = {}
+    for entry in entries.values():
+        if entry.seconds is not None:
+            seconds.setdefault((entry.method, entry.dataset), []).append(entry.seconds)
+    places = [(trial.method, trial.dataset) for trial in missing.values()]
+    known = [statistics.fmean(seconds[place]) for place in places if place in seconds]
+    n_unknown = len(places) - len(known) + n_open
+    parts = []
+    if known:
+        total = duration(math.fsum(known) / n_parallel)
+        parts.append(f"about {total} for {len(known)} fits, from those that have ended")
+    if n_unknown:
+        limit = "" if limit_s is None else f"; limit {limit_s:g} s each"
+        parts.append(f"unknown for {n_unknown} fits (no comparable fit has run yet{limit})")
+    return "; ".join(parts) or "none"

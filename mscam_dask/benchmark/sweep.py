@@ -7,116 +7,83 @@ any size therefore reads and factors every view once, and its fits run in parall
 
 from __future__ import annotations
 
-import itertools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.benchmark.config import ExperimentSettings, SweepTable
-from mscam_dask.benchmark.datasets import Dataset, open_datasets
-from mscam_dask.benchmark.experiment import Experiment
-from mscam_dask.benchmark.methods import METHODS
-from mscam_dask.benchmark.results import (
-    SCORES,
-    ExperimentRecord,
-    HeatMapEntry,
-    MethodEntry,
-    TrialEntry,
-)
-from mscam_dask.benchmark.trial import Limits, Trial, TrialFit, trial_entry
+from mscam_dask.benchmark.config import SweepTable
+from mscam_dask.benchmark.results import SCORES, HeatMapEntry, TrialEntry
+from mscam_dask.benchmark.trial import Trial, scores_against
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.prepare import precompute_views
 from mscam_dask.engine.stage import Stage
-from mscam_dask.errors import ConfigurationError
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.neighbor_information import modularity
-from mscam_dask.metrics import score_partition
-from mscam_dask.pipeline.run.cluster import OpenCluster
 from mscam_dask.solvers.partition_score import ReferenceGraphs
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.parameters import Constants, Model, Parameters
 from mscam_dask.types.result import Solution
 
-__all__ = ["LABEL_FREE", "SweepFit", "run_sweep", "sweep_fits", "sweep_parameters", "sweep_trials"]
-
-
 LABEL_FREE = ("cross_view_information", "eigengap", "modularity")
 """Label-free scores; larger is better."""
-_NO_LIMITS = Limits()
+
+IS_SWEEP = "sweep"
+"""Parameter that marks the trials of a sweep, which `MSCAM` with its selection would fit otherwise."""
 
 
 class SweepFit(NamedTuple):
     """Result of one fit of a sweep.
 
-    Attributes
-    ----------
-    labels : (n,) int64
-    scores : dict of str to float
-        "cross_view_information" of the partition, in nats, by which `MSCAM` selects settings;
-        "eigengap" λ_{c+1} − λ_c of the consensus graph's Laplacian, NaN when there are only c
-        samples; "modularity" of the partition, averaged over the reference graphs of a view and over
-        views; "n_connected_components" of the consensus graph.
-    seconds : float
-        Time of the fit without the shared results.
+    The scores are "cross_view_information" of the partition, in nats, by which `MSCAM` selects
+    settings; "eigengap" λ_{c+1} − λ_c of the consensus graph's Laplacian, NaN when there are only c
+    samples; "modularity" of the partition, averaged over the reference graphs of a view and over
+    views; "n_connected_components" of the consensus graph.
     """
 
     labels: NDArray[np.int64]
     scores: dict[str, float]
-    seconds: float
+    seconds: float  # without the shared results
+
+
+def sweep_entries(
+    trials: Sequence[Trial], data: MultiViewData, executor: Executor
+) -> Iterator[TrialEntry]:
+    """Run the trials of a sweep on one data set, and yield the result of each, in order."""
+    settings = [sweep_parameters(trial) for trial in trials]
+    check_memory(data, settings[0], executor, whole_fits=True)
+    for trial, fit in zip(trials, sweep_fits(data, settings, executor), strict=True):
+        scores: dict[str, float | None] = {
+            name: value if math.isfinite(value) else None for name, value in fit.scores.items()
+        }
+        if data.labels is not None:
+            scores |= scores_against(data.labels, fit.labels)
+        n_found = len(np.unique(fit.labels))
+        yield trial.entry("ok", scores=scores, n_found=n_found, seconds=fit.seconds)
 
 
 def sweep_fits(
     data: MultiViewData, settings: Sequence[Parameters], executor: Executor
 ) -> Iterator[SweepFit]:
-    """Fit `data` with each of the settings, in order.
+    """Fit `data` with each of the settings, which have the same scale, in order.
 
-    Parameters
-    ----------
-    data : MultiViewData
-        Validated views.
-    settings : sequence of Parameters
-        All with the same scale.
-    executor : Executor
-        Entered here, and left when the iterator ends or is closed.
-
-    Yields
-    ------
-    SweepFit
-        Bit-identical to a fit outside a sweep.
-
-    Raises
-    ------
-    ConfigurationError
-        If the settings have several scales.
-    ClusterError
-        If the cluster fails.
-    DataError
-        If a view cannot be clustered.
+    Each result is bit-identical to a fit outside a sweep. The executor is entered here, and left
+    when the iterator ends or is closed.
     """
-    scales = {parameters.scale for parameters in settings}
-    if len(scales) > 1:
-        raise ConfigurationError(
-            f"the settings of a sweep must have the same scale; got {sorted(scales)}."
-        )
-    if not settings:
-        return
     with executor:
         recorder = _RecordingExecutor(executor)
-        scales_of_views = [settings[0].scales(len(data.views))]
-        exact = settings[0].exact_samples
-        recording = cast(Executor, recorder)
-        stage = Stage(recording, "views")  # as in a fit, so that the keys are the same
-        precomputed = precompute_views(stage, data, scales_of_views, exact_samples=exact)
+        stage = Stage(
+            cast(Executor, recorder), "views"
+        )  # as in a fit, so that the keys are the same
+        scales, exact = [settings[0].scales(len(data.views))], settings[0].exact_samples
+        precomputed = precompute_views(stage, data, scales, exact_samples=exact)
         precomputed.scorer.graphs(precomputed.names)
         keys, handles = list(recorder.handles), list(recorder.handles.values())
         fits = [
@@ -124,8 +91,7 @@ def sweep_fits(
             for index, parameters in enumerate(settings)
         ]
         for fit in fits:
-            (result,) = executor.gather([fit])
-            yield result
+            yield from executor.gather([fit])
 
 
 class _RecordingExecutor:
@@ -139,9 +105,8 @@ class _RecordingExecutor:
         return getattr(self._executor, name)
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        handle = self._executor.submit(function, *args, key=key)
-        self.handles[key] = handle
-        return handle
+        self.handles[key] = self._executor.submit(function, *args, key=key)
+        return self.handles[key]
 
 
 class _PrecomputedExecutor(SerialExecutor):
@@ -175,8 +140,8 @@ def _fit(
 
 
 def _eigengap(solution: Solution, parameters: Parameters) -> float:
-    c, n = parameters.n_clusters, len(solution.labels)
-    if c >= n:
+    c = parameters.n_clusters
+    if c >= len(solution.labels):
         return float("nan")
     spectrum = bottom_eigenpairs(
         laplacian(solution.consensus_graph),
@@ -187,142 +152,43 @@ def _eigengap(solution: Solution, parameters: Parameters) -> float:
     return float(spectrum.values[c] - spectrum.values[c - 1])
 
 
-def _mean_modularity(
-    reference_graphs: Sequence[ReferenceGraphs], labels: NDArray[np.int64]
-) -> float:
-    n_validation_samples = reference_graphs[0].graphs[0].shape[0]
+def _mean_modularity(views: Sequence[ReferenceGraphs], labels: NDArray[np.int64]) -> float:
+    n_validation_samples = views[0].graphs[0].shape[0]
     if n_validation_samples < len(labels):  # large data are scored on a sample
         labels = labels[sampled_rows(len(labels), n_validation_samples)]
-    by_view = [
-        float(np.mean([modularity(graph, labels) for graph in view.graphs]))
-        for view in reference_graphs
-    ]
+    by_view = [np.mean([modularity(graph, labels) for graph in view.graphs]) for view in views]
     return float(np.mean(by_view))
-
-
-def run_sweep(
-    settings: ExperimentSettings, output: str | Path | None = None, **options: Any
-) -> ExperimentRecord:
-    """Fit every α × λ on every data set; trials that have a result are not repeated.
-
-    Parameters, result and errors are those of `mscam_dask.benchmark.compare.run_comparison`.
-    """
-    table = settings.table
-    assert isinstance(table, SweepTable)
-    with Experiment.open(settings, output, **options) as experiment:
-        experiment.notify("reading the data")
-        datasets = open_datasets(settings.datasets, experiment.directory.stores)
-        for dataset in datasets.values():
-            validate(
-                dataset.read(),
-                n_clusters=dataset.entry.n_clusters,
-                n_neighbors=table.n_neighbors,
-            )
-        experiment.update(
-            seeds=(table.seed,),
-            varies="Every trial is run once.",
-            datasets=tuple(dataset.entry for dataset in datasets.values()),
-            methods=(MethodEntry.from_method(METHODS[table.method]),),
-        )
-        stores = [location for each in datasets.values() if (location := each.location) is not None]
-        for dataset in datasets.values():
-            missing = experiment.missing(list(sweep_trials(table, dataset).values()), _NO_LIMITS)
-            if missing:
-                executor = _executor(experiment.cluster(stores))
-                _fit_missing(missing, dataset, executor, experiment)
-        entries = experiment.entries
-        experiment.finish(
-            heat_maps=tuple(_heat_map(table, each, entries) for each in datasets.values()),
-            trials=tuple(entries.values()),
-        )
-        return experiment.record
-
-
-def _fit_missing(
-    trials: Sequence[Trial], dataset: Dataset, executor: Executor, experiment: Experiment
-) -> None:
-    """Run the trials of a data set that have no result."""
-    data = dataset.read()
-    settings = [sweep_parameters(trial) for trial in trials]
-    check_memory(data, settings[0], executor, whole_fits=True)
-    experiment.notify(f"{dataset.entry.name}: {len(trials)} fits to run")
-    fits = sweep_fits(data, settings, executor)
-    for done, (trial, fit) in enumerate(zip(trials, fits, strict=True), start=1):
-        entry = trial_entry(trial, _scored(fit, data.labels), _NO_LIMITS)
-        experiment.add(entry, done, len(trials))
-
-
-def _heat_map(table: SweepTable, dataset: Dataset, entries: dict[str, TrialEntry]) -> HeatMapEntry:
-    keys = {point: trial.key for point, trial in sweep_trials(table, dataset).items()}
-
-    def scores(name: str) -> tuple[tuple[float | None, ...], ...]:
-        return tuple(
-            tuple(entries[keys[alpha, weight]].scores.get(name) for weight in table.graph_weight)
-            for alpha in table.alpha
-        )
-
-    label_free = {name: scores(name) for name in (*LABEL_FREE, "n_connected_components")}
-    return HeatMapEntry(
-        dataset=dataset.entry.name,
-        method=table.method,
-        alpha=tuple(table.alpha),
-        graph_weight=tuple(table.graph_weight),
-        with_labels={name: scores(name) for name in SCORES} if dataset.entry.n_classes else {},
-        label_free=label_free,
-        best={name: point for name in LABEL_FREE if (point := _argmax(label_free[name]))},
-        fixed=_fixed(table),
-    )
-
-
-def sweep_trials(table: SweepTable, dataset: Dataset) -> dict[tuple[float, float], Trial]:
-    """Return the trial of every point (alpha, graph weight) of the grid."""
-    return {
-        (alpha, graph_weight): Trial(
-            dataset=dataset.entry.name,
-            method=table.method,
-            data=dataset.data_of(table.seed),
-            n_clusters=dataset.entry.n_clusters,
-            seed=table.seed,
-            shuffled=False,
-            parameters={
-                "sweep": True,
-                **_fixed(table),
-                "alpha": alpha,
-                "graph_weight": graph_weight,
-            },
-        )
-        for alpha, graph_weight in itertools.product(table.alpha, table.graph_weight)
-    }
-
-
-def _fixed(table: SweepTable) -> dict[str, Any]:
-    """Parameters that all trials share."""
-    return {name: getattr(table, name) for name in ("scale", "n_neighbors", "max_iter", "seed")}
 
 
 def sweep_parameters(trial: Trial) -> Parameters:
     """Return the parameters of the fit of a trial."""
-    given = {name: value for name, value in trial.parameters.items() if name != "sweep"}
+    given = {name: value for name, value in trial.parameters.items() if name != IS_SWEEP}
     constants = Constants.paper(graph_weight=given.pop("graph_weight"))
     model = cast(Model, trial.method)
     return Parameters(n_clusters=trial.n_clusters, model=model, constants=constants, **given)
 
 
-def _executor(cluster: OpenCluster) -> Executor:
-    if cluster.client is None:
-        return SerialExecutor()
-    from mscam_dask.engine.executors.dask import DaskExecutor
+def heat_map(
+    table: SweepTable, trials: Sequence[Trial], entries: Mapping[str, TrialEntry]
+) -> HeatMapEntry:
+    """Return the scores of the trials of one data set, of all points of the grid in order."""
+    ended = [entries[trial.key].scores for trial in trials]
 
-    return DaskExecutor(cluster.client)
+    def scores(name: str) -> tuple[tuple[float | None, ...], ...]:
+        values, width = [each.get(name) for each in ended], len(table.graph_weight)
+        return tuple(tuple(values[i : i + width]) for i in range(0, len(values), width))
 
-
-def _scored(fit: SweepFit, labels_true: NDArray[Any] | None) -> TrialFit:
-    scores = {name: value if math.isfinite(value) else None for name, value in fit.scores.items()}
-    if labels_true is not None:
-        with_labels = score_partition(labels_true, fit.labels)
-        scores |= {name: float(getattr(with_labels, name)) for name in SCORES}
-    n_found = len(np.unique(fit.labels))
-    return TrialFit(outcome="ok", scores=scores, n_found=n_found, seconds=fit.seconds)
+    label_free = {name: scores(name) for name in (*LABEL_FREE, "n_connected_components")}
+    return HeatMapEntry(
+        dataset=trials[0].dataset,
+        method=table.method,
+        alpha=table.alpha,
+        graph_weight=table.graph_weight,
+        with_labels={name: scores(name) for name in SCORES if name in ended[0]},
+        label_free=label_free,
+        best={name: point for name in LABEL_FREE if (point := _argmax(label_free[name]))},
+        fixed=table.fixed,
+    )
 
 
 def _argmax(values: Sequence[Sequence[float | None]]) -> tuple[int, int] | None:

@@ -12,46 +12,17 @@ import msgspec
 
 from mscam_dask.types.events import FitEvent
 
-__all__ = [
-    "Event",
-    "FitResumed",
-    "JsonLines",
-    "RunAnnounced",
-    "StepFinished",
-    "StepStarted",
-    "decode",
-    "encode",
-    "event_name",
-]
-
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class StepStarted:
-    """Start of a step of a pipeline.
-
-    Attributes
-    ----------
-    step : str
-        "resume", "ingest", "validate", "start", "cluster", "evaluate", "write", "report" or
-        "retain".
-    """
+    """Start of a step: resume, ingest, validate, start, cluster, evaluate, write, report or retain."""
 
     step: str
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class StepFinished:
-    """End of a step of a pipeline.
-
-    Attributes
-    ----------
-    step : str
-    summary : str
-        Result of the step in a few words.
-    notes : tuple of str
-        Notes and warnings for the user.
-    seconds : float
-    """
+    """End of a step: its result in a few words, and notes and warnings for the user."""
 
     step: str
     summary: str
@@ -63,12 +34,7 @@ class StepFinished:
 class FitResumed:
     """Resume of a fit from a checkpoint; `FitStarted` and the previous events are sent again.
 
-    Attributes
-    ----------
-    after_iteration : int
-        Number of finished outer iterations; 0 if only the settings are selected.
-    notes : tuple of str
-        Damage of checkpoints that were skipped.
+    `after_iteration` is 0 if only the settings are selected; notes are of damaged checkpoints that were skipped.
     """
 
     after_iteration: int
@@ -107,18 +73,9 @@ class JsonLines:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class RunAnnounced:
-    """First message of a run, before any of its tasks.
+    """First message of a run, before any of its tasks: its name, and the id of the Dask client of its tasks.
 
-    Attributes
-    ----------
-    name : str
-        Display name, not necessarily unique.
-    client : str
-        Id of the Dask client of its tasks.
-    views : tuple of str
-    n_samples : int
-    n_clusters : int
-        Number of clusters; the maximum until `FitStarted`, if it is selected.
+    `n_clusters` is the maximum until `FitStarted`, if the number is selected.
     """
 
     name: str

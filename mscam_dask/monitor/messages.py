@@ -18,21 +18,6 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.rules import RULES
 
-__all__ = [
-    "ProgressTracker",
-    "duration",
-    "format_event",
-    "format_excluded",
-    "format_graph",
-    "format_refinement",
-    "format_settings",
-    "format_started",
-    "format_view_settings",
-    "largest_residual",
-    "plural",
-    "printable",
-]
-
 _RECENT = 5  # iterations whose mean time predicts the next ones
 _MAX_NAMES = 60  # characters of view names in one line; longer lists are counted
 
@@ -62,8 +47,7 @@ class ProgressTracker:
         """Seconds that all iterations up to `max_iter` would take; None before the first one."""
         if self.max_iter is None or not self._recent:
             return None
-        left = self.max_iter - self.n_done
-        return left * sum(self._recent) / len(self._recent)
+        return (self.max_iter - self.n_done) * sum(self._recent) / len(self._recent)
 
     @property
     def n_done_of_max(self) -> str:
@@ -83,13 +67,7 @@ class ProgressTracker:
 
 
 def printable(text: str) -> str:
-    r"""Escape control characters, which names from data may contain.
-
-    Examples
-    --------
-    >>> printable("pix\x1b[31m els")
-    'pix\\x1b[31m els'
-    """
+    """Escape control characters, which names from data may contain."""
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
@@ -98,8 +76,6 @@ def printable(text: str) -> str:
 def duration(seconds: float) -> str:
     """Format a duration.
 
-    Examples
-    --------
     >>> duration(0.314), duration(18.66), duration(754), duration(7384)
     ('0.31 s', '18.7 s', '12 min 34 s', '2 h 3 min')
     """
@@ -115,13 +91,7 @@ def duration(seconds: float) -> str:
 
 
 def plural(count: int, noun: str) -> str:
-    """Format a count with its noun.
-
-    Examples
-    --------
-    >>> plural(1, "view"), plural(2, "view")
-    ('1 view', '2 views')
-    """
+    """Count with its noun: "1 view", "2 views"."""
     return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
@@ -131,51 +101,42 @@ def largest_residual(record: IterationFinished) -> float:
 
 
 def format_event(event: Event, tracker: ProgressTracker) -> list[str]:
-    """Lines that describe an event of a fit; none for other events.
-
-    Parameters
-    ----------
-    event
-    tracker
-        State after the event.
-    """
-    lines: list[str] = []
+    """Lines that describe an event of a fit, after which the state is `tracker`; none for other events."""
     match event:
         case FitResumed():
-            lines = [_resumed(event), *(f"note: {note}" for note in event.notes)]
+            return [_resumed(event), *(f"note: {note}" for note in event.notes)]
         case FitStarted():
-            lines = [f"{format_started(event)}, {event.executor}"]
-        case NClustersSelected():
-            lines = [_timed(_n_clusters(event), event.seconds)]
-        case SettingsSelected():
-            first, *rest = format_settings(event)
-            lines = [_timed(first, event.seconds), *rest]
+            return [f"{format_started(event)}, {event.executor}"]
         case IterationFinished():
-            lines = [_iteration(event, tracker)]
+            return [_iteration(event, tracker)]
+        case NClustersSelected():
+            lines = [_n_clusters(event)]
+        case SettingsSelected():
+            lines = format_settings(event)
         case RefinementFinished():
-            lines = [_timed(format_refinement(event.scores, event.taken), event.seconds)]
+            lines = [format_refinement(event.scores, event.taken)]
         case FitFinished():
-            lines = [_timed(_finished(event), event.seconds)]
+            components = plural(event.n_connected_components, "connected component")
+            lines = [f"{components} after {plural(event.n_iterations, 'iteration')}"]
             lines += [event.assessment] if event.assessment else []
-        case FitFailed():
-            lines = [_timed(_failed(event), event.seconds)]
-    return lines
-
-
-def _timed(text: str, seconds: float) -> str:
-    return f"{text} ({seconds:.1f} s)"
-
-
-def format_started(event: FitStarted) -> str:
-    """Size of the problem."""
-    views = plural(len(event.views), "view")
-    return f"{event.n_samples} samples, {views}, n_clusters={event.n_clusters}"
+        case FitFailed():  # a signal is not a failure
+            is_signal = event.error == "KeyboardInterrupt"
+            lines = ["interrupted" if is_signal else f"failed: {event.error}"]
+        case _:
+            return []
+    return [f"{lines[0]} ({event.seconds:.1f} s)", *lines[1:]]
 
 
 def _resumed(event: FitResumed) -> str:
     if event.after_iteration == 0:
         return "resumed with the settings selected before the interruption"
     return f"resumed after iteration {event.after_iteration}"
+
+
+def format_started(event: FitStarted) -> str:
+    """Size of the problem."""
+    views = plural(len(event.views), "view")
+    return f"{event.n_samples} samples, {views}, n_clusters={event.n_clusters}"
 
 
 def _n_clusters(event: NClustersSelected) -> str:
@@ -205,46 +166,18 @@ def format_settings(event: SettingsSelected) -> list[str]:
 
 
 def format_graph(n_neighbors: int, initial_graph: str) -> str:
-    """Number of neighbors, and the kind of the initial graph where it is not the default.
-
-    Examples
-    --------
-    >>> format_graph(20, "mean")
-    'n_neighbors=20'
-    >>> format_graph(20, "mixed")
-    'n_neighbors=20, mixed initial graph'
-    """
+    """Number of neighbors, and the kind of the initial graph where it is not the default."""
     mixed = ", mixed initial graph" if initial_graph == "mixed" else ""
     return f"n_neighbors={n_neighbors}{mixed}"
 
 
 def format_excluded(exclude_views: Sequence[str]) -> str:
-    """Excluded views after a semicolon; nothing where none is excluded.
-
-    Examples
-    --------
-    >>> format_excluded(["pix", "mor"])
-    '; excluded views: pix, mor'
-    >>> format_excluded([])
-    ''
-    """
+    """Excluded views after a semicolon; nothing where none is excluded."""
     return f"; excluded views: {_names(exclude_views)}" if exclude_views else ""
 
 
 def format_view_settings(view_settings: Iterable[tuple[str, str, float]]) -> list[str]:
-    """Views by scale and alpha, the most common first.
-
-    Parameters
-    ----------
-    view_settings : iterable of (view, scale, alpha)
-
-    Examples
-    --------
-    >>> format_view_settings(
-    ...     [("pix", "unit", 10.0), ("mor", "standard", 1.0), ("fac", "unit", 10.0)]
-    ... )
-    ['scale=unit, alpha=10: pix, fac', 'scale=standard, alpha=1: mor']
-    """
+    """Lines from (view, scale, alpha): the views of each scale and alpha, the most common first."""
     groups: dict[tuple[str, float], list[str]] = {}
     for view, scale, alpha in view_settings:
         groups.setdefault((scale, alpha), []).append(view)
@@ -271,32 +204,7 @@ def _iteration(event: IterationFinished, tracker: ProgressTracker) -> str:
 
 
 def format_refinement(scores: Sequence[float], taken: int) -> str:
-    """Result of the refinement.
-
-    Parameters
-    ----------
-    scores, taken
-        As in `mscam_dask.types.events.RefinementFinished`.
-
-    Examples
-    --------
-    >>> format_refinement((1.84, 1.85, 1.85), 2)
-    'refinement: 2 new partitions accepted, score 1.8500'
-    >>> format_refinement((1.7,), 0)
-    'refinement: no new partition accepted'
-    """
+    """Result of the refinement, from fields of `mscam_dask.types.events.RefinementFinished`."""
     if not taken:
         return "refinement: no new partition accepted"
     return f"refinement: {plural(taken, 'new partition')} accepted, score {scores[taken - 1]:.4f}"
-
-
-def _finished(event: FitFinished) -> str:
-    return (
-        f"{plural(event.n_connected_components, 'connected component')} after "
-        f"{plural(event.n_iterations, 'iteration')}"
-    )
-
-
-def _failed(event: FitFailed) -> str:
-    """State of a fit without a result; a signal is not a failure."""
-    return "interrupted" if event.error == "KeyboardInterrupt" else f"failed: {event.error}"

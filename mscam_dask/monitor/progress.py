@@ -8,9 +8,9 @@ import itertools
 import time
 from collections import deque
 from collections.abc import Sequence
-from html import escape
-from types import TracebackType
-from typing import IO, TYPE_CHECKING, Any, Protocol, Self
+from functools import cache
+from importlib.resources import files
+from typing import IO, TYPE_CHECKING, Any, Self
 
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
 from mscam_dask.monitor.messages import (
@@ -36,24 +36,43 @@ if TYPE_CHECKING:
     from rich.console import Console, RenderableType
     from rich.live import Live
 
-__all__ = ["NotebookProgress", "PlainProgress", "Progress", "TerminalProgress", "progress_on"]
+_ROWS = 8  # iterations shown
+# Columns of the table of iterations and their widths; a narrow terminal shows the first ones.
+_WIDTHS = {"iteration": 9, "components": 10, "\u03bb": 8, "score": 7, "residual": 8, "seconds": 7}
+_INDENT = 12  # of lines that belong to a step
+_UNSURE = ("NONE", "PARTLY")  # structures that get an exclamation mark
 
 
-class Progress(Protocol):
+class Progress(contextlib.AbstractContextManager["Progress"]):
     """Observer that shows events; a context manager for the length of a run."""
+
+    def __init__(self) -> None:
+        self._tracker = ProgressTracker()
+        self._settings: list[str] = []
+        self._rows: deque[IterationFinished] = deque(maxlen=_ROWS)
+        self._since = time.monotonic()
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
-        ...
+        raise NotImplementedError
 
-    def __enter__(self) -> Self: ...
+    def __exit__(self, *_: object) -> None:
+        """End the display."""
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None: ...
+    def _track(self, event: Event) -> None:
+        """Update the state of a live display."""
+        self._tracker.add(event)
+        match event:
+            case StepStarted() | FitFinished() | FitFailed():
+                self._tracker.started = self._tracker.max_iter = None
+            case SettingsSelected():
+                self._settings = [printable(line) for line in format_settings(event)]
+            case IterationFinished():
+                self._rows.append(event)
+        if isinstance(event, StepStarted | FitStarted):
+            self._since = time.monotonic()
+            self._rows.clear()
+            self._settings = []
 
 
 def progress_on(console: Console) -> Progress:
@@ -74,7 +93,7 @@ def progress_on(console: Console) -> Progress:
     return PlainProgress(console.file)
 
 
-class PlainProgress:
+class PlainProgress(Progress):
     """One line for each step and each iteration.
 
     Parameters
@@ -84,19 +103,8 @@ class PlainProgress:
     """
 
     def __init__(self, stream: IO[str]) -> None:
+        super().__init__()
         self._stream = stream
-        self._tracker = ProgressTracker()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._stream.flush()
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
@@ -117,20 +125,7 @@ class PlainProgress:
         self._stream.flush()
 
 
-_ROWS = 8  # iterations shown
-# Columns of the table of iterations and their widths; a narrow terminal shows the first ones.
-_WIDTHS = {
-    "iteration": 9,
-    "components": 10,
-    "\u03bb": 8,
-    "score": 7,
-    "residual": 8,
-    "seconds": 7,
-}
-_CELL = 'style="text-align:right;padding:1px 14px 1px 0;font-variant-numeric:tabular-nums"'
-
-
-class NotebookProgress:
+class NotebookProgress(Progress):
     """Progress of a fit or a run, below the notebook cell that runs it.
 
     Notes
@@ -140,51 +135,29 @@ class NotebookProgress:
     """
 
     def __init__(self) -> None:
+        super().__init__()
         self._shown: Any = None
         self._lines: list[str] = []
-        self._tracker = ProgressTracker()
-        self._settings: list[str] = []
-        self._rows: deque[IterationFinished] = deque(maxlen=_ROWS)
-        self._since = time.monotonic()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        """Show the last state."""
         self._show()
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
-        self._tracker.add(event)
-        lines = format_event(event, self._tracker)
+        self._track(event)
         match event:
             case StepStarted():
-                self._since = time.monotonic()
                 self._lines.append(f"{event.step} ...")
             case StepFinished():
                 self._lines[-1:] = [f"{event.step}: {event.summary} ({event.seconds:.1f} s)"]
                 self._lines += [f"note: {note}" for note in event.notes]
-            case FitStarted():
-                self._since = time.monotonic()
-                self._rows.clear()
-                self._settings = []
-                self._lines += lines
-            case SettingsSelected():
-                self._settings = lines
-            case IterationFinished():
-                self._rows.append(event)
-            case FitFailed():
-                self._lines += [*lines, *([event.message] if event.message else [])]
-                self._tracker.started = self._tracker.max_iter = None
+            case SettingsSelected() | IterationFinished():
+                pass  # beside the table
             case _:
-                self._lines += lines
-                if isinstance(event, FitFinished):
-                    self._tracker.started = self._tracker.max_iter = None
+                self._lines += format_event(event, self._tracker)
+                if isinstance(event, FitFailed) and event.message:
+                    self._lines.append(event.message)
         self._show()
 
     def _show(self) -> None:
@@ -198,36 +171,22 @@ class NotebookProgress:
 
     def html(self) -> str:
         """HTML of the output; everything that came from data is escaped."""
-        return (
-            f'<div style="font-size:90%;line-height:1.5">{_divs(self._lines)}{self._table()}</div>'
-        )
-
-    def _table(self) -> str:
-        if not self._rows and self._tracker.started is None:
-            return ""
-        if not self._rows:
-            elapsed = duration(time.monotonic() - self._since)
-            return f"<div>selecting settings, {elapsed} elapsed</div>"
-        rows = "".join(
-            f"<tr>{''.join(f'<td {_CELL}>{cell}</td>' for cell in _cells(record))}</tr>"
-            for record in self._rows
-        )
-        titles = "".join(f"<th {_CELL}>{title}</th>" for title in _WIDTHS)
-        bar = ""
-        if self._tracker.max_iter is not None:
-            bar = (
-                f'<div><progress max="{self._tracker.max_iter}" value="{self._tracker.n_done}">'
-                f"</progress> iteration {self._tracker.n_done_of_max}, ETA "
-                f"{escape(self._tracker.eta)}</div>"
-            )
-        return (
-            f"{_divs(self._settings)}<table><thead><tr>{titles}</tr></thead>"
-            f"<tbody>{rows}</tbody></table>{bar}"
+        return _template().render(
+            lines=list(map(printable, self._lines)),
+            settings=self._settings,
+            titles=_WIDTHS,
+            rows=list(map(_cells, self._rows)),
+            tracker=self._tracker,
+            elapsed=duration(time.monotonic() - self._since),
         )
 
 
-def _divs(lines: list[str]) -> str:
-    return "".join(f"<div>{escape(printable(line))}</div>" for line in lines)
+@cache
+def _template() -> Any:
+    from jinja2 import Environment
+
+    text = files(__package__).joinpath("progress.html.j2").read_text("utf-8")
+    return Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True).from_string(text)
 
 
 def _cells(record: IterationFinished) -> tuple[str, ...]:
@@ -241,11 +200,7 @@ def _cells(record: IterationFinished) -> tuple[str, ...]:
     )
 
 
-_INDENT = 12  # of lines that belong to a step
-_UNSURE = ("NONE", "PARTLY")  # structures that get an exclamation mark
-
-
-class TerminalProgress:
+class TerminalProgress(Progress):
     """Lines of the finished steps, and below them the running one, which is redrawn.
 
     Parameters
@@ -261,66 +216,46 @@ class TerminalProgress:
     """
 
     def __init__(self, console: Console) -> None:
+        super().__init__()
         self._console = console
         self._live: Live | None = None
         self._entered = False
         self._step: tuple[str, float] | None = None
-        self._tracker = ProgressTracker()
-        self._settings: list[str] = []
         self._structure: str | None = None
-        self._rows: deque[IterationFinished] = deque(maxlen=_ROWS)
         self._mark = "*" if console.options.ascii_only else "✓"
 
     def __enter__(self) -> Self:
         self._entered = True
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
+        """Restore the terminal."""
         self._entered = False
         self._stop()
 
     def __call__(self, event: Event) -> None:
         """Show an event."""
         self._start()
-        self._tracker.add(event)
+        self._track(event)
         match event:
             case StepStarted():
-                self._step = (event.step, time.monotonic())
-                self._rows.clear()
-                self._tracker.started = self._tracker.max_iter = None
+                self._step = (event.step, self._since)
             case StepFinished():
                 self._step = None
                 self._done(event.step, event.summary, event.seconds, event.notes)
             case FitStarted():
-                self._rows.clear()
-                self._settings = []
-                if self._step is None:
-                    self._step = ("fit", time.monotonic())
-            case SettingsSelected():
-                self._settings = [printable(line) for line in format_settings(event)]
-            case IterationFinished():
-                self._rows.append(event)
+                self._step = self._step or ("fit", self._since)
             case FitResumed() | NClustersSelected() | RefinementFinished():
                 line, *notes = format_event(event, self._tracker)
                 self._done("fit", line, None, notes)
             case FitFinished() | FitFailed():
                 self._structure = event.structure if isinstance(event, FitFinished) else None
-                self._over(event)
-
-    def _over(self, event: FitFinished | FitFailed) -> None:
-        self._tracker.started = self._tracker.max_iter = None
-        if self._entered:
-            return
-        if isinstance(event, FitFinished):
-            line, *notes = format_event(event, self._tracker)
-            self._done("fit", line, None, notes)
-            self._step = None
-        self._stop()
+                if not self._entered and isinstance(event, FitFinished):
+                    line, *notes = format_event(event, self._tracker)
+                    self._done("fit", line, None, notes)
+                    self._step = None
+                if not self._entered:
+                    self._stop()
 
     def _start(self) -> None:
         from rich.live import Live

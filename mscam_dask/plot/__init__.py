@@ -1,4 +1,4 @@
-"""Pictures of fits and of experiments, drawn with matplotlib (``pip install 'mscam-dask[plot]'``).
+"""Pictures of fits and of experiments, drawn with matplotlib.
 
 Each function draws on the axes `ax` or on those of a new figure, and returns the axes. New figures are not
 registered with pyplot: ``plot.graph(model).figure.savefig("graph.svg")``.

@@ -13,13 +13,11 @@ from scipy.stats import rankdata
 
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.monitor.palette import CLUSTER_COLORS, cluster_color
-from mscam_dask.plot._fit import add_legend, new_axes
+from mscam_dask.plot.palette import CLUSTER_COLORS, cluster_color
+from mscam_dask.plot.pictures import add_legend, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-
-__all__ = ["ranks", "robustness"]
 
 _PROTOCOLS = ("defaults", "grid")
 _JITTER = 0.16  # of the dots of data sets beside each other

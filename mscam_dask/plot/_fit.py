@@ -9,46 +9,31 @@ from numpy.typing import ArrayLike, NDArray
 
 from mscam_dask.data.views.conversion import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.monitor.palette import (
-    CLUSTER_COLORS,
-    SampleProperty,
-    cluster_color,
-    sample_property,
+from mscam_dask.plot.palette import CLUSTER_COLORS, SampleProperty, cluster_color, sample_property
+from mscam_dask.plot.pictures import (
+    MAX_NUMBERS,
+    add_legend,
+    best_order,
+    draw_clusters,
+    draw_curves,
+    draw_edges,
+    draw_p_values,
+    new_axes,
 )
-from mscam_dask.monitor.report.formatting import LEAST_P_VALUE
-from mscam_dask.monitor.report.scatter import (
+from mscam_dask.plot.places import (
     DRAW_LIMIT,
-    DRAW_SEED,
     contracted_graph,
     draw_samples,
     graph_layout,
     principal_planes,
 )
-from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
     from mscam_dask.estimators.mscam import MSCAM
 
-__all__ = [
-    "add_legend",
-    "confidence",
-    "confusion",
-    "contributions",
-    "embedding",
-    "features",
-    "graph",
-    "history",
-    "n_clusters_curves",
-    "new_axes",
-    "presence",
-]
-
-_MAX_EDGES = 8000
 _MISSING = "#c9ced6"
-_BETWEEN = "#9aa5b1"
-_MAX_NUMBERS = 30  # clusters with numbers, and rows or columns of a table with counts
 _LOW_SHADE = 0.55  # above, white text is easier to read
 
 
@@ -77,23 +62,10 @@ def graph(
     Of more than 8000 edges the heaviest are drawn.
     """
     ax = new_axes(ax, (6.0, 6.0))
-    from matplotlib.collections import LineCollection
-
     labels, rows = _drawn(estimator, max_samples)
     edges = contracted_graph(estimator.learned_graph_, rows)
-    places = graph_layout(edges, rng=np.random.default_rng(DRAW_SEED))
-    entries = edges.tocoo()
-    start, end = entries.coords
-    upper = np.flatnonzero(start < end)
-    heavy = upper[np.argsort(-entries.data[upper], kind="stable")[:_MAX_EDGES]]
-    start, end = start[heavy], end[heavy]
-    ends = np.stack((places[start], places[end]), axis=1)
-    owner = np.where(labels[start] == labels[end], labels[start], -1)
-    shades = [_BETWEEN if cluster < 0 else cluster_color(cluster) for cluster in owner.tolist()]
-    inside = shades if color is None else _BETWEEN
-    ax.add_collection(
-        LineCollection(list(ends), colors=inside, linewidths=0.5, alpha=0.4, zorder=0.5)
-    )
+    places = graph_layout(edges)
+    draw_edges(ax, places, edges, labels, plain=color is not None)
     _scatter(ax, places, labels, _colors_of(color, rows, estimator))
     ax.set_aspect("equal")
     ax.set_axis_off()
@@ -133,15 +105,15 @@ def embedding(
             f"View {view!r} has no embedding; allowed are {list(coordinates)}."
         )
     labels, rows = _drawn(estimator, max_samples)
-    planes, names = principal_planes(coordinates[view][rows].astype(np.float64))
+    planes = principal_planes(coordinates[view][rows].astype(np.float64))
     if not 0 <= plane < len(planes):
         raise ConfigurationError(
             f"plane={plane} of view {view!r}; allowed are 0 to {len(planes) - 1}."
         )
     ax = new_axes(ax, (5.0, 5.0))
     _scatter(ax, planes[plane], labels, _colors_of(color, rows, estimator))
-    first, second = names[plane].removeprefix("axes ").split(" and ")
-    ax.set(xlabel=f"axis {first}", ylabel=f"axis {second}", title=view, xticks=[], yticks=[])
+    first = 2 * plane + 1
+    ax.set(xlabel=f"axis {first}", ylabel=f"axis {first + 1}", title=view, xticks=[], yticks=[])
     ax.set_aspect("equal", adjustable="datalim")
     return ax
 
@@ -165,20 +137,17 @@ def confusion(estimator: MSCAM, labels_true: ArrayLike, ax: Axes | None = None) 
     -----
     Clusters are in the order of the best assignment to classes. The shade is the share of the class.
     """
-    from scipy.optimize import linear_sum_assignment
-
     codes, names = encode_labels(labels_true)
     _check_length(codes, estimator, "labels_true")
     classes, truth = np.unique(codes, return_inverse=True)
     counts = np.zeros((len(classes), estimator.n_clusters_), dtype=np.int64)
     np.add.at(counts, (truth, estimator.labels_), 1)
-    matched = linear_sum_assignment(-counts)[1]
-    order = np.concatenate((matched, np.setdiff1d(np.arange(counts.shape[1]), matched)))
+    order, _ = best_order(counts)
     counts = counts[:, order]
     shares = counts / counts.sum(axis=1, keepdims=True)
     ax = new_axes(ax, (1.5 + 0.45 * counts.shape[1], 1.2 + 0.4 * counts.shape[0]))
     ax.imshow(shares, cmap="Blues", vmin=0.0, vmax=1.0, aspect="auto")
-    if max(counts.shape) <= _MAX_NUMBERS:
+    if max(counts.shape) <= MAX_NUMBERS:
         for (row, column), n_samples in np.ndenumerate(counts):
             if n_samples:
                 shade = "white" if shares[row, column] > _LOW_SHADE else "black"
@@ -237,21 +206,13 @@ def history(estimator: MSCAM, ax: Axes | None = None, *, quantity: str = "score"
     if not curve.size:
         raise DataError("The fit had no outer iteration, so history_ is empty.")
     ax = new_axes(ax, (6.0, 3.5))
-    iterations = records["outer_iteration"].values + 1
-    if curve.ndim == 1:
-        ax.plot(iterations, curve.values, marker="o", markersize=4, color=CLUSTER_COLORS[0])
-    else:
-        for index, view in enumerate(records["view"].values):
-            ax.plot(
-                iterations,
-                curve.values[:, index],
-                marker="o",
-                markersize=4,
-                color=cluster_color(index),
-                label=str(view),
-            )
+    by_view = curve.ndim > 1
+    lines = enumerate(curve.values.T) if by_view else [(0, curve.values)]
+    names = list(map(str, records["view"].values)) if by_view else [""]
+    iterations = (records["outer_iteration"].values + 1).tolist()
+    draw_curves(ax, iterations, [(names[index], index, values.tolist()) for index, values in lines])
+    if by_view:
         add_legend(ax)
-    ax.locator_params(axis="x", integer=True)
     ax.set(xlabel="outer iteration", ylabel=quantity.replace("_", " "))
     ax.margins(y=0.1)
     return ax
@@ -281,16 +242,8 @@ def n_clusters_curves(estimator: MSCAM, ax: Axes | None = None) -> Axes:
             "n_clusters was given, so there are no p-values. Fit with n_clusters='auto'."
         )
     ax = new_axes(ax, (6.0, 3.8))
-    p_values = np.maximum(curves["p_value"].values, LEAST_P_VALUE)
-    ax.plot(
-        curves["n_clusters"].values, p_values, marker="o", markersize=4, color=CLUSTER_COLORS[0]
-    )
-    ax.set_yscale("log")
-    ax.axhline(
-        RULES.level, color="gray", linestyle=":", linewidth=1, label=f"level {RULES.level:g}"
-    )
-    ax.axvline(curves.attrs["chosen"], color="black", linestyle="--", linewidth=1, label="selected")
-    ax.locator_params(axis="x", integer=True)
+    counts = curves["n_clusters"].values.tolist()
+    draw_p_values(ax, counts, curves["p_value"].values.tolist(), curves.attrs["chosen"])
     ax.set(xlabel="number of clusters", ylabel="largest p-value of the borders")
     add_legend(ax)
     return ax
@@ -374,7 +327,7 @@ def confidence(estimator: MSCAM, ax: Axes | None = None) -> Axes:
         middles.append(start + len(own) / 2)
         start += len(own) + gap
     ax.axvline(float(values.mean()), color="black", linestyle="--", linewidth=1)
-    if estimator.n_clusters_ <= _MAX_NUMBERS:
+    if estimator.n_clusters_ <= MAX_NUMBERS:
         ax.set_yticks(middles, [str(cluster) for cluster in range(estimator.n_clusters_)])
     else:
         ax.set_yticks([])
@@ -416,8 +369,8 @@ def _drawn(estimator: MSCAM, max_samples: int) -> tuple[NDArray[np.int64], NDArr
     """Labels and rows of the samples drawn, by cluster."""
     if max_samples < 1:
         raise ConfigurationError(f"max_samples={max_samples}; allowed is at least 1.")
-    drawing = draw_samples(estimator.labels_, np.empty(0, dtype=np.int64), limit=max_samples)
-    return estimator.labels_[drawing.rows], drawing.rows
+    rows = draw_samples(estimator.labels_, limit=max_samples)
+    return estimator.labels_[rows], rows
 
 
 def _colors_of(
@@ -449,19 +402,7 @@ def _scatter(
     """Samples by cluster with its number, or by a property with a legend or color bar."""
     size = float(np.clip(12000 / len(places), 7, 30))
     if colored is None:
-        numbered = labels.max() < _MAX_NUMBERS
-        for cluster in np.unique(labels):
-            own = places[labels == cluster]
-            ax.scatter(*own.T, s=size, color=cluster_color(int(cluster)), linewidths=0)
-            if numbered:
-                ax.annotate(
-                    str(cluster),
-                    np.median(own, axis=0),
-                    ha="center",
-                    va="center",
-                    fontweight="bold",
-                    bbox={"boxstyle": "round,pad=0.2", "fc": "white", "ec": "none", "alpha": 0.75},
-                )
+        draw_clusters(ax, places, labels, size=size)
         return
     values = colored.values
     missing = np.isnan(values)
@@ -479,21 +420,3 @@ def _scatter(
         if len(own):
             ax.scatter(*own.T, s=size, color=cluster_color(index), linewidths=0, label=name)
     add_legend(ax)
-
-
-def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
-    """Return the axes given, or those of a new figure, which pyplot does not know."""
-    if ax is not None:
-        return ax
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigurationError(
-            "mscam_dask.plot needs matplotlib. Install it: pip install 'mscam-dask[plot]'."
-        ) from error
-    return Figure(figsize=size, layout="constrained").add_subplot()
-
-
-def add_legend(ax: Axes) -> None:
-    """Add a legend on the right of the axes."""
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)

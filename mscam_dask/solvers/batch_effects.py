@@ -179,6 +179,11 @@ def _offsets_of_pairs(
             offsets[batch] = candidates[chosen]
             base = np.vstack([base, own - offsets[batch]])
             weights = np.concatenate([weights, sizes])
+            groups, _ = _grouped(base, weights, n_cells)
+            totals = np.bincount(groups, weights).astype(np.float64)
+            sums = np.zeros((len(totals), base.shape[1]))
+            np.add.at(sums, groups, base * weights[:, None])
+            base, weights = sums / totals[:, None], totals
         shares = np.array([len(own) for own in of_batch]) / len(rows)
         starts.append(offsets - shares @ offsets)
     return starts
@@ -202,8 +207,7 @@ def _candidate_offsets(
     coarse = np.argsort(np.minimum(distances, most) @ sizes, kind="stable")[:_N_COARSE]
     joint = np.concatenate([weights, sizes])
     squares = [
-        _grouped_squares(np.vstack([base, own - offsets[index]]), joint, n_cells)
-        for index in coarse
+        _grouped(np.vstack([base, own - offsets[index]]), joint, n_cells)[1] for index in coarse
     ]
     return [offsets[coarse[index]] for index in np.argsort(squares, kind="stable")]
 
@@ -213,11 +217,11 @@ def _squared(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float
     return np.asarray(np.maximum(found, 0.0))
 
 
-def _grouped_squares(
+def _grouped(
     points: NDArray[np.float64], weights: NDArray[np.float64], n_groups: int
-) -> float:
-    """Sum of squares within K groups of weighted points, merged by Ward's criterion."""
-    weights = weights.copy()
+) -> tuple[NDArray[np.int64], float]:
+    """K groups (m,) of weighted points, merged by Ward's criterion, and the sum of squares within them."""
+    weights, groups = weights.copy(), np.arange(len(points))
     squared = _squared(points, points)
     np.fill_diagonal(squared, np.inf)
     total = 0.0
@@ -229,9 +233,10 @@ def _grouped_squares(
         # squared distances to the mean of both
         merged = share * squared[a] + (1 - share) * squared[b] - share * (1 - share) * squared[a, b]
         weights[a] += weights[b]
+        groups[groups == b] = a
         squared[a], squared[:, a] = merged, merged
         squared[b], squared[:, b], squared[a, a] = np.inf, np.inf, np.inf
-    return total
+    return np.unique(groups, return_inverse=True)[1].astype(np.int64), total
 
 
 def _squares_fit(

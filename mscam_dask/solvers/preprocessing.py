@@ -30,7 +30,7 @@ from mscam_dask.linalg.neighbors import (
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
-from mscam_dask.types.rules import RULES, SIZES
+from mscam_dask.types.rules import RULES
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -111,13 +111,12 @@ def choose_view_settings(
     `views` has the neighbors (m, k) for each view and setting, −1 for absent samples; `counted` the
     settings whose mean graph is the share of a view in the `votes` (m, n) of all `n_views`; `usual`
     the default settings, kept unless others are better by more than four standard errors (paired
-    over samples), and by 3 % with more than eight views. For m samples whose k neighbors are
+    over samples). For m samples whose k neighbors are
     independent in V views, two lists share k² / m, approximately Poisson: the mean share over rows
     and other views has a standard error of 1 / (m √(V − 1)), and of 1 / √(m m_v (V − 1)) for a view
     of m_v of them.
     """
     popularity = votes.mean(axis=0, dtype=np.float64)
-    relevant = RULES.min_gain_of_overlap if n_views > SIZES.few_views else 0.0
     choices = []
     for of_all, positions, kept in zip(views, counted, usual, strict=True):
         has = np.flatnonzero(of_all[0][:, 0] >= 0)
@@ -134,7 +133,7 @@ def choose_view_settings(
             weights = votes.take(_flat(has, neighbors, votes.shape[1])) - of_own
             shares.append(shared_neighbors(neighbors, weights / (n_views - 1), of_others))
         unit = math.sqrt(len(has) * len(votes) * (n_views - 1))
-        choices.append(_best(shares, kept, relevant, unit))
+        choices.append(_best(shares, kept, unit))
     return choices
 
 
@@ -166,15 +165,13 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     return found if len(scales[0]) - len(found) > 1 else ()
 
 
-def _best(
-    shares: Sequence[NDArray[np.float64]], usual: int, relevant: float, unit: float
-) -> Choice:
+def _best(shares: Sequence[NDArray[np.float64]], usual: int, unit: float) -> Choice:
     """Settings with the largest mean share, or the default ones unless these are clearly lower."""
     means = [math.fsum(share) / max(1, len(share)) for share in shares]
     best = max(range(len(means)), key=lambda index: (means[index], index == usual))
     error = _standard_error(shares[best] - shares[usual])
     margin = (means[best] - means[usual]) / error if error > 0 else 0.0
-    if margin <= RULES.clear_overlap or means[usual] > (1.0 - relevant) * means[best]:
+    if margin <= RULES.clear_overlap:
         best, margin = usual, 0.0
     return Choice(best, means[best], margin, _standard_error(shares[best]), unit * means[best])
 

@@ -21,9 +21,6 @@ class SelectionRules:
         Standard errors by which view settings must beat the default, and by which a neighbor overlap
         must exceed chance. Settings of each view by this rule: ACC 0.65 to 0.86 on a mixture with
         two columns per view (0014).
-    min_gain_of_overlap : float
-        Relative gain of overlap by which view settings must also beat the default if there are many
-        views: their standard error is so small that irrelevant differences are clear (0014).
     few_columns : int
         Rows of a view with fewer columns keep their length: unit length gives up one dimension
         (0014, 0059).
@@ -53,7 +50,6 @@ class SelectionRules:
     """
 
     clear_overlap: float = 4.0
-    min_gain_of_overlap: float = 0.03
     few_columns: int = 10
     level: float = 0.05
     depth: float = 0.8

@@ -7,21 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.kept import emptied
 from tests.synthetic import save_npz, three_subspaces
 
 Write = Callable[[str], Path]
-
-
-@pytest.fixture(scope="session")
-def working_directory(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("benchmark")
-
-
-@pytest.fixture
-def tmp_path(working_directory: Path) -> Path:
-    """The same path in every test, empty: the process that runs trials starts again in another one."""
-    return emptied(working_directory)
 
 
 @pytest.fixture

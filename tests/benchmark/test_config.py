@@ -27,7 +27,7 @@ PIPELINES = Path(__file__).parents[2] / "pipelines"
 
 def test_defaults(write: Write) -> None:
     settings = read_experiment(write("[compare]\ndatasets = ['tiny.npz']"))
-    assert settings.kind == "comparison"
+    assert settings.table.kind == "comparison"
     assert isinstance(settings.table, CompareTable)
     assert settings.table.runs == 10
     assert settings.table.protocols == ("defaults",)
@@ -59,13 +59,7 @@ def test_declared_data(write: Write) -> None:
     assert settings.datasets["mine"].n_clusters == 4
 
 
-BAD_NAMES = (
-    *("../out", "/absolute", "a/b", "..", ".hidden", "", "back\\slash", "C:", "nul", "com1.x"),
-    *("new\nline", "nul\0name", "ends.", "ends ", "x" * 201, "ü" * 101),
-)
-
-
-@pytest.mark.parametrize("name", BAD_NAMES)
+@pytest.mark.parametrize("name", ["../out", "new\nline", "nul", "x" * 201])
 def test_a_name_is_no_path(write: Write, name: str) -> None:
     quoted = json.dumps(name)
     text = f"[compare]\ndatasets = ['tiny.npz']\n[dataset.{quoted}]\nsource = 'digits'"
@@ -75,8 +69,8 @@ def test_a_name_is_no_path(write: Write, name: str) -> None:
         read_experiment(write(text))
 
 
-@pytest.mark.parametrize("name", ["MSRC-v1 (5 views)", "ziffern_ä", "v1.2", "x" * 200, "console"])
-def test_a_name_need_not_be_a_word(write: Write, name: str) -> None:
+def test_a_name_need_not_be_a_word(write: Write) -> None:
+    name = "MSRC-v1.2 (5 views, ä)"
     text = f'[compare]\ndatasets = ["{name}"]\n[dataset."{name}"]\nsource = "digits"'
     assert list(read_experiment(write(text)).datasets) == [name]
 
@@ -96,18 +90,14 @@ def test_data_found_by_a_path_are_called_by_its_end(write: Write, here: Path) ->
         read_experiment(write("[compare]\ndatasets = ['aux.npz']"))
 
 
-@pytest.mark.parametrize("other", ["Tiny", "TINY"])
-def test_names_that_some_file_systems_take_for_one_are_refused(
-    write: Write, here: Path, other: str
-) -> None:
-    shutil.copy(here / "tiny.npz", here / f"{other}.npz")
-    found = f"[compare]\ndatasets = ['tiny.npz', '{other}.npz']"
-    declared = (
-        f"[compare]\ndatasets = ['tiny.npz', '{other}']\n[dataset.{other}]\nsource = 'digits'"
-    )
+def test_names_that_some_file_systems_take_for_one_are_refused(write: Write, here: Path) -> None:
+    shutil.copy(here / "tiny.npz", here / "Tiny.npz")
+    found = "[compare]\ndatasets = ['tiny.npz', 'Tiny.npz']"
+    declared = "[compare]\ndatasets = ['tiny.npz', 'Tiny']\n[dataset.Tiny]\nsource = 'digits'"
     for text in (found, declared):
-        said = quotes("line 2", "'tiny'", f"'{other}'", "[dataset.NAME]")
-        with pytest.raises(ConfigurationError, match=said):
+        with pytest.raises(
+            ConfigurationError, match=quotes("line 2", "'tiny'", "'Tiny'", "[dataset.NAME]")
+        ):
             read_experiment(write(text))
 
 
@@ -149,7 +139,7 @@ def test_the_papers_pipelines_are_usable(
     monkeypatch.setenv("MSCAM_DATA", str(here))
     assert experiment_command(read_document(PIPELINES / f"{name}.toml").tables) == command
     settings = read_experiment(PIPELINES / f"{name}.toml", command=command)
-    assert settings.kind == name
+    assert settings.table.kind == name
     if isinstance(settings.table, RobustnessTable):
         assert settings.table == RobustnessTable()
 
@@ -191,8 +181,6 @@ def test_without_a_file(here: Path) -> None:
         ),
         ("[comapre]", ["line 1", "[comapre]", "'compare'"]),
         ("[compare]", ["line 1", "[compare]", "datasets"]),
-        ("[compare]\ndatasets = []", ["line 2", "[compare] datasets", "[]"]),
-        ("[compare]\ndatasets = 'tiny.npz'", ["line 2", "[compare] datasets", "'tiny.npz'"]),
         (
             "[compare]\ndatasets = ['absent']",
             ["line 2", "'absent'", "[dataset.absent]", "$MSCAM_DATA"],
@@ -207,12 +195,6 @@ def test_without_a_file(here: Path) -> None:
             ["line 3", "[compare] methods", "'mlam'", "'mlan'", *METHODS],
         ),
         ("[compare]\ndatasets = ['tiny.npz']\nrun = 3", ["line 3", "'run'", "'runs'"]),
-        ("[compare]\ndatasets = ['tiny.npz']\nruns = 0", ["line 3", "[compare] runs", "0", ">= 1"]),
-        (
-            "[compare]\ndatasets = ['tiny.npz']\nprotocols = ['gird']",
-            ["[compare] protocols", "['gird']", "defaults", "grid"],
-        ),
-        ("[compare]\ndatasets = ['tiny.npz']\ntime_limit_s = 0", ["line 3", "time_limit_s", "> 0"]),
         (
             "[compare]\ndatasets = ['tiny.npz']\n[parameters.mlan]\nn_neighbours = 3",
             ["line 4", "[parameters.mlan]", "'n_neighbours'", "'n_neighbors'", "max_iter"],
@@ -239,10 +221,6 @@ def test_without_a_file(here: Path) -> None:
             ["line 1", "dataset", "3", "[dataset.NAME]"],
         ),
         (
-            "[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'tiny.npz'\nn_cluster = 2",
-            ["line 5", "[dataset.m]", "'n_cluster'", "'n_clusters'"],
-        ),
-        (
             "[compare]\ndatasets = ['m']\n[dataset.m]\n",
             ["line 3", "[dataset.m]", "source", "'digits'"],
         ),
@@ -254,17 +232,12 @@ def test_without_a_file(here: Path) -> None:
             "[compare]\ndatasets = ['http://a/b.zarr']",
             ["line 2", "'http://a/b.zarr'", "s3://bucket/name.zarr"],
         ),
-        (
-            "[compare]\ndatasets = ['file:///no.zarr']",
-            ["line 2", "[compare] datasets", "'file:///no.zarr'"],
-        ),
         ("[compare]\ndatasets = ['~no-such-user/x']", ["line 2", "'~no-such-user/x'"]),
         ("[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
         (
             "[robustness]\ncorruption_rate = [0.1, 30]",
             ["line 2", "[robustness] corruption_rate", "[0.1, 30]", "to 1"],
         ),
-        ("[robustness]\nmethods = ['mlam']", ["line 2", "'mlam'", "'mlan'"]),
     ],
 )
 def test_what_is_wrong_is_said(write: Write, text: str, parts: list[str]) -> None:
@@ -284,14 +257,6 @@ def test_what_is_wrong_is_said(write: Write, text: str, parts: list[str]) -> Non
         (
             "[sweep]\ndatasets = ['tiny.npz']\nalpha = [1, 1.0]",
             ["line 3", "[sweep] alpha", "(1.0, 1.0)"],
-        ),
-        (
-            "[sweep]\ndatasets = ['tiny.npz']\nalpha = [-1]",
-            ["line 3", "[sweep] alpha", "[-1]", "10⁻⁶"],
-        ),
-        (
-            "[sweep]\ndatasets = ['tiny.npz']\nmethod = 'mlan'",
-            ["[sweep] method", "'mlan'", "mscam", "'mscan'"],
         ),
         ("[sweep]\ndatasets = ['tiny.npz']\nscale = 'unti'", ["[sweep] scale", "'unti'", "'unit'"]),
         ("[sweep]\ndatasets = ['tiny.npz']\n[grid.mscam]\nalpha = [1]", ["[grid]", "[sweep]"]),

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from mscam_dask.benchmark import sweep
+from mscam_dask.benchmark import experiment
 from mscam_dask.benchmark.config import read_experiment
+from mscam_dask.benchmark.experiment import run_experiment
 from mscam_dask.benchmark.run_command import plan_experiment
 from mscam_dask.data.store.read import open_store
 from mscam_dask.engine.executors.base import SerialExecutor
@@ -29,17 +32,17 @@ class Four(SerialExecutor):
 def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(
     write: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    file = write(SWEEP)
-    sweep.run_sweep(read_experiment(file, command="sweep"), "out")
+    file, out = write(SWEEP), Path("out")
+    run_experiment(read_experiment(file, command="sweep"), out)
     plan = plan_memory(open_store("out/data/tiny.zarr"), Parameters(n_clusters=3))
+    needs, has = (f"{plan.worker_bytes(n) / 2**30:.2f} GiB" for n in (1, 4))
     apart = [parse_override("execution.in_process=false"), parse_override("execution.workers=4")]
     for overrides in ((), apart):
-        planned = plan_experiment(read_experiment(file, overrides, command="sweep"), "out")
-        assert planned.worker_bytes == plan.worker_bytes(1)
+        settings = read_experiment(file, overrides, command="sweep")
+        assert needs in dict(plan_experiment(settings, out))["Workers"]
     executor = Four()
     executor.memory_limit_bytes = plan.worker_bytes(4)
     assert plan.worker_bytes(4) < plan.worker_bytes(1)
-    monkeypatch.setattr(sweep, "_executor", lambda _cluster: executor)
-    needs, has = (f"{plan.worker_bytes(n) / 2**30:.2f} GiB" for n in (1, 4))
+    monkeypatch.setattr(experiment, "executor_for", lambda _client, _n_jobs: executor)
     with pytest.raises(MemoryPlanError, match=quotes(needs, has)):
-        sweep.run_sweep(read_experiment(file, command="sweep"), "out", overwrite=True)
+        run_experiment(read_experiment(file, command="sweep"), out, overwrite=True)

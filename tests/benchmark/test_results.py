@@ -79,7 +79,7 @@ def test_the_document_that_the_docs_show_is_one() -> None:
         (b"\xff", ["byte 0"]),
         (encode_experiment(RECORD).replace(b"mscam-dask sweep", b"\xfe\xff"), ["0xfe"]),
         (b"[" * 100_000, []),
-        (b'{"format": "mscam_dask.run"}', ["`kind`"]),
+        (b'{"format": "mscam_dask.run"}', ["'mscam_dask.run'"]),
         (encode_experiment(RECORD).replace(b"mscam_dask.experiment", b"other"), ["'other'"]),
         (encode_experiment(RECORD).replace(b'_version": 1', b'_version": 97'), ["97"]),
     ],

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,16 +10,14 @@ from numpy.typing import NDArray
 
 from mscam_dask.benchmark.sweep import sweep_fits
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine.executors.base import Handle, SerialExecutor
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.scores import reference_graphs_of_view
-from mscam_dask.errors import ConfigurationError
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.clusters import local_client
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 VIEWS, LABELS = gaussian_views(0, n_samples=90, spread=2.0)
@@ -36,28 +31,7 @@ SETTINGS = [
 ]
 
 
-class Counting(SerialExecutor):
-    """Counts the tasks of each stage."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stages: Counter[str] = Counter()
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        self.stages[key.partition("/")[0]] += 1
-        return super().submit(function, *args, key=key)
-
-
-def test_views_are_factored_once_for_the_whole_grid() -> None:
-    executor = Counting()
-    fits = list(sweep_fits(DATA, SETTINGS, executor))
-    assert len(fits) == len(SETTINGS)
-    assert executor.stages["svd_view"] == len(VIEWS)
-    assert executor.stages["reference_graphs"] == len(VIEWS)
-    assert executor.stages["sweep_fit"] == len(SETTINGS)
-
-
-def test_no_fit_factors_a_view_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_views_are_factored_once_for_the_whole_grid(monkeypatch: pytest.MonkeyPatch) -> None:
     calls = []
 
     def counted(*args: Any, **options: Any) -> Any:
@@ -102,10 +76,3 @@ def test_dask_gives_the_same_bits() -> None:
     for local, remote in zip(serial, distributed, strict=True):
         np.testing.assert_array_equal(local.labels, remote.labels)
         assert local.scores == remote.scores
-
-
-def test_settings_of_several_scales_are_refused_and_none_are_allowed() -> None:
-    mixed = [SETTINGS[0], dataclasses.replace(SETTINGS[0], scale="unit")]
-    with pytest.raises(ConfigurationError, match=quotes("unit", "standard")):
-        list(sweep_fits(DATA, mixed, SerialExecutor()))
-    assert list(sweep_fits(DATA, [], SerialExecutor())) == []

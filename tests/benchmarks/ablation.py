@@ -50,7 +50,6 @@ WITHOUT_RULE: Mapping[str, Mapping[str, Any]] = MappingProxyType(
         "near_optimal 1": {"rules": {"near_optimal": 1.0}},
         "no nearly_perfect": {"rules": {"nearly_perfect": np.inf}},
         "clear_overlap 0": {"rules": {"clear_overlap": 0.0}},
-        "min_gain_of_overlap 0": {"rules": {"min_gain_of_overlap": 0.0}},
         "few_columns 0": {"rules": {"few_columns": 0}},
         "min_pairs 0": {"rules": {"min_pairs": 0}},
         "graph_weights 1, 1": {"rules": {"graph_weights": (1.0, 1.0)}},

@@ -53,7 +53,6 @@ def test_a_panel_of_the_overview_shows_the_blocks_of_its_graph() -> None:
 
 @pytest.mark.thorough
 def test_the_examples_of_the_page_of_plots(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("matplotlib", reason="pip install 'mscam-dask[plot]'")
     pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
     monkeypatch.chdir(tmp_path)
     assert run_page(FIGURES.parent / "plots.md") == 3

@@ -7,8 +7,8 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.monitor.palette import CLUSTER_COLORS, cluster_color
 from mscam_dask.monitor.report.page import render
+from mscam_dask.plot.palette import CLUSTER_COLORS, cluster_color
 
 
 def oklab(color: str) -> NDArray[np.float64]:

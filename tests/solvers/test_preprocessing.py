@@ -81,18 +81,6 @@ def test_overlaps_are_those_with_the_settings_that_voted(voters: list[list[int]]
         assert choice.standardized == pytest.approx(choice.agreement * n * np.sqrt(2))
 
 
-def test_against_many_views_a_difference_has_to_be_relevant() -> None:
-    """One row in sixty has better neighbors: a clear difference, but a small one."""
-    rng = np.random.default_rng(2)
-    points = rng.standard_normal((1200, 2))
-    views = [lists_of(points + 0.01 * rng.standard_normal(points.shape)) for _ in range(24)]
-    worse = views[0].copy()
-    worse[::60] = lists_of(rng.standard_normal(points.shape))[::60]
-    few, many = ([[worse, views[0]], *([one] for one in views[1:n])] for n in (8, 24))
-    assert choices_of(few, [0] * 8)[0].index == 1
-    assert choices_of(many, [0] * 24)[0].index == 0
-
-
 @pytest.mark.parametrize("usual", [0, 1])
 def test_within_noise_the_usual_preparation_stays(usual: int) -> None:
     rng = np.random.default_rng(1)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from numbers import Integral, Real
-from typing import Any, ClassVar, Self, get_args
+from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
 
+import msgspec
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 
@@ -27,19 +29,16 @@ from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Scale
 
-__all__ = [
-    "Baseline",
-    "SingleViewBaseline",
-    "View",
-    "require_choice",
-    "require_count",
-    "require_number",
-]
+Array = NDArray[np.float64]
+Labels = NDArray[np.integer[Any]]
 
-View = NDArray[np.float64]
-"""Scaled rows of one view, (n_samples, d_v)."""
+Count = Annotated[int, Meta(ge=1)]
+Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
+NotNegative = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 
 _GIB = 2.0**30
+# Parameters that the functions that use them check.
+_CHECKED_ELSEWHERE = ("n_clusters", "view_type", "random_state")
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -59,18 +58,16 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         Memory that the fit may use; None: the free memory of the machine.
     """
 
-    #: Name of the method in messages.
-    _title: ClassVar[str] = ""
-    #: Dense (n, n) float64 arrays at the peak, without those of each view.
+    _title: ClassVar[str] = ""  # in messages
+    # Dense (n, n) float64 arrays at the peak, and those of each view.
     _square_matrices: ClassVar[int] = 0
-    #: Dense (n, n) float64 arrays of each view.
     _square_matrices_per_view: ClassVar[int] = 0
 
     n_clusters: int = dataclasses.field(default=8, kw_only=False)
     scale: Scale = "standard"
     view_type: Any = "features"
     random_state: int | np.random.RandomState | None = None
-    memory_limit_bytes: int | None = None
+    memory_limit_bytes: Count | None = None
 
     def fit(self, X: Any, y: object = None) -> Self:
         """Cluster the samples.
@@ -78,10 +75,7 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         Parameters
         ----------
         X : as for `mscam_dask.MSCAM.fit`
-            A list or dict of (n_samples, n_features_v) arrays, an xarray.Dataset, a
-            `MultiViewData`, a store path, or one array, which is one view.
         y : ignored
-            Present for scikit-learn.
 
         Returns
         -------
@@ -101,39 +95,30 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         check_sizes(data.n_samples, n_clusters=self.n_clusters, n_neighbors=1)
         self.check_parameters(data)
         self._check_memory(data)
-        seed = seed_of(self.random_state)
+        rng = np.random.default_rng(seed_of(self.random_state))
         report = validate(data, n_clusters=self.n_clusters, n_neighbors=1)
         self.view_names_: tuple[str, ...] = data.view_names
         self.data_warnings_: tuple[Any, ...] = tuple(report.issues)
-        views = tuple(
-            scaled_features(source, scale=self.scale) for source in self._used_views(data).views
-        )
-        labels = self._cluster(views, np.random.default_rng(seed))
+        used = self._used_views(data).views
+        labels = self._cluster(tuple(scaled_features(view, self.scale) for view in used), rng)
         self.labels_: NDArray[np.int64] = canonical_labels(np.asarray(labels, dtype=np.int64))
         return self
 
     @abstractmethod
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         """Labels (n,) from the scaled views; sets the attributes of the method."""
 
     def check_parameters(self, data: MultiViewData) -> None:
-        """Check the parameters against the views, without reading a row.
-
-        Raises
-        ------
-        ConfigurationError
-            As from `fit`.
-        """
-        require_choice("scale", self.scale, get_args(Scale))
-        parameters = self.get_params(deep=False)
-        for name in ("max_iter", "n_init"):
-            if name in parameters:
-                require_count(name, parameters[name])
+        """Check the parameters against their types and the views, without reading a row."""
+        types = get_type_hints(type(self), include_extras=True)
+        for name, value in self.get_params(deep=False).items():
+            if name not in _CHECKED_ELSEWHERE:
+                _check_value(name, value, types[name])
         self._check(data)
         self._used_views(data)
 
     def _check(self, data: MultiViewData) -> None:
-        """Check the method's own parameters, alone and against the views."""
+        """Check the method's own parameters against the views."""
 
     def _used_views(self, data: MultiViewData) -> MultiViewData:
         """Views that the method clusters: all of them by default."""
@@ -141,30 +126,28 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
 
     def _warn(self, message: str, *, stacklevel: int = 4) -> None:
         """Warn at the call of `fit`; for `_cluster`, and with one level more for what it calls."""
-        warnings.warn(message, ConvergenceWarning, stacklevel=stacklevel)
+        warnings.warn(f"{self._title} {message}", ConvergenceWarning, stacklevel=stacklevel)
 
     def _warn_not_settled(self) -> None:
-        """Warn that the objective still changes after `max_iter` iterations; for `_cluster`."""
+        """Warn that the last of `max_iter` iterations changed too much; for `_cluster`."""
         limits = self.get_params(deep=False)
         self._warn(
-            f"{self._title} stopped after max_iter={limits['max_iter']} iterations, with the objective "
-            f"still changing by more than tol={limits['tol']} of its value. Raise max_iter or tol.",
+            f"stopped after max_iter={limits['max_iter']} iterations, the last of which changed the "
+            f"result by more than tol={limits['tol']}. Raise max_iter or tol.",
             stacklevel=5,
         )
 
     def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
         """Peak bytes in addition to the scaled views."""
-        matrices = self._square_matrices + self._square_matrices_per_view * len(widths)
-        return 8 * n_samples * n_samples * matrices
+        return 8 * n_samples * n_samples * self._matrices(len(widths))
+
+    def _matrices(self, n_views: int) -> int:
+        """Number of dense (n, n) arrays at the peak."""
+        return self._square_matrices + self._square_matrices_per_view * n_views
 
     def _check_memory(self, data: MultiViewData) -> None:
-        limit = self.memory_limit_bytes
-        if limit is None:
-            limit = available_memory_bytes()
-        else:
-            require_count("memory_limit_bytes", limit)
+        limit, n = self.memory_limit_bytes or available_memory_bytes(), data.n_samples
         sources = self._used_views(data).views
-        n = data.n_samples
         # A pairwise view becomes coordinates through its kernel: three n x n arrays, one view at a time.
         pairwise = any(source.view_type != "features" for source in sources)
         views_bytes = 8 * n * sum(source.shape[1] for source in sources)
@@ -172,10 +155,8 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         need = views_bytes + max(working, 24 * n * n * pairwise)
         if need <= limit:
             return
-        largest = ""
-        remedy = "Use more memory or fewer samples"
-        matrices = self._square_matrices + self._square_matrices_per_view * len(sources)
-        if matrices:
+        largest, remedy = "", "Use more memory or fewer samples"
+        if matrices := self._matrices(len(sources)):
             n_fitting = math.isqrt(max(0, int((limit - views_bytes) / (8 * matrices))))
             largest = f", {working / _GIB:.2f} GiB of it for {matrices} dense {n} x {n} arrays"
             remedy = (
@@ -206,47 +187,22 @@ class SingleViewBaseline(Baseline):
     def _used_views(self, data: MultiViewData) -> MultiViewData:
         if self.view is None:
             return data
-        names, view = data.view_names, self.view
-        if isinstance(view, str) and view in names:
-            position = names.index(view)
-        elif isinstance(view, Integral) and not isinstance(view, bool) and 0 <= view < len(names):
-            position = int(view)
-        else:
+        chosen = [each for each in enumerate(data.view_names) if self.view in each]
+        if not chosen:
             raise ConfigurationError(
-                f"view={view!r} is not a view of the data: allowed are the names {list(names)}, the "
-                f"positions 0 to {len(names) - 1}, or None for all views concatenated."
+                f"view={self.view!r} is not a view of the data: allowed are the names "
+                f"{list(data.view_names)}, the positions 0 to {len(data.views) - 1}, or None for all "
+                "views concatenated."
             )
-        return dataclasses.replace(data, views=(data.views[position],))
+        return dataclasses.replace(data, views=(data.views[chosen[0][0]],))
 
 
-def scaled_features(source: RowSource, *, scale: Scale) -> NDArray[np.float64]:
-    """Rows of one view, of any view type, in the space of its Euclidean distances.
+def scaled_features(source: RowSource, scale: Scale) -> Array:
+    """Rows (n, r) of one view, of any view type, in the space of its Euclidean distances.
 
-    Parameters
-    ----------
-    source : RowSource
-    scale : {"standard", "unit", "minmax", "none"}
-        For feature views; distance and kernel views have no columns to scale.
-
-    Returns
-    -------
-    (n_samples, r)
-        Feature views: the scaled columns, r = d. Distance views: the coordinates Q S of the
-        centered kernel exp(-D / mean D), whose squared Euclidean distances are
-        2 - 2 exp(-D / mean D) up to one factor: they grow with D, so that the order of
-        neighbors is that of D. Kernel views: the coordinates of the centered kernel. Both are
-        the features that MSCAM uses, with a mean squared singular value of one.
-
-    Raises
-    ------
-    ConfigurationError
-        If `scale` is none of the four.
-    DataError
-        If all rows of a distance or kernel view are equal.
-
-    Notes
-    -----
-    Feature views are read twice by blocks of 64 MiB; the result is the only array of their size.
+    The scaled columns of a feature view, r = d; read twice by blocks of rows. Of distance and kernel
+    views the coordinates Q S that MSCAM uses, of the centered kernel, that of distances D
+    exp(-D / mean D), whose squared Euclidean distances grow with D.
     """
     n_samples, n_columns = source.shape
     if source.view_type != "features":
@@ -265,49 +221,18 @@ def scaled_features(source: RowSource, *, scale: Scale) -> NDArray[np.float64]:
     return rows
 
 
-def require_count(name: str, value: object, *, minimum: int = 1, maximum: int | None = None) -> int:
-    """Return `value` as an int if it is a whole number in range.
-
-    Raises
-    ------
-    ConfigurationError
-        With the parameter, its value and the allowed range.
-    """
-    allowed = f"a whole number >= {minimum}" + ("" if maximum is None else f" and <= {maximum}")
-    if isinstance(value, Integral) and not isinstance(value, bool):
-        count = int(value)
-        if minimum <= count and (maximum is None or count <= maximum):
-            return count
-    raise ConfigurationError(f"{name}={value!r} is invalid: allowed is {allowed}.")
+def _check_value(name: str, value: object, allowed: Any) -> None:
+    """Refuse a parameter that its type does not allow."""
+    try:
+        msgspec.convert(value.item() if isinstance(value, np.generic) else value, allowed)
+    except msgspec.ValidationError as error:
+        reason = str(error).removeprefix("Expected ")
+        if reason.startswith("Invalid"):
+            reason = f"one of {', '.join(get_args(allowed))}"
+        raise ConfigurationError(f"{name}={value!r} is invalid: allowed is {reason}.") from error
 
 
-def require_number(name: str, value: object, *, positive: bool = True) -> float:
-    """Return `value` as a float if it is a finite number > 0 (or >= 0).
-
-    Raises
-    ------
-    ConfigurationError
-        With the parameter, its value and the allowed range.
-    """
-    if isinstance(value, Real) and not isinstance(value, bool):
-        number = float(value)
-        if math.isfinite(number) and (number > 0 or (number == 0 and not positive)):
-            return number
-    raise ConfigurationError(
-        f"{name}={value!r} is invalid: allowed is a finite number {'>' if positive else '>='} 0."
-    )
-
-
-def require_choice(name: str, value: object, allowed: Sequence[str]) -> str:
-    """Return `value` if it is one of the allowed words.
-
-    Raises
-    ------
-    ConfigurationError
-        With the parameter, its value and the allowed words.
-    """
-    if isinstance(value, str) and value in allowed:
-        return value
-    raise ConfigurationError(
-        f"{name}={value!r} is invalid: allowed is one of {', '.join(allowed)}."
-    )
+def check_most(name: str, value: int, most: int) -> None:
+    """Refuse a parameter that is too large for the number of samples."""
+    if value > most:
+        raise ConfigurationError(f"{name}={value!r} is invalid: allowed is at most {most}.")

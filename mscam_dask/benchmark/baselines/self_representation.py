@@ -6,25 +6,26 @@ import dataclasses
 from typing import Any, ClassVar
 
 import numpy as np
+import scipy.linalg
 from numpy.typing import NDArray
-from scipy.linalg import lapack
 from scipy.sparse import csr_array
 
 from mscam_dask.benchmark.baselines.base import (
+    Array,
     Baseline,
+    Count,
+    Labels,
+    NotNegative,
+    Positive,
     SingleViewBaseline,
-    View,
-    require_count,
-    require_number,
+    check_most,
 )
 from mscam_dask.benchmark.baselines.spectral import neighbor_affinity, spectral_labels
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.eigensolver import apply_sparse
 from mscam_dask.linalg.laplacian import laplacian
-from mscam_dask.linalg.ridge import Basis, basis_from_rows
-
-__all__ = ["SSC", "DiMSC"]
+from mscam_dask.linalg.ridge import Basis, basis_from_rows, shrinkage_factors
 
 _SINGLE_PRECISION_TOL = 1e-5
 """Minimum tol for single precision: entries of C are about 1, so float32 has two more digits."""
@@ -50,12 +51,9 @@ class SSC(SingleViewBaseline):
         single precision.
     n_init : int, default=20
         Number of k-means starts.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     coefficients_ : (n_samples, n_samples)
         C: column j represents sample j; zero diagonal, sparse in value.
     residual_ : float
@@ -68,50 +66,28 @@ class SSC(SingleViewBaseline):
     per iteration, r = rank X, instead of 2 n³; six dense (n, n) arrays. The affine constraint
     1ᵀC = 1ᵀ of the paper's variant for motion segmentation is left out: features here are centered.
 
-    References
-    ----------
-    E. Elhamifar, R. Vidal, "Sparse subspace clustering: algorithm, theory, and applications",
-    IEEE TPAMI 35 (2013), doi:10.1109/TPAMI.2013.57.
+    E. Elhamifar, R. Vidal, IEEE TPAMI 35 (2013), doi:10.1109/TPAMI.2013.57.
     """
 
     _title: ClassVar[str] = "SSC"
     _square_matrices: ClassVar[int] = 6
 
-    alpha: float = 20.0
-    max_iter: int = 200
-    tol: float = 2e-4
-    n_init: int = 20
+    alpha: Positive = 20.0
+    max_iter: Count = 200
+    tol: Positive = 2e-4
+    n_init: Count = 20
 
-    def _check(self, data: MultiViewData) -> None:
-        require_number("alpha", self.alpha)
-        require_number("tol", self.tol)
-
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = views[0] if len(views) == 1 else np.hstack(views)
-        C = self._sparse_representation(rows)
-        self.coefficients_ = C
-        magnitude = np.abs(C)
-        largest = magnitude.max(axis=0)
-        magnitude /= np.where(largest > 0, largest, 1.0)
-        return spectral_labels(
-            magnitude + magnitude.T, self.n_clusters, n_init=self.n_init, rng=rng
-        )
-
-    def _sparse_representation(self, rows: View) -> NDArray[np.float64]:
-        """C by ADMM with the copy Z of C under the quadratic term."""
         n = len(rows)
-        fidelity = self.alpha / _smallest_reach(rows)
         basis = basis_from_rows(rows)
-        Q, s2 = basis.vectors, basis.singular_values_squared
-        # (λ_z XXᵀ + ρI)⁻¹ (λ_z XXᵀ + ρT) = T + Q diag(gains) Qᵀ (I − T)
-        gains = fidelity * s2 / (fidelity * s2 + self.alpha)
-        precision: type[np.float32 | np.float64] = np.float64
-        if self.tol >= _SINGLE_PRECISION_TOL:
-            precision = np.float32
-        loadings = np.asarray(Q * gains, dtype=precision)
-        directions: NDArray[Any] = np.asarray(Q.T, dtype=precision, order="C")
-        C: NDArray[Any] = np.zeros((n, n), dtype=precision)
-        dual, Z, update = np.zeros_like(C), np.zeros_like(C), np.zeros_like(C)
+        # ADMM with the copy Z of C under the quadratic term:
+        # (λ_z XXᵀ + ρI)⁻¹ (λ_z XXᵀ + ρT) = T + Q diag(gains) Qᵀ (I − T), as ρ = α = λ_z μ_z
+        gains = shrinkage_factors(basis.singular_values_squared, smallest_reach(rows))
+        precision: Any = np.float32 if self.tol >= _SINGLE_PRECISION_TOL else np.float64
+        loadings = np.asarray(basis.vectors * gains, dtype=precision)
+        directions: NDArray[Any] = np.asarray(basis.vectors.T, dtype=precision, order="C")
+        C, dual, Z, update = (np.zeros((n, n), dtype=precision) for _ in range(4))
         threshold = precision(1.0 / self.alpha)
         for iteration in range(1, self.max_iter + 1):
             np.subtract(C, dual, out=Z)
@@ -126,16 +102,17 @@ class SSC(SingleViewBaseline):
             self.residual_ = float(max(Z.max(), -Z.min()))
             self.n_iter_ = iteration
             if self.residual_ <= self.tol:
-                return np.asarray(C, dtype=np.float64)
-        self._warn(
-            f"SSC stopped after max_iter={self.max_iter} iterations with a difference of "
-            f"{self.residual_:.1e} between the copies of C (tol={self.tol}). Raise max_iter or tol.",
-            stacklevel=5,
-        )
-        return np.asarray(C, dtype=np.float64)
+                break
+        else:
+            self._warn_not_settled()
+        self.coefficients_: Array = np.asarray(C, dtype=np.float64)
+        magnitude = np.abs(self.coefficients_)
+        largest = magnitude.max(axis=0)
+        magnitude /= np.where(largest > 0, largest, 1.0)
+        return spectral_labels(magnitude + magnitude.T, self.n_clusters, self.n_init, rng)
 
 
-def _smallest_reach(rows: View) -> float:
+def smallest_reach(rows: Array) -> float:
     """μ_z = min_i max_{j≠i} |x_i·x_j| over the samples that are not orthogonal to all others."""
     products = np.abs(rows @ rows.T)
     np.fill_diagonal(products, 0.0)
@@ -156,16 +133,12 @@ class _ViewState:
 
     basis: Basis
     smoothness: csr_array[np.float64]
-    coefficients: NDArray[np.float64]
+    coefficients: Array
 
-    def dependence(self) -> NDArray[np.float64]:
+    def dependence(self) -> Array:
         """H ZᵀZ H, (n, n)."""
         centered = self.coefficients - self.coefficients.mean(axis=1, keepdims=True)
         return np.asarray(centered.T @ centered, dtype=np.float64)
-
-    def representation(self) -> NDArray[np.float64]:
-        """Z, (n, n)."""
-        return np.asarray(self.basis.vectors @ self.coefficients, dtype=np.float64)
 
     def own_cost(self) -> float:
         """‖X − XZ‖² + λ_S tr(Z L Zᵀ)."""
@@ -197,12 +170,9 @@ class DiMSC(Baseline):
         Stop when the objective falls by less than this share.
     n_init : int, default=20
         Number of k-means starts.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     affinity_ : (n_samples, n_samples)
         Σ_v |Z_v| + |Z_v|ᵀ.
     objective_ : tuple of float
@@ -214,35 +184,28 @@ class DiMSC(Baseline):
     λ_S and λ_V have no natural unit: the smaller they are relative to XXᵀ, the closer Z is to the
     projection on the rows of X, which does not depend on clusters.
 
-    XᵀX Z + Z B = XᵀX with B = λ_S L + λ_V Σ_w H Z_wᵀZ_w H. In the singular directions q_i of X this
-    separates into (s_i² I + B) c_i = s_i² q_i, solved for all i after one reduction of B to a
-    tridiagonal matrix: 4/3 n³ flops per view and pass. 2V + 5 dense (n, n) arrays. The factor
-    (n−1)⁻² of the HSIC is part of λ_V, as in the paper.
+    XᵀX Z + Z B = XᵀX with B = λ_S L + λ_V Σ_w H Z_wᵀZ_w H, solved through the eigenvectors of both
+    matrices: 9 n³ flops per view and pass. 2V + 5 dense (n, n) arrays. The factor (n−1)⁻² of the
+    HSIC is part of λ_V, as in the paper.
 
-    References
-    ----------
-    X. Cao, C. Zhang, H. Fu, S. Liu, H. Zhang, "Diversity-induced multi-view subspace clustering",
-    CVPR 2015, doi:10.1109/CVPR.2015.7298657.
+    X. Cao et al., CVPR 2015, doi:10.1109/CVPR.2015.7298657.
     """
 
     _title: ClassVar[str] = "DiMSC"
     _square_matrices: ClassVar[int] = 5
     _square_matrices_per_view: ClassVar[int] = 2
 
-    smoothness: float = 0.02
-    diversity: float = 100.0
-    n_neighbors: int = 5
-    max_iter: int = 20
-    tol: float = 1e-3
-    n_init: int = 20
+    smoothness: Positive = 0.02
+    diversity: NotNegative = 100.0
+    n_neighbors: Count = 5
+    max_iter: Count = 20
+    tol: NotNegative = 1e-3
+    n_init: Count = 20
 
     def _check(self, data: MultiViewData) -> None:
-        require_number("smoothness", self.smoothness)
-        require_number("diversity", self.diversity, positive=False)
-        require_count("n_neighbors", self.n_neighbors, maximum=data.n_samples - 1)
-        require_number("tol", self.tol, positive=False)
+        check_most("n_neighbors", self.n_neighbors, data.n_samples - 1)
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         states = [self._start(view) for view in views]
         dependences = [state.dependence() for state in states]
         total = np.sum(dependences, axis=0)
@@ -250,12 +213,13 @@ class DiMSC(Baseline):
         for _ in range(self.max_iter):
             for position, state in enumerate(states):
                 total -= dependences[position]
-                state.coefficients = solve_view(
-                    state.basis, self.diversity * total + state.smoothness
-                )
+                coupling = self.diversity * total + state.smoothness
+                state.coefficients = solve_view(state.basis, coupling)
                 dependences[position] = state.dependence()
                 total += dependences[position]
-            objective.append(self._objective(states, dependences, total))
+            # Sum of tr(K_v H K_w H) over v < w: half of the sum over all v ≠ w.
+            pairs = float(np.vdot(total, total) - sum(np.vdot(K, K) for K in dependences)) / 2
+            objective.append(sum(state.own_cost() for state in states) + self.diversity * pairs)
             if len(objective) > 1 and objective[-2] - objective[-1] <= self.tol * objective[-2]:
                 break
             if len(states) == 1:
@@ -264,73 +228,27 @@ class DiMSC(Baseline):
             self._warn_not_settled()
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective)
-        affinity = np.zeros_like(total)
+        self.affinity_ = np.zeros_like(total)
         for state in states:
-            magnitude = np.abs(state.representation())
-            affinity += magnitude
-            affinity += magnitude.T
-        self.affinity_ = affinity
-        return spectral_labels(affinity, self.n_clusters, n_init=self.n_init, rng=rng)
+            magnitude = np.abs(state.basis.vectors @ state.coefficients)
+            self.affinity_ += magnitude
+            self.affinity_ += magnitude.T
+        return spectral_labels(self.affinity_, self.n_clusters, self.n_init, rng)
 
-    def _start(self, view: View) -> _ViewState:
+    def _start(self, view: Array) -> _ViewState:
         """Initial state of a view: its Z without the diversity term."""
         basis = basis_from_rows(view)
         graph = laplacian(neighbor_affinity(view, self.n_neighbors))
         smoothness = csr_array(self.smoothness * graph)
         return _ViewState(basis, smoothness, solve_view(basis, smoothness.toarray()))
 
-    def _objective(
-        self,
-        states: list[_ViewState],
-        dependences: list[NDArray[np.float64]],
-        total: NDArray[np.float64],
-    ) -> float:
-        own = sum(state.own_cost() for state in states)
-        # Sum of tr(K_v H K_w H) over v < w: half of the sum over all v ≠ w.
-        pairs = float(np.vdot(total, total) - sum(np.vdot(K, K) for K in dependences)) / 2
-        return own + self.diversity * pairs
 
+def solve_view(basis: Basis, coupling: Array) -> Array:
+    """Solve XᵀX Z + Z B = XᵀX for Z = Q C: rows c_i = s_i² (s_i² I + B)⁻¹ q_i of C (r, n).
 
-def solve_view(basis: Basis, coupling: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solve XᵀX Z + Z B = XᵀX for Z = Q C.
-
-    Parameters
-    ----------
-    basis : Basis
-        Q (n, r) and s² (r,) with XᵀX = Q diag(s²) Qᵀ.
-    coupling : (n, n)
-        B, symmetric positive semi-definite.
-
-    Returns
-    -------
-    (r, n)
-        C, rows c_i = s_i² (s_i² I + B)⁻¹ q_i.
+    `basis` has Q (n, r) and s² (r,) with XᵀX = Q diag(s²) Qᵀ; B (n, n) is positive semi-definite.
     """
-    # B = P T Pᵀ with T tridiagonal; P does not change the first coordinate.
-    workspace = int(lapack.dsytrd_lwork(len(coupling), lower=1)[0])
-    reduced, diagonal, beside, tau, _ = lapack.dsytrd(coupling, lower=1, lwork=workspace)
-    reflectors = np.asfortranarray(reduced[1:, :-1])
-    solved = _reflected(reflectors, tau, basis.vectors, transposed=True)
-    for column, s2 in enumerate(basis.singular_values_squared):
-        # Called thousands of times in a fit: SciPy's wrapper takes longer than the solution.
-        *_, solution, info = lapack.dgtsv(beside, diagonal + s2, beside, s2 * solved[:, column])
-        if info > 0:
-            raise np.linalg.LinAlgError("singular matrix")
-        solved[:, column] = solution
-    return np.ascontiguousarray(_reflected(reflectors, tau, solved, transposed=False).T)
-
-
-def _reflected(
-    reflectors: NDArray[np.float64],
-    tau: NDArray[np.float64],
-    block: NDArray[np.float64],
-    *,
-    transposed: bool,
-) -> NDArray[np.float64]:
-    """P times a block (n, r), or Pᵀ; its reflections act on all coordinates but the first."""
-    image = np.array(block, order="F")
-    inner = np.asfortranarray(image[1:])
-    which = "T" if transposed else "N"
-    workspace = int(lapack.dormqr("L", which, reflectors, tau, inner, -1)[1][0])
-    image[1:] = lapack.dormqr("L", which, reflectors, tau, inner, workspace)[0]
-    return image
+    values, P = scipy.linalg.eigh(coupling, driver="evd")
+    s2 = basis.singular_values_squared
+    shares = s2 / (s2 + np.maximum(values, 0.0)[:, None])
+    return np.ascontiguousarray((P @ (shares * (P.T @ basis.vectors))).T)

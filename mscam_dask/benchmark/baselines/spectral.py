@@ -5,49 +5,37 @@ from __future__ import annotations
 import dataclasses
 import warnings
 from collections.abc import Sequence
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import scipy.linalg
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans, SpectralClustering
 from sklearn.neighbors import kneighbors_graph
+from sklearn.preprocessing import normalize
 
 from mscam_dask.benchmark.baselines.base import (
+    Array,
     Baseline,
+    Count,
+    Labels,
+    NotNegative,
+    Positive,
     SingleViewBaseline,
-    View,
-    require_choice,
-    require_count,
-    require_number,
+    check_most,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.errors import DataError
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.linalg.distances import squared_distances
-from mscam_dask.linalg.laplacian import connected_components
+from mscam_dask.linalg.laplacian import (
+    connected_components,
+    graph_from_neighbors,
+    symmetric_affinity,
+)
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.orthonormal import orient_columns
-
-__all__ = [
-    "MMSC",
-    "AffinityBaseline",
-    "CoReg",
-    "GaussianSpectral",
-    "NeighborSpectral",
-    "gaussian_affinity",
-    "kmeans_labels",
-    "leading_eigenvectors",
-    "leading_left_singular",
-    "neighbor_affinity",
-    "normalized_affinity",
-    "spectral_labels",
-    "unit_rows",
-    "view_affinity",
-]
-
-_AFFINITIES = ("gaussian", "neighbors")
+from mscam_dask.linalg.ridge import basis_from_rows
 
 _LANCZOS_FROM = 500
 """Minimum number of samples for which the Lanczos method is faster."""
@@ -67,40 +55,24 @@ class AffinityBaseline(Baseline):
         nearest samples.
     n_neighbors : int, default=10
         For affinity="neighbors".
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
     """
 
-    affinity: str = "gaussian"
-    n_neighbors: int = 10
+    affinity: Literal["gaussian", "neighbors"] = "gaussian"
+    n_neighbors: Count = 10
 
     def _check(self, data: MultiViewData) -> None:
-        require_choice("affinity", self.affinity, _AFFINITIES)
         if self.affinity == "neighbors":
-            require_count("n_neighbors", self.n_neighbors, maximum=data.n_samples - 1)
+            check_most("n_neighbors", self.n_neighbors, data.n_samples - 1)
+
+    def _affinity(self, view: Array) -> Array:
+        """Dense `neighbor_affinity` or `gaussian_affinity` of a view, (n, n)."""
+        if self.affinity == "neighbors":
+            return neighbor_affinity(view, self.n_neighbors).toarray()
+        return gaussian_affinity(view)
 
 
-def gaussian_affinity(
-    rows: NDArray[np.float64], *, width_factor: float = 1.0
-) -> NDArray[np.float64]:
-    """w_ij = exp(-||x_i - x_j||^2 / 2 sigma^2) with sigma a multiple of the median distance.
-
-    Parameters
-    ----------
-    rows : (n, d)
-    width_factor : float
-        sigma over the median of ||x_i - x_j||, i < j.
-
-    Returns
-    -------
-    (n, n)
-        Symmetric, ones on the diagonal.
-
-    Raises
-    ------
-    DataError
-        If at least half of all pairs coincide, so that the median distance is 0.
-    """
+def gaussian_affinity(rows: Array, *, width_factor: float = 1.0) -> Array:
+    """w_ij = exp(-||x_i - x_j||^2 / 2 sigma^2), sigma a multiple of the median distance, (n, n)."""
     squared = squared_distances(rows, rows)
     median = float(np.sqrt(np.median(squared[np.triu_indices(len(rows), 1)])))
     if median == 0.0:
@@ -108,58 +80,29 @@ def gaussian_affinity(
             f"at least half of the {len(rows)} x {len(rows)} distances of a view are 0, so the median "
             "distance cannot be the width of a Gaussian. Exclude the view or use neighbor graphs."
         )
-    squared *= -0.5 / (width_factor * median) ** 2
-    np.exp(squared, out=squared)
-    squared += squared.T.copy()
-    squared *= 0.5
-    return squared
+    affinity = np.exp(squared * (-0.5 / (width_factor * median) ** 2))
+    return np.asarray(0.5 * (affinity + affinity.T))
 
 
-def neighbor_affinity(rows: NDArray[np.float64], n_neighbors: int) -> csr_array[np.float64]:
+def neighbor_affinity(rows: Array, n_neighbors: int) -> csr_array[np.float64]:
     """(B + B^T) / 2 with b_ij = 1 for the k nearest other samples j of i."""
     indices, _ = nearest_neighbors(rows, n_neighbors)
-    n = len(rows)
-    pointers = np.arange(0, n * n_neighbors + 1, n_neighbors)
-    graph: csr_array[np.float64] = csr_array(
-        (np.ones(n * n_neighbors), indices.ravel(), pointers), shape=(n, n)
-    )
-    return csr_array((graph + graph.T) * 0.5)
+    return symmetric_affinity(graph_from_neighbors(indices, np.ones(indices.shape)))
 
 
-def view_affinity(rows: NDArray[np.float64], kind: str, n_neighbors: int) -> NDArray[np.float64]:
-    """Dense `neighbor_affinity` or `gaussian_affinity` of a view, (n, n)."""
-    if kind == "neighbors":
-        return np.asarray(neighbor_affinity(rows, n_neighbors).toarray())
-    return gaussian_affinity(rows)
-
-
-def normalized_affinity(affinity: NDArray[np.float64]) -> NDArray[np.float64]:
+def normalized_affinity(affinity: Array) -> Array:
     """D^-1/2 W D^-1/2, with a zero row where a sample has no edge; a new array."""
     degrees = affinity.sum(axis=1)
     root = np.where(degrees > 0, 1.0 / np.sqrt(np.where(degrees > 0, degrees, 1.0)), 0.0)
     return np.asarray(affinity * root[:, None] * root, dtype=np.float64)
 
 
-def leading_eigenvectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Solve max tr(U^T M U) over U^T U = I: the eigenvectors of the largest eigenvalues.
+def leading_eigenvectors(matrix: Array, count: int) -> Array:
+    """Solve max tr(U^T M U) over U^T U = I: U (n, count) by descending eigenvalue, oriented.
 
-    Parameters
-    ----------
-    matrix : (n, n)
-        Symmetric.
-    count : int
-
-    Returns
-    -------
-    (n, count)
-        By descending eigenvalue, the entry of largest magnitude positive.
-
-    Notes
-    -----
-    Large matrices without zeros go to the Lanczos method, which has the same accuracy in a tenth of
-    the time unless the leading eigenvalues are too close. A matrix with zeros may have several
-    connected components, and thus a multiple eigenvalue 1 that the Lanczos method can miss from
-    one starting vector: the dense solver takes these.
+    Large matrices without zeros go to the Lanczos method, which takes a tenth of the time unless the
+    leading eigenvalues are too close. With zeros there may be several connected components, and
+    thus a multiple eigenvalue that it can miss from one starting vector: the dense solver takes these.
     """
     n = len(matrix)
     if n >= _LANCZOS_FROM and 6 * count < n and np.all(matrix):
@@ -175,56 +118,18 @@ def leading_eigenvectors(matrix: NDArray[np.float64], count: int) -> NDArray[np.
     return orient_columns(np.ascontiguousarray(vectors[:, ::-1]))
 
 
-def leading_left_singular(matrix: NDArray[np.float64], count: int) -> NDArray[np.float64]:
-    """Leading left singular vectors (n, <= count) of a tall matrix, through its Gram matrix.
-
-    Singular values below 10⁻⁷ of the largest one are left out.
-    """
-    values, vectors = np.linalg.eigh(matrix.T @ matrix)
-    top, lengths = vectors[:, ::-1][:, :count], np.sqrt(np.maximum(values[::-1][:count], 0.0))
-    keep = lengths > 1e-7 * max(float(lengths[0]), np.finfo(np.float64).tiny)
-    return np.asarray((matrix @ top[:, keep]) / lengths[keep], dtype=np.float64)
-
-
-def unit_rows(rows: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Rows scaled to length 1; zero rows stay zero."""
-    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
-    return np.asarray(rows / np.where(lengths > 0, lengths, 1.0), dtype=np.float64)
-
-
-def kmeans_labels(
-    rows: NDArray[np.float64], n_clusters: int, *, n_init: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
+def kmeans_labels(rows: Array, n_clusters: int, n_init: int, rng: np.random.Generator) -> Labels:
     """Labels (n,) of the best of `n_init` k-means++ starts by the within-cluster sum of squares."""
     model = KMeans(n_clusters, n_init=n_init, random_state=int(rng.integers(2**31)))
-    return np.asarray(model.fit_predict(rows), dtype=np.int64)
+    return np.asarray(model.fit_predict(rows))
 
 
 def spectral_labels(
-    affinity: NDArray[np.float64], n_clusters: int, *, n_init: int, rng: np.random.Generator
-) -> NDArray[np.int64]:
-    """Spectral clustering of Ng, Jordan and Weiss: k-means on the unit rows of leading eigenvectors.
-
-    Parameters
-    ----------
-    affinity : (n, n)
-        Symmetric, nonnegative.
-    n_clusters : int
-    n_init : int
-        Number of k-means starts.
-    rng : numpy.random.Generator
-
-    Returns
-    -------
-    (n,) int64
-
-    References
-    ----------
-    A. Y. Ng, M. I. Jordan, Y. Weiss, "On spectral clustering: analysis and an algorithm",
-    NIPS 2001.
-    """
+    affinity: Array, n_clusters: int, n_init: int, rng: np.random.Generator
+) -> Labels:
+    """Labels (n,) by k-means on the unit rows of leading eigenvectors (Ng, Jordan and Weiss)."""
     vectors = leading_eigenvectors(normalized_affinity(affinity), n_clusters)
-    return kmeans_labels(unit_rows(vectors), n_clusters, n_init=n_init, rng=rng)
+    return kmeans_labels(normalize(vectors), n_clusters, n_init, rng)
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -237,38 +142,26 @@ class GaussianSpectral(SingleViewBaseline):
         Width of the Gaussian, relative to the median distance between samples.
     n_init : int, default=20
         Number of k-means starts.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
-
-    Attributes
-    ----------
-    labels_ : (n_samples,) int64
 
     Notes
     -----
     w_ij = exp(−‖x_i − x_j‖² / 2σ²), w_ii = 0; k-means on the c leading eigenvectors of
     D^-1/2 W D^-1/2, their rows scaled to length one. O(n² d + n³) flops, four dense (n, n) arrays.
 
-    References
-    ----------
-    A. Y. Ng, M. I. Jordan, Y. Weiss, "On spectral clustering: analysis and an algorithm",
-    NIPS 2001.
+    A. Y. Ng, M. I. Jordan, Y. Weiss, NIPS 2001.
     """
 
     _title: ClassVar[str] = "Spectral clustering"
     _square_matrices: ClassVar[int] = 4
 
-    width_factor: float = 1.0
-    n_init: int = 20
+    width_factor: Positive = 1.0
+    n_init: Count = 20
 
-    def _check(self, data: MultiViewData) -> None:
-        require_number("width_factor", self.width_factor)
-
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = views[0] if len(views) == 1 else np.hstack(views)
         affinity = gaussian_affinity(rows, width_factor=self.width_factor)
         np.fill_diagonal(affinity, 0.0)
-        return spectral_labels(affinity, self.n_clusters, n_init=self.n_init, rng=rng)
+        return spectral_labels(affinity, self.n_clusters, self.n_init, rng)
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -281,12 +174,9 @@ class NeighborSpectral(Baseline):
         Neighbors of a sample in the graph, itself included, as in scikit-learn.
     n_init : int, default=10
         Number of k-means starts.
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     n_connected_components_ : int
         Number for the neighbor graph; the fit warns if there are more than `n_clusters`.
 
@@ -295,25 +185,25 @@ class NeighborSpectral(Baseline):
     Memory O(n (Σd + k)): the views twice (apart and concatenated), the graph and its eigenvectors.
     The time of the eigensolver (ARPACK, shift-invert mode) grows faster than n.
 
-    References
-    ----------
-    U. von Luxburg, "A tutorial on spectral clustering", Statistics and Computing 17 (2007),
-    doi:10.1007/s11222-007-9033-z.
+    U. von Luxburg, Statistics and Computing 17 (2007), doi:10.1007/s11222-007-9033-z.
     """
 
     _title: ClassVar[str] = "kNN-graph spectral clustering"
 
-    n_neighbors: int = 10
-    n_init: int = 10
+    n_neighbors: Count = 10
+    n_init: Count = 10
 
     def _check(self, data: MultiViewData) -> None:
-        require_count("n_neighbors", self.n_neighbors, minimum=2, maximum=data.n_samples)
+        if not 2 <= self.n_neighbors <= data.n_samples:
+            raise ConfigurationError(
+                f"n_neighbors={self.n_neighbors!r} is invalid: allowed is 2 to {data.n_samples}."
+            )
 
     def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
         graph = 12 * 4 * n_samples * self.n_neighbors
         return 8 * n_samples * sum(widths) + graph + 8 * 20 * n_samples * self.n_clusters
 
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = views[0] if len(views) == 1 else np.hstack(views)
         model = SpectralClustering(
             self.n_clusters,
@@ -334,11 +224,11 @@ class NeighborSpectral(Baseline):
         self.n_connected_components_, _ = connected_components(csr_array(affinity))
         if self.n_connected_components_ > self.n_clusters:
             self._warn(
-                f"the {self.n_neighbors}-neighbor graph has {self.n_connected_components_} connected "
-                f"components, more than the {self.n_clusters} clusters, so some are merged "
+                f"has {self.n_connected_components_} connected components in the "
+                f"{self.n_neighbors}-neighbor graph, more than the {self.n_clusters} clusters, so some are merged "
                 "arbitrarily. Raise n_neighbors."
             )
-        return np.asarray(labels, dtype=np.int64)
+        return np.asarray(labels)
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
@@ -359,14 +249,9 @@ class CoReg(AffinityBaseline):
         Stop when the objective rises by less than this share.
     n_init : int, default=20
         Number of k-means starts.
-    affinity, n_neighbors
-        See `AffinityBaseline`; the default affinity is "gaussian".
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
 
     Attributes
     ----------
-    labels_ : (n_samples,) int64
     consensus_embedding_ : (n_samples, n_clusters)
         U*, orthonormal columns.
     objective_ : tuple of float
@@ -377,76 +262,42 @@ class CoReg(AffinityBaseline):
     -----
     One dense eigenproblem per view and iteration, O(n³); V + 3 dense (n, n) arrays.
 
-    References
-    ----------
-    A. Kumar, P. Rai, H. Daumé III, "Co-regularized multi-view spectral clustering", NIPS 2011.
+    A. Kumar, P. Rai, H. Daumé III, NIPS 2011.
     """
 
     _title: ClassVar[str] = "CoReg"
     _square_matrices: ClassVar[int] = 3
     _square_matrices_per_view: ClassVar[int] = 1
 
-    consensus_weight: float = 0.01
-    max_iter: int = 30
-    tol: float = 1e-4
-    n_init: int = 20
+    consensus_weight: NotNegative = 0.01
+    max_iter: Count = 30
+    tol: NotNegative = 1e-4
+    n_init: Count = 20
 
-    def _check(self, data: MultiViewData) -> None:
-        super()._check(data)
-        require_number("consensus_weight", self.consensus_weight, positive=False)
-        require_number("tol", self.tol, positive=False)
-
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
-        affinities = [
-            normalized_affinity(view_affinity(view, self.affinity, self.n_neighbors))
-            for view in views
-        ]
-        embeddings = [leading_eigenvectors(matrix, self.n_clusters) for matrix in affinities]
-        consensus = _consensus(embeddings, self.n_clusters)
-        objective = [self._objective(affinities, embeddings, consensus)]
-        for _ in range(self.max_iter):
-            embeddings = [
-                self._improve(matrix, embedding, consensus)
-                for matrix, embedding in zip(affinities, embeddings, strict=True)
-            ]
-            consensus = _consensus(embeddings, self.n_clusters)
-            objective.append(self._objective(affinities, embeddings, consensus))
-            if objective[-1] - objective[-2] <= self.tol * abs(objective[-1]):
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
+        c, weight = self.n_clusters, self.consensus_weight
+        L = [normalized_affinity(self._affinity(view)) for view in views]
+        U, centroid = [leading_eigenvectors(matrix, c) for matrix in L], None
+        objective: list[float] = []
+        for _ in range(self.max_iter + 1):
+            if centroid is not None:
+                pull = weight * (centroid @ centroid.T)
+                U = [leading_eigenvectors(matrix + pull, c) for matrix in L]
+            centroid = basis_from_rows(np.hstack(U)).vectors[:, :c]  # of Σ U_v U_vᵀ
+            own = sum(np.vdot(E, matrix @ E) for matrix, E in zip(L, U, strict=True))
+            agreement = sum(np.sum((centroid.T @ E) ** 2) for E in U)
+            objective.append(float(own + weight * agreement))
+            if len(objective) > 1 and objective[-1] - objective[-2] <= self.tol * abs(
+                objective[-1]
+            ):
                 break
         else:
             self._warn_not_settled()
-        self.consensus_embedding_ = consensus
+        assert centroid is not None
+        self.consensus_embedding_: Array = centroid
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective) - 1
-        return kmeans_labels(unit_rows(consensus), self.n_clusters, n_init=self.n_init, rng=rng)
-
-    def _objective(
-        self,
-        affinities: list[NDArray[np.float64]],
-        embeddings: list[NDArray[np.float64]],
-        consensus: NDArray[np.float64],
-    ) -> float:
-        total = 0.0
-        for matrix, U in zip(affinities, embeddings, strict=True):
-            agreement = np.sum((consensus.T @ U) ** 2)
-            total += float(np.vdot(U, matrix @ U) + self.consensus_weight * agreement)
-        return total
-
-    def _improve(
-        self,
-        matrix: NDArray[np.float64],
-        start: NDArray[np.float64],
-        consensus: NDArray[np.float64],
-    ) -> NDArray[np.float64]:
-        """Leading eigenvectors of L + λ U* U*ᵀ."""
-        regularized = matrix + self.consensus_weight * (consensus @ consensus.T)
-        return leading_eigenvectors(regularized, self.n_clusters)
-
-
-def _consensus(embeddings: list[NDArray[np.float64]], count: int) -> NDArray[np.float64]:
-    """U*: leading eigenvectors of Σ U_v U_vᵀ, the left singular vectors of [U_1 ... U_V]."""
-    left, _, _ = scipy.linalg.svd(np.hstack(embeddings), full_matrices=False)
-    return np.asarray(left[:, :count], dtype=np.float64)
+        return kmeans_labels(normalize(centroid), c, self.n_init, rng)
 
 
 # Added to the first indicator, because an entry of G that starts at 0 stays at 0.
@@ -472,10 +323,7 @@ class MMSC(AffinityBaseline):
         Stop when tr(GᵀSG) changes by less than this share.
     n_init : int, default=20
         Number of k-means starts for the initial indicator.
-    affinity, n_neighbors
-        See `AffinityBaseline`; the default affinity is "neighbors".
-    n_clusters, scale, view_type, random_state, memory_limit_bytes
-        See `Baseline`.
+    affinity : {"gaussian", "neighbors"}, default="neighbors"
 
     Attributes
     ----------
@@ -494,32 +342,24 @@ class MMSC(AffinityBaseline):
     negative entry. The initial G is the indicator of spectral clustering on S, plus 0.2. V inverses,
     O(V n³), then O(n² c) an update; five dense (n, n) arrays.
 
-    References
-    ----------
-    X. Cai, F. Nie, H. Huang, F. Kamangar, "Heterogeneous image feature integration via multi-modal
-    spectral clustering", CVPR 2011, doi:10.1109/CVPR.2011.5995740.
+    X. Cai, F. Nie, H. Huang, F. Kamangar, CVPR 2011, doi:10.1109/CVPR.2011.5995740.
     """
 
     _title: ClassVar[str] = "MMSC"
     _square_matrices: ClassVar[int] = 5
 
-    alpha: float = 1.0
-    affinity: str = "neighbors"
-    max_iter: int = 1000
-    tol: float = 1e-5
-    n_init: int = 20
+    alpha: Positive = 1.0
+    affinity: Literal["gaussian", "neighbors"] = "neighbors"
+    max_iter: Count = 1000
+    tol: NotNegative = 1e-5
+    n_init: Count = 20
 
-    def _check(self, data: MultiViewData) -> None:
-        super()._check(data)
-        require_number("alpha", self.alpha)
-        require_number("tol", self.tol, positive=False)
-
-    def _cluster(self, views: tuple[View, ...], rng: np.random.Generator) -> NDArray[np.int64]:
+    def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, c = len(views[0]), self.n_clusters
         S = np.zeros((n, n))
         for view in views:
             S += self._resolvent(view)
-        start = kmeans_labels(unit_rows(leading_eigenvectors(S, c)), c, n_init=self.n_init, rng=rng)
+        start = kmeans_labels(normalize(leading_eigenvectors(S, c)), c, self.n_init, rng)
         sizes = np.sqrt(np.maximum(np.bincount(start, minlength=c), 1))
         G = np.full((n, c), _START_OFFSET) / sizes
         G[np.arange(n), start] += 1.0 / sizes[start]
@@ -528,29 +368,23 @@ class MMSC(AffinityBaseline):
             SG = S @ G
             agreement = G.T @ SG
             objective.append(float(np.trace(agreement)))
-            if len(objective) > 1 and _change(objective) <= self.tol:
-                break
-            divisor = np.maximum(G @ agreement, np.finfo(np.float64).tiny)
-            G = G * np.sqrt(SG / divisor)
+            if len(objective) > 1:
+                change = abs(objective[-1] - objective[-2])
+                if change <= self.tol * abs(objective[-1]):
+                    break
+            G = G * np.sqrt(SG / np.maximum(G @ agreement, np.finfo(np.float64).tiny))
         else:
             self._warn_not_settled()
         self.indicator_ = G
         self.objective_ = tuple(objective)
         self.n_iter_ = len(objective)
-        return np.asarray(np.argmax(G, axis=1), dtype=np.int64)
+        return np.asarray(np.argmax(G, axis=1))
 
-    def _resolvent(self, view: View) -> NDArray[np.float64]:
+    def _resolvent(self, view: Array) -> Array:
         """(L + αI)⁻¹ of one view's normalized Laplacian, without negative entries."""
-        affinity = view_affinity(view, self.affinity, self.n_neighbors)
+        affinity = self._affinity(view)
         np.fill_diagonal(affinity, 0.0)
         matrix = -normalized_affinity(affinity)
         matrix[np.diag_indices(len(matrix))] += 1.0 + self.alpha
-        factor = scipy.linalg.cho_factor(matrix, lower=True, overwrite_a=True)
-        inverse = scipy.linalg.cho_solve(factor, np.eye(len(view)), overwrite_b=True)
+        inverse = scipy.linalg.solve(matrix, np.eye(len(view)), assume_a="pos", lower=True)
         return np.asarray(np.maximum(inverse, 0.0))  # rounding may leave -1e-17
-
-
-def _change(objective: list[float]) -> float:
-    if len(objective) < 2:
-        return np.inf
-    return abs(objective[-1] - objective[-2]) / abs(objective[-1])

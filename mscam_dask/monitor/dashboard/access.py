@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from distributed import Scheduler, Worker
     from tornado.httputil import HTTPServerRequest
 
-__all__ = ["VARIABLE", "dashboard_token", "dask_setup", "require_token"]
-
 VARIABLE = "MSCAM_DASHBOARD_TOKEN"
 _MIN_LENGTH = 16
 _COOKIE = "mscam_dashboard"
@@ -29,13 +27,7 @@ _OPEN_PATHS = ("/health",)  # answers "ok", and says nothing about runs
 
 
 def dashboard_token() -> str | None:
-    """Return the token of the environment; None where none is set.
-
-    Raises
-    ------
-    ConfigurationError
-        When the token is too short to be safe.
-    """
+    """Token of the environment, None where none is set; ConfigurationError if it is too short to be safe."""
     token = os.environ.get(VARIABLE)
     if token is not None and len(token) < _MIN_LENGTH:
         raise ConfigurationError(
@@ -56,13 +48,7 @@ def require_token(application: Any, token: str) -> None:
     """Refuse requests without the token: pages, data, metrics and websockets, but not ``/health``.
 
     A browser gives the token once, as ``?token=...``, and has a cookie afterwards. Programs send it as
-    ``Authorization: Bearer ...``.
-
-    Parameters
-    ----------
-    application : distributed.http.routing.RoutingApplication
-        Of a scheduler or worker.
-    token : str
+    ``Authorization: Bearer ...``. `application` is the RoutingApplication of a scheduler or worker.
     """
     find_handler = application.find_handler
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from html import escape
+from functools import cache
+from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 from weakref import ref
 
@@ -14,20 +15,19 @@ from bokeh.models.widgets import Div, Select
 
 from mscam_dask.monitor.dashboard.plots import (
     ACCENT,
-    GRID_CSS,
     INK,
+    N_MARKS,
+    THEME,
     HeatmapCell,
     Line,
     LinePlot,
     Mark,
     WorkPlot,
-    legend_html,
     mark_of,
-    page_css,
 )
-from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, shortened, view_shares
+from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, view_shares
 from mscam_dask.monitor.messages import duration, format_event, format_started, printable
-from mscam_dask.monitor.report.formatting import LEAST_P_VALUE
+from mscam_dask.plot.palette import LEAST_P_VALUE
 from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished, ViewIteration
 from mscam_dask.types.rules import RULES
 
@@ -35,24 +35,33 @@ if TYPE_CHECKING:
     from bokeh.document import Document
     from bokeh.plotting import figure
 
-__all__ = ["Page", "serve"]
-
 _EVERY_MS = 1000
 _DRAWING_SHARE = 0.003  # of the scheduler's time for one window; sending takes as long again
 _MAX_PAUSE_S = 10.0
 _NEWEST = "newest"
+_GRID_CSS = """:host { display: grid; width: 100%; gap: 14px;
+    grid-template-columns: repeat(auto-fit, minmax(min(100%, 400px), 1fr)); }"""
 
-_EMPTY = """<div class="head empty"><h1>No run yet</h1>
-<p>Fits on this Dask cluster appear here when they start:</p>
-<p><code>MSCAM(n_clusters=10, client=client).fit(views)</code><br>
-<code>mscam-dask run pipeline.toml --scheduler tcp://...</code></p></div>"""
 
-_PLAIN = Mark(INK, (), "circle")
+def _asset(name: str) -> str:
+    return files(__package__).joinpath("assets", name).read_text(encoding="utf-8")
+
+
+@cache
+def _html() -> Any:
+    """Macros of page.html.j2, which escape what came from data."""
+    from jinja2 import Environment, StrictUndefined
+
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters.update(printable=printable, duration=duration)
+    return environment.from_string(_asset("page.html.j2")).module
 
 
 def serve(runs: Runs, extra: dict[str, Any], doc: Document) -> None:
     """Draw the page into a new document, and update it until it is closed."""
-    from distributed.dashboard.components.scheduler import BOKEH_THEME, env
+    from distributed.dashboard.components.scheduler import env
 
     request: Any = getattr(doc.session_context, "request", None)
     arguments = {} if request is None else request.arguments
@@ -60,7 +69,7 @@ def serve(runs: Runs, extra: dict[str, Any], doc: Document) -> None:
     doc.title = "Dask: mscam"
     doc.template = env.get_template("simple.html")
     doc.template_variables.update(extra)
-    doc.theme = BOKEH_THEME
+    doc.theme = THEME
     doc.add_root(page.root)
     page.update()
     weak = ref(page)
@@ -75,15 +84,7 @@ def serve(runs: Runs, extra: dict[str, Any], doc: Document) -> None:
 
 
 class Page:
-    """Widgets and plots of one browser window.
-
-    Parameters
-    ----------
-    runs : Runs
-        Read at every update; never changed.
-    run_id : str
-        The run to show; the newest one if it is unknown.
-    """
+    """Widgets and plots of one browser window, which reads `runs` at every update."""
 
     def __init__(self, runs: Runs, *, run_id: str = "") -> None:
         self._runs = runs
@@ -93,23 +94,23 @@ class Page:
         self._shown: list[figure] = []
         self._not_before = 0.0  # of time.monotonic
         self._listed = -1
-        sheet = InlineStyleSheet(css=page_css)
+        sheet = InlineStyleSheet(css=_asset("page.css"))
         # no TeX: text between dollar signs in a name is not a formula
         wide: dict[str, Any] = {"sizing_mode": "stretch_width", "disable_math": True}
         self._head = Div(name="head", stylesheets=[sheet], **wide)
         self._legend = Div(name="legend", stylesheets=[sheet], **wide)
         self._select = Select(title="Run", name="run", width=420, value=self._wanted)
         self._select.on_change("value", self._choose)
-        self._plots: tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...] = _line_plots()
+        self._plots = _line_plots()
         self._work = WorkPlot("Views on workers", name="work")
         # one box for each plot: in a common box Bokeh would align the frames of all plots
         self._boxes = {
             figure: column(figure, sizing_mode="stretch_width")
-            for figure in (*(plot.figure for plot, _ in self._plots), self._work.figure)
+            for figure in (*(plot.figure for plot in self._plots), self._work.figure)
         }
         self._sent: set[figure] = set()
         self._grid = Column(
-            sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=GRID_CSS)]
+            sizing_mode="stretch_width", stylesheets=[InlineStyleSheet(css=_GRID_CSS)]
         )
         self.root = Column(
             children=[self._select, self._head, self._legend, self._grid],
@@ -142,7 +143,7 @@ class Page:
         run = self.run
         self._select.visible = self._legend.visible = run is not None
         if run is None:
-            self._head.text = _EMPTY
+            self._head.text = str(_html().empty())
             return
         self._head.text = head_html(run, now=time.time())
         state = (run.run_id, run.version, run.work_version)
@@ -166,12 +167,13 @@ class Page:
         self._select.value = self._wanted
 
     def _draw(self, run: Run) -> None:
-        hidden = len(run.announced.views) - len(run.views)
-        self._legend.text = legend_html([printable(v) for v in run.views], n_hidden=hidden)
+        views = [(printable(view), mark_of(index)) for index, view in enumerate(run.views)]
+        n_more = len(run.announced.views) - len(views[:N_MARKS])
+        self._legend.text = str(_html().legend(views[:N_MARKS], n_more))
         events = (run.run_id, run.version)
         if self._drawn_events != events:
             self._drawn_events = events
-            self._shown = [plot.figure for plot, lines in self._plots if plot.draw(lines(run))]
+            self._shown = [plot.figure for plot in self._plots if plot.draw(run)]
         shown = set(self._shown)
         if self._draw_work(run):
             shown.add(self._work.figure)
@@ -200,59 +202,16 @@ def _pause(seconds: float) -> float:
 
 
 def head_html(run: Run, *, now: float) -> str:
-    """Return the summary of a run as lines and tiles of HTML; data in it is escaped."""
-    started = run.started
-    size = [format_started(started)] if started is not None else []
-    events = (run.n_clusters_selection, run.selection, run.learned, run.end)
+    """Summary of a run as lines and tiles of HTML; data in it is escaped."""
     lines = [
         line
-        for event in events
+        for event in (run.n_clusters_selection, run.selection, run.learned, run.end)
         if event is not None and not isinstance(event, FitFailed)
         for line in format_event(event, run.pace)
     ]
-    if run.state == "preparing":
-        size.append("precomputing views and selecting settings")
-    if run.state == "lost":
-        size.append("driver disconnected; final state unknown")
-    last = run.outer[-1] if run.outer else None
-    tiles = [
-        (run.state, "state"),
-        (run.pace.n_done_of_max, "iterations"),
-        _components_tile(run),
-        (f"{last.graph_weight:.4g}" if last else "-", "graph weight \u03bb"),
-        _score_tile(run),
-        (duration(run.seconds(now)), "elapsed"),
-    ]
-    if run.going:
-        tiles.append((run.pace.eta, "ETA (upper bound)"))
-    if run.n_failed_tasks:
-        tiles.append((str(run.n_failed_tasks), "failed tasks"))
-    boxes = "".join(
-        f'<div class="tile"><b>{escape(value)}</b><span>{escape(label)}</span></div>'
-        for value, label in tiles
-    )
-    end = ""
-    if isinstance(run.end, FitFailed):
-        message = shortened(run.end.message) if len(run.end.message) > 2000 else run.end.message
-        end = f'<p class="bad"><b>{escape(run.end.error)}</b>: {escape(printable(message))}</p>'
-    return (
-        f'<div class="head"><h1>{escape(printable(run.name))}</h1>'
-        f"<p>{escape('; '.join(size) or 'starting')}, run {escape(run.run_id)}</p>"
-        f"{''.join(f'<p>{escape(printable(line))}</p>' for line in lines)}"
-        f'<div class="tiles">{boxes}</div>{end}</div>'
-    )
-
-
-def _components_tile(run: Run) -> tuple[str, str]:
-    components = "-" if run.n_connected_components is None else run.n_connected_components
-    label = "components of the result" if isinstance(run.end, FitFinished) else "components"
-    return f"{components} of {run.announced.n_clusters}", label
-
-
-def _score_tile(run: Run) -> tuple[str, str]:
-    is_final = isinstance(run.end, FitFinished)
-    score = "-" if run.score is None else f"{run.score:.4f}"
-    return score, "score of the result (nats)" if is_final else "score (nats)"
+    size = "starting" if run.started is None else format_started(run.started)
+    kinds = isinstance(run.end, FitFailed), isinstance(run.end, FitFinished)
+    return str(_html().head(run, lines, size, now, *kinds))
 
 
 def _distinct(views: Sequence[str]) -> dict[str, str]:
@@ -274,68 +233,33 @@ def _short_addresses(workers: Sequence[str]) -> dict[str, str]:
     return {worker: address[len(next(iter(hosts))) :] for worker, address in bare.items()}
 
 
-def _line_plots() -> tuple[tuple[LinePlot, Callable[[Run], list[Line]]], ...]:
-    """Return the plots of lines, each with the function that returns its lines for a run."""
+def _line_plots() -> tuple[LinePlot, ...]:
+    title, unit = "Selection of n_clusters", "largest p-value of the borders"
+    squared = "\u2016F - W\u2016 / \u221ac", "\u2016\u0394F\u2016 / \u221ac"
+    primal = _each(lambda view: view.primal_residual)
+    dual, objective = _each(lambda view: view.dual_residual), _each(lambda view: view.objective)
+    weight = _of_run("\u03bb", lambda record: record.graph_weight)
+    score = _of_run("score", lambda record: record.score)
+    seconds = _of_tasks(lambda seconds, _: seconds)
+    mib = _of_tasks(lambda _, n_bytes: n_bytes / 2**20)
+    target = "Connected components (dashed: target)"
     return (
-        (
-            LinePlot(
-                "Selection of n_clusters",
-                "largest p-value of the borders",
-                name="counts",
-                log=True,
-                over="n_clusters",
-            ),
-            _n_clusters_curves,
+        LinePlot("counts", title, unit, _n_clusters_curves, log=True, over="n_clusters"),
+        LinePlot("components", target, "components", _components, number="0"),
+        LinePlot("weight", "Graph weight \u03bb", "\u03bb", weight, log=True, number="0.[000]"),
+        LinePlot("score", "Score (cross-view information)", "nats", score),
+        LinePlot("primal", "Primal residual by view", squared[0], _of_views(primal), log=True),
+        LinePlot("dual", "Dual residual by view", squared[1], _of_views(dual), log=True),
+        LinePlot("objective", "Objective by view", "objective", _of_views(objective)),
+        LinePlot(
+            "shares",
+            "View contributions",
+            "share of the score",
+            _of_views(view_shares),
+            number="0%",
         ),
-        (
-            LinePlot(
-                "Connected components (dashed: target)", "components", name="components", number="0"
-            ),
-            _components,
-        ),
-        (
-            LinePlot("Graph weight \u03bb", "λ", name="weight", log=True, number="0.[000]"),
-            lambda run: _of_run("λ", run, lambda record: record.graph_weight),
-        ),
-        (
-            LinePlot("Score (cross-view information)", "nats", name="score"),
-            lambda run: _of_run("score", run, lambda record: record.score),
-        ),
-        (
-            LinePlot("Primal residual by view", "‖F - W‖ / √c", name="primal", log=True),
-            lambda run: _of_views(run, _each(lambda view: view.primal_residual)),
-        ),
-        (
-            LinePlot("Dual residual by view", "‖ΔF‖ / √c", name="dual", log=True),
-            lambda run: _of_views(run, _each(lambda view: view.dual_residual)),
-        ),
-        (
-            LinePlot("Objective by view", "objective", name="objective"),
-            lambda run: _of_views(run, _each(lambda view: view.objective)),
-        ),
-        (
-            LinePlot(
-                "View contributions",
-                "share of the score",
-                name="shares",
-                number="0%",
-                from_zero=True,
-            ),
-            lambda run: _of_views(run, view_shares),
-        ),
-        (
-            LinePlot("ADMM of each view: time", "seconds", name="seconds", from_zero=True),
-            lambda run: _of_tasks(run, lambda seconds, _: seconds),
-        ),
-        (
-            LinePlot(
-                "ADMM of each view: data",
-                "MiB in and out",
-                name="bytes",
-                from_zero=True,
-            ),
-            lambda run: _of_tasks(run, lambda _, n_bytes: n_bytes / 2**20),
-        ),
+        LinePlot("seconds", "ADMM of each view: time", "seconds", seconds),
+        LinePlot("bytes", "ADMM of each view: data", "MiB in and out", mib),
     )
 
 
@@ -344,33 +268,29 @@ def _n_clusters_curves(run: Run) -> list[Line]:
     counted = run.n_clusters_selection
     if counted is None:
         return []
-    level, chosen = Mark(INK, (7, 3), "circle"), Mark(ACCENT, (8, 4), "circle")
     p_values = [max(value, LEAST_P_VALUE) for value in counted.p_values]
-    ends, at = [counted.counts[0], counted.counts[-1]], counted.n_clusters
+    ends, at, level = [counted.counts[0], counted.counts[-1]], counted.n_clusters, RULES.level
+    chosen = [min(p_values), 1.0]
     return [
-        Line(f"{at} (selected)", chosen, [at] * 2, [min(p_values), 1.0], dotted=False),
-        Line(f"level {RULES.level:g}", level, ends, [RULES.level] * 2, dotted=False),
-        Line("p-value", _PLAIN, counted.counts, p_values),
+        Line(f"{at} (selected)", Mark(ACCENT, (8, 4)), [at] * 2, chosen, dotted=False),
+        Line(f"level {level:g}", Mark(INK, (7, 3)), ends, [level] * 2, dotted=False),
+        Line("p-value", Mark(INK), counted.counts, p_values),
     ]
 
 
 def _components(run: Run) -> list[Line]:
     """Connected components by iteration, and a horizontal line at n_clusters."""
-    (curve,) = _of_run("components", run, lambda record: record.n_connected_components)
-    values = [run.announced.n_clusters] * len(curve.iterations)
-    target = Line("target", Mark(ACCENT, (8, 4), "circle"), curve.iterations, values, dotted=False)
-    return [target, curve]
+    (curve,) = _of_run("components", lambda record: record.n_connected_components)(run)
+    values = [run.announced.n_clusters] * len(curve.at)
+    return [Line("target", Mark(ACCENT, (8, 4)), curve.at, values, dotted=False), curve]
 
 
-def _of_run(name: str, run: Run, value: Callable[[IterationFinished], float]) -> list[Line]:
-    return [
-        Line(
-            name,
-            _PLAIN,
-            [record.iteration + 1 for record in run.outer],
-            [value(record) for record in run.outer],
-        )
-    ]
+def _of_run(name: str, value: Callable[[IterationFinished], float]) -> Callable[[Run], list[Line]]:
+    def lines(run: Run) -> list[Line]:
+        at = [record.iteration + 1 for record in run.outer]
+        return [Line(name, Mark(INK), at, [value(record) for record in run.outer])]
+
+    return lines
 
 
 def _each(
@@ -379,26 +299,28 @@ def _each(
     return lambda record: {view.view: value(view) for view in record.views}
 
 
-def _of_views(run: Run, values: Callable[[IterationFinished], dict[str, float]]) -> list[Line]:
-    points = [(record.iteration + 1, values(record)) for record in run.outer]
-    return [
-        Line(
-            printable(name),
-            mark_of(index),
-            [iteration for iteration, by_view in points if name in by_view],
-            [by_view[name] for _, by_view in points if name in by_view],
-        )
-        for index, name in enumerate(run.views)
-    ]
+def _of_views(
+    values: Callable[[IterationFinished], dict[str, float]],
+) -> Callable[[Run], list[Line]]:
+    def lines(run: Run) -> list[Line]:
+        points = [(record.iteration + 1, values(record)) for record in run.outer]
+        found = []
+        for index, name in enumerate(run.views):
+            own = [(at, by_view[name]) for at, by_view in points if name in by_view]
+            at, drawn = [point[0] for point in own], [point[1] for point in own]
+            found.append(Line(printable(name), mark_of(index), at, drawn))
+        return found
+
+    return lines
 
 
-def _of_tasks(run: Run, value: Callable[[float, int], float]) -> list[Line]:
-    return [
-        Line(
-            printable(name),
-            mark_of(index),
-            [task.iteration + 1 for task in tasks],
-            [value(task.seconds, task.n_bytes) for task in tasks],
-        )
-        for index, (name, tasks) in enumerate(run.view_tasks.items())
-    ]
+def _of_tasks(value: Callable[[float, int], float]) -> Callable[[Run], list[Line]]:
+    def lines(run: Run) -> list[Line]:
+        found = []
+        for index, (name, tasks) in enumerate(run.view_tasks.items()):
+            drawn = [value(task.seconds, task.n_bytes) for task in tasks]
+            at = [task.iteration + 1 for task in tasks]
+            found.append(Line(printable(name), mark_of(index), at, drawn))
+        return found
+
+    return lines

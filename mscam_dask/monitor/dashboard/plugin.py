@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     from bokeh.document import Document
     from distributed import Client, Scheduler
 
-__all__ = [
-    "NO_BOKEH",
-    "NO_DASHBOARD",
-    "PLUGIN",
-    "TOPIC",
-    "ClusterEvents",
-    "MonitorPlugin",
-    "ensure_page",
-    "install",
-    "page_address",
-    "page_link",
-]
-
 PLUGIN = "mscam"
 TOPIC = "mscam"
 NO_BOKEH = "bokeh is not installed on the scheduler (pip install 'mscam-dask[dashboard]')"
@@ -48,13 +35,7 @@ _SOLVE = "admm_view"
 
 
 def install(dask_scheduler: Scheduler) -> str | None:
-    """Install the plugin on a scheduler, unless it is installed.
-
-    Returns
-    -------
-    str or None
-        Reason why there is no page; None if there is one.
-    """
+    """Install the plugin on a scheduler, unless it is installed, and return why there is no page, or None."""
     plugin = dask_scheduler.plugins.get(PLUGIN)
     if not isinstance(plugin, MonitorPlugin):
         plugin = MonitorPlugin(dask_scheduler)
@@ -68,18 +49,7 @@ def page_address(dashboard_link: str) -> str:
 
 
 class MonitorPlugin(SchedulerPlugin):
-    """Scheduler plugin that keeps the state of the latest runs.
-
-    Parameters
-    ----------
-    scheduler : distributed.Scheduler
-
-    Attributes
-    ----------
-    runs : Runs
-    problem : str or None
-        Reason why there is no page, or None.
-    """
+    """Scheduler plugin that keeps the state of the latest runs; `problem` is why there is no page, or None."""
 
     def __init__(self, scheduler: Scheduler) -> None:
         self._scheduler = scheduler
@@ -200,23 +170,10 @@ _problems: weakref.WeakKeyDictionary[Client, str | None] = weakref.WeakKeyDictio
 
 
 def ensure_page(client: Client, *, log: bool = True) -> str | None:
-    """Install the page and the metrics on the scheduler.
+    """Install the page and the metrics on the scheduler, and return why there is no page, or None.
 
-    Parameters
-    ----------
-    client : distributed.Client
-    log : bool
-        Log once for each client why there is no page: a warning, or an info message for a cluster
-        without a dashboard.
-
-    Returns
-    -------
-    str or None
-        Reason why there is no page; None if there is one.
-
-    Notes
-    -----
-    A fit does not need the page, so problems are logged and not raised.
+    A fit does not need the page, so problems are not raised. They are logged once for each client: as a warning,
+    or as an info message for a cluster without a dashboard.
     """
     if client in _problems:
         return _problems[client]
@@ -235,13 +192,7 @@ def ensure_page(client: Client, *, log: bool = True) -> str | None:
 
 
 def page_link(client: Client) -> str | None:
-    """Return the address of the page, or of the Dask dashboard, or None without a dashboard.
-
-    Parameters
-    ----------
-    client : distributed.Client
-        The page is installed on its scheduler if possible; see `ensure_page`.
-    """
+    """Install the page if possible; return its address, or that of the Dask dashboard, or None without one."""
     problem = ensure_page(client, log=False)
     served = client.scheduler_info(n_workers=0).get("services", {})
     if problem in (NO_BOKEH, NO_DASHBOARD) or "dashboard" not in served:

@@ -23,8 +23,6 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.result import shares_of_views
 
-__all__ = ["Run", "Runs", "ViewTask", "Work", "view_shares"]
-
 MAX_RUNS = 16
 MAX_ITERATIONS = 400
 MAX_VIEWS = 64
@@ -37,18 +35,9 @@ State = Literal["preparing", "running", "ended", "failed", "lost"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewTask:
-    """Tasks of the ADMM of one view in one outer iteration.
+    """Tasks of the ADMM of one view in one outer iteration (from 0), of which `worker` had the last.
 
-    Attributes
-    ----------
-    iteration : int
-        From 0.
-    worker : str
-        Address of the worker of the last task.
-    seconds : float
-        Time of computing, summed over tasks with different graph weights.
-    n_bytes : int
-        Bytes that the task read and returned.
+    Seconds of computing are summed over tasks with different graph weights; bytes were read and returned.
     """
 
     iteration: int
@@ -67,24 +56,10 @@ class Work:
 
 
 class Run:
-    """One fit.
+    """One fit: its latest events, and the work of its tasks.
 
-    Attributes
-    ----------
-    run_id : str
-        Also part of the keys of its tasks.
-    announced : RunAnnounced
-    arrived : float
-        Time of the announcement, on the clock of the scheduler.
-    outer : deque of IterationFinished
-        The latest `MAX_ITERATIONS`.
-    work : dict
-        (worker, view) to `Work`, over the whole run.
-    busy : dict
-        Task key to (worker, view) of the running tasks.
-    version, work_version : int
-        Counters of events, and of tasks that started or ended. A viewer redraws only what has
-        changed: there are hundreds of tasks, but one event for each iteration.
+    `version` counts events, and `work_version` tasks that started or ended. A viewer redraws only what has
+    changed: there are hundreds of tasks, but one event for each iteration.
     """
 
     def __init__(self, run_id: str, announced: RunAnnounced, arrived: float) -> None:
@@ -102,8 +77,8 @@ class Run:
         self.view_tasks: dict[str, deque[ViewTask]] = {
             view: deque(maxlen=MAX_ITERATIONS) for view in announced.views[:MAX_VIEWS]
         }
-        self.work: dict[tuple[str, str], Work] = {}
-        self.busy: dict[Any, tuple[str, str]] = {}
+        self.work: dict[tuple[str, str], Work] = {}  # by worker and view, over the whole run
+        self.busy: dict[Any, tuple[str, str]] = {}  # worker and view of the running tasks, by key
         self.n_failed_tasks = 0
         self.version = 0
         self.work_version = 0
@@ -228,38 +203,17 @@ class Run:
 
 
 class Runs:
-    """The latest runs on a cluster, oldest first, and what is counted over all of them.
-
-    Parameters
-    ----------
-    max_runs : int
-        Runs kept.
-
-    Attributes
-    ----------
-    by_id : dict
-        Run id to `Run`; at most `max_runs`, ended ones leave first.
-    n_announced : int
-        Ever.
-    failures, task_failures : Counter
-        Fits by the name of their error, tasks by their stage.
-    n_refused : int
-        Messages that are none of ours.
-    n_dropped : int
-        Messages that drivers could not send in time.
-    version : int
-        Grows when a run comes, goes or changes its state.
-    """
+    """The latest runs on a cluster, oldest first, and what is counted over all of them."""
 
     def __init__(self, *, max_runs: int = MAX_RUNS) -> None:
         self._max_runs = max_runs
-        self.by_id: dict[str, Run] = {}
-        self.n_announced = 0
-        self.failures: Counter[str] = Counter()
-        self.task_failures: Counter[str] = Counter()
-        self.n_refused = 0
-        self.n_dropped = 0
-        self.version = 0
+        self.by_id: dict[str, Run] = {}  # at most max_runs; ended ones leave first
+        self.n_announced = 0  # ever
+        self.failures: Counter[str] = Counter()  # fits by the name of their error
+        self.task_failures: Counter[str] = Counter()  # tasks by their stage
+        self.n_refused = 0  # messages that are none of ours
+        self.n_dropped = 0  # messages that drivers could not send in time
+        self.version = 0  # grows when a run comes, goes or changes its state
 
     def message(self, message: object, *, now: float) -> None:
         """Process a message of a driver: {"dropped": count, "events": [{"run": id, ...}, ...]}."""

@@ -1,4 +1,4 @@
-"""Line charts: positions, ticks and tooltips."""
+"""Line charts: pictures of matplotlib, and the points that a page marks on them."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
+
 from mscam_dask.monitor.report.formatting import count, number
+from mscam_dask.plot.pictures import draw_curves, empty_axes, svg, tag
 
-__all__ = [
-    "HEIGHT",
-    "WIDTH",
-    "Axes",
-    "Line",
-    "LineChart",
-    "Mark",
-    "Tick",
-    "line_chart",
-    "ticks",
-]
-
-WIDTH, HEIGHT = 360, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 64, 14, 14, 34
+_WIDTH, _HEIGHT = 360, 220
+_MARGINS = (64, 14, 14, 40)
+_GRID = "#dde2e8"  # as in report.css
+_MAX_DECADES = 2.5  # with ticks at 1, 2 and 5
 
 
 @dataclass(frozen=True)
@@ -36,119 +29,24 @@ class Mark:
 
 
 @dataclass(frozen=True)
-class Tick:
-    """Tick of an axis."""
-
-    at: float
-    text: str
-
-
-@dataclass(frozen=True)
-class Line:
-    """Line with a style (0, 1, ...) and points, interrupted at missing values."""
-
-    name: str
-    style: int
-    marks: tuple[Mark, ...]
-    path: str
-
-
-@dataclass(frozen=True)
 class LineChart:
-    """Chart with positions in pixels.
-
-    Attributes
-    ----------
-    key
-        Unique on the page.
-    title, caption
-    x_title
-    lines
-    x_ticks, y_ticks
-    level
-        Horizontal line at a value, or None.
-    chosen
-        Vertical line at a selected x, or None.
-    """
+    """Picture, and the name, the style (0, 1, ...) and the points of each line; `key` is unique on the page."""
 
     key: str
     title: str
     caption: str
     x_title: str
-    lines: tuple[Line, ...]
-    x_ticks: tuple[Tick, ...]
-    y_ticks: tuple[Tick, ...]
-    level: Tick | None
-    chosen: Tick | None = None
-    left: float = _LEFT
-    right: float = WIDTH - _RIGHT
-    top: float = _TOP
-    bottom: float = HEIGHT - _BOTTOM
-
-    @property
-    def n_points(self) -> int:
-        """Number of points of all lines."""
-        return sum(len(line.marks) for line in self.lines)
-
-
-def ticks(low: float, high: float, wanted: int = 5, *, whole: bool = False) -> list[float]:
-    """Round numbers from at most `low` to at least `high`, about `wanted` of them.
-
-    Examples
-    --------
-    >>> ticks(0.13, 0.94), ticks(1, 4, whole=True)
-    ([0.0, 0.2, 0.4, 0.6, 0.8, 1.0], [1.0, 2.0, 3.0, 4.0])
-    """
-    if high - low <= 1e-9 * abs(high):
-        high = low + (1.0 if whole else (abs(low) or 1.0) / 10)
-    raw = (high - low) / wanted
-    power = 10.0 ** math.floor(math.log10(raw))
-    step = next(power * base for base in (1, 2, 5, 10) if power * base >= raw * (1 - 1e-9))
-    step = max(step, 1.0) if whole else step
-    first = math.floor(low / step + 1e-9)
-    last = math.ceil(high / step - 1e-9)
-    return [float(f"{index * step:.12g}") for index in range(first, last + 1)]
-
-
-def log_ticks(low: float, high: float) -> list[float]:
-    """Powers of ten around positive numbers, with finer steps within two decades."""
-    first, last = math.floor(math.log10(low) + 1e-9), math.ceil(math.log10(high) - 1e-9)
-    last = max(last, first + 1)
-    if last - first > 2:
-        every = math.ceil((last - first) / 5)
-        n_steps = math.ceil((last - first) / every)
-        return [10.0 ** (first + index * every) for index in range(n_steps + 1)]
-    if last - first == 1 and high < 3 * low:
-        return [value for value in ticks(low, high, 4) if value > 0]
-    steps = [base * 10.0**power for power in range(first, last + 1) for base in (1, 2, 5)]
-    inner = [step for step in steps if low * 0.99 <= step <= high * 1.01]
-    below = max(step for step in steps if step <= low * 1.0000001)
-    above = min(step for step in steps if step >= high * 0.9999999)
-    return sorted({below, *inner, above})
+    svg: str
+    lines: tuple[tuple[str, int, tuple[Mark, ...]], ...]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
     """Axes of a chart.
 
-    Attributes
-    ----------
-    x, y
-        Titles, also for tooltips.
-    log
-        Whether y is logarithmic; values that are not positive are missing.
-    least
-        Smaller values of a logarithmic y are drawn at this one.
-    whole
-        Whether y is an integer.
-    level
-        Name and value of a horizontal line.
-    chosen
-        Name and x of a vertical line.
-    at
-        Ascending x of the values; 0, 1, ... by default.
-    shared
-        Further values within the y axis, for a common scale of several charts.
+    `y` may be logarithmic, with smaller values drawn at `least`, or `whole`. `level` is the name and value of a
+    horizontal line, `chosen` of a vertical one. `at` are the x of the values, by default 0, 1, ...; `shared` are
+    further values within the y axis, for a common scale of several charts.
     """
 
     x: str
@@ -170,113 +68,60 @@ def line_chart(
     title: str,
     caption: str = "",
 ) -> LineChart | None:
-    """Return a chart with positions and ticks.
+    """Chart of lines with name, style and values; None without a value to show."""
+    from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
-    Parameters
-    ----------
-    key
-    lines
-        Name, style and values of each line; the first value is iteration 0.
-    axes
-    title, caption
-
-    Returns
-    -------
-    LineChart or None
-        None without a value to show.
-    """
-    shown = [
-        max(value, axes.least) for _, _, values in lines for value in values if _usable(value, axes)
-    ]
-    length = max((len(values) for _, _, values in lines), default=0)
-    if not shown:
+    values = np.array([own for _, _, own in lines], dtype=np.float64)
+    drawn = np.maximum(values, axes.least) if axes.log else values
+    drawn = np.where(np.isfinite(values) & ((drawn > 0) | (not axes.log)), drawn, np.nan)
+    if np.isnan(drawn).all():
         return None
-    extended = [*shown, *axes.shared, *([axes.level[1]] if axes.level else [])]
-    y_values = (
-        log_ticks(min(extended), max(extended))
-        if axes.log
-        else ticks(min(extended), max(extended), whole=axes.whole)
-    )
-    y_scale = _Scale(y_values[0], y_values[-1], HEIGHT - _BOTTOM, _TOP, log=axes.log)
-    first, last = (0.0, float(length - 1)) if axes.at is None else (axes.at[0], axes.at[-1])
-    whole = axes.at is None or _whole(axes.at)
-    x_values = [
-        value
-        for value in ticks(first, last, 7 if whole else 5, whole=whole)
-        if first <= value <= max(last, first)
+    at = list(range(values.shape[1])) if axes.at is None else axes.at
+    ax = empty_axes(_WIDTH, _HEIGHT, _MARGINS)
+    if axes.log:
+        ax.set_yscale("log")
+    styles = [
+        (name, style, own.tolist()) for (name, style, _), own in zip(lines, drawn, strict=True)
     ]
-    end = last if last > first else first + 1
-    x_scale = _Scale(first, end, _LEFT + 6, WIDTH - _RIGHT - 6, log=False)
-    return LineChart(
-        key=key,
-        title=title,
-        caption=caption,
-        x_title=axes.x,
-        lines=tuple(
-            _line(name, style, values, (x_scale, y_scale), axes) for name, style, values in lines
-        ),
-        x_ticks=tuple(Tick(x_scale(value), number(value)) for value in x_values),
-        y_ticks=tuple(
-            Tick(y_scale(value), _tick_text(value, y_values, log=axes.log)) for value in y_values
-        ),
-        level=Tick(y_scale(axes.level[1]), axes.level[0]) if axes.level else None,
-        chosen=Tick(x_scale(axes.chosen[1]), axes.chosen[0]) if axes.chosen else None,
-    )
-
-
-def _tick_text(value: float, values: Sequence[float], *, log: bool) -> str:
-    """Text of a tick, different from those of the other ticks of its axis."""
-    if log and min(values) < 1e-4 and math.isclose(value, 10.0 ** round(math.log10(value))):
-        raised = str(round(math.log10(value)))
-        return "10" + raised.translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
-    digits = next(
-        (n for n in range(4, 12) if len({number(other, n) for other in values}) == len(values)), 12
-    )
-    return number(value, digits)
-
-
-def _whole(values: Sequence[float]) -> bool:
-    return all(value == round(value) for value in values)
-
-
-def _usable(value: float, axes: Axes) -> bool:
-    return math.isfinite(value) and (not axes.log or max(value, axes.least) > 0)
-
-
-@dataclass(frozen=True)
-class _Scale:
-    low: float
-    high: float
-    start: float
-    end: float
-    log: bool
-
-    def __call__(self, value: float) -> float:
-        low, high = self.low, self.high
-        if self.log:
-            value, low, high = math.log(value), math.log(low), math.log(high)
-        return round(self.start + (value - low) / (high - low) * (self.end - self.start), 1)
-
-
-def _line(
-    name: str,
-    style: int,
-    values: Sequence[float],
-    scales: tuple[_Scale, _Scale],
-    axes: Axes,
-) -> Line:
-    marks: list[Mark] = []
-    path: list[str] = []
-    pen = "M"
-    for index, value in enumerate(values):
-        if not _usable(value, axes):
-            pen = "M"
-            continue
-        where = float(index) if axes.at is None else axes.at[index]
-        x, y = scales[0](where), scales[1](max(value, axes.least) if axes.log else value)
-        text = count(int(value)) if axes.whole else number(value)
-        prefix = f"{name}, " if name else ""
-        marks.append(Mark(x, y, f"{prefix}{axes.x} {number(where)}: {axes.y} {text}", where, value))
-        path.append(f"{pen}{x:g} {y:g}")
-        pen = "L"
-    return Line(name, style, tuple(marks), "".join(path))
+    draw_curves(ax, at, styles, marker="")
+    ax.set_xlabel(axes.x, fontsize=11.5)
+    ax.update_datalim([(at[0], value) for value in axes.shared])
+    ax.grid(axis="y", color=_GRID)
+    if axes.level is not None:
+        tag(ax.axhline(axes.level[1]), "level")
+        left = (0.01, axes.level[1])
+        text = ax.annotate(axes.level[0], left, (0, 4), ("axes fraction", "data"), "offset points")
+        tag(text, "level-name")
+    if axes.chosen is not None:
+        tag(ax.axvline(axes.chosen[1]), "level")
+        is_late = axes.chosen[1] > (at[0] + at[-1]) / 2
+        top, shift = (axes.chosen[1], 0.97), (-5 if is_late else 5, 0)
+        text = ax.annotate(axes.chosen[0], top, shift, ("data", "axes fraction"), "offset points")
+        text.set(horizontalalignment="right" if is_late else "left", verticalalignment="top")
+        tag(text, "level-name")
+    ax.autoscale_view()
+    beyond = 0.04 * (at[-1] - at[0] or 1.0)
+    ax.set_xlim(at[0] - beyond, at[-1] + beyond)
+    low, high = ax.get_ylim()
+    if axes.log:
+        steps = (1.0, 2.0, 5.0) if high < low * 10**_MAX_DECADES else (1.0,)
+        is_narrow = high < 3 * low
+        ticks = MaxNLocator(4) if is_narrow else LogLocator(subs=steps, numticks=7)
+        ax.yaxis.set_major_locator(ticks)
+        plain = 0.0 if low > 1e-4 else math.inf
+        ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: number(value, plain=plain)))
+        ax.yaxis.set_minor_formatter(NullFormatter())
+    else:
+        ax.yaxis.set_major_locator(MaxNLocator(5, integer=axes.whole))
+        ax.ticklabel_format(axis="y", style="plain", useOffset=False)
+    marks = []
+    for (name, style, own), shown in zip(lines, drawn, strict=True):
+        spots = ax.transData.transform(np.column_stack((at, shown)))
+        points = []
+        for where, value, (x, y) in zip(at, own, spots, strict=True):
+            if np.isfinite(y):
+                text = count(int(value)) if axes.whole else number(value)
+                tip = f"{f'{name}, ' if name else ''}{axes.x} {number(where)}: {axes.y} {text}"
+                points.append(Mark(round(x, 1), round(_HEIGHT - y, 1), tip, where, value))
+        marks.append((name, style, tuple(points)))
+    return LineChart(key, title, caption, axes.x, svg(ax.figure), tuple(marks))

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import base64
-import struct
-import zlib
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,170 +11,116 @@ from numpy.typing import NDArray
 from mscam_dask.data.results import StoredResult
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import sentence
-from mscam_dask.monitor.report.scatter import (
-    DRAW_SEED,
-    Drawing,
-    EdgePath,
-    Scatter,
-    contracted_graph,
-    edge_paths,
-    graph_layout,
-    principal_planes,
-    scatter,
-)
+from mscam_dask.plot.pictures import draw_clusters, draw_edges, empty_axes, svg, tag
+from mscam_dask.plot.places import contracted_graph, graph_layout, principal_planes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = [
-    "BlockMatrix",
-    "MatrixFigure",
-    "ViewFigure",
-    "block_matrix",
-    "cluster_order",
-    "convergence_charts",
-    "encode_png",
-    "graph_figure",
-    "matrix_figure",
-    "png_url",
-    "view_figures",
-]
-
 _VIEW_LIMIT = 12
 _NAMED_BLOCKS = 30
 _TIP_BLOCKS = 60
+_PIXELS = 480
+_SIDE, _MARGIN = 1000, 30
+_RAMP = ("#ffffff", "#9ecae1", "#3182bd", "#08306b")  # even steps of lightness, also in print
+_LEFT, _RIGHT, _STEP = 40, 12, 18  # of the tree
 
 
 @dataclass(frozen=True, eq=False)
-class MatrixFigure:
-    """Block matrix of the learned graph: image, grid lines and cluster numbers.
+class Scatter:
+    """Picture of samples in the plane, and for each plane its name, the places of all samples, and its frame.
 
-    Attributes
-    ----------
-    matrix
-    url
-        Data URL of the image.
-    lines
-        Boundaries between clusters, from 0 to 1; empty if there are too many.
-    middles
-        (cluster, position) of the cluster numbers along the sides.
-    between
-        Rounded weights between clusters, for tooltips; empty if there are too many.
+    Places are x, y, x, y, ... in the picture, negative for absent samples. A frame is the coordinates of the
+    middle of the picture, and the length of one of its units; y points down in it.
     """
 
-    matrix: BlockMatrix
-    url: str
-    lines: tuple[float, ...]
-    middles: tuple[tuple[int, float], ...]
-    between: list[list[float]]
+    svg: str
+    names: tuple[str, ...]
+    planes: list[list[int]]
+    frames: list[list[float]]
+    n_edges_drawn: int = 0
+    n_edges: int = 0
 
 
-def matrix_figure(result: StoredResult) -> MatrixFigure:
-    """Return the learned graph as a block matrix."""
-    matrix = block_matrix(result.learned_graph, result.labels)
-    edges = matrix.edges
-    n_clusters = len(edges) - 1
-    widths = np.diff(edges)
-    middles = [
-        (int(cluster), float(edge + width / 2))
-        for cluster, edge, width in zip(matrix.clusters, edges, widths, strict=False)
-        if width > 0.025 and n_clusters <= _NAMED_BLOCKS
+def scatter(
+    planes: list[NDArray[np.float64]],
+    labels: NDArray[np.int64],
+    graph: csr_array[np.float64] | None = None,
+) -> Scatter:
+    """Draw the first of the planes (m, 2), whose axes have the same scale, with the edges of a graph."""
+    placed, frames = [], []
+    for plane in planes:
+        known = plane[~np.isnan(plane).any(axis=1)]
+        known = known if len(known) else np.zeros((1, 2))
+        low, high = known.min(axis=0), known.max(axis=0)
+        unit = max(float((high - low).max()), 1e-300) / (_SIDE - 2 * _MARGIN)
+        middle = (low + high) / 2
+        places = np.rint(_SIDE / 2 + (plane - middle) / unit * [1, -1])
+        placed.append(places)
+        frames.append([*middle.tolist(), unit])
+    ax = empty_axes(_SIDE, _SIDE)
+    ax.set(xlim=(0, _SIDE), ylim=(_SIDE, 0))
+    edges = (0, 0) if graph is None else draw_edges(ax, placed[0], graph, labels)
+    draw_clusters(ax, placed[0], labels, size=1.0)
+    names = tuple(f"axes {2 * index + 1} and {2 * index + 2}" for index in range(len(planes)))
+    spots = [np.nan_to_num(places, nan=-_SIDE).astype(int).ravel().tolist() for places in placed]
+    return Scatter(svg(ax.figure), names if graph is None else ("",), spots, frames, *edges)
+
+
+def graph_figure(result: StoredResult, rows: NDArray[np.int64]) -> Scatter:
+    """Learned graph of the drawn samples, with a force-directed layout."""
+    graph = contracted_graph(result.learned_graph, rows)
+    return scatter([graph_layout(graph)], result.labels[rows], graph)
+
+
+def view_figures(result: StoredResult, rows: NDArray[np.int64]) -> list[tuple[str, str, Scatter]]:
+    """Key, name and picture of the ridge embeddings of the first views."""
+    return [
+        (
+            f"view{index}",
+            name,
+            scatter(principal_planes(values[rows].astype(np.float64)), result.labels[rows]),
+        )
+        for index, (name, values) in enumerate(list(result.view_coordinates.items())[:_VIEW_LIMIT])
     ]
-    few = n_clusters <= _TIP_BLOCKS
-    return MatrixFigure(
-        matrix=matrix,
-        url=png_url(matrix.levels, _ramp()),
-        lines=tuple(edges[1:-1].tolist()) if few else (),
-        middles=tuple(middles),
-        between=np.round(matrix.between.toarray(), 3).tolist() if few else [],
-    )
 
 
-def _ramp() -> NDArray[np.uint8]:
-    """Palette from white to dark blue with even steps of lightness, also in print."""
-    stops = np.array([[255, 255, 255], [158, 202, 225], [49, 130, 189], [8, 48, 107]])
-    at = np.linspace(0, len(stops) - 1, 256)
-    channels = [np.interp(at, np.arange(len(stops)), column) for column in stops.T]
-    return np.asarray(np.rint(np.column_stack(channels)), dtype=np.uint8)
+_CHARTS = (  # variable of the history, title, unit, and whether y is logarithmic
+    ("n_connected_components", "Connected components", "components", False),
+    ("graph_weight", "Graph weight \u03bb", "\u03bb", True),
+    ("score", "Score (cross-view information)", "nats", False),
+    ("view_score", "Information by view", "nats", False),
+    ("primal_residual", "Primal residual", "residual", True),
+    ("dual_residual", "Dual residual", "residual", True),
+)
 
 
-@dataclass(frozen=True, eq=False)
-class GraphFigure:
-    """Learned graph in the plane."""
-
-    plot: Scatter
-    edges: tuple[EdgePath, ...]
-    n_edges_drawn: int
-    n_edges: int
-
-
-def graph_figure(result: StoredResult, drawing: Drawing) -> GraphFigure:
-    """Return the learned graph of the drawn samples, with a force-directed layout."""
-    graph = contracted_graph(result.learned_graph, drawing.rows)
-    labels = result.labels[drawing.rows]
-    positions = graph_layout(graph, rng=np.random.default_rng(DRAW_SEED))
-    plot = scatter([positions], labels, ("",))
-    paths, n_drawn, n_edges = edge_paths(graph, plot, labels)
-    return GraphFigure(plot, paths, n_drawn, n_edges)
-
-
-@dataclass(frozen=True, eq=False)
-class ViewFigure:
-    """Plot of the principal coordinates of one view."""
-
-    key: str
-    name: str
-    plot: Scatter
-
-
-def view_figures(result: StoredResult, drawing: Drawing) -> tuple[tuple[ViewFigure, ...], int]:
-    """Return plots of the ridge embeddings of the first views, and the number of views."""
-    labels = result.labels[drawing.rows]
-    figures = []
-    for index, (name, values) in enumerate(result.view_coordinates.items()):
-        if index == _VIEW_LIMIT:
-            break
-        planes, names = principal_planes(values[drawing.rows].astype(np.float64))
-        figures.append(ViewFigure(f"view{index}", name, scatter(planes, labels, names)))
-    return tuple(figures), len(result.view_coordinates)
-
-
-def convergence_charts(result: StoredResult, n_clusters: int) -> tuple[LineChart, ...]:
-    """Return charts of the outer iterations."""
+def convergence_charts(result: StoredResult, n_clusters: int) -> list[LineChart]:
+    """Charts of the outer iterations."""
     history = result.history
     iterations = tuple(float(value) + 1 for value in history["outer_iteration"].values)
-    single = (
-        ("n_connected_components", "Connected components", "components", False, True),
-        ("graph_weight", "Graph weight \u03bb", "\u03bb", True, False),
-        ("score", "Score (cross-view information)", "nats", False, False),
-    )
-    by_view = (
-        ("view_score", "Information by view", "nats", False),
-        ("primal_residual", "Primal residual", "residual", True),
-        ("dual_residual", "Dual residual", "residual", True),
-    )
-    charts = []
-    for name, title, unit, log, whole in single:
-        if name in history:
-            level = ("target", float(n_clusters)) if whole else None
-            axes = Axes(
-                x="iteration", y=unit, log=log, whole=whole, level=level, at=iterations or None
-            )
-            values = [float(value) for value in history[name].values]
-            caption = sentence(str(history[name].attrs.get("long_name", "")))
-            charts.append(line_chart(name, [("", 0, values)], axes, title=title, caption=caption))
+    if not iterations:
+        return []
     views = [str(view) for view in history["view"].values][:_VIEW_LIMIT]
-    for name, title, unit, log in by_view:
+    charts = []
+    for name, title, unit, log in _CHARTS:
         if name in history:
-            table = np.asarray(history[name].values, dtype=np.float64)
-            lines = [(view, i, table[:, i].tolist()) for i, view in enumerate(views)]
+            values = np.asarray(history[name].values, dtype=np.float64)
+            whole = name == "n_connected_components"
+            axes = Axes(
+                x="iteration",
+                y=unit,
+                log=log,
+                whole=whole,
+                level=("target", float(n_clusters)) if whole else None,
+                at=iterations,
+            )
+            names = [""] if values.ndim == 1 else views
+            table = values.reshape(len(iterations), -1).T
+            lines = [(view, index, table[index].tolist()) for index, view in enumerate(names)]
             caption = sentence(str(history[name].attrs.get("long_name", "")))
-            axes = Axes(x="iteration", y=unit, log=log, at=iterations or None)
             charts.append(line_chart(name, lines, axes, title=title, caption=caption))
-    return tuple(chart for chart in charts if chart is not None)
-
-
-_PIXELS = 480
+    return [chart for chart in charts if chart is not None]
 
 
 @dataclass(frozen=True, eq=False)
@@ -187,12 +130,10 @@ class BlockMatrix:
     Attributes
     ----------
     levels : (p, p) uint8
-        0 for a pixel without an edge, 255 for the densest.
+        0 for a pixel without an edge, 255 for the densest: the square root of the mean weight, relative to the
+        99.5th percentile of the pixels with edges, so that sparse and dense clusters are visible.
     clusters, sizes : (c,)
         Numbers of the clusters, ascending, and their numbers of samples.
-    edges : (c + 1,)
-        Boundaries of the clusters along a side of length 1.
-    samples_per_pixel : float
     between : (c, c) CSR
         Weight of (A + Aᵀ)/2 within and between clusters.
     """
@@ -200,9 +141,17 @@ class BlockMatrix:
     levels: NDArray[np.uint8]
     clusters: NDArray[np.int64]
     sizes: NDArray[np.int64]
-    edges: NDArray[np.float64]
-    samples_per_pixel: float
     between: csr_array[np.float64]
+
+    @property
+    def edges(self) -> NDArray[np.float64]:
+        """Boundaries (c + 1,) of the clusters along a side of length 1."""
+        return np.concatenate(([0.0], np.cumsum(self.sizes) / self.sizes.sum()))
+
+    @property
+    def samples_per_pixel(self) -> float:
+        """Samples along one side of a pixel."""
+        return float(self.sizes.sum() / len(self.levels))
 
     @property
     def weight_across(self) -> float:
@@ -214,6 +163,31 @@ class BlockMatrix:
         across = float(weights.data[first != second].sum())
         return across / total if total > 0 else 0.0
 
+    @property
+    def is_small(self) -> bool:
+        """Whether there are few enough clusters for tooltips."""
+        return len(self.clusters) <= _TIP_BLOCKS
+
+    def svg(self) -> str:
+        """Picture with lines between the clusters, and their numbers along the sides."""
+        from matplotlib.colors import LinearSegmentedColormap
+
+        ax = empty_axes(_SIDE + 50, _SIDE + 50, (46, 4, 46, 4))
+        colors = LinearSegmentedColormap.from_list("ramp", _RAMP)
+        ax.imshow(self.levels, colors, interpolation="none", vmin=0, vmax=255, extent=(0, 1, 1, 0))
+        edges = self.edges
+        if self.is_small:
+            tag(ax.hlines(edges[1:-1], 0, 1), "cut")
+            tag(ax.vlines(edges[1:-1], 0, 1), "cut")
+        for cluster, middle, width in zip(
+            self.clusters, (edges[1:] + edges[:-1]) / 2, np.diff(edges), strict=True
+        ):
+            if width > 0.025 and len(self.clusters) <= _NAMED_BLOCKS:
+                for place in ((middle, -0.02), (-0.022, middle)):
+                    tag(ax.text(*place, str(cluster), ha="center", va="center"), "number")
+        ax.set(xticks=[], yticks=[])
+        return svg(ax.figure)
+
 
 def cluster_order(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
     """Samples by cluster, and in reverse Cuthill-McKee order within each cluster."""
@@ -224,79 +198,71 @@ def cluster_order(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> ND
 
 
 def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> BlockMatrix:
-    """Sum the weights of (A + Aᵀ)/2 in pixels and in pairs of clusters.
-
-    Parameters
-    ----------
-    graph : (n, n) CSR
-    labels : (n,)
-
-    Notes
-    -----
-    The level of a pixel is the square root of its mean weight, relative to the 99.5th percentile
-    of the pixels with edges. Sparse and dense clusters are both visible this way.
-    """
+    """Sum the weights of (A + Aᵀ)/2 in pixels and in pairs of clusters."""
     from scipy.sparse import coo_array, csr_array
 
     symmetric: csr_array[np.float64] = csr_array(0.5 * graph + 0.5 * graph.T)
     n_samples = len(labels)
     clusters, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
-    n_clusters = len(clusters)
     side = min(n_samples, _PIXELS)
-    place = np.empty(n_samples, dtype=np.int64)
-    place[cluster_order(symmetric, labels)] = np.arange(n_samples)
+    pixel = np.empty(n_samples, dtype=np.int64)
+    pixel[cluster_order(symmetric, labels)] = np.arange(n_samples) * side // n_samples
     entries = symmetric.tocoo()
-    row, column = (place[index] * side // n_samples for index in entries.coords)
+    row, column = (pixel[index] for index in entries.coords)
     mass = np.bincount(row * side + column, weights=entries.data, minlength=side * side)
-    pixels = np.bincount(np.arange(n_samples) * side // n_samples, minlength=side)
+    pixels = np.bincount(pixel, minlength=side)
     density = mass.reshape(side, side) / np.outer(pixels, pixels)
     positive = density[density > 0]
     top = float(np.quantile(positive, 0.995)) if len(positive) else 1.0
     levels = np.ceil(255 * np.sqrt(np.minimum(density / top, 1.0))).astype(np.uint8)
-    first, second = (codes[index] for index in entries.coords)
-    pairs = coo_array((entries.data, (first, second)), shape=(n_clusters, n_clusters))
-    return BlockMatrix(
-        levels=levels,
-        clusters=clusters,
-        sizes=sizes,
-        edges=np.concatenate(([0.0], np.cumsum(sizes) / n_samples)),
-        samples_per_pixel=n_samples / side,
-        between=csr_array(pairs),
+    pairs = (entries.data, tuple(codes[index] for index in entries.coords))
+    between = csr_array(coo_array(pairs, shape=(len(clusters), len(clusters))))
+    return BlockMatrix(levels, clusters, sizes, between)
+
+
+@dataclass(frozen=True)
+class ClusterTree:
+    """Tree over the clusters, its merges in order for readers who do not see it, and as a CSV table."""
+
+    svg: str
+    width: int
+    height: int
+    text: str
+    csv: str
+
+
+def cluster_tree(merges: NDArray[np.float64], names: tuple[int, ...]) -> ClusterTree:
+    """Draw a linkage matrix from left to right, on a logarithmic scale."""
+    from matplotlib.collections import LineCollection
+    from scipy.cluster.hierarchy import dendrogram
+
+    heights = np.log(np.maximum(merges[:, 2], 1e-300))
+    # the first merge is a tenth of the way from the leaves
+    scaled = 0.1 + 0.9 * (heights - heights[0]) / max(float(np.ptp(heights)), 1e-9)
+    shown = np.column_stack((merges[:, :2], np.maximum(scaled, 0.0), merges[:, 3]))
+    drawn: Any = dendrogram(shown, no_plot=True)
+    width, height = 360, _STEP * len(names)
+    ax = empty_axes(width, height, (_LEFT, _RIGHT, 0, 0))
+    branches = [
+        list(zip(x, y, strict=True)) for x, y in zip(drawn["dcoord"], drawn["icoord"], strict=True)
+    ]
+    ax.add_collection(LineCollection(branches, colors="#5a6675", linewidths=1.6, clip_on=False))
+    leaves = [str(names[leaf]) for leaf in drawn["leaves"]]
+    ax.set(xlim=(0, 1), ylim=(10 * len(names), 0), xticks=[])
+    ax.set_yticks(np.arange(len(names)) * 10 + 5, leaves)
+    below: list[list[str]] = [[str(name)] for name in names]
+    for first, second, *_ in merges:
+        below.append([*below[int(first)], *below[int(second)]])
+    sides = [[below[int(side)] for side in merge[:2]] for merge in merges]
+    text = "; ".join(" with ".join(" and ".join(side) for side in pair) for pair in sides)
+    rows = [
+        f"{' '.join(first)},{' '.join(second)},{distance:.9g}"
+        for (first, second), distance in zip(sides, merges[:, 2], strict=True)
+    ]
+    return ClusterTree(
+        svg(ax.figure),
+        width,
+        height,
+        f"Merged clusters: {text}.",
+        "\n".join(["first,second,distance", *rows]),
     )
-
-
-def encode_png(levels: NDArray[np.uint8], palette: NDArray[np.uint8]) -> bytes:
-    """Encode an image with a palette as PNG.
-
-    Parameters
-    ----------
-    levels : (height, width) uint8
-    palette : (at most 256, 3) uint8
-        Red, green, blue of each level.
-
-    References
-    ----------
-    PNG specification, third edition, https://www.w3.org/TR/png-3/ (color type 3, depth 8).
-    """
-    height, width = levels.shape
-    rows = np.zeros((height, width + 1), dtype=np.uint8)  # filter type 0 before each row
-    rows[:, 1:] = levels
-    return b"".join(
-        (
-            b"\x89PNG\r\n\x1a\n",
-            _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 3, 0, 0, 0)),
-            _chunk(b"PLTE", palette.tobytes()),
-            _chunk(b"IDAT", zlib.compress(rows.tobytes(), 9)),
-            _chunk(b"IEND", b""),
-        )
-    )
-
-
-def _chunk(kind: bytes, content: bytes) -> bytes:
-    check = zlib.crc32(kind + content)
-    return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", check)
-
-
-def png_url(levels: NDArray[np.uint8], palette: NDArray[np.uint8]) -> str:
-    """Return an image as a data URL."""
-    return "data:image/png;base64," + base64.b64encode(encode_png(levels, palette)).decode()

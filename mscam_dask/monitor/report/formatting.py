@@ -5,20 +5,6 @@ from __future__ import annotations
 import datetime as dt
 import math
 
-__all__ = [
-    "LEAST_P_VALUE",
-    "count",
-    "moment",
-    "number",
-    "p_value_text",
-    "percent",
-    "plural",
-    "sentence",
-]
-
-LEAST_P_VALUE = 1e-4
-"""Smaller p-values are drawn at this one: they say the same."""
-
 _NONE = "\u2013"
 _THIN = "\u202f"  # narrow no-break space
 
@@ -45,8 +31,8 @@ def plural(value: int, noun: str) -> str:
     return f"{count(value)} {noun}" + ("" if value == 1 else "s")
 
 
-def number(value: float | None, digits: int = 4) -> str:
-    """Return a number with a given number of significant digits, or a dash if it is not finite.
+def number(value: float | None, digits: int = 4, *, plain: float = 1e-4) -> str:
+    """Return a number with significant digits, a dash if it is not finite, powers of ten below `plain`.
 
     Examples
     --------
@@ -57,7 +43,7 @@ def number(value: float | None, digits: int = 4) -> str:
     """
     if value is None or not math.isfinite(value):
         return _NONE
-    if value != 0 and not 1e-4 <= abs(value) < 10**6:
+    if value != 0 and not plain <= abs(value) < 10**6:
         mantissa, exponent = f"{value:.{digits - 1}e}".split("e")
         raised = str(int(exponent)).translate(str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹"))
         mantissa = mantissa.rstrip("0").rstrip(".") if "." in mantissa else mantissa

@@ -23,33 +23,32 @@ from mscam_dask.monitor.messages import (
     format_refinement,
     format_view_settings,
 )
-from mscam_dask.monitor.palette import CLUSTER_COLORS, sample_property
 from mscam_dask.monitor.report import formatting
 from mscam_dask.monitor.report.figures import (
     BlockMatrix,
+    block_matrix,
     convergence_charts,
     graph_figure,
-    matrix_figure,
     view_figures,
 )
-from mscam_dask.monitor.report.scatter import DRAW_SEED, Drawing, Scatter, draw_samples
-from mscam_dask.monitor.report.sections import drift_section, n_clusters_section, presence_section
-from mscam_dask.monitor.report.support import support_section
+from mscam_dask.monitor.report.sections import drift_section, n_clusters_section
 from mscam_dask.monitor.report.tables import (
     Confidence,
-    SampleFacts,
+    batches,
+    cluster_sizes,
     confusion,
+    presence,
     sample_confidence,
-    sample_rows,
     separation_rows,
-    size_bars,
+    support,
 )
-from mscam_dask.monitor.run_record import RefinementEntry, RunRecord
+from mscam_dask.monitor.run_record import RunRecord
+from mscam_dask.plot.palette import CLUSTER_COLORS, sample_property
+from mscam_dask.plot.places import DRAW_LIMIT, DRAW_SEED, draw_samples
+from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
-
-__all__ = ["LISTED_SAMPLES", "FileLink", "RunContent", "render", "run_page"]
 
 LISTED_SAMPLES = 200
 """Number of least certain samples that are listed."""
@@ -63,17 +62,7 @@ _MAX_TEXT = 20_000
 
 @dataclass(frozen=True, kw_only=True)
 class FileLink:
-    """Link of the report to a file of the run.
-
-    Attributes
-    ----------
-    name
-        Text of the link.
-    href
-        Relative URL, quoted.
-    what
-        Short description of the content.
-    """
+    """Link of the report to a file of the run: its text, its relative URL, quoted, and what the file has."""
 
     name: str
     href: str
@@ -86,18 +75,13 @@ class RunContent:
 
     Attributes
     ----------
-    record
-        run.json of a run with results.
-    result
     settings_text
         Text of pipeline.toml.
     sample_ids
         n ids, or None if samples are identified by row.
     labels_true : (n,) int64 or None
-        Ground truth.
     label_names
         Names of the classes 0, 1, ..., or None.
-    files
     moved
         Name, previous cluster and cluster of each sample that moved since the previous run.
     notes
@@ -120,44 +104,35 @@ class RunContent:
     membership: NDArray[np.float64] | None = None
     columns: Mapping[str, NDArray[Any] | Sequence[Any]] = field(default_factory=dict)
 
+    def name(self, row: int) -> str:
+        """Id of a sample, or its row."""
+        return str(row) if self.sample_ids is None else self.sample_ids[row]
+
+    def label(self, row: int) -> str:
+        """Class of a sample, or an empty text."""
+        if self.labels_true is None:
+            return ""
+        code = self.labels_true[row]
+        return str(code) if self.label_names is None else self.label_names[code]
+
 
 def run_page(content: RunContent) -> str:
-    """Return the report of a run as one HTML page.
+    """Return the report of a run as one HTML page, which loads nothing from the network.
 
-    Parameters
-    ----------
-    content : RunContent
-        Texts in it may come from data and are escaped.
-
-    Returns
-    -------
-    str
-        Self-contained page that loads nothing from the network.
+    Texts in the content may come from data and are escaped.
     """
-    result = content.result
-    confidence = sample_confidence(content.membership, result.labels)
-    listed = (
-        np.empty(0, dtype=np.int64)
-        if confidence is None
-        else confidence.least_certain(LISTED_SAMPLES)
-    )
-    drawing = draw_samples(result.labels, listed)
-    in_degree: NDArray[np.float64] = np.asarray(result.consensus_graph.sum(axis=0)).ravel()
-    facts = SampleFacts(
-        labels=result.labels,
-        in_degree=in_degree,
-        ids=content.sample_ids,
-        labels_true=content.labels_true,
-        label_names=content.label_names,
-    )
-    graph = graph_figure(result, drawing)
-    views, n_embedded = view_figures(result, drawing)
-    plots = {"graph": graph.plot, **{view.key: view.plot for view in views}}
-    bars, bars_cut = size_bars(result.labels)
-    fit = content.record.fit
+    result, fit = content.result, content.record.fit
     assert fit is not None
-    settings = fit.candidate_settings
-    matrix = matrix_figure(result)
+    labels = result.labels
+    confidence = sample_confidence(content.membership, labels)
+    order = None if confidence is None else np.argsort(confidence.values, kind="stable")
+    listed = None if order is None else order[:LISTED_SAMPLES]
+    rows = draw_samples(labels, listed=listed)
+    graph, views = graph_figure(result, rows), view_figures(result, rows)
+    matrix = block_matrix(result.learned_graph, labels)
+    in_degree: NDArray[np.float64] = np.asarray(result.consensus_graph.sum(axis=0)).ravel()
+    points = {row: point for point, row in enumerate(rows.tolist())}
+    columns = _columns(content, rows, confidence)
     return render(
         _asset("run.html.j2"),
         {
@@ -165,89 +140,71 @@ def run_page(content: RunContent) -> str:
             "record": content.record,
             "fit": fit,
             "result": result,
-            "n_samples": len(result.labels),
-            "n_clusters": len(np.unique(result.labels)),
-            "drawing": drawing,
+            "n_samples": len(labels),
+            "n_clusters": len(np.unique(labels)),
+            "n_drawn": len(rows),
+            "n_random": min(len(labels), DRAW_LIMIT),
             "draw_seed": DRAW_SEED,
             "matrix": matrix,
             "graph": graph,
             "views": views,
-            "presence": presence_section(result.view_coordinates),
-            "n_embedded": n_embedded,
+            "presence": presence(result.view_coordinates),
             "shares": sorted(result.view_contributions.items(), key=lambda pair: -pair[1]),
-            "drift": drift_section(content.record.drift, content.moved, content.files),
+            "drift": drift_section(content.record.drift, content.moved),
+            "moved_link": next((file for file in content.files if file.name == "moved.csv"), None),
             "selection": n_clusters_section(fit.n_clusters_curves),
-            "bars": bars,
-            "bars_cut": bars_cut,
-            "separation": separation_rows(matrix.matrix),
+            "sizes": cluster_sizes(labels),
+            "separation": separation_rows(matrix),
             "is_rebuilt": result.learned_graph is not result.consensus_graph,
-            "assessed": support_section(result.assessment),
+            "assessed": support(result.assessment),
+            "batches": batches(fit),
             "charts": convergence_charts(result, fit.n_clusters),
-            "settings": [
-                {
-                    **candidate,
-                    "by_view": format_view_settings(candidate.get("view_settings", ())),
-                    "excluded": format_excluded(candidate.get("exclude_views", ())).strip("; "),
-                }
-                for candidate in settings[:_MAX_SETTINGS]
-            ],
-            "n_settings": len(settings),
-            "selected": fit.selected_setting,
-            "refinement": _refinement(fit.refinement),
+            "max_settings": _MAX_SETTINGS,
             "confusion": None
             if content.labels_true is None
-            else confusion(content.labels_true, result.labels, content.label_names),
-            "samples": ()
-            if confidence is None
-            else sample_rows(listed, confidence, facts, drawing.rows),
-            "settings_text": content.settings_text[:_MAX_TEXT],
-            "settings_cut": len(content.settings_text) > _MAX_TEXT,
+            else confusion(content.labels_true, labels, content.label_names),
+            "confidence": confidence,
+            "listed": []
+            if listed is None
+            else [(row, points.get(row, -1)) for row in listed.tolist()],
+            "in_degree": in_degree,
+            "max_text": _MAX_TEXT,
+            "columns": columns,
             "payload": {
-                **_payload(plots, drawing, facts, confidence),
-                "columns": _columns(content, drawing, confidence),
+                **_payload(content, rows, confidence),
+                "plots": {
+                    key: {"planes": plot.planes, "frames": plot.frames, "names": plot.names}
+                    for key, plot in [("graph", graph), *((key, plot) for key, _, plot in views)]
+                },
+                "columns": columns,
                 "palette": CLUSTER_COLORS,
-                "pairs": _pairs(matrix.matrix),
-                "between": matrix.between,
-                "blocks": matrix.matrix.clusters.tolist() if matrix.between else [],
-                "sizes": matrix.matrix.sizes.tolist() if matrix.between else [],
+                "pairs": _pairs(matrix),
+                "between": np.round(matrix.between.toarray(), 3).tolist()
+                if matrix.is_small
+                else [],
+                "blocks": matrix.clusters.tolist() if matrix.is_small else [],
+                "sizes": matrix.sizes.tolist() if matrix.is_small else [],
             },
         },
     )
 
 
-def _refinement(refinement: RefinementEntry | None) -> str:
-    if refinement is None:
-        return ""
-    return format_refinement(refinement.scores, refinement.n_accepted)
-
-
 def _payload(
-    plots: dict[str, Scatter],
-    drawing: Drawing,
-    facts: SampleFacts,
-    confidence: Confidence | None,
+    content: RunContent, rows: NDArray[np.int64], confidence: Confidence | None
 ) -> dict[str, Any]:
-    """Data for the script: names of the drawn samples and their positions in every plot."""
-    rows = drawing.rows.tolist()
-    values = [] if confidence is None else confidence.values[drawing.rows].tolist()
-    following = [] if confidence is None else confidence.next_cluster[drawing.rows].tolist()
+    """Names of the drawn samples, and what is known of them."""
+    known = content.labels_true is not None
     return {
-        "names": [facts.name(row)[:_MAX_NAME] for row in rows],
-        "clusters": facts.labels[drawing.rows].tolist(),
-        "labels": [facts.label(row)[:_MAX_NAME] for row in rows]
-        if facts.labels_true is not None
-        else [],
-        "confidence": [round(value, 4) for value in values],
-        "next": following,
-        "plots": {
-            key: {"planes": plot.planes, "frames": plot.frames, "names": plot.plane_names}
-            for key, plot in plots.items()
-        },
+        "names": [content.name(row)[:_MAX_NAME] for row in rows],
+        "clusters": content.result.labels[rows].tolist(),
+        "labels": [content.label(row)[:_MAX_NAME] for row in rows] if known else [],
+        "confidence": [] if confidence is None else confidence.values[rows].round(4).tolist(),
+        "next": [] if confidence is None else confidence.next_cluster[rows].tolist(),
     }
 
 
 def _columns(
-    content: RunContent, drawing: Drawing, confidence: Confidence | None
+    content: RunContent, rows: NDArray[np.int64], confidence: Confidence | None
 ) -> list[dict[str, Any]]:
     """Properties of the drawn samples to color them by: class, confidence, and own columns."""
     known: dict[str, Any] = {}
@@ -257,11 +214,10 @@ def _columns(
         known["class"] = truth if names is None else [names[code] for code in truth]
     if confidence is not None:
         known["confidence"] = confidence.values
-    own = list(content.columns.items())[:_MAX_COLUMNS]
     columns = []
-    for name, values in [*known.items(), *own]:
+    for name, values in [*known.items(), *list(content.columns.items())[:_MAX_COLUMNS]]:
         found = sample_property(values)
-        drawn = found.values[drawing.rows].tolist()
+        drawn = found.values[rows].tolist()
         columns.append(
             {
                 "name": name[:_MAX_NAME],
@@ -339,7 +295,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.globals["n_colors"] = len(CLUSTER_COLORS)
     environment.filters.update(
         count=formatting.count,
         number=formatting.number,
@@ -349,10 +304,19 @@ def _environment() -> Environment:
         sentence=formatting.sentence,
         moment=formatting.moment,
         graph=format_graph,
+        p_value=formatting.p_value_text,
         json_text=_json_text,
         short=_short,
     )
-    environment.globals.update(plural=formatting.plural, zip=zip)
+    environment.globals.update(
+        n_colors=len(CLUSTER_COLORS),
+        level=RULES.level,
+        plural=formatting.plural,
+        zip=zip,
+        excluded=format_excluded,
+        view_settings=format_view_settings,
+        refinement=format_refinement,
+    )
     return environment
 
 

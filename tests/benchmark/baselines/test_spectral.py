@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 from mscam_dask.benchmark.baselines.spectral import (
     MMSC,
     CoReg,
-    _consensus,
     gaussian_affinity,
     leading_eigenvectors,
     neighbor_affinity,
     normalized_affinity,
 )
-from mscam_dask.errors import ConfigurationError, ConvergenceWarning
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
 @pytest.mark.parametrize("affinity", ["gaussian", "neighbors"])
 @pytest.mark.parametrize("weight", [0.0, 0.05, 3.0])
-def test_the_objective_never_falls(affinity: str, weight: float) -> None:
+def test_the_objective_never_falls(affinity: Any, weight: float) -> None:
     views, _ = gaussian_views(0, n_samples=80, n_clusters=4, spread=1.0)
     model = CoReg(
         4, consensus_weight=weight, affinity=affinity, tol=1e-9, max_iter=500, random_state=0
@@ -31,30 +30,11 @@ def test_the_objective_never_falls(affinity: str, weight: float) -> None:
     np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-10)
 
 
-def test_the_centroid_spans_the_leading_eigenvectors_of_the_summed_projectors() -> None:
-    rng = np.random.default_rng(1)
-    embeddings = [np.linalg.qr(rng.standard_normal((20, 3)))[0] for _ in range(4)]
-    U = _consensus(embeddings, 3)
-    total = np.sum([E @ E.T for E in embeddings], axis=0)
-    best = np.sort(np.linalg.eigvalsh(total))[-3:].sum()
-    np.testing.assert_allclose(np.vdot(U, total @ U), best, rtol=1e-12)
-
-
 def test_one_view_is_plain_spectral_clustering() -> None:
     (view,), _ = gaussian_views(2, n_samples=60, dims=(8,))
     U = CoReg(3, scale="none", random_state=0).fit([view]).consensus_embedding_
     V = leading_eigenvectors(normalized_affinity(gaussian_affinity(view)), 3)
     np.testing.assert_allclose(U @ U.T, V @ V.T, atol=1e-8)
-
-
-def test_parameters_are_checked() -> None:
-    views, _ = gaussian_views(3, n_samples=20)
-    with pytest.raises(
-        ConfigurationError, match=quotes("affinity='cosine'", "gaussian", "neighbors")
-    ):
-        CoReg(2, affinity="cosine").fit(views)
-    with pytest.raises(ConfigurationError, match=quotes("n_neighbors=20", 19)):
-        CoReg(2, affinity="neighbors", n_neighbors=20).fit(views)
 
 
 def summed_resolvents(views: list[np.ndarray], alpha: float) -> np.ndarray:
@@ -88,9 +68,3 @@ def test_the_update_ends_where_the_conditions_of_optimality_hold() -> None:
     SG = summed_resolvents(views, 1.0) @ G
     gap = G * (SG - G @ (G.T @ SG))  # G ∘ gradient of the Lagrangian
     assert np.abs(gap).max() <= 1e-4 * np.abs(G * SG).max()
-
-
-def test_a_fit_that_does_not_converge_warns() -> None:
-    views, _ = gaussian_views(2, n_samples=60)
-    with pytest.warns(ConvergenceWarning, match=quotes("MMSC", "max_iter=2", "tol=0.0")):
-        MMSC(3, max_iter=2, tol=0.0, random_state=0).fit(views)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import html
 import re
+from xml.etree import ElementTree as ET
 
 import msgspec
 import numpy as np
@@ -44,8 +45,8 @@ def test_the_p_values_of_a_chosen_number_are_drawn_and_tabled() -> None:
     )
     section = n_clusters_section(msgspec.to_builtins(RANK_SAMPLE))
     assert section is not None
-    assert re.search(quotes(4, 1, 5, 0.05, 0.031), section.why)
-    assert section.why in html.unescape(text_of(page, "number"))
+    assert re.search(quotes(4, 1, 5, 0.05, 0.031), section["why"])
+    assert section["why"] in html.unescape(text_of(page, "number"))
     _, *rows = rows_of(page, "number")
     assert [row[:2] for row in rows] == [
         ["2", "&lt; 0.001"],
@@ -71,19 +72,23 @@ def count_tile(page: str) -> str:
 def test_every_point_is_said_and_the_chosen_number_is_marked_at_its_place() -> None:
     section = n_clusters_section(msgspec.to_builtins(RANK_SAMPLE))
     assert section is not None
-    chart = section.chart
+    chart = section["chart"]
     assert chart is not None
-    (line,) = chart.lines
-    assert tuple(mark.value for mark in line.marks) == RANK_SAMPLE.p_values
-    assert [mark.at for mark in line.marks] == [2, 3, 4, 5]
-    assert "10⁻⁹" in line.marks[0].tip
-    assert line.marks[0].y == max(tick.at for tick in chart.y_ticks)  # drawn at the smallest value
-    assert chart.chosen is not None
-    assert chart.chosen.at == line.marks[2].x
-    assert chart.level is not None
-    holds = [mark.y >= chart.level.at for mark in line.marks]
-    assert holds == [True, False, True, False]
-    assert [tick.text for tick in chart.x_ticks] == ["2", "3", "4", "5"]
+    ((_, _, marks),) = chart.lines
+    assert tuple(mark.value for mark in marks) == RANK_SAMPLE.p_values
+    assert [mark.at for mark in marks] == [2, 3, 4, 5]
+    assert "10⁻⁹" in marks[0].tip
+    root = ET.fromstring(f"<svg>{chart.svg}</svg>")
+    level, chosen = (
+        [float(value) for value in re.findall(r"[\d.]+", item.get("d", ""))]
+        for item in root.iter("path")
+        if item.get("class") == "level"
+    )
+    assert chosen[0] == chosen[2] == marks[2].x
+    assert [mark.y >= level[1] for mark in marks] == [True, False, True, False]
+    texts = [text.text for text in root.iter("text")]
+    assert [text for text in texts if text in list("23456789")] == ["2", "3", "4", "5"]
+    assert "10⁻⁴" in texts  # where the smallest value is drawn
 
 
 @pytest.mark.parametrize("given", [{}, {"n_clusters_curves": None}])
@@ -102,10 +107,9 @@ def test_without_clusters_no_number_is_marked_and_no_cluster_is_praised() -> Non
     }
     section = n_clusters_section(counted)
     assert section is not None
-    assert [mark for *_, mark in section.rows] == [""] * 4
-    assert section.chart is not None
-    assert section.chart.chosen is None
-    assert "n_clusters=1 was selected" in section.why
+    assert [mark for *_, mark in section["rows"]] == [""] * 4
+    assert "selected" not in section["chart"].svg
+    assert "n_clusters=1 was selected" in section["why"]
     found = {"structure": "NONE", "message": "no borders"}
     one = {"n_clusters_curves": counted, "assessment": found}
     page = run_page(made_up_content(np.zeros_like(LABELS), fit=one))

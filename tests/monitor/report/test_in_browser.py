@@ -16,7 +16,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from mscam_dask.monitor.report.page import RunContent, run_page
-from mscam_dask.monitor.report.scatter import principal_planes
+from mscam_dask.plot.places import principal_planes
 from tests.browser import Browser
 from tests.monitor.report.made_up import made_up_content
 
@@ -211,7 +211,7 @@ def test_every_figure_is_saved_as_svg_and_its_numbers_as_csv(
     assert {row[4] for row in rows[1:]} == {"'=1+1", "a,b"}
     by_name = {int(row[0]): row for row in rows[1:]}
     assert [int(by_name[row][1]) for row in range(240)] == made.result.labels.tolist()
-    plane = principal_planes(made.result.view_coordinates["pixels"].astype(np.float64))[0][0]
+    plane = principal_planes(made.result.view_coordinates["pixels"].astype(np.float64))[0]
     rows = list(csv.reader(saved(browser, "embedding-pixels as CSV").splitlines()))
     assert rows[0][-2:] == ["axis_1", "axis_2"]
     spots = {int(row[0]): [float(row[-2]), float(row[-1])] for row in rows[1:]}

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from mscam_dask.monitor.report.page import FileLink, run_page
-from mscam_dask.monitor.run_record import DriftRecord
+from mscam_dask.monitor.run_record import BatchesEntry, DriftRecord
 from mscam_dask.types.result import Status
 from tests.monitor.report.made_up import made_up_content
 
@@ -274,3 +274,36 @@ def test_without_an_assessment_there_is_no_support() -> None:
     page = run_page(made_up_content(some_labels(20, 1)))
     assert 'id="support"' not in page
     assert '<p class="badge plain">' in page
+
+
+def test_a_view_that_contradicts_a_cluster_names_the_other() -> None:
+    content = made_up_content(some_labels(40, 4))
+    assessment = content.result.assessment
+    assert assessment is not None
+    against = assessment.contradictions.copy()
+    against[1, 2] = 3
+    result = dataclasses.replace(
+        content.result, assessment=dataclasses.replace(assessment, contradictions=against)
+    )
+    support = part_of(run_page(dataclasses.replace(content, result=result)), "support")
+    assert len(re.findall(r", more of its neighbors are in cluster 3", support)) == 1
+    assert len(re.findall(r" ≠ 3</td>", support)) == 1
+
+
+def test_batches_have_counts_shares_and_the_clusters_of_one_batch() -> None:
+    content = made_up_content(some_labels(40, 4))
+    assert 'id="batches"' not in run_page(content)
+    assert content.record.fit is not None
+    entry = BatchesEntry(
+        names=("<b>", "day 2"),
+        counts=((5, 5), (5, 5), (10, 0), (1, 9)),
+        shares={"color": (0.9, 0.5, 0.49)},
+        is_corrected=True,
+    )
+    fit = msgspec.structs.replace(content.record.fit, batches=entry)
+    record = msgspec.structs.replace(content.record, fit=fit)
+    shown = part_of(run_page(dataclasses.replace(content, record=record)), "batches")
+    assert "<b>" not in shown
+    assert "Cluster 2 is in batch &lt;b&gt; only." in shown
+    assert re.findall(r'class="n s(\d)"', shown) == ["4", "4", "4", "4", "9", "0", "1", "8"]
+    assert re.search(r"color</th>\D*>90\.0\D*>50\.0\D*>49\.0", shown)

@@ -46,7 +46,7 @@
       }));
     const lines = all(".line:not(.off)", svg);
     return lines.length < 2 ? [] : lines.map((line) => {
-      const style = getComputedStyle(line.querySelector("path"));
+      const style = getComputedStyle(svg.querySelector(`.curve[data-line="${line.dataset.line}"]`));
       return { text: line.dataset.name, color: style.stroke, dash: style.strokeDasharray };
     });
   }

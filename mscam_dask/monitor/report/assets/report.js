@@ -187,7 +187,7 @@
       const seen = groups.get(Number(text.dataset.cluster)).filter((point) => places[2 * point] >= 0);
       if (!seen.length) continue;
       text.setAttribute("x", half(seen.map((point) => places[2 * point])));
-      text.setAttribute("y", half(seen.map((point) => places[2 * point + 1])));
+      text.setAttribute("y", half(seen.map((point) => places[2 * point + 1])) + 12);
     }
     all(".painted", svg).forEach((path) => path.remove());
     svg.classList.toggle("repainted", column !== null);
@@ -195,10 +195,9 @@
       groups.clear();
       const colors = colorsOf(column);
       colors.forEach((color, point) => add(picked !== null && data.clusters[point] !== picked ? "" : color, point));
-      const first = svg.querySelector("text.number, .ring");
+      const group = all("path.dots", svg).at(-1).parentNode;
       for (const [color, points] of groups) {
-        const path = made("path", { class: color ? "dots painted" : "dots painted away", color: color || MISSING, d: points.map((point) => dot(places, point)).join("") }, svg);
-        svg.insertBefore(path, first);
+        made("path", { class: color ? "dots painted" : "dots painted away", color: color || MISSING, d: points.map((point) => dot(places, point)).join("") }, group);
       }
     }
     for (const mark of all("[data-cluster]", svg))

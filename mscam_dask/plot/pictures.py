@@ -1,0 +1,191 @@
+"""Axes of matplotlib, the drawings that plots and reports share, and their SVG."""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+from numpy.typing import NDArray
+
+from mscam_dask.plot.palette import CLUSTER_COLORS, LEAST_P_VALUE, cluster_color
+from mscam_dask.types.rules import RULES
+
+if TYPE_CHECKING:
+    from matplotlib.artist import Artist
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+    from scipy.sparse import csr_array
+
+BETWEEN = "#9aa5b1"  # edges between clusters
+MAX_NUMBERS = 30  # clusters with numbers
+_MAX_EDGES = 8000
+
+
+def new_axes(ax: Axes | None, size: tuple[float, float]) -> Axes:
+    """Return the axes given, or those of a new figure, which pyplot does not know."""
+    from matplotlib.figure import Figure
+
+    return Figure(figsize=size, layout="constrained").add_subplot() if ax is None else ax
+
+
+def empty_axes(width: float, height: float, margins: Sequence[float] = (0, 0, 0, 0)) -> Axes:
+    """Axes for `svg`: a figure in points, with margins on the left, right, top and bottom, and no frame."""
+    from matplotlib.figure import Figure
+
+    left, right, top, bottom = margins
+    figure = Figure(figsize=(width / 72, height / 72), dpi=72)
+    figure.patch.set_visible(False)
+    box = (left, bottom, width - left - right, height - top - bottom)
+    ax = figure.add_axes(tuple(np.divide(box, (width, height, width, height))))
+    ax.patch.set_visible(False)
+    ax.spines[:].set_visible(False)
+    ax.tick_params(which="both", length=0, left=False, bottom=False, labelsize=11.5)
+    return ax
+
+
+def add_legend(ax: Axes) -> None:
+    """Add a legend on the right of the axes."""
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0), frameon=False)
+
+
+def draw_clusters(
+    ax: Axes, places: NDArray[np.float64], labels: NDArray[np.int64], *, size: float
+) -> None:
+    """Samples by cluster with its number."""
+    for cluster in np.unique(labels).tolist():
+        own = places[labels == cluster]
+        dots = ax.scatter(*own.T, s=size, color=cluster_color(cluster), linewidths=0)
+        tag(dots, f"dots k{cluster % len(CLUSTER_COLORS)}", cluster=cluster)
+        if labels.max() < MAX_NUMBERS:
+            middle = np.median(own[~np.isnan(own).any(axis=1)], axis=0)
+            box = {"boxstyle": "round,pad=0.2", "fc": "white", "ec": "none", "alpha": 0.75}
+            style: dict[str, Any] = {"ha": "center", "va": "center", "fontweight": "bold"}
+            text = ax.annotate(str(cluster), middle, bbox=box, **style)
+            tag(text, "number", cluster=cluster)
+
+
+def draw_edges(
+    ax: Axes,
+    places: NDArray[np.float64],
+    graph: csr_array[np.float64],
+    labels: NDArray[np.int64],
+    *,
+    plain: bool = False,
+) -> tuple[int, int]:
+    """Lines of at most 8000 edges, the heaviest, gray between clusters; their number, and that of all edges."""
+    from matplotlib.collections import LineCollection
+
+    entries = graph.tocoo()
+    start, end = entries.coords
+    upper = np.flatnonzero(start < end)
+    heavy = upper[np.argsort(-entries.data[upper], kind="stable")[:_MAX_EDGES]]
+    start, end = start[heavy], end[heavy]
+    owner = np.where(labels[start] == labels[end], labels[start], -1)
+    ends = np.stack((places[start], places[end]), axis=1)
+    for cluster in np.unique(owner).tolist():
+        color = BETWEEN if plain or cluster < 0 else cluster_color(cluster)
+        own = list(ends[owner == cluster])
+        lines = LineCollection(own, colors=color, linewidths=0.5, alpha=0.4, zorder=0.5)
+        kind = "x" if cluster < 0 else cluster % len(CLUSTER_COLORS)
+        tag(ax.add_collection(lines), f"edges k{kind}", cluster=cluster)
+    return len(heavy), len(upper)
+
+
+def draw_curves(
+    ax: Axes,
+    at: Sequence[float],
+    curves: Sequence[tuple[str, int, Sequence[float]]],
+    marker: str = "o",
+) -> None:
+    """Lines with a name and a style (0, 1, ...) over `at`."""
+    for name, style, values in curves:
+        color = cluster_color(style)
+        (line,) = ax.plot(at, values, marker=marker, markersize=4, color=color, label=name or None)
+        tag(line, f"curve k{style % len(CLUSTER_COLORS)} d{style % 6}", line=style)
+    if all(float(value).is_integer() for value in at):
+        ax.locator_params(axis="x", integer=True)
+
+
+def draw_p_values(
+    ax: Axes, counts: Sequence[float], p_values: Sequence[float], selected: int
+) -> None:
+    """Largest p-values of the borders, the level that selects, and the selected number of clusters."""
+    draw_curves(ax, counts, [("", 0, np.maximum(p_values, LEAST_P_VALUE).tolist())])
+    ax.set_yscale("log")
+    level = f"level {RULES.level:g}"
+    ax.axhline(RULES.level, color="gray", linestyle=":", linewidth=1, label=level)
+    ax.axvline(selected, color="black", linestyle="--", linewidth=1, label="selected")
+
+
+def tag(drawn: Artist, kind: str, **data: object) -> None:
+    """Give an artist a class and data attributes in the SVG."""
+    names = {f"data-{name}": str(value) for name, value in data.items()}
+    drawn.set_gid(json.dumps({"class": kind, **names}))
+
+
+_ATTRIBUTES = ("fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "text-anchor", "font-size")  # fmt: skip
+
+
+def svg(figure: Figure) -> str:
+    """Elements within the SVG of a figure, without style attributes, which a content security policy refuses.
+
+    A tagged artist is one path, or one text, with its class and data.
+    """
+    import matplotlib as mpl
+
+    stream = io.StringIO()
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "mscam", "path.simplify": False}):
+        figure.savefig(stream, format="svg", dpi=72)
+    root = ET.fromstring(stream.getvalue())
+    for element in root.iter():
+        element.tag = element.tag.rpartition("}")[2]
+        element.text, element.tail = (element.text or "").strip(), None
+    for group in root.findall(".//g[@id]"):
+        given = group.attrib.pop("id")
+        if given.startswith("{"):
+            _merge(group, json.loads(given))
+    for element in root.iter():
+        for part in element.attrib.pop("style", "").split(";"):
+            name, _, value = part.strip().partition(":")
+            if name in _ATTRIBUTES:
+                element.set(name, value.strip())
+        element.attrib = {name.rpartition("}")[2]: text for name, text in element.attrib.items()}
+        if "d" in element.attrib:
+            element.set("d", _rounded(element.get("d", "")))
+    kept = [child for child in root if child.tag == "g"]
+    return "".join(ET.tostring(child, encoding="unicode") for child in kept)
+
+
+def _merge(group: ET.Element, attributes: dict[str, str]) -> None:
+    text, dots = group.find(".//text"), group.findall(".//use")
+    paths = group.findall(".//path[@d]")
+    for child in list(group):
+        group.remove(child)
+    if text is not None:
+        text.attrib.update(attributes)
+        group.append(text)
+        return
+    d = [path.get("d", "") for path in paths]
+    if dots:
+        d = [f"M {dot.get('x')} {dot.get('y')}h0" for dot in dots]
+    ET.SubElement(group, "path", {"d": "".join(d), **attributes})
+
+
+def _rounded(path: str) -> str:
+    """Coordinates of a path with one digit, and no needless spaces."""
+    text = re.sub(r"-?\d+\.\d+", lambda found: f"{float(found[0]):.1f}".removesuffix(".0"), path)
+    return re.sub(r"\s*([A-Za-z])\s*", r"\1", text).strip()
+
+
+def best_order(counts: NDArray[np.int64]) -> tuple[NDArray[np.int64], dict[int, int]]:
+    """Columns in the order of their best assignment to rows, unassigned ones last, and that assignment."""
+    from scipy.optimize import linear_sum_assignment
+
+    rows, columns = linear_sum_assignment(-counts)
+    rest = np.setdiff1d(np.arange(counts.shape[1]), columns)
+    return np.concatenate((columns, rest)), dict(zip(rows.tolist(), columns.tolist(), strict=True))
