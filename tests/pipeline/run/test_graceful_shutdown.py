@@ -74,7 +74,7 @@ def in_a_callback_of_the_collector(action: Callable[[], None]) -> None:
         action()
 
     gc.callbacks.append(callback)
-    gc.collect()
+    gc.collect(0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
