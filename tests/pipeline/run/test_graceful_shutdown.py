@@ -107,7 +107,7 @@ def test_an_interrupt_that_comes_while_one_is_discarded_is_raised_again(
             for _ in range(40):
                 time.sleep(0.1)
 
-    for _ in range(100):
+    for _ in range(300):
         with pytest.raises(KeyboardInterrupt):
             work()
 
