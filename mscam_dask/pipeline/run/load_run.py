@@ -117,15 +117,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
 
 
 def finished_run(path: str | os.PathLike[str]) -> tuple[RunRecord, PreviousRun]:
-    """Return the record of a finished run, and the run.
-
-    Raises
-    ------
-    ConfigurationError
-        The path is a URL.
-    DataError
-        There is no run, or it has not finished, or its record is damaged.
-    """
+    """Return the record of a finished run, and the run."""
     place = os.fspath(path)
     if "://" in place:
         raise ConfigurationError(
@@ -155,13 +147,7 @@ class _RunView:
     store: Location
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64.
-
-        Raises
-        ------
-        DataError
-            When the data of the run are not there any more, or changed.
-        """
+        """Return rows start..stop-1 as read-only float64."""
         return self._rows.read(start, stop)
 
     @cached_property
@@ -190,27 +176,7 @@ def _of_present(view: _RunView, has: NDArray[np.bool_] | None) -> RowSource:
 def predict_files(
     run: str | os.PathLike[str], sources: Sequence[str], batches: str | None = None
 ) -> pd.DataFrame:
-    """Predict the clusters of the samples of files with a finished run.
-
-    Parameters
-    ----------
-    run
-        Run directory.
-    sources
-        One store, or files with the views of the run, which are read as its own files were.
-    batches
-        File, or column of obs, with the batch of each new sample, as in [data] of a run.
-
-    Returns
-    -------
-    pandas.DataFrame
-        sample, cluster, confidence, next_cluster.
-
-    Raises
-    ------
-    DataError
-        The run cannot be loaded, or the files have not its views, columns or names.
-    """
+    """Predict the clusters of the samples of files with a finished run."""
     estimator = load_run(run)
     record, _ = finished_run(run)
     table = _data_table(record)
