@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from click.testing import Result
 from mscam_dask import load_run
 from mscam_dask.data.ingest import ingest
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.pipeline.run import load_run as load_run_module
 from mscam_dask.pipeline.run.list_runs import compare_runs, list_runs
 from mscam_dask.pipeline.run.run import EXIT_DRIFT
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -89,7 +89,7 @@ def test_what_predict_refuses(run: Path, call: Call, monkeypatch: pytest.MonkeyP
     assert wide.exit_code == 3
     assert re.search(quotes("'view_0': 5", "'view_0': 8"), wide.stderr)
     assert not Path("out.csv").exists()
-    monkeypatch.setattr(load_run_module, "has_parquet", lambda: False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     without = call(*arguments, "labels.parquet")
     assert (without.exit_code, "mscam-dask[parquet]" in without.stderr) == (2, True)
 

@@ -35,27 +35,8 @@ from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.run_record import DataRecord, SourceRecord, ViewEntry
-from mscam_dask.pipeline.config.read_config import parse_memory
+from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
-
-__all__ = [
-    "NAME_DIGITS",
-    "OpenData",
-    "changed_data",
-    "changes_are_temporary",
-    "check_sources_outside",
-    "clustering_fingerprint",
-    "data_fingerprint",
-    "files_of",
-    "fit_fingerprint",
-    "open_again",
-    "open_data",
-    "retry_if_replaced",
-    "run_fingerprint",
-    "source_records",
-    "stamps_of",
-    "view_entries",
-]
 
 _ATTEMPTS = 3
 _PAUSE_S = 0.2  # a store takes the place of another within milliseconds
@@ -65,23 +46,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class OpenData:
-    """Open store and its origin.
-
-    Attributes
-    ----------
-    data
-    store
-        Directory or URL.
-    is_new
-        True if this run wrote it.
-    notes
-        Interpretation of the sources by their readers.
-    """
+    """Open store and its origin."""
 
     data: MultiViewData
     store: Location
+    """Directory or URL."""
     is_new: bool
+    """True if this run wrote it."""
     notes: tuple[str, ...] = ()
+    """Interpretation of the sources by their readers."""
 
     def record(self, notes: tuple[str, ...] = ()) -> DataRecord:
         """Return the entry of the data in run.json."""
@@ -112,12 +85,7 @@ def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
 
 
 def check_sources_outside(table: DataTable, output: Path) -> None:
-    """Refuse a run directory that holds a source of the run, since a run replaces its files.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Refuse a run directory that holds a source of the run, since a run replaces its files."""
     inside = [
         source
         for source in table.sources
@@ -131,20 +99,7 @@ def check_sources_outside(table: DataTable, output: Path) -> None:
 
 
 def open_data(table: DataTable, output: Path) -> OpenData:
-    """Open the store that [data] names, or make one of its sources.
-
-    Parameters
-    ----------
-    table
-        Checked settings.
-    output
-        Where a store is written, when one is.
-
-    Raises
-    ------
-    DataError, ConfigurationError, TemporaryFailure
-        As `mscam_dask.data.ingest.ingest`.
-    """
+    """Open the store that [data] names, or make one of its sources."""
     view_type: ViewTypeSpec | None = table.view_type
     if _is_ready(table):
         store = as_location(table.sources[0])
@@ -200,13 +155,7 @@ def sample_column(place: Path, files: Sequence[Source], data: MultiViewData) -> 
 
 
 def retry_if_replaced(read: Callable[[], _T]) -> _T:
-    """Read from a store; retry where it may have been replaced meanwhile.
-
-    Raises
-    ------
-    StoreCorruptError
-        When it is damaged at every attempt.
-    """
+    """Read from a store; retry where it may have been replaced meanwhile."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return read()
@@ -216,13 +165,7 @@ def retry_if_replaced(read: Callable[[], _T]) -> _T:
 
 
 def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
-    """Open the store that `open_data` opened or wrote at the start of the run.
-
-    Raises
-    ------
-    DataError
-        When it is missing or damaged.
-    """
+    """Open the store that `open_data` opened or wrote at the start of the run."""
     if as_location(earlier.store).is_absolute():
         return open_data(table, output)
     return OpenData(open_store(output), output, is_new=True, notes=earlier.notes)
@@ -270,13 +213,7 @@ def _default_cache() -> Path:
 
 
 def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
-    """Return the SHA-256 of each file that [data] names.
-
-    Raises
-    ------
-    DataError
-        When a file may not be read.
-    """
+    """Return the SHA-256 of each file that [data] names."""
     if table.source in BUILT_IN_SOURCES:
         return (SourceRecord(source=str(table.source)),)
     return tuple(_source_record(as_location(source)) for source in table.sources)
@@ -287,12 +224,7 @@ def _source_record(path: Location) -> SourceRecord:
         isinstance(path, ObjectPath) or not path.is_file()
     ):  # a directory (its views have digests), or missing (ingest says so)
         return SourceRecord(source=str(path))
-    try:
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=digest)
+    return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=_content(path))
 
 
 Stamps = tuple[tuple[str, int, int, int], ...]
@@ -321,20 +253,7 @@ def changed_data(source: str) -> TemporaryFailure:
 def changes_are_temporary(
     table: DataTable, opened: Callable[[], OpenData | None]
 ) -> Iterator[None]:
-    """Translate errors of a store that was replaced while it was read into a temporary failure.
-
-    Parameters
-    ----------
-    table
-        [data].
-    opened
-        Returns the opened data; None before that.
-
-    Raises
-    ------
-    TemporaryFailure
-        When another intact store is in the place of the opened one.
-    """
+    """Translate errors of a store that was replaced while it was read into a temporary failure."""
     try:
         yield
     except (DataError, OSError) as error:
@@ -362,13 +281,7 @@ NAME_DIGITS = 12
 
 
 def data_fingerprint(table: DataTable) -> str:
-    """Return the fingerprint of the sources, their reading options and the ground truth.
-
-    Raises
-    ------
-    DataError
-        When a source is missing or cannot be read.
-    """
+    """Return the fingerprint of the sources, their reading options and the ground truth."""
     options = msgspec.to_builtins(table)
     for key in ("source", "path", "cache", "labels", "batches", "max_bytes"):
         options.pop(key)  # the data do not depend on their path, nor on the limit
@@ -386,14 +299,7 @@ def data_fingerprint(table: DataTable) -> str:
 
 
 def clustering_fingerprint(settings: Settings, data: str) -> str:
-    """Return the fingerprint of everything that the clusters depend on.
-
-    Parameters
-    ----------
-    settings
-    data
-        `MultiViewData.digest` of the views; ground truth never enters a fit.
-    """
+    """Return the fingerprint of everything that the clusters depend on."""
     incremental = msgspec.structs.replace(settings.incremental, max_drift=None)
     return _digest("clustering", __version__, data, settings.cluster, incremental)
 
@@ -404,19 +310,7 @@ def fit_fingerprint(clustering: str, start: str | None) -> str:
 
 
 def run_fingerprint(settings: Settings, data: str | None = None) -> str:
-    """Return the fingerprint of a run: everything except its place and its executor.
-
-    Parameters
-    ----------
-    settings
-    data
-        `data_fingerprint`, where it is known.
-
-    Raises
-    ------
-    DataError
-        When a source is missing or cannot be read.
-    """
+    """Return the fingerprint of a run: everything except its place and its executor."""
     parts = msgspec.to_builtins(settings)
     for elsewhere in ("data", "execution", "output"):
         parts.pop(elsewhere)
