@@ -285,7 +285,7 @@ def _with_source_paths(document: Document, data: DataTable) -> DataTable:
     if data.source not in BUILT_IN_SOURCES:
         paths = [document.absolute(item, "data", "source") for item in data.sources]
         changes["source"] = paths[0] if len(paths) == 1 else paths
-    for key in ("labels", "batches"):
+    for key in ("labels", "batches", "partial_labels"):
         named = getattr(data, key)
         if named is not None:
             candidate = document.absolute(named, "data", key)

@@ -68,6 +68,8 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Batch of each sample, such as machine, site or day, whose effects are removed: a file with ids
     and batches, or one batch per line, or the name of a column of obs of `.h5ad` and `.h5mu`
     files."""
+    partial_labels: Annotated[Text | None, Meta(title="a file, or a column of obs")] = None
+    """Known labels of some samples, -1 for the others, which the clusters keep; as `batches`."""
     samples_in: Annotated[
         Literal["rows", "columns"] | dict[Text, Literal["rows", "columns"]] | None,
         Meta(title='`"rows"`, `"columns"`, or a table by view'),

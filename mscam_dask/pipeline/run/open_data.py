@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -120,14 +120,22 @@ def open_data(table: DataTable, output: Path) -> OpenData:
     return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
 
 
-def batches_of(table: DataTable, data: MultiViewData) -> NDArray[Any] | None:
-    """Return the batch (n,) of each sample of `data` from the file or column that [data] names; None without."""
-    if table.batches is None:
+def column_of(
+    table: DataTable, key: Literal["batches", "partial_labels"], data: MultiViewData
+) -> NDArray[Any] | None:
+    """Return a value (n,) for each sample of `data` from the file or column of a key of [data]; None without."""
+    place: str | None = getattr(table, key)
+    if place is None:
         return None
-    return sample_column(Path(table.batches), files_of(table, table.sources), data)
+    values = sample_column(Path(place), files_of(table, table.sources), data, key)
+    if key == "partial_labels" and values.dtype.kind in "OU":
+        values = np.where(values == "-1", "", values)
+    return values
 
 
-def sample_column(place: Path, files: Sequence[Source], data: MultiViewData) -> NDArray[Any]:
+def sample_column(
+    place: Path, files: Sequence[Source], data: MultiViewData, key: str = "batches"
+) -> NDArray[Any]:
     """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files.
 
     Raises
@@ -140,8 +148,8 @@ def sample_column(place: Path, files: Sequence[Source], data: MultiViewData) -> 
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
     if not of_obs:
         raise DataError(
-            f"batches={str(place)!r} is not a file, and no source is an .h5ad or .h5mu file, which have columns "
-            "of samples. Give a file with sample ids and batches in two columns."
+            f"{key}={str(place)!r} is not a file, and no source is an .h5ad or .h5mu file, which have columns "
+            "of samples. Give a file with sample ids and values in two columns."
         )
     with ExitStack() as stack:
         found = gather(of_obs, None, str(place), stack, "outer")[0]
@@ -283,7 +291,7 @@ NAME_DIGITS = 12
 def data_fingerprint(table: DataTable) -> str:
     """Return the fingerprint of the sources, their reading options and the ground truth."""
     options = msgspec.to_builtins(table)
-    for key in ("source", "path", "cache", "labels", "batches", "max_bytes"):
+    for key in ("source", "path", "cache", "labels", "batches", "partial_labels", "max_bytes"):
         options.pop(key)  # the data do not depend on their path, nor on the limit
     if table.source in BUILT_IN_SOURCES:
         names = [str(table.source)]
@@ -293,7 +301,7 @@ def data_fingerprint(table: DataTable) -> str:
         content = [_content(as_location(source)) for source in table.sources]
     of_samples = [
         _content(Path(named)) if named is not None and Path(named).is_file() else named
-        for named in (table.labels, table.batches)
+        for named in (table.labels, table.batches, table.partial_labels)
     ]
     return _digest("ingest", __version__, options, names, content, *of_samples)
 

@@ -44,10 +44,10 @@ from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
-    batches_of,
     changes_are_temporary,
     check_sources_outside,
     clustering_fingerprint,
+    column_of,
 )
 from mscam_dask.pipeline.run.previous_runs import (
     ClusteringOutput,
@@ -192,7 +192,9 @@ class Run:
                     clusters = self._reuse_previous(opened)
                     if clusters is None:
                         start = self._warm_start(opened)
-                        batches = batches_of(self._settings.data, opened.data)
+                        table = self._settings.data
+                        batches = column_of(table, "batches", opened.data)
+                        known = column_of(table, "partial_labels", opened.data)
                         checkpoints = self._open_checkpoints()
                         with self._cluster(opened) as cluster, self._step("cluster") as summary:
                             estimator, notes = steps.cluster(
@@ -208,6 +210,7 @@ class Run:
                                 start=start,
                                 results_directory=new_partial(self.directory.result),
                                 batches=batches,
+                                partial_labels=known,
                             )
                             clusters = self._clusters(opened, start, estimator, batches)
                             summary.notes = (*notes, *steps.drift_notes(clusters.drift))

@@ -182,6 +182,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     start: WarmStart | None = None,
     results_directory: Path | None = None,
     batches: NDArray[Any] | None = None,
+    partial_labels: NDArray[Any] | None = None,
 ) -> tuple[MSCAM, tuple[str, ...]]:
     """Fit the estimator that [cluster] names."""
     estimator = table.estimator(
@@ -193,7 +194,12 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     )
     estimator._results_directory = results_directory
     with _warnings_noted() as notes:
-        estimator.fit(data, batches=batches, init_labels=start.init_labels if start else None)
+        estimator.fit(
+            data,
+            batches=batches,
+            partial_labels=partial_labels,
+            init_labels=start.init_labels if start else None,
+        )
     return estimator, tuple(notes)
 
 
