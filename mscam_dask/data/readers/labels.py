@@ -63,12 +63,16 @@ def _texts(file: Path) -> tuple[tuple[str, ...] | None, list[list[str]]]:
 def _is_text_per_line(table: Table) -> bool:
     """Return whether blanks are inside texts, because no column has ids: T cell, B cell, T cell."""
     rows = [*([list(table.columns)] if table.has_header else []), *table.head]
-    if max(map(len, rows)) == 1 or any(all(map(table.is_value, row)) for row in rows):
+    if max(map(len, rows)) == 1 or len(rows) < 3 or any(all(map(table.is_value, r)) for r in rows):
         return False
-    return len(set(map(len, rows))) > 1 or not any(
-        2 * len(set(texts)) > len(rows) or (texts[0] and id_strength(texts[0]) > 1)
-        for texts in zip(*rows, strict=True)
+    if len(set(map(len, rows))) > 1:
+        return True
+    columns = [*zip(*rows, strict=True)]
+    are_named = table.has_header and any(
+        name and name not in texts and id_strength(name) > 1 for name, *texts in columns
     )
+    differ = any(2 * len(set(texts)) > len(rows) for texts in columns)
+    return not are_named and not (differ and all(len(set(texts[1:])) > 1 for texts in columns))
 
 
 def read_sample_columns(

@@ -206,7 +206,12 @@ def test_a_blank_line_among_single_values_is_a_missing_one(
 
 @pytest.mark.parametrize(
     "labels",
-    [["T cell", "B cell", "T cell"] * 2, ["T cell", "NK", "NK", "T cell"], ["day 1", "day 2"] * 3],
+    [
+        ["T cell", "B cell", "T cell"] * 2,
+        ["T cell", "NK", "NK", "T cell"],
+        ["donor 1", "donor 2"] * 3,
+        ["T cell", "B cell", "T cell"],
+    ],
 )
 @pytest.mark.parametrize("heading", ["", "label\n"])
 def test_a_line_of_several_words_is_one_label(
