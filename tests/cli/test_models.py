@@ -284,7 +284,8 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
 def test_known_labels_of_a_file(here: Path, call: Call) -> None:
     rng = np.random.default_rng(0)
     kind = np.arange(120) % 3
-    np.savez("a.npz", **{name: 6 * np.eye(3)[kind] + rng.normal(size=(120, 3)) for name in "ab"})
+    a, b = (6 * np.eye(3)[kind] + rng.normal(size=(120, 3)) for _ in "ab")
+    np.savez("a.npz", a=a, b=b)
     known = np.where(np.arange(120) < 30, np.array(["x", "y", "z"])[(kind + 1) % 3], "-1")
     known[0] = "y" if known[0] != "y" else "x"  # one sample in the cluster of another class
     Path("known.csv").write_text("\n".join(known))
