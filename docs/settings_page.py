@@ -5,19 +5,20 @@ python docs/settings_page.py     # writes docs/pipeline-settings.md
 
 from __future__ import annotations
 
+import ast
 import dataclasses
 import inspect
+import itertools
 import re
-import types
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+from typing import get_type_hints
 
 import msgspec
-from msgspec import Meta
 
 from mscam_dask.benchmark import config as of_experiments
 from mscam_dask.pipeline.config import settings as of_runs
+from mscam_dask.pipeline.config.parse import allowed_values, metas_of
 from mscam_dask.types.parameters import Constants
 
 __all__ = ["PAGE", "page"]
@@ -94,7 +95,12 @@ def page() -> str:
     parts = [_INTRODUCTION]
     for name, (kind, introduction) in _TABLES.items():
         common = set(of_runs.DataTable.__struct_fields__) if name == "dataset.NAME" else set()
-        rows = [_row(field) for field in msgspec.structs.fields(kind) if field.name not in common]
+        texts = _texts(kind)
+        rows = [
+            _row(field, texts.get(field.name))
+            for field in msgspec.structs.fields(kind)
+            if field.name not in common
+        ]
         parts.append(_section(name, introduction, rows))
         if name == "cluster":
             parts.append(_section("cluster.constants", _CONSTANTS, list(_constants())))
@@ -113,17 +119,29 @@ def _constants() -> Iterator[str]:
     for field in dataclasses.fields(Constants):
         default = msgspec.json.encode(field.default).decode()
         is_table = dataclasses.is_dataclass(field.default)
-        allowed = "a table" if is_table else _allowed(types_of[field.name])
+        allowed = "a table" if is_table else allowed_values(types_of[field.name])
         meaning = " ".join(texts[field.name].split())
         cells = (f"`{field.name}`", "-" if is_table else f"`{default}`", allowed, meaning)
         yield f"| {' | '.join(cells)} |"
 
 
-def _row(field: msgspec.structs.FieldInfo) -> str:
-    meaning = next((meta.description for meta in _metas(field.type) if meta.description), None)
+def _texts(kind: type[msgspec.Struct]) -> dict[str, str]:
+    """Return the text below each field of a class."""
+    (tree,) = ast.parse(inspect.getsource(kind)).body
+    assert isinstance(tree, ast.ClassDef)
+    return {
+        ast.unparse(field.target): " ".join(str(ast.literal_eval(text.value)).split())
+        for field, text in itertools.pairwise(tree.body)
+        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+    }
+
+
+def _row(field: msgspec.structs.FieldInfo, text: str | None) -> str:
+    described = (meta.description for meta in metas_of(field.type) if meta.description)
+    meaning = text or next(described, None)
     if meaning is None:
-        raise ValueError(f"{field.name} has no description: give its Meta one.")
-    cells = (f"`{field.name}`", _default(field), _allowed(field.type), meaning)
+        raise ValueError(f"{field.name} has no description: put a text below it.")
+    cells = (f"`{field.name}`", _default(field), allowed_values(field.type), meaning)
     return f"| {' | '.join(cells)} |"
 
 
@@ -133,47 +151,6 @@ def _default(field: msgspec.structs.FieldInfo) -> str:
     if field.default is None or dataclasses.is_dataclass(field.default):
         return "-"
     return f"`{msgspec.json.encode(field.default).decode().replace(',', ', ')}`"
-
-
-def _metas(annotation: Any) -> Iterator[Meta]:
-    """Yield the `Meta` of a type, the outermost first."""
-    if get_origin(annotation) is Annotated:
-        base, *metas = get_args(annotation)
-        yield from reversed([meta for meta in metas if isinstance(meta, Meta)])
-        yield from _metas(base)
-
-
-def _allowed(annotation: Any) -> str:
-    """Return the values that a type allows: its title, else what follows from it."""
-    metas = list(_metas(annotation))
-    if (title := next((meta.title for meta in metas if meta.title), None)) is not None:
-        return title
-    base = get_args(annotation)[0] if metas else annotation
-    if base is bool:
-        return "`true`, `false`"
-    if base in (int, float):
-        return _range("a whole number" if base is int else "a number", metas)
-    if base is str:
-        return "a text"
-    if get_origin(base) is Literal:
-        return ", ".join(f'`"{text}"`' for text in get_args(base))
-    if get_origin(base) in (Union, types.UnionType):
-        parts = [part for part in get_args(base) if part is not type(None)]
-        return " or ".join(_allowed(part) for part in parts)
-    raise TypeError(f"{annotation} does not say what it allows: give its Meta a title.")
-
-
-def _range(noun: str, metas: list[Meta]) -> str:
-    bounds = {
-        name: value
-        for meta in metas
-        for name in ("ge", "gt", "le", "lt")
-        if (value := getattr(meta, name)) is not None
-    }
-    if bounds.keys() == {"ge", "le"}:
-        return f"{noun} from {bounds['ge']} to {bounds['le']}"
-    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-    return " ".join([noun, *(f"{signs[name]} {value}" for name, value in bounds.items())])
 
 
 if __name__ == "__main__":

@@ -7,16 +7,20 @@ Both axes are logarithmic; the dashed line, from the first of MSCAM's points, ha
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
+import json
 from pathlib import Path
-from xml.sax.saxutils import escape
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.figure import Figure
 
 HERE = Path(__file__).parent
-WIDTH, HEIGHT, LEFT, TOP, BOTTOM = 430, 300, 62, 34, 46
 COLORS = {"MSCAM": "#003f7a", "SMVSC": "#be4600"}
-BESIDE = {"cpu": {"MSCAM": 36, "SMVSC": 36}, "peak": {"MSCAM": -10, "SMVSC": 36}}  # their lines
-Point = tuple[float, float]
+TITLES = {
+    "cpu": "CPU seconds of a fit, one thread",
+    "peak": "peak MiB of the process, data included",
+}
+TICKS = [factor * 10.0**power for power in range(-1, 5) for factor in (1, 3)]
 
 
 def table() -> dict[str, list[dict[str, float]]]:
@@ -31,79 +35,39 @@ def table() -> dict[str, list[dict[str, float]]]:
     return runs
 
 
-def scale(low: float, high: float, start: float, stop: float) -> Callable[[float], float]:
-    """Logarithmic axis from [low, high] to [start, stop]."""
-    factor = (stop - start) / math.log(high / low)
-    return lambda value: start + factor * math.log(value / low)
-
-
-def panel(runs: dict[str, list[dict[str, float]]], column: str, title: str, left: int) -> str:
-    """One chart, its left edge at `left`."""
-    values = [row[column] for rows in runs.values() for row in rows]
-    sizes = sorted({row["n"] for rows in runs.values() for row in rows})
-    low, high = min(values) / 1.4, max(values) * 1.4
-    x = scale(sizes[0] / 1.15, sizes[-1] * 1.15, left + LEFT, left + WIDTH - 12)
-    y = scale(low, high, HEIGHT - BOTTOM, TOP)
-    parts = [f'<text x="{left + LEFT}" y="20" class="title">{escape(title)}</text>']
-    parts += [
-        f'<text x="{x(size):.0f}" y="{HEIGHT - 26}" class="x">{size / 1000:g}k</text>'
-        for size in sizes
-        if size != 100_000  # too near the next
-    ]
-    parts += [
-        f'<path d="M{left + LEFT} {y(tick):.1f}H{left + WIDTH - 12}" class="grid"/>'
-        f'<text x="{left + LEFT - 6}" y="{y(tick) + 4:.1f}" class="y">{tick:g}</text>'
-        for tick in (factor * 10.0**power for power in range(-1, 5) for factor in (1, 3))
-        if low <= tick <= high
-    ]
-    first = runs["MSCAM"][0]
-    reach = min(sizes[-1], high / first[column] * first["n"])
-    linear = [(first["n"], first[column]), (reach, first[column] * reach / first["n"])]
-    parts.append(f'<path d="{_path(linear, x, y)}" class="linear"/>')
-    half = [math.sqrt(one * other) for one, other in zip(*linear, strict=True)]
-    parts.append(
-        f'<text x="{x(half[0]) - 8:.1f}" y="{y(half[1]) - 8:.1f}" class="y">slope one</text>'
-    )
-    for name, rows in runs.items():
-        points = [(row["n"], row[column]) for row in rows]
-        parts.append(f'<path d="{_path(points, x, y)}" class="line" stroke="{COLORS[name]}"/>')
-        parts += [
-            f'<circle cx="{x(n):.1f}" cy="{y(v):.1f}" r="3" fill="{COLORS[name]}"/>'
-            for n, v in points
-        ]
-        end = points[-1]
-        parts.append(
-            f'<text x="{x(end[0]) - 6:.1f}" y="{y(end[1]) + BESIDE[column][name]:.1f}" class="name" '
-            f'style="fill: {COLORS[name]}">{name}</text>'
-        )
-    parts.append(f'<text x="{left + WIDTH // 2 + 20}" y="{HEIGHT - 8}" class="x">samples</text>')
-    return "\n".join(parts)
-
-
-def _path(points: list[Point], x: Callable[[float], float], y: Callable[[float], float]) -> str:
-    return "M" + "L".join(f"{x(a):.1f} {y(b):.1f}" for a, b in points)
-
-
-STYLE = """text { font: 12px sans-serif; fill: #333 } .title { font-weight: 600; font-size: 13px }
-.x { text-anchor: middle } .y, .name { text-anchor: end } .grid { stroke: #ddd; fill: none }
-.name { font-weight: 600 } .line { fill: none; stroke-width: 2 }
-.linear { stroke: #888; stroke-dasharray: 5 4; fill: none }"""
-
-
-def picture(runs: dict[str, list[dict[str, float]]]) -> str:
-    """Both charts, as SVG."""
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {2 * WIDTH} {HEIGHT}" '
-        f'width="{2 * WIDTH}" height="{HEIGHT}" role="img">\n<style>{STYLE}</style>\n'
-        f'<rect width="100%" height="100%" fill="#fff"/>\n'
-        f"{panel(runs, 'cpu', 'CPU seconds of a fit, one thread', 0)}\n"
-        f"{panel(runs, 'peak', 'peak MiB of the process, data included', WIDTH)}\n</svg>\n"
-    )
+def picture(runs: dict[str, list[dict[str, float]]]) -> Figure:
+    """Both charts."""
+    figure = Figure(figsize=(9.6, 3.5), layout="constrained")
+    for ax, (column, title) in zip(figure.subplots(1, 2), TITLES.items(), strict=True):
+        ax.set_title(title, loc="left", fontsize=11, fontweight="bold")
+        ax.set(xlabel="samples", xscale="log", yscale="log")
+        n = [row["n"] for row in runs["MSCAM"]]
+        for name, rows in runs.items():
+            values = [row[column] for row in rows]
+            ax.plot(n, values, marker="o", markersize=4, color=COLORS[name], label=name)
+        low, high = ax.get_ylim()
+        first = runs["MSCAM"][0]
+        reach = np.array([first["n"], min(n[-1], high / first[column] * first["n"])])
+        slope_one = first[column] * reach / first["n"]
+        ax.plot(reach, slope_one, color="#888888", linestyle="--", linewidth=1, label="slope one")
+        shown = [size for size in n if size != 100_000]  # too near the next
+        ax.set_xticks(shown, [f"{size / 1000:g}k" for size in shown])
+        inside = [tick for tick in TICKS if low <= tick <= high]
+        ax.set_yticks(inside, [f"{tick:g}" for tick in inside])
+        ax.minorticks_off()
+        ax.set_ylim(low, high)
+        ax.grid(axis="y", color="#dddddd")
+        ax.spines[["top", "right"]].set_visible(False)
+        ax.legend(frameon=False)
+    return figure
 
 
 def main() -> None:
-    """Read the table and write the picture."""
-    (HERE / "growth.svg").write_text(picture(table()), encoding="utf-8")
+    """Read the table and write the picture, which has the table as its description."""
+    runs = table()
+    about = {"Date": None, "Description": json.dumps(runs)}
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "growth"}):
+        picture(runs).savefig(HERE / "growth.svg", metadata=about)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@ Both axes are logarithmic; the dashed line is a speed-up equal to the number of 
 
 from __future__ import annotations
 
-import math
+import json
 from pathlib import Path
 
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
 HERE = Path(__file__).parent
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 520, 340, 62, 108, 34, 46
 COLORS = ("#999999", "#003f7a", "#be4600")
 HEAD = "| simulated workers |"
 
@@ -29,54 +31,34 @@ def table() -> tuple[list[str], list[list[float]]]:
     return names, rows
 
 
-def x(workers: float) -> float:
-    """Horizontal position of a number of workers."""
-    return LEFT + (WIDTH - LEFT - RIGHT) * math.log2(workers) / 8
-
-
-def y(speed_up: float) -> float:
-    """Vertical position of a speed-up."""
-    return HEIGHT - BOTTOM - (HEIGHT - BOTTOM - TOP) * math.log2(speed_up) / 7
-
-
-STYLE = """text { font: 12px sans-serif; fill: #333 } .title { font-weight: 600; font-size: 13px }
-.x { text-anchor: middle } .y { text-anchor: end } .grid { stroke: #ddd; fill: none }
-.line { fill: none; stroke-width: 2 } .linear { stroke: #888; stroke-dasharray: 5 4; fill: none }"""
-
-
-def picture(names: list[str], rows: list[list[float]]) -> str:
-    """The chart, as SVG."""
-    parts = [f'<text x="{LEFT}" y="20" class="title">Simulated speed-up of a fit</text>']
-    for power in range(8):
-        at = y(2**power)
-        parts.append(
-            f'<path d="M{LEFT} {at:.1f}H{WIDTH - RIGHT}" class="grid"/>'
-            f'<text x="{LEFT - 6}" y="{at + 4:.1f}" class="y">{2**power}</text>'
-        )
-    parts += [
-        f'<text x="{x(row[0]):.0f}" y="{HEIGHT - 26}" class="x">{row[0]:g}</text>' for row in rows
-    ]
-    parts.append(f'<path d="M{x(1)} {y(1):.1f}L{x(128):.1f} {y(128):.1f}" class="linear"/>')
+def picture(names: list[str], rows: list[list[float]]) -> Figure:
+    """The chart."""
+    figure = Figure(figsize=(5.8, 3.8), layout="constrained")
+    ax = figure.add_subplot()
+    ax.set_title("Simulated speed-up of a fit", loc="left", fontsize=11, fontweight="bold")
+    workers = [row[0] for row in rows]
     for column, (name, color) in enumerate(zip(names, COLORS, strict=False), start=1):
-        points = [(x(row[0]), y(row[column])) for row in rows]
-        path = "M" + "L".join(f"{a:.1f} {b:.1f}" for a, b in points)
-        parts.append(f'<path d="{path}" class="line" stroke="{color}"/>')
-        parts += [f'<circle cx="{a:.1f}" cy="{b:.1f}" r="3" fill="{color}"/>' for a, b in points]
-        a, b = points[-1]
-        parts.append(f'<text x="{a + 8:.1f}" y="{b + 4:.1f}" style="fill: {color}">{name}</text>')
-    middle = (LEFT + WIDTH - RIGHT) // 2
-    parts.append(f'<text x="{middle}" y="{HEIGHT - 8}" class="x">workers</text>')
-    body = "\n".join(parts)
-    return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" width="{WIDTH}" '
-        f'height="{HEIGHT}" role="img">\n<style>{STYLE}</style>\n'
-        f'<rect width="100%" height="100%" fill="#fff"/>\n{body}\n</svg>\n'
-    )
+        values = [row[column] for row in rows]
+        ax.plot(workers, values, marker="o", markersize=4, color=color, label=name)
+    ax.plot([1, 128], [1, 128], color="#888888", linestyle="--", linewidth=1, label="ideal")
+    ax.set_xscale("log", base=2)
+    ax.set_yscale("log", base=2)
+    ax.set_xticks(workers, [f"{count:g}" for count in workers])
+    ax.set_yticks([2**power for power in range(8)], [str(2**power) for power in range(8)])
+    ax.set(xlabel="workers")
+    ax.minorticks_off()
+    ax.grid(axis="y", color="#dddddd")
+    ax.spines[["top", "right"]].set_visible(False)
+    ax.legend(frameon=False)
+    return figure
 
 
 def main() -> None:
-    """Read the table and write the picture."""
-    (HERE / "scale_out.svg").write_text(picture(*table()), encoding="utf-8")
+    """Read the table and write the picture, which has the table as its description."""
+    names, rows = table()
+    about = {"Date": None, "Description": json.dumps(rows)}
+    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "scale_out"}):
+        picture(names, rows).savefig(HERE / "scale_out.svg", metadata=about)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ from mscam_dask.benchmark.results import Kind, Protocol
 from mscam_dask.data.datasets import CORRUPTED_SHARES
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.cluster_types import with_dask_defaults
+from mscam_dask.pipeline.config.cluster_types import execution_problems, with_dask_defaults
 from mscam_dask.pipeline.config.parse import (
     absolute_paths,
     are_one_name,
@@ -30,7 +30,6 @@ from mscam_dask.pipeline.config.parse import (
 from mscam_dask.pipeline.config.read_config import (
     PATHS,
     credential_problems,
-    execution_problems,
     text_problems,
 )
 from mscam_dask.pipeline.config.settings import (

@@ -51,7 +51,7 @@ from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.estimators._resources import executor_for
 from mscam_dask.monitor.run_record import blas_libraries, software_versions
-from mscam_dask.pipeline.config.read_config import check_execution, parse_memory
+from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.run.cluster import (
     OpenCluster,
@@ -61,6 +61,7 @@ from mscam_dask.pipeline.run.cluster import (
 )
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole
+from mscam_dask.pipeline.run.security import check_execution
 
 _RECORD = "experiment.json"
 

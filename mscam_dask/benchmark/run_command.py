@@ -45,7 +45,6 @@ from mscam_dask.cli.run import option_overrides
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, printable
-from mscam_dask.pipeline.config.read_config import check_execution
 from mscam_dask.pipeline.config.toml_document import (
     COMMAND_LINE,
     Document,
@@ -55,6 +54,7 @@ from mscam_dask.pipeline.config.toml_document import (
 )
 from mscam_dask.pipeline.run.dry_run import limit_of, workers_of
 from mscam_dask.pipeline.run.lock import is_locked
+from mscam_dask.pipeline.run.security import check_execution
 
 _GIB = 2.0**30
 _MIB = 2**20

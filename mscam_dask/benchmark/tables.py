@@ -22,7 +22,7 @@ from mscam_dask.benchmark.results import (
 )
 from mscam_dask.cli.console import relative, results_console, show, table
 from mscam_dask.monitor.messages import plural
-from mscam_dask.pipeline.run.run_directory import encoded_id
+from mscam_dask.pipeline.run.sample_tables import encoded_id
 
 _ALL_SCORES = (*SCORES, *LABEL_FREE_SCORES)
 

@@ -16,7 +16,7 @@ from mscam_dask.cli.console import (
 from mscam_dask.data.ingest import IngestReport, Source, append, ingest
 from mscam_dask.data.readers.base import MAX_BYTES, oriented_sources
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.read_config import parse_memory
+from mscam_dask.pipeline.config.parse import parse_memory
 
 
 def ingest_files(

@@ -16,9 +16,10 @@ from mscam_dask.cli.options import extension_of_directory
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 from mscam_dask.monitor.messages import printable
 from mscam_dask.pipeline.run.doctor import CHECKS, Check, check_run
-from mscam_dask.pipeline.run.load_run import check_suffix, predict_files, table_bytes
+from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
+from mscam_dask.pipeline.run.sample_tables import check_suffix, table_bytes
 
 __all__ = ["predict_samples", "report_run", "run_checks"]
 

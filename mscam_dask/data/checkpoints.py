@@ -53,14 +53,13 @@ from mscam_dask.data.store.schema import (
     usable_attributes,
     write_checksums,
 )
-from mscam_dask.errors import DataError, StoreCorruptError, TemporaryFailure
+from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 
 FORMAT = "mscam_dask.checkpoint"
 FORMAT_VERSION = 3
 
 _NAME = r"[0-9]{8}-[0-9a-f]{8}"
 _RECORD = "record"
-_POINTER_BEFORE_VERSION_2 = "CURRENT"
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,11 +146,6 @@ class ObjectCheckpointStore:
                 pointer.check(self.prefix)
             elif names:
                 problems.append(f"{self.prefix / POINTER} is missing.")
-            elif (self.prefix / _POINTER_BEFORE_VERSION_2).is_file():
-                raise DataError(
-                    f"The checkpoints at {self.prefix} are of an earlier version of mscam_dask. Continue "
-                    "with that version, or remove them to start the clustering from the beginning."
-                )
         except FileNotFoundError:
             problems.append(f"{self.prefix / names.pop(0) / METADATA} is missing.")
         except StoreCorruptError as error:
@@ -177,7 +171,7 @@ class ObjectCheckpointStore:
         """Remove every checkpoint, current.json first, and an empty directory."""
         with failures_are_typed(f"The checkpoints at {self.prefix}", "run the command again."):
             names = self._names()
-            self._remove_files(POINTER, _POINTER_BEFORE_VERSION_2)
+            self._remove_files(POINTER)
             self._remove_files(*(f"{name}/{METADATA}" for name in names))
             self._own = None
             self._remove(names)

@@ -45,11 +45,15 @@ class View:
 
 @dataclass(frozen=True)
 class RowOrder:
-    """Order of the rows: sample at each position, and position of each sample, both (n,)."""
+    """Order of the rows: sample at each position, and position of each sample, both (n,).
+
+    `known` has the known label of each sample in the order of the data, −1 for most; None without such labels.
+    """
 
     ranges: Ranges
     order: Handle
     positions: Handle
+    known: Handle | None = None
 
     @property
     def n_samples(self) -> int:

@@ -76,13 +76,15 @@ class CheckpointMetadata:
     refines: bool
     refined_from: int | None  # number of the first iteration of the refinement; None before it
     decision_before: str | None  # after the last iteration before the refinement
+    known_digest: str = ""  # SHA-256 (hexadecimal) of the known labels, "" if there were none
+    best_n_missed: int = 0  # known samples that the best partition misses
 
 
 class CheckpointManager:
     """Manager of the checkpoints of one fit; without a store it does nothing.
 
-    A checkpoint of a fit with other data, candidates, choices or initial labels (n,) is refused. The
-    graph and the eigenvectors are sent to the driver: 16 bytes for each of n·k entries and for each
+    A checkpoint of a fit with other data, candidates, choices, initial or known labels (n,) is
+    refused. The graph and the eigenvectors are sent to the driver: 16 bytes for each of n·k entries and for each
     number of the eigenvectors (2c vectors of float64, 20 at least below 12 000 samples), about 40 MB for
     100 000 samples, 15 neighbors and 10 clusters. The driver writes those of large data by blocks of
     rows. A resumed fit reads them whole.
@@ -95,13 +97,15 @@ class CheckpointManager:
         candidates: Sequence[Parameters],
         choices: Choices,
         init_labels: NDArray[np.int64] | None = None,
+        known: NDArray[np.int64] | None = None,
     ) -> None:
         self._store = checkpoint_store
         self._data = data
         self._candidates = tuple(candidates)
         self._choices = choices
-        self._init_labels_digest = (
-            "" if init_labels is None else hashlib.sha256(init_labels.tobytes()).hexdigest()
+        self._init_labels_digest, self._known_digest = (
+            "" if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
+            for labels in (init_labels, known)
         )
         self._arrays: dict[str, Any] = {}
 
@@ -155,6 +159,9 @@ class CheckpointManager:
         if record.init_labels_digest != self._init_labels_digest:
             was = "others" if record.init_labels_digest else "none"
             differs.append(f"the initial labels (init_labels; recorded: {was})")
+        if record.known_digest != self._known_digest:
+            was = "others" if record.known_digest else "none"
+            differs.append(f"the known labels (partial_labels; recorded: {was})")
         return differs
 
     def restore(self, stage: Stage, record: CheckpointMetadata) -> LoopState:
@@ -183,7 +190,8 @@ class CheckpointManager:
             raise StoreCorruptError(
                 f"the checkpoint is damaged: {fault}. Start the run without its checkpoints."
             ) from error
-        best = BestPartition(labels, PartitionScore(record.best_view_scores), record.best_iteration)
+        score = PartitionScore(record.best_view_scores, record.best_n_missed)
+        best = BestPartition(labels, score, record.best_iteration)
         refinement = None
         if record.refined_from is not None and record.decision_before is not None:
             refinement = Refinement(record.refined_from, Decision[record.decision_before])
@@ -229,6 +237,8 @@ class CheckpointManager:
             n_clusters_selection=context.n_clusters_selection,
             choices=self._choices,
             init_labels_digest=self._init_labels_digest,
+            known_digest=self._known_digest,
+            best_n_missed=state.best.partition_score.n_missed,
             refines=context.refines,
             refined_from=None if state.refinement is None else state.refinement.first,
             decision_before=None if state.refinement is None else state.refinement.decision.name,

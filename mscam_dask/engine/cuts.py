@@ -5,8 +5,6 @@ The sample of one block of rows is all of them. The other rows follow by the nea
 
 from __future__ import annotations
 
-import functools
-
 import numpy as np
 from numpy.typing import NDArray
 
@@ -14,11 +12,15 @@ from mscam_dask.engine.blocks import RowOrder, Spectrum
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.row_graph import (
+    Cuts,
     CutSample,
+    KnownRows,
     choose_cuts,
     cut_sample,
     extend_rows,
+    join_known,
     join_partitions,
+    known_rows,
     sample_vectors,
 )
 from mscam_dask.solvers.spectral_cut import Minimum, random_minima, start_minima
@@ -46,7 +48,8 @@ def spectral_cuts(
     """Submit the partitions of a spectral embedding, in the order of the data.
 
     k-means starts from the eigenvectors, unless all minima are wanted and there is no partition; from
-    `init_labels` if given; and with `random` from random starts. `all_minima` are all good ones of these.
+    `init_labels` if given; and with `random` from random starts. `all_minima` are all good ones of these. With
+    known labels the last partition is by the nearest class mean.
     """
     n, c = order.n_samples, parameters.n_clusters
     n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, _PER_CLUSTER * c))
@@ -69,10 +72,18 @@ def spectral_cuts(
     started = None
     if init_labels is not None or not all_minima:
         started = stage.submit(started_minima, sample, init_labels, order.order)
-    choose = functools.partial(choose_cuts, all_minima=all_minima)
-    cuts = stage.submit(choose, sample, started, minima, kind="spectral_cut")
+    known = None
+    if order.known is not None:
+        blocks = [
+            stage.submit(known_rows, vectors, n_pairs, start, order.order, order.known)
+            for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
+        ]
+        known = stage.submit(join_known, blocks)
+    cuts = stage.submit(
+        chosen_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
+    )
     labels = [stage.submit(extend_rows, vectors, sample, cuts) for vectors in spectrum.vectors]
-    return stage.submit(join_partitions, labels, sample, cuts, order.order)
+    return stage.submit(join_partitions, labels, sample, cuts, order.order, known)
 
 
 def random_starts(sample: CutSample, seed: int, starts: range) -> list[Minimum]:
@@ -89,3 +100,15 @@ def started_minima(
         None if init_labels is None else init_labels[order[sample.positions]].astype(np.int64)
     )
     return start_minima(sample.embedding, of_sample)
+
+
+def chosen_cuts(
+    sample: CutSample,
+    started: tuple[Minimum, Minimum | None] | None,
+    minima: list[list[Minimum]],
+    all_minima: bool,  # noqa: FBT001 - tasks take positions
+    known: KnownRows | None,
+) -> Cuts:
+    """Partitions of the sample among the local minima of k-means, and the one by the classes of known rows."""
+    cuts = choose_cuts(sample, started, minima, all_minima=all_minima)
+    return cuts if known is None else cuts.with_classes(sample, known)

@@ -29,6 +29,7 @@ from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
 from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import principal_coordinates
+from mscam_dask.solvers.known_labels import n_missed, with_known
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups
@@ -50,16 +51,22 @@ class _FinalGraph:
 def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
     """Return the solution: the last graph if it has c components, otherwise the partition graph.
 
-    The partition graph is rebuilt from the best partition, or from another one with better borders. Equal
-    samples get one label.
+    The partition graph is rebuilt from the best partition, or from another one with better borders. With known
+    labels it is the best partition, with known samples in the cluster of their class. Equal samples get one label.
     """
     stage, reached = session.stage("final"), None
     if state.decision is Decision.REACHED and state.spectrum is not None:
         reached = _reached(stage, state, context)
     final = reached
     labels = state.best.labels if final is None else final.labels
-    own = submit_borders(stage, labels, context)
-    other = choose_partition(stage, state.graph, labels, own, context)
+    known, other, own = context.prepared.order.known, None, None
+    if known is None:
+        own = submit_borders(stage, labels, context)
+        other = choose_partition(stage, state.graph, labels, own, context)
+    elif stage.value(stage.submit(n_missed, labels, known)) or final is None:
+        final = None
+        labels = stage.submit(with_known, labels, known, context.parameters.n_clusters)
+        labels = stage.submit(canonical_labels, labels)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
     elif final is None:

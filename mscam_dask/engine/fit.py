@@ -51,6 +51,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     init_labels: NDArray[np.int64] | None = None,
     results_directory: Path | None = None,
     equal: NDArray[np.int64] | None = None,
+    known: NDArray[np.int64] | None = None,
 ) -> Solution:
     """Run a fit on validated views; the solution is the same on every executor, which is entered here.
 
@@ -68,7 +69,8 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     A checkpoint in the store at the start is resumed, with a solution that is bit-identical to that of
     an uninterrupted fit with the same versions, linear algebra library and processor. Initial labels
     (n,) are of an earlier fit, −1 for samples that it did not have, and need one candidate. Samples of
-    one group in `equal` (n,) get one label; −1 is in none. Of large data (`Parameters.exact_samples`)
+    one group in `equal` (n,) get one label; −1 is in none. Labels 0 … q − 1 of some samples are `known`
+    (n,), −1 for the others (`mscam_dask.solvers.known_labels`). Of large data (`Parameters.exact_samples`)
     the workers write graphs, embeddings and coordinates to the `results_directory`, unless one of them
     cannot; `mscam_dask.data.results.write_result` makes a result of it.
     """
@@ -82,7 +84,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         )
     is_trivial = n_clusters in (1, n_samples)
     checkpoints = CheckpointManager(
-        None if is_trivial else checkpoint_store, data, candidates, choices, init_labels
+        None if is_trivial else checkpoint_store, data, candidates, choices, init_labels, known
     )
     session = Session(executor, tuple(observers), checkpoints, results_directory)
     search = Search(candidates, choices, init_labels)
@@ -96,7 +98,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         exact_samples = search.candidates[0].exact_samples
         precomputed = precompute_views(
             session.stage("views"), data, scales, exact_samples=exact_samples
-        )
+        ).with_known(known)
         if saved is not None:
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)
         search = select_n_clusters(precomputed, search, session)
@@ -140,7 +142,10 @@ def _initialize(
 ) -> tuple[LoopState, FitContext]:
     """Return the state before the first outer iteration, and save it."""
     start, parameters = selected.start, selected.start.parameters
-    refines = search.choices.initial_graph and can_use_view_graphs(start)
+    learns = precomputed.known is not None and len(start.prepared.names) == 1
+    refines = search.choices.initial_graph and (
+        can_use_view_graphs(start) or (learns and start.spectrum is not None)
+    )
     _, most = parameters.iteration_limits(refines=refines)
     context = FitContext(
         parameters=parameters,

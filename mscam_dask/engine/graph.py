@@ -22,6 +22,7 @@ from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers import partition_graph as partition
 from mscam_dask.solvers.cluster_tree import merge_components, ward_merge
 from mscam_dask.solvers.graph_update import neighbor_graph, spread_affinity
+from mscam_dask.solvers.known_labels import without_cannot_links
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
@@ -53,7 +54,7 @@ def a_step(
 
     `summed` has the projected distances of each part of the candidates, summed over views.
     """
-    ranges = candidates.order.ranges
+    ranges, known = candidates.order.ranges, known_by_rows(stage, candidates.order)
     rows = [
         stage.submit(
             graph_block,
@@ -63,6 +64,7 @@ def a_step(
             data_weight,
             projected_weight,
             ranges[-1][1],
+            known,
             kind="graph_rows",
         )
         for number, part in enumerate(candidates.parts)
@@ -70,6 +72,11 @@ def a_step(
     if candidates.order.is_whole and len(rows) > 1:
         rows = [stage.submit(joined_rows, rows)]
     return connected(stage, rows, ranges)
+
+
+def known_by_rows(stage: Stage, order: RowOrder) -> Handle | None:
+    """Submit the known labels in the order of the rows, if there are any."""
+    return None if order.known is None else stage.submit(reordered, order.known, order.order)
 
 
 def connected(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> Graph:
@@ -116,7 +123,7 @@ def mean_of_view_graphs(
     for number, view in enumerate(views):
         one = stage.sub(number)
         if order.is_whole:
-            rows = one.submit(view_graph, view.rows[0], k)
+            rows = one.submit(view_graph, view.rows[0], k, order.known)
             graphs.append(Graph(order.ranges, (rows,), ((0,),), None, 0))
             continue
         found = candidates_in_order(one, [view], order, parameters.candidates(n), parameters.seed)
@@ -126,13 +133,20 @@ def mean_of_view_graphs(
     return mean_graph(stage, graphs, (1.0,) * len(graphs))
 
 
-def view_graph(view: RidgeView, n_neighbors: int) -> GraphRows:
-    """Adaptive-neighbor graph of a single view; samples that it does not have have no neighbors."""
+def view_graph(
+    view: RidgeView, n_neighbors: int, known: NDArray[np.int64] | None = None
+) -> GraphRows:
+    """Adaptive-neighbor graph of a single view; samples that it does not have have no neighbors.
+
+    Samples with other known labels (n,) are not neighbors.
+    """
     if view.present is None:
-        return GraphRows(0, neighbor_graph(joint_embedding([view]), n_neighbors))
-    whole = dataclasses.replace(view, present=None)
-    graph = neighbor_graph(joint_embedding([whole]), min(n_neighbors, len(view.present) - 1))
-    return GraphRows(0, csr_array(spread_affinity(graph, view.present).tocsr()))
+        graph = neighbor_graph(joint_embedding([view]), n_neighbors)
+    else:
+        whole = dataclasses.replace(view, present=None)
+        own = neighbor_graph(joint_embedding([whole]), min(n_neighbors, len(view.present) - 1))
+        graph = csr_array(spread_affinity(own, view.present).tocsr())
+    return GraphRows(0, graph if known is None else without_cannot_links(graph, known))
 
 
 # components and labels -------------------------------------------------------------------------

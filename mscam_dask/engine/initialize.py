@@ -170,7 +170,7 @@ def improve_by_restarts(stage: Stage, start: Initialization) -> Initialization:
     the reference graphs. For one graph, many cuts can be compared (docs/decisions/0057).
     """
     prepared, parameters = start.prepared, start.parameters
-    if start.spectrum is None or is_nearly_perfect(start.best.score, parameters):
+    if start.spectrum is None or is_nearly_perfect(start.best.partition_score, parameters):
         return start
     partitions = spectral_cuts(
         stage, start.spectrum, prepared.order, parameters, random=True, all_minima=True
@@ -195,7 +195,7 @@ def can_use_view_graphs(start: Initialization) -> bool:
     """
     return (
         start.spectrum is not None
-        and not is_nearly_perfect(start.best.score, start.parameters)
+        and not is_nearly_perfect(start.best.partition_score, start.parameters)
         and have_view_graphs(len(start.prepared.names), start.prepared.n_samples)
     )
 

@@ -63,9 +63,16 @@ def row_parts(n_samples: int) -> list[tuple[int, int]]:
 
 
 def ordered_candidates(
-    stage: Stage, views: list[View], ranges: Ranges, n_candidates: int, seed: int
+    stage: Stage,
+    views: list[View],
+    ranges: Ranges,
+    n_candidates: int,
+    seed: int,
+    known: Handle | None = None,
 ) -> tuple[list[View], Candidates]:
     """Submit the candidate neighbors in the joint embedding, and the views in the order of their rows.
+
+    The order has the known labels of some samples.
 
     The order of several blocks is that of the cells. Then the list of views is emptied, so that their
     rows in the order of the data are freed before the search.
@@ -73,9 +80,10 @@ def ordered_candidates(
     if len(ranges) == 1:
         own = functools.partial(np.arange, dtype=np.int32)
         order = stage.submit(own, ranges[-1][1], kind="row_order")
-        same = RowOrder(ranges, order, order)
+        same = RowOrder(ranges, order, order, known)
         return views, candidates_in_order(stage, views, same, n_candidates, seed)
-    return _by_cells(stage, views, ranges, n_candidates, seed)
+    moved, found = _by_cells(stage, views, ranges, n_candidates, seed)
+    return moved, dataclasses.replace(found, order=dataclasses.replace(found.order, known=known))
 
 
 def candidates_in_order(

@@ -6,6 +6,9 @@ import contextlib
 import dataclasses
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+from numpy.typing import NDArray
+
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.engine import views as of_views
@@ -34,6 +37,15 @@ class PrecomputedViews:
     data: MultiViewData | None = None  # large data, whose ridge views wait for the selected setting
     sample: PrecomputedViews | None = None  # of large data, on which the settings are selected
     n_validation_samples: int = 0  # samples of the reference graphs; 0 if these are all
+    known: NDArray[np.int64] | None = None  # (n,) known labels of some samples, −1 for the others
+
+    def with_known(self, known: NDArray[np.int64] | None) -> PrecomputedViews:
+        """Return the same with known labels of some samples, and the sample with those that it has."""
+        sample = self.sample
+        if known is not None and sample is not None:
+            of_sample = known[sampled_rows(self.n_samples, SIZES.n_scored)]
+            sample = sample.with_known(of_sample if of_sample.max() >= 0 else None)
+        return dataclasses.replace(self, known=known, sample=sample)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -61,7 +73,7 @@ class Prepared:
     def scores(self, stage: Stage, partitions: Handle) -> Handle:
         """Submit the score of each partition of a list."""
         return self.scorer.scores(
-            stage, self.validation_views, partitions, self.n_validation_samples
+            stage, self.validation_views, partitions, self.n_validation_samples, self.order.known
         )
 
 
@@ -188,12 +200,16 @@ def prepare_views(
             )
             for index in active
         ]
+    known = None
+    if precomputed.known is not None:
+        known = stage.submit(np.asarray, precomputed.known, kind="known_labels")
     ordered, candidates = ordered_candidates(
         stage,
         views,
         block_ranges(n, is_large=data is not None),
         parameters.candidates(n),
         parameters.seed,
+        known,
     )
     return Prepared(
         names=names,

@@ -2,7 +2,9 @@
 
 A fit has it with automatic settings. One iteration starts from the best partition so far:
 
-1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`).
+1. Learn the metric of each view in closed form: its linear discriminants (`mscam_dask.solvers.lda`). With enough
+   known labels, the first metrics are learned from these samples alone, and the others from the partition with
+   these samples in the cluster of their class.
 2. Build the next graph by the A-step, from the distances in the views and in their discriminants,
    half each. If the initial graph is mixed with the graphs of the single views, so is this one
    (docs/decisions/0059).
@@ -31,6 +33,7 @@ from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
 from mscam_dask.engine.spectrum import spectrum_facts, start_vectors
 from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import learn_metrics
+from mscam_dask.solvers.known_labels import are_enough, with_known
 from mscam_dask.solvers.partition_score import is_better, is_nearly_perfect, is_worse
 from mscam_dask.solvers.rank_control import Decision
 from mscam_dask.types.events import IterationFinished, RefinementFinished
@@ -43,7 +46,7 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
         return state
     began = time.perf_counter()
     if state.refinement is None:
-        is_perfect = is_nearly_perfect(state.best.score, context.parameters)
+        is_perfect = is_nearly_perfect(state.best.partition_score, context.parameters)
         state = dataclasses.replace(
             state,
             refinement=Refinement(state.iteration, state.decision),
@@ -84,9 +87,15 @@ def refine_iteration(
     STOPPED if it was not accepted, is the same again, or is nearly perfect.
     """
     started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
-    metrics, records = learn_metrics(
-        stage, prepared.views, prepared.names, state.best.labels, prepared.order
-    )
+    known = prepared.order.known
+    labels, by_known = state.best.labels, False
+    if known is not None:
+        assert state.refinement is not None
+        is_first = state.iteration == state.refinement.first
+        by_known = is_first and stage.value(stage.submit(are_enough, known))
+        moved = stage.submit(with_known, labels, known, parameters.n_clusters)
+        labels = known if by_known else moved
+    metrics, records = learn_metrics(stage, prepared.views, prepared.names, labels, prepared.order)
     proposal = _next_graph(stage, state, metrics, own_graphs, context)
     del metrics
     facts = []
@@ -112,7 +121,9 @@ def refine_iteration(
     decision = Decision.ACCEPT
     if accepted and n_components == parameters.n_clusters:
         decision = Decision.REACHED
-    elif not accepted or is_nearly_perfect(proposal.best.score, parameters):
+    elif (not accepted and not by_known) or is_nearly_perfect(
+        proposal.best.partition_score, parameters
+    ):
         decision = Decision.STOPPED
     state = dataclasses.replace(state, decision=decision, history=(*state.history, record))
     if not accepted:

@@ -22,6 +22,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers import assessment
 from mscam_dask.solvers.choice import Points
+from mscam_dask.solvers.known_labels import are_enough, n_missed
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
     ReferenceGraphs,
@@ -126,9 +127,14 @@ class Scorer:
         return self._agreement[names]
 
     def scores(
-        self, stage: Stage, names: Sequence[str], partitions: Handle, n_validation_samples: int
+        self,
+        stage: Stage,
+        names: Sequence[str],
+        partitions: Handle,
+        n_validation_samples: int,
+        known: Handle | None = None,
     ) -> Handle:
-        """Submit the score by these views of each partition of a list."""
+        """Submit the score by these views of each partition of a list, and the known samples that it misses."""
         graphs = self.graphs(names)
         together = -(-len(graphs) // _MAX_TASKS)
         by_view = [
@@ -141,7 +147,7 @@ class Scorer:
             )
             for first in range(0, len(graphs), together)
         ]
-        return stage.submit(partition_scores, by_view)
+        return stage.submit(partition_scores, by_view, partitions, known)
 
 
 def best_partition(stage: Stage, partitions: Handle, scores: Handle) -> BestPartition:
@@ -240,7 +246,15 @@ def score_partitions(
     ]
 
 
-def partition_scores(groups: list[list[list[float]]]) -> list[PartitionScore]:
-    """Score of each partition by all views."""
+def partition_scores(
+    groups: list[list[list[float]]],
+    partitions: list[NDArray[np.int64]],
+    known: NDArray[np.int64] | None,
+) -> list[PartitionScore]:
+    """Score of each partition by all views, and the known samples that it misses if these are enough to tell."""
     by_view = (scores for group in groups for scores in group)
-    return [PartitionScore(scores) for scores in zip(*by_view, strict=True)]
+    counted = known if known is not None and are_enough(known) else None
+    return [
+        PartitionScore(scores, 0 if counted is None else n_missed(labels, counted))
+        for scores, labels in zip(zip(*by_view, strict=True), partitions, strict=True)
+    ]

@@ -108,6 +108,8 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Se
         return search
     first = search.usable(precomputed)[0]
     selection = choose_count(session.stage("count"), precomputed, first)
+    if precomputed.known is not None:
+        selection = with_classes(selection, precomputed.known)
     candidates = tuple(
         dataclasses.replace(candidate, n_clusters=selection.n_clusters)
         for candidate in search.candidates
@@ -276,6 +278,18 @@ def choose_count(
         views_agree=agree,
         seconds=time.perf_counter() - began,
     )
+
+
+def with_classes(selection: NClustersSelected, known: NDArray[np.int64]) -> NClustersSelected:
+    """Selection of at least one cluster for each class of known labels, and of no more than can have a sample."""
+    fewest = int(known.max()) + 1
+    most = fewest + int(np.count_nonzero(known < 0))
+    held = [
+        count
+        for count, p_value in zip(selection.counts, selection.p_values, strict=True)
+        if p_value <= RULES.level and selection.views_agree and fewest <= count <= most
+    ]
+    return dataclasses.replace(selection, n_clusters=max([fewest, *held]))
 
 
 # Minimum number of samples per cluster for k-means.

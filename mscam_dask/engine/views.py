@@ -199,7 +199,7 @@ def reordered(labels: NDArray[np.int64], order: NDArray[np.int32]) -> NDArray[np
 
 def class_sums_of(view: RidgeView, labels: NDArray[np.int64], start: int, stop: int) -> ClassSums:
     """Sums of a block of rows by cluster."""
-    n_clusters, own = int(labels.max()) + 1, labels[start:stop]
+    n_clusters, own = int(labels.max()) + 1, labels[start:stop]  # −1 where a label is not known
     return class_sums(view, own if view.present is None else own[view.present.samples], n_clusters)
 
 

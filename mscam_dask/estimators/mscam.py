@@ -33,6 +33,7 @@ from mscam_dask.estimators._batches import BatchMixin
 from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._equal_samples import equal_samples, row_fingerprints
 from mscam_dask.estimators._inputs import validate_labels
+from mscam_dask.estimators._known_labels import validated_partial_labels
 from mscam_dask.estimators._resources import (
     CallbackSupportMixin,
     FitCallbacks,
@@ -278,6 +279,7 @@ class MSCAM(
         y: object = None,
         *,
         batches: ArrayLike | str | None = None,
+        partial_labels: ArrayLike | str | None = None,
         init_labels: ArrayLike | None = None,
     ) -> Self:
         """Cluster the samples.
@@ -291,12 +293,17 @@ class MSCAM(
             frames and AnnData with the same ids in another order are put in the order of the first. A
             row that is all NaN is a sample that the view does not have.
         y : ignored
-            For API consistency; labels never enter a fit.
+            For API consistency; only `partial_labels` enter a fit.
         batches : (n_samples,) array or str, optional
             Batch of each sample, such as machine, site or day: text or numbers, or the name of a column of
             `obs`. Offsets and scales of batches are removed from the feature views where samples with
             similar values in all views differ by their batch; clusters of one batch only stay. A Series
             with the ids of the samples as its index is matched by them.
+        partial_labels : (n_samples,) array or str, optional
+            Known labels of some samples: text or numbers, with −1, None, NaN or empty text where unknown, or
+            the name of a column of `obs`; a Series is matched as `batches`. Known samples with one label are
+            in one cluster, and those with different labels in different ones. Clusters without a known
+            sample are found as usual.
         init_labels : (n_samples,) array of int, optional
             Initial labels from an earlier fit, −1 for new samples. They require the `scale`, `alpha`,
             `n_neighbors` and excluded views of that fit. Mainly saves time; the result may differ from
@@ -353,6 +360,10 @@ class MSCAM(
             observers = self._observers(data, first.n_clusters, client, executor)
             for parameters in candidates:
                 check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
+            equal, known = self._equal_samples(data, executor), None
+            if partial_labels is not None:
+                n_clusters = None if self._chooses_count else first.n_clusters
+                known = validated_partial_labels(partial_labels, X, data, n_clusters, equal)
             solution = run_fit(
                 data,
                 candidates,
@@ -362,7 +373,8 @@ class MSCAM(
                 checkpoint_store=self.checkpoint_store,
                 init_labels=labels,
                 results_directory=self._results_directory,
-                equal=self._equal_samples(data, executor),
+                equal=equal,
+                known=known,
             )
             warn_unconverged_spectra(solution, stacklevel=3)
             if self.exclude_views is None:

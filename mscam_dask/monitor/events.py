@@ -71,7 +71,7 @@ class JsonLines:
         self._stream.flush()
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
+@dataclasses.dataclass(frozen=True, slots=True)
 class RunAnnounced:
     """First message of a run, before any of its tasks: its name, and the id of the Dask client of its tasks.
 

@@ -53,11 +53,10 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
         self._since = time.monotonic()
 
     def __call__(self, event: Event) -> None:
-        """Show an event."""
         raise NotImplementedError
 
     def __exit__(self, *_: object) -> None:
-        """End the display."""
+        pass
 
     def _track(self, event: Event) -> None:
         """Update the state of a live display."""
@@ -107,7 +106,6 @@ class PlainProgress(Progress):
         self._stream = stream
 
     def __call__(self, event: Event) -> None:
-        """Show an event."""
         self._tracker.add(event)
         match event:
             case StepStarted():
@@ -140,11 +138,9 @@ class NotebookProgress(Progress):
         self._lines: list[str] = []
 
     def __exit__(self, *_: object) -> None:
-        """Show the last state."""
         self._show()
 
     def __call__(self, event: Event) -> None:
-        """Show an event."""
         self._track(event)
         match event:
             case StepStarted():
@@ -171,13 +167,15 @@ class NotebookProgress(Progress):
 
     def html(self) -> str:
         """HTML of the output; everything that came from data is escaped."""
-        return _template().render(
-            lines=list(map(printable, self._lines)),
-            settings=self._settings,
-            titles=_WIDTHS,
-            rows=list(map(_cells, self._rows)),
-            tracker=self._tracker,
-            elapsed=duration(time.monotonic() - self._since),
+        return str(
+            _template().render(
+                lines=list(map(printable, self._lines)),
+                settings=self._settings,
+                titles=_WIDTHS,
+                rows=list(map(_cells, self._rows)),
+                tracker=self._tracker,
+                elapsed=duration(time.monotonic() - self._since),
+            )
         )
 
 
@@ -229,12 +227,10 @@ class TerminalProgress(Progress):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Restore the terminal."""
         self._entered = False
         self._stop()
 
     def __call__(self, event: Event) -> None:
-        """Show an event."""
         self._start()
         self._track(event)
         match event:
@@ -261,12 +257,8 @@ class TerminalProgress(Progress):
         from rich.live import Live
 
         if self._live is None:
-            self._live = Live(
-                console=self._console,
-                get_renderable=self._render,
-                refresh_per_second=8,
-                transient=True,
-            )
+            show: Any = {"get_renderable": self._render, "refresh_per_second": 8}
+            self._live = Live(console=self._console, transient=True, **show)
             self._live.start()
 
     def _stop(self) -> None:

@@ -1,7 +1,4 @@
-"""TLS of a cluster: checks of its files and connection, and certificates of its own authority.
-
-Dask retries a refused connection until its timeout, and then reports a timeout. The handshake here
-is made once, before, and reports which side refused the other and why. Certificates are written to
+"""Certificates of a cluster, of its own authority.
 
     DIR/
         ca.pem              certificate of the authority, for every computer of the cluster
@@ -21,223 +18,33 @@ import ipaddress
 import os
 import re
 import shlex
-import socket
-import ssl
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
-from urllib.parse import urlsplit
 
-from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
-from mscam_dask.pipeline.config.settings import ExecutionTable
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-if TYPE_CHECKING:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-
-__all__ = ["ROLES", "CertificateSet", "check_certificates", "check_handshake", "make_certificates"]
-
-_TIMEOUT_S = 5.0
-_GREETING_S = 2.0  # a Dask scheduler sends the first bytes
-
-_FILES = (
-    ("tls_ca", "distributed.comm.tls.ca-file"),
-    ("tls_cert", "distributed.comm.tls.client.cert"),
-    ("tls_key", "distributed.comm.tls.client.key"),
-)
-
-_REMEDY = (
-    "Use valid certificates of one authority for scheduler, workers and client (mscam-dask tls DIR "
-    "makes them)."
-)
-
-
-def check_certificates(execution: ExecutionTable) -> None:
-    """Refuse unusable certificate files before a connection.
-
-    Raises
-    ------
-    ConfigurationError
-        When a file is not given, does not exist, is not a certificate, has a passphrase, or is the
-        key of another certificate.
-    """
-    _context(execution)
-
-
-def _context(execution: ExecutionTable) -> ssl.SSLContext:
-    """TLS context of Dask's client: it checks the authority, but not host names."""
-    files = {option: _file(execution, option, setting) for option, setting in _FILES}
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.check_hostname = False
-    assert files["tls_ca"] is not None
-    assert files["tls_cert"] is not None
-    try:
-        context.load_verify_locations(files["tls_ca"])
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"tls_ca = {files['tls_ca']!r} is not a certificate in PEM form: {_reason(error)}. "
-            "Give the certificate of the authority."
-        ) from error
-    try:
-        context.load_cert_chain(files["tls_cert"], files["tls_key"], password=_no_passphrase)
-    except (OSError, ValueError) as error:
-        raise ConfigurationError(
-            f"tls_cert = {files['tls_cert']!r} and tls_key = {files['tls_key']!r} are not a "
-            f"certificate and its private key in PEM form: {_reason(error)}. Give a key without a "
-            "passphrase, in a file that only you can read."
-        ) from error
-    return context
-
-
-def _file(execution: ExecutionTable, option: str, setting: str) -> str | None:
-    import dask.config
-
-    file: str | None = getattr(execution, option) or dask.config.get(setting, None)
-    if file is None:
-        if option == "tls_key":
-            return None  # may be in the file of the certificate
-        raise ConfigurationError(
-            f"scheduler = {execution.scheduler!r} needs {option}. Give "
-            f"--{option.replace('_', '-')} FILE, [execution] {option}, or Dask's setting {setting}."
-        )
-    if not Path(file).is_file():
-        raise ConfigurationError(f"{option} = {str(file)!r} is not a file. Check the path.")
-    return str(file)
-
-
-def _no_passphrase() -> str:
-    raise ValueError("it has a passphrase")
-
-
-def check_handshake(execution: ExecutionTable) -> None:
-    """Connect once to a scheduler, with or without TLS as in its address.
-
-    Parameters
-    ----------
-    execution
-        Contains the address of a scheduler, checked by `mscam_dask.pipeline.config.read_config`.
-
-    Raises
-    ------
-    SchedulerLostError
-        When nothing listens there.
-    ClusterError
-        When only one side uses TLS, or one side refuses the certificate of the other.
-    ConfigurationError
-        As `check_certificates`.
-    """
-    address = execution.scheduler or ""
-    parts = urlsplit(address)
-    assert parts.hostname is not None
-    assert parts.port is not None
-    context = _context(execution) if parts.scheme == "tls" else None
-    try:
-        if context is None:
-            _plain(address, parts.hostname, parts.port)
-        else:
-            _encrypted(address, context, parts.hostname, parts.port)
-    except TimeoutError as error:
-        raise SchedulerLostError(
-            f"no answer from the scheduler at {address} within {_TIMEOUT_S:g} s. Check that it "
-            "runs, the address, and firewalls."
-        ) from error
-    except OSError as error:
-        raise SchedulerLostError(
-            f"no connection to the scheduler {address}: {_reason(error)}. Check that it runs, and "
-            "the address."
-        ) from error
-
-
-def _encrypted(address: str, context: ssl.SSLContext, host: str, port: int) -> None:
-    with socket.create_connection((host, port), timeout=_TIMEOUT_S) as plain:
-        try:
-            with context.wrap_socket(plain, server_hostname=host) as stream:
-                # with TLS 1.3 the scheduler may refuse the certificate after the handshake; if it
-                # accepts, it sends a greeting
-                greeting = stream.recv(1)
-        except ssl.SSLCertVerificationError as error:
-            raise ClusterError(
-                f"the certificate of the scheduler {address} is refused: {error.verify_message}. "
-                f"{_REMEDY}"
-            ) from error
-        except ssl.SSLError as error:
-            if error.reason in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
-                raise ClusterError(
-                    f"the scheduler {address} does not use TLS. Start it with --protocol tls and "
-                    "its certificates, or use tcp:// on this computer."
-                ) from error
-            raise ClusterError(_refused(address, _reason(error))) from error
-        except ConnectionError as error:
-            raise ClusterError(_refused(address, _reason(error))) from error
-    if not greeting:
-        raise ClusterError(_refused(address, "it closed the connection"))
-
-
-def _refused(address: str, reason: str) -> str:
-    return f"the scheduler {address} refuses the certificate of this client: {reason}. {_REMEDY}"
-
-
-def _plain(address: str, host: str, port: int) -> None:
-    with socket.create_connection((host, port), timeout=_TIMEOUT_S) as stream:
-        stream.settimeout(_GREETING_S)
-        try:
-            stream.recv(1)
-        except TimeoutError:
-            pass  # with TLS the client speaks first; or the scheduler is busy
-        else:
-            return
-        context = ssl.create_default_context()
-        context.check_hostname = False
-        context.verify_mode = ssl.CERT_NONE  # no data is sent on this connection
-        try:
-            with context.wrap_socket(stream, server_hostname=host):
-                encrypts = True
-        except ssl.SSLError as error:
-            encrypts = "ALERT" in (error.reason or "")
-        except OSError:
-            encrypts = False
-    if encrypts:
-        raise ClusterError(
-            f"the scheduler {address} uses TLS. Use a tls:// address with --tls-ca, --tls-cert and "
-            "--tls-key."
-        )
-
-
-def _reason(error: Exception) -> str:
-    """Reason of an error, without the file and line of OpenSSL."""
-    if isinstance(error, ssl.SSLError) and error.reason:
-        return error.reason.lower().replace("_", " ")
-    if isinstance(error, OSError) and error.strerror:
-        return error.strerror
-    return str(error)
-
+from mscam_dask.errors import ConfigurationError
 
 ROLES = ("scheduler", "worker", "client")
 """Roles with a certificate each."""
 
 _AUTHORITY = "ca"
 _CLOCK_SKEW = dt.timedelta(minutes=5)  # between computers of a cluster
-
 _MAX_HOST = 253
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
-_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
+_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")  # RFC 1123, underscores and *. too
+_BOTH_SIDES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+_NEW = "Make new certificates in another directory, and copy them to every computer."
 
 
 @dataclass(frozen=True)
 class CertificateSet:
-    """Certificates in a directory.
-
-    Attributes
-    ----------
-    directory
-    expires
-        Time (UTC) when the certificates expire, at the latest together with the authority.
-    ends_with_authority
-        Whether they expire earlier than requested, because the authority does.
-    """
+    """Certificates in a directory, with the time at which they, or their authority before them, expire."""
 
     directory: Path
     expires: dt.datetime
@@ -246,7 +53,7 @@ class CertificateSet:
     @property
     def authority(self) -> Path:
         """Certificate of the authority."""
-        return self.directory / f"{_AUTHORITY}.pem"
+        return self.certificate(_AUTHORITY)
 
     def certificate(self, role: str) -> Path:
         """Certificate of one of `ROLES`."""
@@ -265,55 +72,37 @@ def make_certificates(
     renew: bool = False,
     now: dt.datetime | None = None,
 ) -> CertificateSet:
-    """Write an authority, and a certificate and a key for scheduler, workers and client.
+    """Write an authority, valid for ten times `days`, and a certificate and key for each role.
 
-    Parameters
-    ----------
-    directory
-        Created if it does not exist, for its owner only.
-    hosts
-        Names and addresses of the computers, for the certificates.
-    days
-        Validity of the certificates; a new authority is valid ten times as long.
-    renew
-        Make new certificates with the existing authority, valid at most as long as it is.
-    now
-        Start of validity; the current time by default.
-
-    Raises
-    ------
-    ConfigurationError
-        When certificates exist and `renew` is off, or no valid authority exists and `renew` is on;
-        when others can write to the directory, `days` is not positive, or a host is not a name or an
-        address.
+    With `renew`, the existing authority signs them, for at most as long as it is valid itself.
     """
-    from_when = (now or dt.datetime.now(dt.UTC)) - _CLOCK_SKEW
+    now = now or dt.datetime.now(dt.UTC)
     if not 0 < days <= 36500:
         raise ConfigurationError(
             f"days = {days:g} is out of range. Give a number above 0, at most 36500."
         )
-    _check_hosts(hosts)
+    if not hosts:
+        raise ConfigurationError("hosts = [] is empty. Give host names or IP addresses.")
+    names = [_general_name(host) for host in hosts]
     root = Path(directory).absolute()
-    made = CertificateSet(root, from_when + _CLOCK_SKEW + dt.timedelta(days=days))
+    made = CertificateSet(root, now + dt.timedelta(days=days))
     _check_directory(made, renew=renew)
     if not root.is_dir():
         root.mkdir(parents=True)
         root.chmod(0o700)
     if renew:
-        authority, authority_key = _read_authority(made, from_when + _CLOCK_SKEW)
+        authority, signing_key = _read_authority(made, now)
         if made.expires > authority.not_valid_after_utc:
-            made = replace(made, expires=authority.not_valid_after_utc, ends_with_authority=True)
+            made = CertificateSet(root, authority.not_valid_after_utc, ends_with_authority=True)
     else:
-        lifetime = (from_when, from_when + _CLOCK_SKEW + dt.timedelta(days=10 * days))
-        authority_key = _new_key()
-        authority = _authority(authority_key, lifetime)
-        _write(made.key(_AUTHORITY), _key_bytes(authority_key), mode=0o600)
-        _write(made.authority, _pem(authority), mode=0o644)
+        signing_key = ec.generate_private_key(ec.SECP256R1())
+        ends = now + dt.timedelta(days=10 * days)
+        authority = _signed("authority", signing_key, (now, ends), signing_key)
+        _write(made, _AUTHORITY, authority, signing_key)
     for role in ROLES:
-        key = _new_key()
-        certificate = _signed(role, key, (from_when, made.expires), hosts, authority, authority_key)
-        _write(made.key(role), _key_bytes(key), mode=0o600)
-        _write(made.certificate(role), _pem(certificate), mode=0o644)
+        key = ec.generate_private_key(ec.SECP256R1())
+        ends = made.expires
+        _write(made, role, _signed(role, key, (now, ends), signing_key, authority, names), key)
     return made
 
 
@@ -338,192 +127,107 @@ def _check_directory(made: CertificateSet, *, renew: bool) -> None:
         )
 
 
-def _new_key() -> EllipticCurvePrivateKey:
-    from cryptography.hazmat.primitives.asymmetric import ec
-
-    return ec.generate_private_key(ec.SECP256R1())
-
-
-def _name(common_name: str) -> x509.Name:
-    from cryptography import x509
-    from cryptography.x509.oid import NameOID
-
-    return x509.Name(
-        [
-            x509.NameAttribute(NameOID.ORGANIZATION_NAME, "mscam_dask"),
-            x509.NameAttribute(NameOID.COMMON_NAME, common_name),
-        ]
-    )
-
-
-def _builder(
-    subject: x509.Name,
-    issuer: x509.Name,
-    key: EllipticCurvePrivateKey,
+def _signed(
+    name: str,
+    key: ec.EllipticCurvePrivateKey,
     lifetime: tuple[dt.datetime, dt.datetime],
-) -> x509.CertificateBuilder:
-    from cryptography import x509
-
-    return (
-        x509.CertificateBuilder()
-        .subject_name(subject)
-        .issuer_name(issuer)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(lifetime[0])
-        .not_valid_after(lifetime[1])
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-    )
-
-
-def _usage(*, signs_certificates: bool) -> x509.KeyUsage:
-    from cryptography import x509
-
-    return x509.KeyUsage(
-        digital_signature=not signs_certificates,
+    signing_key: ec.EllipticCurvePrivateKey,
+    authority: x509.Certificate | None = None,
+    hosts: Sequence[x509.GeneralName] = (),
+) -> x509.Certificate:
+    """Certificate of a role, or of the authority itself where there is none yet."""
+    attributes = {NameOID.ORGANIZATION_NAME: "mscam_dask", NameOID.COMMON_NAME: name}
+    subject = x509.Name([x509.NameAttribute(*item) for item in attributes.items()])
+    signs = authority is None
+    usage = x509.KeyUsage(
+        digital_signature=not signs,
         content_commitment=False,
         key_encipherment=False,
         data_encipherment=False,
         key_agreement=False,
-        key_cert_sign=signs_certificates,
-        crl_sign=signs_certificates,
+        key_cert_sign=signs,
+        crl_sign=signs,
         encipher_only=False,
         decipher_only=False,
     )
-
-
-def _authority(
-    key: EllipticCurvePrivateKey, lifetime: tuple[dt.datetime, dt.datetime]
-) -> x509.Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-
-    name = _name("authority")
-    return (
-        _builder(name, name, key, lifetime)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(_usage(signs_certificates=True), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-
-
-def _signed(
-    role: str,
-    key: EllipticCurvePrivateKey,
-    lifetime: tuple[dt.datetime, dt.datetime],
-    hosts: Sequence[str],
-    authority: x509.Certificate,
-    authority_key: EllipticCurvePrivateKey,
-) -> x509.Certificate:
-    from cryptography import x509
-    from cryptography.hazmat.primitives import hashes
-    from cryptography.x509.oid import ExtendedKeyUsageOID
-
-    both = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(authority_key.public_key())
-    return (
-        _builder(_name(role), authority.subject, key, lifetime)
-        .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
-        .add_extension(_usage(signs_certificates=False), critical=True)
-        .add_extension(x509.ExtendedKeyUsage(both), critical=False)
+    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key())
+    builder = (
+        x509.CertificateBuilder()
+        .subject_name(subject)
+        .issuer_name(subject if authority is None else authority.subject)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(lifetime[0] - _CLOCK_SKEW)
+        .not_valid_after(lifetime[1])
+        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
         .add_extension(issuer, critical=False)
         .add_extension(
-            x509.SubjectAlternativeName([_general_name(host) for host in hosts]), critical=False
+            x509.BasicConstraints(ca=signs, path_length=0 if signs else None), critical=True
         )
-        .sign(authority_key, hashes.SHA256())
+        .add_extension(usage, critical=True)
     )
-
-
-def _general_name(host: str) -> x509.GeneralName:
-    from cryptography import x509
-
-    try:
-        return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        return x509.DNSName(host)
+    if not signs:
+        builder = builder.add_extension(x509.ExtendedKeyUsage(_BOTH_SIDES), critical=False)
+        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+    return builder.sign(signing_key, hashes.SHA256())
 
 
 def _read_authority(
     made: CertificateSet, now: dt.datetime
-) -> tuple[x509.Certificate, EllipticCurvePrivateKey]:
-    from cryptography import x509
-    from cryptography.hazmat.primitives.asymmetric.ec import EllipticCurvePrivateKey
-    from cryptography.hazmat.primitives.serialization import load_pem_private_key
-
+) -> tuple[x509.Certificate, ec.EllipticCurvePrivateKey]:
     try:
         authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
-        key = load_pem_private_key(made.key(_AUTHORITY).read_bytes(), password=None)
+        content = made.key(_AUTHORITY).read_bytes()
+        key = serialization.load_pem_private_key(content, password=None)
     except (OSError, ValueError, TypeError) as error:
         raise ConfigurationError(
-            f"the authority in {made.directory} cannot be read ({type(error).__name__}). Make new "
-            "certificates in another directory, and copy them to every computer."
+            f"the authority in {made.directory} cannot be read ({type(error).__name__}). {_NEW}"
         ) from error
-    if not isinstance(key, EllipticCurvePrivateKey) or key.public_key() != authority.public_key():
+    if (
+        not isinstance(key, ec.EllipticCurvePrivateKey)
+        or key.public_key() != authority.public_key()
+    ):
         raise ConfigurationError(
-            f"{made.key(_AUTHORITY)} is not the key of {made.authority}. Make new certificates "
-            "in another directory, and copy them to every computer."
+            f"{made.key(_AUTHORITY)} is not the key of {made.authority}. {_NEW}"
         )
     if authority.not_valid_after_utc <= now:
         raise ConfigurationError(
-            f"{made.authority} expired on {authority.not_valid_after_utc:%Y-%m-%d}. Make new "
-            "certificates in another directory, and copy them to every computer."
+            f"{made.authority} expired on {authority.not_valid_after_utc:%Y-%m-%d}. {_NEW}"
         )
     return authority, key
 
 
-def _key_bytes(key: EllipticCurvePrivateKey) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-
-    return key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+def _write(
+    made: CertificateSet, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
+) -> None:
+    """Write new files with exactly these modes, whatever the umask."""
+    pem = serialization.Encoding.PEM
+    private = key.private_bytes(
+        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
+    for file, content, mode in (
+        (made.key(name), private, 0o600),
+        (made.certificate(name), certificate.public_bytes(pem), 0o644),
+    ):
+        file.unlink(missing_ok=True)
+        descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+        with os.fdopen(descriptor, "wb") as stream:
+            os.fchmod(descriptor, mode)
+            stream.write(content)
 
 
-def _pem(certificate: x509.Certificate) -> bytes:
-    from cryptography.hazmat.primitives import serialization
-
-    return certificate.public_bytes(serialization.Encoding.PEM)
-
-
-def _write(file: Path, content: bytes, *, mode: int) -> None:
-    """Write a new file with exactly this mode, whatever the umask."""
-    file.unlink(missing_ok=True)
-    descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    with os.fdopen(descriptor, "wb") as stream:
-        os.fchmod(descriptor, mode)
-        stream.write(content)
-
-
-def _check_hosts(hosts: Sequence[str]) -> None:
-    """Refuse texts that are not a host name (RFC 1123) or an IP address.
-
-    Underscores and a leading ``*.`` are allowed.
-    """
-    allowed = "Give host names (letters, digits, '-' and '.') or IP addresses."
-    if not hosts:
-        raise ConfigurationError(f"hosts = [] is empty. {allowed}")
-    for host in hosts:
-        if _is_address(host) or (len(host) <= _MAX_HOST and _NAME.fullmatch(host)):
-            continue
-        ascii_form = _ascii_form(host)
-        remedy = f"Give it as {ascii_form!r}." if ascii_form else allowed
-        raise ConfigurationError(f"{host!r} in hosts is not a host name or IP address. {remedy}")
-
-
-def _is_address(host: str) -> bool:
+def _general_name(host: str) -> x509.GeneralName:
+    """Address or name of a computer in a certificate."""
     try:
-        ipaddress.ip_address(host)
+        return x509.IPAddress(ipaddress.ip_address(host))
     except ValueError:
-        return False
-    return True
-
-
-def _ascii_form(host: str) -> str:
-    """ASCII form (IDNA) of an international host name, or an empty text."""
+        if len(host) <= _MAX_HOST and _NAME.fullmatch(host):
+            return x509.DNSName(host)
     try:
         encoded = host.encode("idna").decode("ascii")
     except UnicodeError:
-        return ""
-    return encoded if encoded != host and _NAME.fullmatch(encoded) else ""
+        encoded = ""
+    remedy = "Give host names (letters, digits, '-' and '.') or IP addresses."
+    if _NAME.fullmatch(encoded):
+        remedy = f"Give it as {encoded!r}."
+    raise ConfigurationError(f"{host!r} in hosts is not a host name or IP address. {remedy}")

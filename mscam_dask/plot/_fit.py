@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from mscam_dask.data.views.conversion import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.plot.palette import CLUSTER_COLORS, SampleProperty, cluster_color, sample_property
+from mscam_dask.plot.palette import CLUSTER_COLORS, LEAST_P_VALUE, cluster_color, sample_property
 from mscam_dask.plot.pictures import (
     MAX_NUMBERS,
     add_legend,
@@ -17,7 +17,6 @@ from mscam_dask.plot.pictures import (
     draw_clusters,
     draw_curves,
     draw_edges,
-    draw_p_values,
     new_axes,
 )
 from mscam_dask.plot.places import (
@@ -27,6 +26,7 @@ from mscam_dask.plot.places import (
     graph_layout,
     principal_planes,
 )
+from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,11 +62,11 @@ def graph(
     Of more than 8000 edges the heaviest are drawn.
     """
     ax = new_axes(ax, (6.0, 6.0))
-    labels, rows = _drawn(estimator, max_samples)
+    rows = _drawn(estimator, max_samples)
     edges = contracted_graph(estimator.learned_graph_, rows)
     places = graph_layout(edges)
-    draw_edges(ax, places, edges, labels, plain=color is not None)
-    _scatter(ax, places, labels, _colors_of(color, rows, estimator))
+    draw_edges(ax, places, edges, estimator.labels_[rows], plain=color is not None)
+    _scatter(ax, places, estimator, rows, color)
     ax.set_aspect("equal")
     ax.set_axis_off()
     return ax
@@ -104,14 +104,14 @@ def embedding(
         raise ConfigurationError(
             f"View {view!r} has no embedding; allowed are {list(coordinates)}."
         )
-    labels, rows = _drawn(estimator, max_samples)
+    rows = _drawn(estimator, max_samples)
     planes = principal_planes(coordinates[view][rows].astype(np.float64))
     if not 0 <= plane < len(planes):
         raise ConfigurationError(
             f"plane={plane} of view {view!r}; allowed are 0 to {len(planes) - 1}."
         )
     ax = new_axes(ax, (5.0, 5.0))
-    _scatter(ax, planes[plane], labels, _colors_of(color, rows, estimator))
+    _scatter(ax, planes[plane], estimator, rows, color)
     first = 2 * plane + 1
     ax.set(xlabel=f"axis {first}", ylabel=f"axis {first + 1}", title=view, xticks=[], yticks=[])
     ax.set_aspect("equal", adjustable="datalim")
@@ -243,7 +243,12 @@ def n_clusters_curves(estimator: MSCAM, ax: Axes | None = None) -> Axes:
         )
     ax = new_axes(ax, (6.0, 3.8))
     counts = curves["n_clusters"].values.tolist()
-    draw_p_values(ax, counts, curves["p_value"].values.tolist(), curves.attrs["chosen"])
+    p_values = np.maximum(curves["p_value"].values, LEAST_P_VALUE)
+    draw_curves(ax, counts, [("", 0, p_values.tolist())])
+    ax.set_yscale("log")
+    level = f"level {RULES.level:g}"
+    ax.axhline(RULES.level, color="gray", linestyle=":", linewidth=1, label=level)
+    ax.axvline(curves.attrs["chosen"], color="black", linestyle="--", linewidth=1, label="selected")
     ax.set(xlabel="number of clusters", ylabel="largest p-value of the borders")
     add_legend(ax)
     return ax
@@ -365,24 +370,11 @@ def presence(estimator: MSCAM, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def _drawn(estimator: MSCAM, max_samples: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Labels and rows of the samples drawn, by cluster."""
+def _drawn(estimator: MSCAM, max_samples: int) -> NDArray[np.int64]:
+    """Rows of the samples drawn, by cluster."""
     if max_samples < 1:
         raise ConfigurationError(f"max_samples={max_samples}; allowed is at least 1.")
-    rows = draw_samples(estimator.labels_, limit=max_samples)
-    return estimator.labels_[rows], rows
-
-
-def _colors_of(
-    color: ArrayLike | None, rows: NDArray[np.int64], estimator: MSCAM
-) -> SampleProperty | None:
-    """Property of the samples drawn."""
-    if color is None:
-        return None
-    values = np.asarray(color)
-    _check_length(values, estimator, "color")
-    found = sample_property(values)
-    return SampleProperty(found.values[rows], found.categories)
+    return draw_samples(estimator.labels_, limit=max_samples)
 
 
 def _check_length(values: NDArray[Any], estimator: MSCAM, name: str) -> None:
@@ -396,15 +388,18 @@ def _check_length(values: NDArray[Any], estimator: MSCAM, name: str) -> None:
 def _scatter(
     ax: Axes,
     places: NDArray[np.float64],
-    labels: NDArray[np.int64],
-    colored: SampleProperty | None,
+    estimator: MSCAM,
+    rows: NDArray[np.int64],
+    color: ArrayLike | None,
 ) -> None:
     """Samples by cluster with its number, or by a property with a legend or color bar."""
     size = float(np.clip(12000 / len(places), 7, 30))
-    if colored is None:
-        draw_clusters(ax, places, labels, size=size)
+    if color is None:
+        draw_clusters(ax, places, estimator.labels_[rows], size=size)
         return
-    values = colored.values
+    _check_length(np.asarray(color), estimator, "color")
+    colored = sample_property(color)
+    values = colored.values[rows]
     missing = np.isnan(values)
     if missing.any():
         ax.scatter(*places[missing].T, s=size, color=_MISSING, linewidths=0, label="missing")

@@ -12,8 +12,7 @@ from xml.etree import ElementTree as ET
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.plot.palette import CLUSTER_COLORS, LEAST_P_VALUE, cluster_color
-from mscam_dask.types.rules import RULES
+from mscam_dask.plot.palette import CLUSTER_COLORS, cluster_color
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
@@ -111,24 +110,13 @@ def draw_curves(
         ax.locator_params(axis="x", integer=True)
 
 
-def draw_p_values(
-    ax: Axes, counts: Sequence[float], p_values: Sequence[float], selected: int
-) -> None:
-    """Largest p-values of the borders, the level that selects, and the selected number of clusters."""
-    draw_curves(ax, counts, [("", 0, np.maximum(p_values, LEAST_P_VALUE).tolist())])
-    ax.set_yscale("log")
-    level = f"level {RULES.level:g}"
-    ax.axhline(RULES.level, color="gray", linestyle=":", linewidth=1, label=level)
-    ax.axvline(selected, color="black", linestyle="--", linewidth=1, label="selected")
-
-
 def tag(drawn: Artist, kind: str, **data: object) -> None:
     """Give an artist a class and data attributes in the SVG."""
     names = {f"data-{name}": str(value) for name, value in data.items()}
     drawn.set_gid(json.dumps({"class": kind, **names}))
 
 
-_ATTRIBUTES = ("fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "text-anchor", "font-size")  # fmt: skip
+_ATTRIBUTES = ("fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", "text-anchor")
 
 
 def svg(figure: Figure) -> str:

@@ -37,6 +37,7 @@ from mscam_dask.linalg.neighbors import (
     column_facts,
     nearest_neighbors,
 )
+from mscam_dask.solvers.known_labels import are_cannot_linked, with_links
 from mscam_dask.types.rules import SIZES
 
 # If the k + 1 distances of a row agree to this relative precision, the row is a tie: differences
@@ -98,10 +99,12 @@ def graph_rows(
     n_neighbors: int,
     data_weight: float,
     projected_weight: float,
+    known: NDArray[np.int64] | None = None,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Solve the A-step for a block of rows: k neighbors and their weights (m, k), Eq. (29)–(30).
 
-    `projected` is Σ_v ‖F_v,i − F_v,j‖² (m, K), or None for the data distances alone.
+    `projected` is Σ_v ‖F_v,i − F_v,j‖² (m, K), or None for the data distances alone. With known labels (n,) of the
+    rows, weights of cannot-linked pairs are 0.
     """
     squared, shared = candidates.in_double(), None
     if candidates.coverage is not None:
@@ -114,7 +117,12 @@ def graph_rows(
         distances = distances + projected_weight * projected
     if shared is not None:
         distances = with_finite_distances(np.where(shared, distances, np.inf))
-    return select_neighbors(candidates.indices, distances, n_neighbors)
+    if known is None:
+        return select_neighbors(candidates.indices, distances, n_neighbors)
+    linked = with_links(candidates.indices, distances, known, candidates.row_start)
+    chosen, weights = select_neighbors(*linked, n_neighbors)
+    weights[are_cannot_linked(chosen, known, candidates.row_start)] = 0.0
+    return chosen, weights
 
 
 def select_neighbors(

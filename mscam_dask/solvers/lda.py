@@ -92,21 +92,23 @@ def class_sums(
     *,
     most_directions: int = SIZES.max_rank,
 ) -> ClassSums:
-    """Sums over the rows of a view, or of a block of them, with these labels."""
+    """Sums over the rows of a view, or of a block of them, with these labels; rows with −1 are left out."""
     vectors, _ = view.coordinates()
     vectors = vectors[:, :most_directions]
     rank = vectors.shape[1]
-    sizes = np.bincount(labels, minlength=n_clusters or 0).astype(np.float64)
+    sizes = np.bincount(labels[labels >= 0], minlength=n_clusters or 0).astype(np.float64)
     sums, squares = np.zeros((len(sizes), rank)), np.zeros((rank, rank))
     start = 0
     for block in _blocks(vectors):
         own = labels[start : start + len(block)]
-        members = csr_array(
-            (np.ones(len(block)), (own, np.arange(len(block)))), shape=(len(sizes), len(block))
-        )
-        sums += np.asarray(members @ block)
-        squares += block.T @ block
         start += len(block)
+        has = own >= 0
+        rows, own = (block, own) if has.all() else (block[has], own[has])
+        members = csr_array(
+            (np.ones(len(rows)), (own, np.arange(len(rows)))), shape=(len(sizes), len(rows))
+        )
+        sums += np.asarray(members @ rows)
+        squares += rows.T @ rows
     return ClassSums(sizes, sums, squares)
 
 
@@ -133,6 +135,8 @@ def discriminant_loadings(sums: ClassSums, view: RidgeView) -> tuple[NDArray[np.
 def mean_distance(sums: ClassSums, loadings: NDArray[np.float64]) -> float:
     """Mean squared distance over pairs of the rows with these sums, in their discriminants."""
     n = sums.sizes.sum()
+    if not loadings.size:
+        return 0.0
     mean = sums.sums.sum(axis=0) / n
     scatter = sums.squares - n * np.outer(mean, mean)
     total = float(np.einsum("ij,ik,kj->", loadings, scatter, loadings))

@@ -44,6 +44,7 @@ class PartitionScore:
     """Information of the views on a partition, in nats."""
 
     view_scores: tuple[float, ...]  # of the reference graphs of each view
+    n_missed: int = 0  # known samples outside of the cluster of their class
 
     @property
     def score(self) -> float:
@@ -52,23 +53,30 @@ class PartitionScore:
 
 
 def is_better(later: PartitionScore, earlier: PartitionScore, parameters: Parameters) -> bool:
-    """Whether the later partition has more information by more than a tie."""
+    """Whether the later partition misses fewer known samples or, of as many, has more information by more than a tie."""
+    if later.n_missed != earlier.n_missed:
+        return later.n_missed < earlier.n_missed
     return later.score > earlier.score + parameters.constants.score_tie * abs(earlier.score)
 
 
 def is_worse(later: PartitionScore, earlier: PartitionScore, share: float) -> bool:
-    """Whether the later partition is worse by more than a share of the score of the earlier one."""
+    """Whether the later partition misses more known samples or, of as many, its score is lower by more than a share."""
+    if later.n_missed != earlier.n_missed:
+        return later.n_missed > earlier.n_missed
     return later.score < earlier.score - share * abs(earlier.score)
 
 
 def argbest(partition_scores: Sequence[PartitionScore]) -> int:
-    """Index of the partition with the most information."""
-    return max(range(len(partition_scores)), key=lambda i: partition_scores[i].score)
+    """Index of the partition that misses the fewest known samples, and of these has the most information."""
+    found = partition_scores
+    return max(range(len(found)), key=lambda i: (-found[i].n_missed, found[i].score))
 
 
-def is_nearly_perfect(score: float, parameters: Parameters) -> bool:
-    """Whether a partition has nearly the information log c, the most that c clusters can have."""
-    return score >= RULES.nearly_perfect * math.log(parameters.n_clusters)
+def is_nearly_perfect(found: PartitionScore, parameters: Parameters) -> bool:
+    """Whether a partition has nearly the information log c, the most of c clusters, and misses no known sample."""
+    return not found.n_missed and found.score >= RULES.nearly_perfect * math.log(
+        parameters.n_clusters
+    )
 
 
 def mean_score(view_scores: Sequence[float]) -> float:

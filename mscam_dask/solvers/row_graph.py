@@ -17,6 +17,7 @@ from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, blocks_of
 from mscam_dask.linalg.distances import squared_distances_on_edges
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
+from mscam_dask.solvers.known_labels import cut_by_classes
 from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
     Minimum,
@@ -58,9 +59,12 @@ def graph_block(
     data_weight: float,
     projected_weight: float,
     n_samples: int,
+    known: NDArray[np.int64] | None = None,
 ) -> GraphRows:
-    """Solve the A-step for a block of rows of a graph of `n_samples`."""
-    indices, weights = graph_rows(candidates, projected, n_neighbors, data_weight, projected_weight)
+    """Solve the A-step for a block of rows of a graph of `n_samples`, with known labels of some rows (n,)."""
+    indices, weights = graph_rows(
+        candidates, projected, n_neighbors, data_weight, projected_weight, known
+    )
     return GraphRows(candidates.row_start, graph_from_neighbors(indices, weights, n_samples))
 
 
@@ -322,11 +326,54 @@ class CutSample:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
+class KnownRows:
+    """Rows (l, q) of the eigenvectors with a known label, these labels, and the samples of the rows."""
+
+    vectors: NDArray[Any]
+    labels: NDArray[np.int64]
+    samples: NDArray[np.int64]
+
+
+def known_rows(
+    vectors: NDArray[Any],
+    n_pairs: int,
+    start: int,
+    order: NDArray[np.int32],
+    known: NDArray[np.int64],
+) -> KnownRows:
+    """Rows with a known label in a block of the first eigenvectors."""
+    samples = order[start : start + len(vectors)].astype(np.int64)
+    mine = np.flatnonzero(known[samples] >= 0)
+    return KnownRows(vectors[mine, :n_pairs], known[samples[mine]], samples[mine])
+
+
+def join_known(blocks: Sequence[KnownRows]) -> KnownRows:
+    """Rows with a known label in all blocks."""
+    return KnownRows(
+        np.concatenate([block.vectors for block in blocks]),
+        np.concatenate([block.labels for block in blocks]),
+        np.concatenate([block.samples for block in blocks]),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
 class Cuts:
     """Partitions of a sample (m,) and the means (c, q) of their clusters."""
 
     labels: list[NDArray[np.int64]]
     means: list[NDArray[Any]]
+    held_out: NDArray[np.int64] | None = None  # (l,) clusters of known rows in the last cut
+
+    def with_classes(self, sample: CutSample, known: KnownRows) -> Cuts:
+        """Cuts, and one by the mean rows of the known classes, in the place of those of the first cut."""
+        found = cut_by_classes(
+            sample.embedding.rows, self.means[0], sample.rows(known.vectors), known.labels
+        )
+        if found is None:
+            return self
+        labels, held_out, means = found
+        means = means.astype(sample.embedding.rows.dtype)
+        return Cuts([*self.labels, labels], [*self.means, means], held_out)
 
 
 def sample_vectors(
@@ -385,11 +432,16 @@ def extend_rows(vectors: NDArray[Any], sample: CutSample, cuts: Cuts) -> NDArray
 
 
 def join_partitions(
-    blocks: Sequence[NDArray[np.int32]], sample: CutSample, cuts: Cuts, order: NDArray[np.int32]
+    blocks: Sequence[NDArray[np.int32]],
+    sample: CutSample,
+    cuts: Cuts,
+    order: NDArray[np.int32],
+    known: KnownRows | None = None,
 ) -> list[NDArray[np.int32]]:
     """Partitions of all samples in their own order (n,), from blocks of rows in another order.
 
-    Rows of the sample keep their cluster, so no cluster is empty.
+    Rows of the sample keep their cluster, so no cluster is empty. In the cut by classes, known samples have the
+    cluster that the others prefer.
     """
     partitions = []
     for number, labels in enumerate(cuts.labels):
@@ -397,5 +449,7 @@ def join_partitions(
         joined[sample.positions] = labels
         own = np.empty_like(joined)
         own[order] = joined
+        if known is not None and cuts.held_out is not None and number == len(cuts.labels) - 1:
+            own[known.samples] = cuts.held_out
         partitions.append(canonical_labels(own).astype(np.int32))
     return partitions

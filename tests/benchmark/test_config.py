@@ -236,7 +236,7 @@ def test_without_a_file(here: Path) -> None:
         ("[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
         (
             "[robustness]\ncorruption_rate = [0.1, 30]",
-            ["line 2", "[robustness] corruption_rate", "[0.1, 30]", "<= 1"],
+            ["line 2", "[robustness] corruption_rate", "[0.1, 30]", "to 1"],
         ),
     ],
 )

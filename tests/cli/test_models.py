@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,7 +16,6 @@ from click.testing import Result
 from mscam_dask import load_run
 from mscam_dask.data.ingest import ingest
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.pipeline.run import load_run as load_run_module
 from mscam_dask.pipeline.run.list_runs import compare_runs, list_runs
 from mscam_dask.pipeline.run.run import EXIT_DRIFT
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -89,7 +89,7 @@ def test_what_predict_refuses(run: Path, call: Call, monkeypatch: pytest.MonkeyP
     assert wide.exit_code == 3
     assert re.search(quotes("'view_0': 5", "'view_0': 8"), wide.stderr)
     assert not Path("out.csv").exists()
-    monkeypatch.setattr(load_run_module, "has_parquet", lambda: False)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     without = call(*arguments, "labels.parquet")
     assert (without.exit_code, "mscam-dask[parquet]" in without.stderr) == (2, True)
 
@@ -279,3 +279,23 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     assert call("predict", "runs/b", "new.npz").exit_code == 3
     Path("batches.csv").write_text("day1\n" * np.count_nonzero(old))
     assert call("run", "run.toml", "--in-process", "-o", "runs/b").exit_code != 0
+
+
+def test_known_labels_of_a_file(here: Path, call: Call) -> None:
+    rng = np.random.default_rng(0)
+    kind = np.arange(120) % 3
+    a, b = (6 * np.eye(3)[kind] + rng.normal(size=(120, 3)) for _ in "ab")
+    np.savez("a.npz", a=a, b=b)
+    known = np.where(np.arange(120) < 30, np.array(["x", "y", "z"])[(kind + 1) % 3], "-1")
+    known[0] = "y" if known[0] != "y" else "x"  # one sample in the cluster of another class
+    Path("known.csv").write_text("\n".join(known))
+    Path("run.toml").write_text(
+        '[data]\nsource = "a.npz"\npartial_labels = "known.csv"\n[cluster]\nn_clusters = 3\n'
+    )
+    made = call("run", "run.toml", "--in-process", "-o", "runs/k")
+    assert made.exit_code == 0, made.output
+    labels = load_run("runs/k").labels_
+    assert adjusted_rand_index(kind[1:], labels[1:]) == 1.0
+    assert labels[0] == labels[known == known[0]][1]
+    Path("known.csv").write_text("\n".join(np.where(np.arange(120) < 4, list("abcd") * 30, "-1")))
+    assert call("run", "run.toml", "--in-process", "-o", "runs/other").exit_code == 2

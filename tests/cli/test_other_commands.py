@@ -84,7 +84,6 @@ def test_ingest_options(here: Path, call: Call) -> None:
         (["tiny.npz", "-o", "x.zarr", "--view", "view_9"], 3, "view_9"),
         (["tiny.npz", "-o", "x.zarr", "--max-bytes", "1 kB"], 3, "--max-bytes"),
         (["tiny.npz", "-o", "x.zarr", "--max-bytes", "much"], 2, "'much'"),
-        (["tiny.npz", "-o", "x.zarr", "--max-bytes", "0"], 2, "max_bytes=0"),
         (["tiny.npz", "-o", "x.zarr", "--samples-in", "diagonal"], 2, "'diagonal'"),
         (["tiny.npz", "-o", "x.zarr", "--samples-in", "tin=columns"], 2, "['tin']"),
         (["tiny.npz"], 2, "--output"),
@@ -271,14 +270,13 @@ def test_doctor_finds_that_the_data_of_a_run_have_changed(finished: Path, call: 
     assert "data.zarr" in re.sub(r"\s", "", result.stdout)
 
 
-@pytest.mark.parametrize("state", ["running", "failed", "interrupted"])
-def test_doctor_of_a_run_that_has_not_finished(finished: Path, call: Call, state: str) -> None:
+def test_doctor_of_a_run_that_has_not_finished(finished: Path, call: Call) -> None:
     directory = RunDirectory(finished)
     record = directory.read_record()
-    directory.write_record(msgspec.structs.replace(record, state=state))
+    directory.write_record(msgspec.structs.replace(record, state="failed"))
     result = call("doctor", "out")
     assert result.exit_code == 1
-    assert re.search(rf"^fail +Record +.*{state}\n +.*resume", result.stdout, re.MULTILINE)
+    assert re.search(r"^fail +Record +.*failed\n +.*resume", result.stdout, re.MULTILINE)
 
 
 def test_doctor_needs_a_run(here: Path, call: Call) -> None:

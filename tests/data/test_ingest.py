@@ -236,14 +236,6 @@ def test_the_same_name_twice_is_refused(tmp_path: Path) -> None:
         ingest([tmp_path / "x.npy", tmp_path / "b" / "x.npy"], tmp_path / "s.zarr")
 
 
-def test_different_numbers_of_samples_are_listed(tmp_path: Path) -> None:
-    np.save(tmp_path / "a.npy", COLOUR)
-    np.save(tmp_path / "b.npy", SHAPE[:-1])
-    with pytest.raises(DataError, match=quotes("'a' (7, 3), 'b' (6, 2)")):
-        ingest([tmp_path / "a.npy", tmp_path / "b.npy"], tmp_path / "s.zarr")
-    assert not (tmp_path / "s.zarr").exists()
-
-
 def test_data_in_memory_and_stores_are_sources(tmp_path: Path) -> None:
     data = as_multi_view({"colour": COLOUR, "d": 1 - np.eye(N)}, view_type={"d": "distance"})
     data = replace(data, labels=LABELS, label_names=("x", "y", "z"), sample_ids=tuple("abcdefg"))

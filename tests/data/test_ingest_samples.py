@@ -129,16 +129,6 @@ def test_sources_must_agree_on_labels(tmp_path: Path) -> None:
     assert labels_of(ingest([first, other], tmp_path / "3.zarr", labels=LABELS)) == LABELS.tolist()
 
 
-def test_features_on_rows_are_noticed_by_the_labels(tmp_path: Path) -> None:
-    source = tmp_path / "a.npz"
-    np.savez(source, view_0=COLOUR.T, view_1=np.ones((3, N)), labels=LABELS)
-    with pytest.raises(DataError, match=quotes(7, (3, 7), "samples_in='columns'")):
-        ingest(source, tmp_path / "s.zarr")
-    report = ingest(Source(source, samples_in="columns"), tmp_path / "s.zarr")
-    np.testing.assert_array_equal(stored(report)["view_0"], COLOUR)
-    assert labels_of(report) == LABELS.tolist()
-
-
 # ----------------------------------------------------------------------------- ids
 
 

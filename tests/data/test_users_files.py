@@ -12,10 +12,8 @@ import pandas as pd
 import pytest
 
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.known_tables import NUMBERS, ORDER, A, B, beside, csv_of, outcome, read, table
-from tests.data.readers.matlab_files import save_version_5, save_version_73
 from tests.messages import quotes
 
 
@@ -139,6 +137,9 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a price": (beside(csv_of(A.assign(a1=A["a1"].map("${:.3f}".format)))), "a1"),
     "thousands of France": (beside(csv_of(LARGE.assign(a1=LARGE["a1"].map("{:,.1f}".format).str.replace(",", "\u202f").str.replace(".", ",")), sep=";", decimal=","), frame=LARGE), "a1"),
     "a comment below": (({"a.txt": A.to_csv(sep=" ", index=False, header=False) + "# end of data\n"}, (A.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1),)), "a.txt"),
+    "fixed positions, a cell empty in every row": (
+        ({"a.txt": NAMELESS.to_string(header=False, index=False, na_rep="")}, (NAMELESS,)), "a.txt"),
+    "a byte order mark in a row": (beside(changed(1, "P01", "\ufeffP01")), "U+FEFF"),
     "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
     "infinite": (beside(changed(4, LINES[4].split(",")[2], "1e400")), "a"),
     "text for missing": (beside(changed(4, LINES[4].split(",")[2], "-")), "a.csv"),
@@ -184,17 +185,6 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) 
 
 
 # ----------------------------------------------------------------------------- other formats
-
-
-@pytest.mark.parametrize("save", [save_version_5, save_version_73])
-def test_matlab_kernels_in_one_array(tmp_path: Path, save: Any) -> None:
-    factors = [np.random.default_rng(seed).normal(size=(12, 5)) for seed in range(3)]
-    kernels = [factor @ factor.T for factor in factors]
-    save(tmp_path / "k.mat", K=np.stack(kernels, axis=2), Y=np.arange(12.0)[:, None] % 3)
-    ingest(tmp_path / "k.mat", tmp_path / "s.zarr", view_type="kernel")
-    data = open_store(tmp_path / "s.zarr")
-    for view, kernel in zip(data.views, kernels, strict=True):
-        np.testing.assert_allclose(view.read(0, 12), kernel)
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".feather"])

@@ -227,21 +227,30 @@ def test_the_state_of_a_fit_that_chose_among_other_preparations_is_refused() -> 
         fixed.set_params(checkpoint_store=Memory(memory.saved[-1])).fit(views)
 
 
-def test_the_state_of_a_fit_that_began_with_other_clusters_is_refused() -> None:
+@pytest.mark.parametrize(
+    ("argument", "name"), [("init_labels", "init_labels"), ("known", "partial_labels")]
+)
+def test_the_state_of_a_fit_that_began_with_other_labels_is_refused(
+    argument: str, name: str
+) -> None:
     views, asked = data(), candidates(max_iter=1)[:1]
     known = np.arange(150) % 3
+    known[100:] = -1
     memory = Memory()
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, init_labels=known)
+
+    def resume(store: Memory, labels: Any) -> Any:
+        given = {argument: labels}
+        return run_fit(views, asked, SerialExecutor(), checkpoint_store=store, **given)
+
+    whole = resume(memory, known)
     state = memory.saved[-1]
-    for other in (None, known[::-1]):
-        with pytest.raises(ConfigurationError, match=quotes("init_labels", "recorded: others")):
-            run_fit(
-                views, asked, SerialExecutor(), checkpoint_store=Memory(state), init_labels=other
-            )
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state), init_labels=known)
+    for other in (None, known[::-1].copy()):
+        with pytest.raises(ConfigurationError, match=quotes(name, "recorded: others")):
+            resume(Memory(state), other)
+    np.testing.assert_array_equal(resume(Memory(state), known).labels, whole.labels)
     cold = Memory(first_state(views, asked))
-    with pytest.raises(ConfigurationError, match=quotes("init_labels", "recorded: none")):
-        run_fit(views, asked, SerialExecutor(), checkpoint_store=cold, init_labels=known)
+    with pytest.raises(ConfigurationError, match=quotes(name, "recorded: none")):
+        resume(cold, known)
 
 
 @pytest.mark.parametrize("is_selected", [False, True])

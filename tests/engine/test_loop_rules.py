@@ -196,7 +196,7 @@ def test_scores_have_each_view_once_and_sixteen_tasks_at_most(
 
     monkeypatch.setattr(scores, "reference_graphs_of_view", name)
     monkeypatch.setattr(scores, "score_partitions", lambda graphs, _cuts, _n: graphs)
-    monkeypatch.setattr(scores, "partition_scores", lambda groups: groups)
+    monkeypatch.setattr(scores, "partition_scores", lambda groups, _cuts, _known: groups)
     views = as_multi_view([np.random.default_rng(0).standard_normal((9, 2))] * n_views)
     stage = Immediate().stage()
     groups: Any = scores.Scorer(stage, views).scores(stage, views.view_names, "cuts", 0)

@@ -256,7 +256,7 @@ def test_a_refinement_without_a_new_partition_leaves_the_decision_before_it(
 
     monkeypatch.setattr(refine, "refine_iteration", iterate)
     monkeypatch.setattr(refine, "_is_mixed", lambda _: False)
-    best: Any = SimpleNamespace(score=0.5)
+    best: Any = SimpleNamespace(partition_score=PartitionScore((0.5,)))
     graph: Any = "a graph"
     start = LoopState(graph, None, RankControl(3, 1.3, 0.1), best, decision)
     context: Any = SimpleNamespace(refines=True, parameters=PARAMETERS, view_graphs=None)

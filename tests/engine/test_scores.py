@@ -13,6 +13,7 @@ from mscam_dask import MSCAM
 from mscam_dask.engine import scores as judge
 from mscam_dask.engine.scores import partition_scores, score_partitions
 from mscam_dask.metrics import adjusted_rand_index
+from mscam_dask.solvers.known_labels import n_missed
 from mscam_dask.solvers.partition_score import ReferenceGraphs, view_scores
 from tests.benchmarks.unequal import mixtures
 
@@ -68,6 +69,11 @@ def test_equal_partitions_are_scored_once(
             score_partitions([view], [labels], n_validation_samples)[0] for labels in (one, other)
         )
         assert of_view == [first, second, first, first]
-    scores = partition_scores([judged])
+    scores = partition_scores([judged], cuts, None)
     assert scores[0] == scores[2] == scores[3] != scores[1]
-    assert scores == partition_scores([[judged[0]], [judged[1]]])
+    assert scores == partition_scores([[judged[0]], [judged[1]]], cuts, None)
+    known = np.where(np.arange(120) < 60, one, -1)  # more than two of each of three classes
+    counted_too = partition_scores([judged], cuts, known)
+    assert [score.n_missed for score in counted_too] == [0, n_missed(other, known), 0, 0]
+    few = np.where(np.arange(120) < 5, np.arange(120) % 3, -1)
+    assert partition_scores([judged], cuts, few) == scores

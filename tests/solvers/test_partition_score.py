@@ -47,9 +47,11 @@ def test_partitions_of_no_information_are_alike() -> None:
 def test_nearly_perfect_is_a_share_of_the_most_information_of_c_clusters() -> None:
     for c in (2, 3, 50):
         parameters = Parameters(n_clusters=c)
-        assert is_nearly_perfect(math.log(c), parameters)
-        assert is_nearly_perfect(RULES.nearly_perfect * math.log(c), parameters)
-        assert not is_nearly_perfect(0.99 * RULES.nearly_perfect * math.log(c), parameters)
+        most, least = math.log(c), RULES.nearly_perfect * math.log(c)
+        assert is_nearly_perfect(PartitionScore((most,)), parameters)
+        assert is_nearly_perfect(PartitionScore((least,)), parameters)
+        assert not is_nearly_perfect(PartitionScore((0.99 * least,)), parameters)
+        assert not is_nearly_perfect(PartitionScore((most,), n_missed=1), parameters)
 
 
 def random_view(labels: np.ndarray, within: float, seed: int) -> csr_array:

@@ -66,7 +66,7 @@ class Source:
     id_column
         Name or position (0, 1, ...) of the column of a table with sample ids; False where none has.
         None: the column that several tables share, one that is called id, sample, patient or the like, the
-        first one of text, or a first column of ascending whole numbers; values differ in every row. It is an
+        first one of text, or a first column of consecutive whole numbers; values differ in every row. It is an
         error where a first column of whole numbers may as well be a feature.
     delimiter
         Of a text file; None: that under which most fields are numbers, of tab, semicolon, bar and comma, else

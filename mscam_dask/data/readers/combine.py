@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -331,11 +332,6 @@ def labels_of_file(
     return labels[[rows[name] for name in sample_ids]], notes
 
 
-def _columns_option(files: Sequence[str]) -> str:
-    """Options by which a command reads files with samples in columns."""
-    return " ".join(f"--samples-in {shlex.quote(Source(file).view_name)}=columns" for file in files)
-
-
 def _check_sample_counts(
     views: Sequence[RowSource],
     n_labels: int | None,
@@ -344,62 +340,44 @@ def _check_sample_counts(
 ) -> None:
     """Refuse views of other numbers of samples; say which files to turn, and which views to take.
 
-    The number of samples is that which fits most views; views in one file of which only some have to be turned,
-    and other numbers of labels, are left to `MultiViewData`.
+    The number of samples is that of the labels, or the one that most views have. Views in one file of which only
+    some have to be turned, and other numbers of labels, are left to `MultiViewData`.
     """
-    sizes = [(n_samples_of(view), view.shape[1]) for view in views]
-    rows, columns = zip(*sizes, strict=True)
+    rows = [n_samples_of(view) for view in views]
     if len(set(rows)) == 1 and n_labels in (None, rows[0]):
         return
+    counts = Counter([*rows, *(view.shape[1] for view in views)])
+    n_samples = n_labels if n_labels in counts else counts.most_common(1)[0][0]
+    found = [*zip(views, rows, held_in, strict=True)]
     files = list(dict.fromkeys(held_in))
-
-    def turned(count: int) -> list[str]:
-        own = {
-            file: [size for size, at in zip(sizes, held_in, strict=True) if at == file]
-            for file in files
-        }
-        return [
-            file
-            for file in files
-            if sum(size[1] == count for size in own[file])
-            > sum(size[0] == count for size in own[file])
-        ]
-
-    def fitting(count: int) -> list[str]:
-        over = turned(count)
-        each = zip(views, sizes, held_in, strict=True)
-        return [view.name for view, size, file in each if size[file in over] == count]
-
-    counts = [*([] if n_labels is None else [n_labels]), *dict.fromkeys((*rows, *columns))]
-    n_samples = max(counts, key=lambda count: len(fitting(count)))
-    over, fit = turned(n_samples), fitting(n_samples)
-    are_all = len(fit) == len(views)
-    if (are_all and not over) or (not are_all and all(n_samples in size for size in sizes)):
+    turned = {file for view, n, file in found if n != n_samples == view.shape[1]}
+    upright = {file for view, n, file in found if n == n_samples != view.shape[1]}
+    fit = [view.name for view, n, _ in found if n_samples in (n, view.shape[1])]
+    if turned & upright or (not turned and len(fit) == len(views)):
         return
-    as_read = ", read with samples_in='columns'," if samples_in == "columns" else ""
-    got = f"{n_labels} labels and v" if n_labels is not None else "V"
-    shapes = ", ".join(f"{view.name!r} {view.shape}" for view in views)
+    by_columns = samples_in == "columns"
     remedy = ""
-    if over == files and (are_all or n_samples == n_labels):
+    if len(turned) == len(files):
         remedy = f"There seem to be {n_samples} samples, not on rows: " + (
-            "read the file with Source(path, samples_in='columns') (--samples-in columns). "
-            if samples_in == "rows"
-            else "leave out samples_in='columns' (--samples-in columns). "
+            "leave out samples_in='columns' (--samples-in columns). "
+            if by_columns
+            else "read the file with Source(path, samples_in='columns') (--samples-in columns). "
         )
-    elif over and are_all:
-        first = over if samples_in == "rows" else [file for file in files if file not in over]
+    elif turned:
+        first = [file for file in files if (file in turned) != by_columns]
+        options = " ".join(
+            f"--samples-in {shlex.quote(Source(f).view_name)}=columns" for f in first
+        )
         remedy = (
             f"There seem to be {n_samples} samples, on columns only in {', '.join(first)}: read that with "
-            f"Source(path, samples_in='columns') ({_columns_option(first)}). "
+            f"Source(path, samples_in='columns') ({options}). "
         )
-    if not are_all and n_samples == n_labels:
+    if len(fit) < len(views):
         flags = " ".join(f"--view {shlex.quote(name)}" for name in fit)
         remedy += f"Take the views that have {n_samples}: views={fit} ({flags})."
+    labels = "" if n_labels is None else f"{n_labels} labels and "
+    shapes = ", ".join(f"{view.name!r} {view.shape}" for view in views)
     raise DataError(
-        f"{got}iews{as_read} differ in their numbers of samples ({shapes}; files: {', '.join(files)}). "
-        + (
-            remedy
-            or "Keep the samples that all views share, in one order; or take only the views that "
-            "have them: views=[...] (--view NAME for each)."
-        ).strip()
+        f"Got {labels}views{', with samples_in=' + repr(samples_in) if by_columns else ''} of different numbers of "
+        f"samples ({shapes}; files: {', '.join(files)}). {remedy.strip()}"
     )

@@ -11,16 +11,16 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, unreadable
 from mscam_dask.data.readers.registry import table_of
-from mscam_dask.data.readers.roles import MISSING, Candidates, id_columns
-from mscam_dask.data.readers.tables import TableRows, is_number, parsed_labels
+from mscam_dask.data.readers.roles import MISSING, Candidates, id_columns, id_strength
+from mscam_dask.data.readers.tables import Table, TableRows, is_number, parsed_labels
 from mscam_dask.errors import DataError
 
 
 def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     """Read labels from a .npy file, or a table with a column of labels, maybe beside one of ids.
 
-    Labels are the only column beside the ids, or the one that is called labels, class or the like. Returns one
-    label for each row, and the ids of the rows where the table has them.
+    Labels are the only column beside the ids, or the one that is called labels, class or the like; a line such as
+    "T cell" is one label. Returns one label for each row, and the ids of the rows where the table has them.
     """
     if file.suffix.lower() in (".mat", ".npz"):
         raise DataError(
@@ -53,9 +53,26 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
 
 def _texts(file: Path) -> tuple[tuple[str, ...] | None, list[list[str]]]:
     """Names of columns, None without a header, and columns of a table as text."""
-    table = table_of(file)
+    table = table_of(Source(file))
+    if table.is_by_blanks and _is_text_per_line(table):
+        table = table_of(Source(file, delimiter="\x1f"))  # which no line has
     rows = table.fill(TableRows({place: [] for place in range(len(table.columns))}, []))
     return table.columns if table.has_header else None, list(rows.texts.values())
+
+
+def _is_text_per_line(table: Table) -> bool:
+    """Return whether blanks are inside texts, because no column has ids: T cell, B cell, T cell."""
+    rows = [*([list(table.columns)] if table.has_header else []), *table.head]
+    if max(map(len, rows)) == 1 or len(rows) < 3 or any(all(map(table.is_value, r)) for r in rows):
+        return False
+    if len(set(map(len, rows))) > 1:
+        return True
+    columns = [*zip(*rows, strict=True)]
+    are_named = table.has_header and any(
+        name and name not in texts and id_strength(name) > 1 for name, *texts in columns
+    )
+    differ = any(2 * len(set(texts)) > len(rows) for texts in columns)
+    return not are_named and not (differ and all(len(set(texts[1:])) > 1 for texts in columns))
 
 
 def read_sample_columns(

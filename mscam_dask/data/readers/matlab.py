@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import io
-import math
-import struct
-import zlib
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -54,7 +53,7 @@ def _cells(items: list[Any]) -> Any:
 def _version_5(source: Source) -> Iterator[tuple[str, Any]]:
     from scipy.io import loadmat
 
-    _check_elements(source)
+    _check_by_trial(source)
     for name, value in loadmat(source.file).items():
         if not name.startswith("__"):
             yield name, _value(value, source, f"{source.path}: {name!r}")
@@ -82,158 +81,34 @@ def _value(value: Any, source: Source, where: str, place: int = _VARIABLE) -> An
     return value if kind is None else f"{kind}, shape {value.shape}"
 
 
-_NUMBERS = {1, 2, 3, 4, 5, 6, 7, 9, 12, 13, 16, 17, 18}  # of SciPy's table; others end the process
-_MATRIX, _COMPRESSED = 14, 15
-_CELL, _STRUCT, _OBJECT, _CHAR, _SPARSE, _FUNCTION, _OPAQUE = 1, 2, 3, 4, 5, 16, 17
-_MAX_DEPTH = 64
-_MAX_CELLS = 10**6
-_STEP = 2**20
+# Of SciPy, which trusts the types, sizes and depth that a file declares, and ends the process for wrong ones.
+_TRIAL = """
+import math, resource, sys
+from scipy.io import loadmat, whosmat
+file, limit = sys.argv[1], 2 * int(sys.argv[2]) + 2**30
+sizes = dict(int8=1, uint8=1, logical=1, int16=2, uint16=2, int32=4, uint32=4, single=4, sparse=0)
+print(sum(sizes.get(kind, 8) * math.prod(shape) for _, shape, kind in whosmat(file)), flush=True)
+hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+resource.setrlimit(resource.RLIMIT_DATA, (limit, hard))
+resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+loadmat(file)
+"""
 
 
-def _check_elements(source: Source) -> None:
-    """Follow a file as SciPy reads it, which trusts the types, sizes and depth that it declares.
-
-    A type of an element that SciPy does not know ends the process, as do cells deep inside each other.
-    """
+def _check_by_trial(source: Source) -> None:
+    """Refuse a file that SciPy cannot read in a process of its own, or that takes too much memory there."""
     check_size(source, "its variables", source.file.stat().st_size)
-    with source.file.open("rb") as stream:
-        head = stream.read(128)
-        if len(head) < 4 or 0 in head[:4]:  # version 4, which has no types and is not compressed
-            return
-        order = ">" if head[126:128] == b"MI" else "<"
-        check_size(source, "its variables", sum(n for _, n in _variables(stream, order)))
-        for content, nbytes in _variables(stream, order):
-            if nbytes:
-                _Elements(source, content, order, nbytes).matrix(0)
-
-
-def _variables(stream: IO[bytes], order: str) -> Iterator[tuple[IO[bytes], int]]:
-    """The bytes of each variable, inflated as they are read, and their number."""
-    end = stream.seek(0, io.SEEK_END)
-    place = 128
-    while place < end:
-        stream.seek(place)
-        kind, nbytes = _tag(stream, order)
-        place += 8 + nbytes
-        if place > end:
-            raise ValueError(f"a variable has {nbytes} bytes, more than are left")
-        content = stream
-        if kind == _COMPRESSED:
-            content = io.BufferedReader(_Inflated(stream, nbytes), _STEP)
-            kind, nbytes = _tag(content, order)
-        if kind != _MATRIX:
-            raise ValueError(f"an element has type {kind} in the place of a matrix")
-        yield content, nbytes
-
-
-def _taken(content: IO[bytes], nbytes: int) -> bytes:
-    taken = content.read(nbytes)
-    if len(taken) < nbytes:
-        raise EOFError("a matrix ends within an element")
-    return taken
-
-
-def _tag(content: IO[bytes], order: str) -> tuple[int, int]:
-    """Type and bytes of an element."""
-    kind, nbytes = struct.unpack(f"{order}2I", _taken(content, 8))
-    return kind, nbytes
-
-
-class _Inflated(io.RawIOBase):
-    """Bytes of a compressed element, inflated as they are read."""
-
-    def __init__(self, stream: IO[bytes], nbytes: int) -> None:
-        self._stream, self._left = stream, nbytes
-        self._inflate = zlib.decompressobj()
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: Any) -> int:
-        while not self._inflate.eof:
-            packed = self._inflate.unconsumed_tail
-            if not packed:
-                packed = self._stream.read(min(_STEP, self._left))
-                self._left -= len(packed)
-            content = self._inflate.decompress(packed, len(buffer))
-            if content or not packed:
-                buffer[: len(content)] = content
-                return len(content)
-        return 0
-
-
-class _Elements:
-    """The elements of one variable of `nbytes`, in their order."""
-
-    def __init__(self, source: Source, content: IO[bytes], order: str, nbytes: int) -> None:
-        self._source, self._content, self._order, self._left = source, content, order, nbytes
-        self._n_cells = 0
-
-    def matrix(self, depth: int) -> None:
-        """Pass over a matrix, after its tag."""
-        if depth > _MAX_DEPTH:
-            raise ValueError(f"cells are inside each other more than {_MAX_DEPTH} deep")
-        (flags,) = struct.unpack(f"{self._order}8xI4x", self._take(16))
-        matlab_class, is_complex = flags & 0xFF, bool(flags >> 11 & 1)
-        if matlab_class == _OPAQUE:
-            for _ in range(3):
-                self._element()
-            self._inner(1, depth)
-            return
-        dimensions = np.frombuffer(self._element(), f"{self._order}i4").tolist()
-        if len(dimensions) < 2 or min(dimensions) < 0:
-            raise ValueError(f"a matrix has the dimensions {dimensions}")
-        n_items = math.prod(dimensions)
-        self._element()  # its name
-        if matlab_class in (_STRUCT, _OBJECT):
-            if matlab_class == _OBJECT:
-                self._element()
-            length = int(np.frombuffer(self._element(), f"{self._order}i4")[0])
-            n_fields = len(self._element()) // length
-            check_size(self._source, "a struct", 8 * n_items)
-            self._inner(n_items * n_fields, depth)
-        elif matlab_class in (_CELL, _FUNCTION):
-            self._inner(n_items if matlab_class == _CELL else 1, depth)
-        else:
-            check_size(self._source, "a text", 4 * n_items * (matlab_class == _CHAR))
-            for _ in range(1 + is_complex + 2 * (matlab_class == _SPARSE)):
-                self._element(is_kept=False)
-
-    def _inner(self, n_matrices: int, depth: int) -> None:
-        self._n_cells += n_matrices
-        if self._n_cells > _MAX_CELLS:
-            raise ValueError(f"it has {self._n_cells} cells; allowed are {_MAX_CELLS}")
-        for _ in range(n_matrices):
-            kind, nbytes = struct.unpack(f"{self._order}2I", self._take(8))
-            if kind != _MATRIX:
-                raise ValueError(f"an element has type {kind} in the place of a matrix")
-            if nbytes:
-                self.matrix(depth + 1)
-
-    def _element(self, *, is_kept: bool = True) -> bytes:
-        """Pass over an element of numbers or text; its bytes, unless they are not kept."""
-        tag = self._take(8)
-        kind, nbytes = struct.unpack(f"{self._order}2I", tag)
-        is_small = kind > 0xFFFF
-        if is_small:
-            kind, nbytes = kind & 0xFFFF, kind >> 16
-        if kind not in _NUMBERS or nbytes > (4 if is_small else _STEP if is_kept else self._left):
-            raise ValueError(f"an element has type {kind} and {nbytes} bytes")
-        if is_small:
-            return tag[4 : 4 + nbytes]
-        content = self._take(nbytes, is_kept=is_kept)
-        self._take(min(-nbytes % 8, self._left))  # the padding, which may be missing at the end
-        return content
-
-    def _take(self, nbytes: int, *, is_kept: bool = True) -> bytes:
-        self._left -= nbytes
-        if is_kept or not self._content.seekable():
-            content = b""
-            for start in range(0, nbytes, _STEP):
-                content = _taken(self._content, min(_STEP, nbytes - start))
-            return content
-        self._content.seek(nbytes, io.SEEK_CUR)
-        return b""
+    command = [sys.executable, "-P", "-c", _TRIAL, str(source.file), str(source.max_bytes)]
+    threads = {"OPENBLAS_NUM_THREADS": "1"}  # each of which reserves memory
+    done = subprocess.run(
+        command, capture_output=True, text=True, check=False, env={**os.environ, **threads}
+    )
+    if done.stdout.strip().isdecimal():
+        check_size(source, "its variables", int(done.stdout))
+    if done.returncode:
+        said = done.stderr.strip().splitlines() or [f"SciPy ends with {done.returncode}"]
+        raise ValueError(said[-1])
 
 
 # -- v7.3 -----------------------------------------------------------------------------------------

@@ -78,7 +78,7 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
             rows.values = view.array
             rows.n_missing = frame[rows.numbers].isna().sum().to_numpy()
         else:
-            rows.add(pd.DataFrame({place: _texts(frame[place]) for place in frame.columns}))
+            rows.add({place: _texts(frame[place]) for place in frame.columns})
         return rows
 
     head = frame.head(_HEAD_ROWS)

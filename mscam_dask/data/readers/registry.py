@@ -136,14 +136,14 @@ def read_source(source: Source, selection: Selection, stack: ExitStack) -> Sourc
     return contents
 
 
-def table_of(file: Path) -> Table:
+def table_of(source: Source) -> Table:
     """Open a file that is one table."""
     with ExitStack() as stack:
-        match _opened(Source(file), Selection(), stack):
+        match _opened(source, Selection(), stack):
             case [Table() as table]:
                 return table
     raise DataError(
-        f"{file} is not one table: allowed are text (.csv, .tsv, .txt, also compressed), .parquet, .feather "
+        f"{source.path} is not one table: allowed are text (.csv, .tsv, .txt, also compressed), .parquet, .feather "
         "and Excel files of one sheet. Convert it."
     )
 

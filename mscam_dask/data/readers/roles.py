@@ -39,7 +39,7 @@ _POWER = re.compile(r"[-+]?\d{1,4}(\.\d{1,6})?[eE]\+?\d{1,2}", re.ASCII)  # R an
 # 1_000, 1+2j, 12-34, $5.10, 5.1 mg
 _AMOUNT = re.compile(r"[-+\d.,_ eEjJ%]+$|\W*\d+[.,\s]\d|[\W\d_]+$")
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
-_FEW = 5  # rows in which numbers may ascend, or differ, by chance
+_FEW = 5  # rows in which numbers may differ, or count the rows, by chance
 
 
 def id_strength(name: str) -> int:
@@ -115,7 +115,7 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
 
     In this order: what is told; a column of unique text or whole numbers whose name, or place at the
     front, several tables share beside half of the values; one that is called as ids are; the first one of
-    unique text; a first column of whole numbers that ascend. Other unique whole numbers there are an error.
+    unique text; a first column of consecutive whole numbers. Other unique whole numbers there are an error.
     """
     unique = [_unique(table) for table in tables]
     shared = _shared(tables, unique)
@@ -225,8 +225,6 @@ def _id_column(
         return IdColumn(0, "consecutive whole numbers")
     if table.others_are_like or (len(numbers) < _FEW and not (is_repeated and table.first_name)):
         return None
-    if table.names is not None and numbers == sorted(numbers):
-        return IdColumn(0, "ascending whole numbers")
     raise _unclear(table)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -73,59 +72,38 @@ class TableRows:
         texts: dict[int, list[str]] = {place: [] for place in self.texts}
         return TableRows(texts, self.numbers, self.key, self.is_label)
 
-    def add(self, frame: Any, decimal: str = ".") -> None:
-        """Add rows of a frame, columns by position: numbers, or text with this decimal mark."""
+    def add(self, columns: Mapping[int, Any], decimal: str = ".") -> None:
+        """Add rows by columns: arrays of float64, or text in which numbers have this decimal mark."""
         if self.key is not None:
-            is_label = frame[self.key].map(lambda name: self.is_label(name.strip())).to_numpy(bool)
-            for row in frame[is_label].itertuples(index=False):
-                self.labels[row[self.key].strip()] = [str(item).strip() for item in row]
-            frame = frame[~is_label]
-        start, stop = len(self.values), len(self.values) + len(frame)
-        shape = (stop, len(self.numbers))
-        texts = {place: [text.strip() for text in frame[place].tolist()] for place in self.texts}
-        kinds = [dtype.kind for dtype in frame.dtypes]
-        is_plain = [p not in texts and kinds[p] == "f" for p in self.numbers]
+            columns = self._without_labels(columns, [name.strip() for name in columns[self.key]])
+        texts = {place: [text.strip() for text in columns[place]] for place in self.texts}
+        n_rows = len(columns[next(iter([*self.numbers, *texts]))])
+        start = len(self.values)
         if not start:
             self.values = np.empty((0, len(self.numbers)))
-        self.values.resize(shape, refcheck=False)  # where it is, without a second copy
-        block = self.values[start:]
-        plain = [place for place, is_one in zip(self.numbers, is_plain, strict=True) if is_one]
-        block[:, is_plain] = frame[plain].to_numpy(dtype=np.float64)
-        for slot in np.flatnonzero(~np.array(is_plain, dtype=bool)):
-            place = self.numbers[slot]
-            fields = texts.get(place) or [text.strip() for text in frame[place].tolist()]
-            block[:, slot] = self.floats(place, fields, decimal, start)
-        for place, column in texts.items():
-            self.texts[place] += column
-        self.n_missing = self.n_missing + np.isnan(block).sum(axis=0, dtype=np.int64)
+        # where it is, without a second copy
+        self.values.resize((start + n_rows, len(self.numbers)), refcheck=False)
+        for slot, place in enumerate(self.numbers):
+            column = columns[place]
+            if place in texts or not isinstance(column, np.ndarray):
+                fields = texts.get(place) or [text.strip() for text in column]
+                column = self.floats(place, fields, decimal, start)
+            self.values[start:, slot] = column
+        for place, fields in texts.items():
+            self.texts[place] += fields
+        self.n_missing = self.n_missing + np.isnan(self.values[start:]).sum(axis=0, dtype=np.int64)
 
-    def add_fields(self, fields: Sequence[str], decimal: str = ".") -> None:
-        """Add one row, for tables of so many columns that a frame of them takes minutes."""
-        texts = [text.strip() for text in fields]
-        if self.key is not None and self.is_label(texts[self.key]):
-            self.labels[texts[self.key]] = texts
-            return
-        for place, column in self.texts.items():
-            column.append(texts[place])
-        n_rows = len(self.values)
-        row = [texts[place] for place in self.numbers]
-        is_missing = [text.lower() in MISSING for text in row]
-        known = [text for text, none in zip(row, is_missing, strict=True) if not none]
-        numbers: Any = np.full(len(row), np.nan)
-        if decimal == "." and not re.search(r"[^-+.\deE]", "".join(known), re.ASCII):
-            with suppress(ValueError):
-                np.place(numbers, ~np.array(is_missing), np.array(known, dtype=np.float64))
-                known = []
-        if known:
-            numbers = [
-                self.floats(place, [text], decimal, n_rows)[0]
-                for place, text in zip(self.numbers, row, strict=True)
-            ]
-        if not n_rows:
-            self.values = np.empty((0, len(self.numbers)))
-        self.values.resize((n_rows + 1, len(self.numbers)), refcheck=False)
-        self.values[-1] = numbers
-        self.n_missing = self.n_missing + np.isnan(self.values[-1]).astype(np.int64)
+    def _without_labels(self, columns: Mapping[int, Any], names: list[str]) -> Mapping[int, Any]:
+        kept = [row for row, name in enumerate(names) if not self.is_label(name)]
+        for row in {*range(len(names))}.difference(kept):
+            cells = [str(columns[place][row]).strip() for place in range(len(columns))]
+            self.labels[names[row]] = cells
+        if len(kept) == len(names):
+            return columns
+        return {
+            place: column[kept] if isinstance(column, np.ndarray) else [column[row] for row in kept]
+            for place, column in columns.items()
+        }
 
     def missing_of(self, positions: Sequence[int]) -> NDArray[np.int64]:
         """Number of missing cells of columns."""
@@ -174,6 +152,7 @@ class Table:
     form: str = ""
     notes: tuple[str, ...] = ()
     decimal: str = "."
+    is_by_blanks: bool = False
 
     def strength(self, position: int) -> int:
         """How surely a column has ids by its name."""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import csv
 import inspect
+import itertools
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass
-from itertools import repeat
+from itertools import pairwise, repeat
 from typing import IO, Any
 
 import numpy as np
@@ -31,6 +33,7 @@ _MOST = 0.5
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _END = "\x1a"  # of a text, in DOS
+_MARK = "\ufeff"  # of byte order
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
@@ -111,6 +114,28 @@ def _first_rows(lines: list[str], delimiter: str | None, where: str) -> list[lis
     return rows
 
 
+def _check_positions(lines: list[str], where: str) -> None:
+    """Refuse columns at fixed positions of which rows leave some empty: later values would shift."""
+    rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
+    gaps = {after[0] - before[1] for row in rows for before, after in pairwise(row)}
+    if len(gaps) < 2 or any("\t" in line for line in lines):
+        return  # not at fixed positions
+    has_text = np.zeros(2 + max(map(len, lines)), dtype=np.bool_)
+    for start, stop in itertools.chain.from_iterable(rows):
+        has_text[1 + start : 1 + stop] = True
+    starts = np.flatnonzero(has_text[1:] & ~has_text[:-1])
+    columns: list[list[tuple[int, int]]] = [[] for _ in starts]
+    for span in itertools.chain.from_iterable(rows):
+        columns[int(np.searchsorted(starts, span[0], side="right")) - 1].append(span)
+    are_aligned = all(1 in map(len, map(set, zip(*spans, strict=True))) for spans in columns)
+    n_fields = max(map(len, rows))
+    if are_aligned and len(columns) > n_fields:
+        raise DataError(
+            f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
+            "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
+        )
+
+
 def _is_gct(above: list[str]) -> bool:
     return bool(above) and above[0].strip() in ("#1.2", "#1.3")
 
@@ -132,6 +157,8 @@ def _table(
     delimiter, decimal = _delimiter(
         source, lines, source.delimiter or (told[0] if told else None), where
     )
+    if delimiter is None:
+        _check_positions(lines, where)
     rows = _first_rows(lines, delimiter, where)
     n_above, has_header = len(above), source.header
     numbered = above[-1].lstrip("#").strip() if above and above[-1].startswith("#") else ""
@@ -207,6 +234,7 @@ def _table(
         form=", ".join(said),
         notes=notes,
         decimal=decimal,
+        is_by_blanks=delimiter is None,
     )
 
 
@@ -416,10 +444,13 @@ class _Rows:
         self._source = source
         is_filtered = dialect.comment is not None or dialect.n_columns == 1
         self._filtered = self._without_comments() if is_filtered else None
-        self.n_delimiters = 0
+        self.n_delimiters, self._is_begin = 0, True
 
     def read(self, size: int = -1) -> str:
         part = self._stream.read(size) if self._filtered is None else next(self._filtered, "")
+        if self._is_begin and part.startswith(_MARK):
+            part = _MARK + part  # of which pandas drops the first
+        self._is_begin = False
         part = part.rstrip(_END)
         if "\0" in part:
             raise _nul(self._source)
@@ -448,52 +479,47 @@ def _fill(
     source: Source, opened: Callable[[], IO[str]], dialect: Dialect, where: str, wanted: TableRows
 ) -> TableRows:
     """Read rows; quickly where columns of numbers have nothing but plain numbers."""
-    rows, ends_missing, n_rows = wanted.empty(), False, 0
     with unreadable(source, "text", is_text=True):
-        if dialect.n_columns > _MANY_COLUMNS:
-            _check_lengths(source, opened, dialect, where)
-            with opened() as stream:
-                for fields in _fields(_Rows(stream, dialect, source), dialect.delimiter):
-                    if fields:
-                        rows.add_fields(fields, dialect.decimal)
-            return rows
-        try:
-            with opened() as stream:
+        rows, n_rows, ends_missing = wanted.empty(), 0, False
+        if dialect.n_columns <= _MANY_COLUMNS:
+            # errors of pandas are ValueErrors; a text that a short row lacks is no text
+            with suppress(ValueError, AttributeError, Warning), opened() as stream:
                 lines = _Rows(stream, dialect, source)
-                for frame in _frames(lines, dialect, rows, is_plain=True):
+                for frame in _frames(lines, dialect, rows):
                     n_rows += len(frame)
                     last = frame[dialect.n_columns - 1]
                     ends_missing |= bool((last.isna() | (last == "")).any())
-                    rows.add(frame, dialect.decimal)
-        except (ValueError, Warning):  # ParserError and UnicodeDecodeError are ValueErrors
-            _check_lengths(source, opened, dialect, where)
-            rows = wanted.empty()
-            with opened() as stream:
-                lines = _Rows(stream, dialect, source)
-                for frame in _frames(lines, dialect, rows, is_plain=False):
-                    rows.add(frame, dialect.decimal)
-            return rows
-        # pandas fills rows that are too short
-        n_expected = n_rows * (dialect.n_columns - 1)
-        if ends_missing and (dialect.delimiter is None or lines.n_delimiters != n_expected):
-            _check_lengths(source, opened, dialect, where)
+                    columns = {place: column.to_numpy() for place, column in frame.items()}
+                    rows.add(columns, dialect.decimal)
+                # pandas fills rows that are too short
+                n_expected = n_rows * (dialect.n_columns - 1)
+                if not ends_missing or (dialect.delimiter and lines.n_delimiters == n_expected):
+                    return rows
+        rows, n_rows = wanted.empty(), 0
+        with opened() as stream:
+            found = _fields(_Rows(stream, dialect, source), dialect.delimiter)
+            if dialect.n_columns == 1:
+                found = (row or [""] for row in found)
+            found = filter(None, found)
+            size = max(1, _CHUNK_VALUES // dialect.n_columns)
+            while block := [*itertools.islice(found, size)]:
+                _check_lengths(block, n_rows, dialect, where)
+                rows.add(dict(enumerate(zip(*block, strict=True))), dialect.decimal)
+                n_rows += len(block)
     return rows
 
 
-def _frames(lines: _Rows, dialect: Dialect, rows: TableRows, *, is_plain: bool) -> Iterator[Any]:
-    """Chunks of a table, columns by position; all are texts unless all numbers are plain."""
+def _frames(lines: _Rows, dialect: Dialect, rows: TableRows) -> Iterator[Any]:
+    """Chunks of a table, columns by position; a ValueError where a column of numbers has others than plain ones."""
     import pandas as pd
 
     # pandas 3.1 deprecates the argument: its numbers are always the closest
     is_exact = "float_precision" not in inspect.signature(pd.read_csv).parameters
     options: dict[str, Any] = {} if is_exact else {"float_precision": "round_trip"}
-    if is_plain:
-        plain = [place for place in rows.numbers if place not in rows.texts]
-        options["dtype"] = {**dict.fromkeys(range(dialect.n_columns), str)}
-        options["dtype"] |= dict.fromkeys(plain, np.float64)
-        options["na_values"] = dict.fromkeys(plain, _SPELLINGS)
-    else:
-        options |= {"dtype": str, "na_filter": False}
+    plain = [place for place in rows.numbers if place not in rows.texts]
+    options["dtype"] = dict.fromkeys(range(dialect.n_columns), str)
+    options["dtype"] |= dict.fromkeys(plain, np.float64)
+    options["na_values"] = dict.fromkeys(plain, _SPELLINGS)
     n_rows = min(_CHUNK_ROWS, _LARGE_CHUNK_VALUES // dialect.n_columns)
     n_rows = max(
         1, n_rows, _CHUNK_VALUES // dialect.n_columns
@@ -524,17 +550,13 @@ def _frames(lines: _Rows, dialect: Dialect, rows: TableRows, *, is_plain: bool) 
         yield from reader
 
 
-def _check_lengths(
-    source: Source, opened: Callable[[], IO[str]], dialect: Dialect, where: str
-) -> None:
+def _check_lengths(rows: list[list[str]], first: int, dialect: Dialect, where: str) -> None:
     """Refuse a row of another number of fields."""
-    with opened() as stream:
-        rows = (row for row in _fields(_Rows(stream, dialect, source), dialect.delimiter) if row)
-        for index, row in enumerate(rows):
-            if len(row) != dialect.n_columns:
-                raise DataError(
-                    f"{where}: row {index} has {len(row)} fields where the first line has "
-                    f"{dialect.n_columns} (rows counted from 0 below the header). Check the delimiter, and "
-                    "delimiters inside fields, which need quotes; comment, skip and delimiter of Source "
-                    "(--comment, --skip, --delimiter) tell other forms."
-                )
+    for index, row in enumerate(rows, first):
+        if len(row) != dialect.n_columns:
+            raise DataError(
+                f"{where}: row {index} has {len(row)} fields where the first line has "
+                f"{dialect.n_columns} (rows counted from 0 below the header). Check the delimiter, and "
+                "delimiters inside fields, which need quotes; comment, skip and delimiter of Source "
+                "(--comment, --skip, --delimiter) tell other forms."
+            )

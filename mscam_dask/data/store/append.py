@@ -28,8 +28,6 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.errors import DataError
 
-_SHOWN = 5
-
 
 @dataclass(frozen=True, eq=False)
 class JoinedRows:
@@ -194,22 +192,8 @@ def _labels(
         )
     if old.label_names is None or new.label_names is None:
         return np.concatenate([old.labels, new.labels]), None
-    _check_named(old.labels, old.label_names, where)
-    _check_named(new.labels, new.label_names, "the new samples")
     added = [name for name in new.label_names if name not in old.label_names]
     names = (*old.label_names, *added)
     codes = np.array([names.index(name) for name in new.label_names], dtype=np.int64)
     renamed = np.append(codes, UNLABELED)[new.labels]  # whose last entry is that of -1
     return np.concatenate([old.labels, renamed]), names
-
-
-def _check_named(labels: NDArray[np.int64], names: tuple[str, ...], whose: str) -> None:
-    """Refuse labels that are neither the position of a name nor unlabeled."""
-    rows = np.flatnonzero((labels < UNLABELED) | (labels >= len(names)))
-    if rows.size:
-        raise DataError(
-            f"{rows.size} label(s) of {whose} have no name, the first {labels[rows[0]]} in row "
-            f"{rows[0]}; allowed are 0 to {len(names) - 1}, the positions in label_names "
-            f"{list(names[:_SHOWN])}{' ...' if len(names) > _SHOWN else ''}, and {UNLABELED} for "
-            "unlabeled samples. Correct the labels, or give them as text."
-        )

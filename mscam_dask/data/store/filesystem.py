@@ -152,11 +152,11 @@ def sync_tree(directory: Path) -> None:
         LOCAL.sync(Path(path))
 
 
-def make_directory(path: Path) -> None:
+def make_directory(path: Path, *, mode: int = 0o777) -> None:
     """Make a directory and its missing parents, whose names are then on the disk."""
     if not path.is_dir():
         make_directory(path.parent)
-        path.mkdir(exist_ok=True)
+        path.mkdir(mode, exist_ok=True)
         LOCAL.sync(path.parent)
 
 

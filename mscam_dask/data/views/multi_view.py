@@ -36,7 +36,7 @@ class MultiViewData:
     labels
         (n,) int64 ground truth for evaluation only, or None. Nothing that clusters reads it.
     label_names
-        Name of label 0, 1, ..., or None.
+        Name of label 0, 1, ..., or None; -1 are unlabeled samples.
 
     Raises
     ------
@@ -78,6 +78,15 @@ class MultiViewData:
                 f"Labels have dtype {self.labels.dtype} and shape {self.labels.shape}; allowed is "
                 "one int64 per sample. Encode classes with numpy.unique(y, return_inverse=True)."
             )
+        names = self.label_names
+        if self.labels is not None and names is not None:
+            odd = np.flatnonzero((self.labels < -1) | (self.labels >= len(names)))
+            if odd.size:
+                raise DataError(
+                    f"{odd.size} label(s) have no name, the first {self.labels[odd[0]]} in row {odd[0]}; allowed are "
+                    f"0 to {len(names) - 1}, the positions in label_names, and -1 for unlabeled samples. Correct "
+                    "the labels, or give them as text."
+                )
         nowhere = np.flatnonzero(~self.presence.any(axis=1)).tolist() if self.is_incomplete else []
         if nowhere:
             ids = self.sample_ids

@@ -222,12 +222,20 @@ def _pattern(pattern: str, instead: str) -> _Difference:
     return partial(re.compile(pattern).sub, instead), remedy
 
 
+def _without_power(text: str) -> str:
+    """A whole number that is written as 1.1E+07 in digits."""
+    is_power = re.fullmatch(r"\d{1,4}(\.\d+)?e\+?\d{1,2}", text, re.ASCII | re.IGNORECASE)
+    number = float(text) if is_power else 0.5
+    return str(int(number)) if number.is_integer() else text
+
+
 _DIFFERENCES: dict[str, _Difference] = {
     "their Unicode form": (partial(unicodedata.normalize, "NFKC"), "ids.str.normalize('NFKC')"),
     "surrounding blanks": _pattern(r"^\s+|\s+$", ""),
     "quotes": _pattern(r"^[\"']+|[\"']+$", ""),
     "zero padding": _pattern(r"(?<!\d)0+(?=\d)", ""),
     "decimals": _pattern(r"\.0+$", ""),
+    "powers of ten": (_without_power, "ids.astype(float).astype('int64').astype(str)"),
     "punctuation": _pattern(_SEPARATOR.pattern, "-"),
     "the X that R puts before digits": _pattern(r"^X(?=[\d.])", ""),
     "upper and lower case": (str.casefold, "ids.str.lower()"),

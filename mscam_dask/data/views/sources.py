@@ -10,14 +10,13 @@ import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, Protocol, get_args, runtime_checkable
 
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy import sparse
 
-from mscam_dask.data.sparse import checked_sparse, dense_rows, is_sparse
+from mscam_dask.data.sparse import checked_sparse, is_sparse
 from mscam_dask.errors import DataError, StoreCorruptError
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ class ArrayRows(_Array):
         """Return rows start..stop-1 as read-only float64; no copy when they already are."""
         check_row_range(self, start, stop)
         if isinstance(self.array, sparse.csr_array):
-            return as_rows(dense_rows(self.array, start, stop, f"View {self.name!r}"))
+            return as_rows(self.array[start:stop].toarray())
         return as_rows(self.array[start:stop])
 
 
@@ -144,22 +143,6 @@ class DaskRows(_Array):
                 "that a worker cannot compute by itself. Pass the array as it was before "
                 ".persist(), or write it with mscam_dask.data.ingest and pass the store's path."
             )
-        nodes = (node for task in tasks for node in (task, *getattr(task, "args", ())))
-        values = {
-            id(value): value for node in nodes if is_sparse(value := getattr(node, "value", node))
-        }
-        for value in values.values():
-            checked_sparse(value, f"A block of view {self.name!r}")
-
-    @cached_property
-    def _may_be_sparse(self) -> bool:
-        """Whether blocks are, or may be, sparse; those that are read from a file are not."""
-        from dask.array.core import getter, getter_inline, getter_nofancy
-        from dask.array.utils import meta_from_array
-
-        functions = {getattr(task, "func", None) for task in dict(self.array.dask).values()}
-        reads = not functions.isdisjoint((getter, getter_inline, getter_nofancy))
-        return is_sparse(meta_from_array(self.array)) or not reads
 
     @property
     def chunk_size(self) -> int:
@@ -173,8 +156,8 @@ class DaskRows(_Array):
 
         check_row_range(self, start, stop)
         array, where = self.array, f"A block of view {self.name!r}"
-        if self._may_be_sparse:  # before rows are taken out of the blocks
-            meta = meta_from_array(array)
+        meta = meta_from_array(array)
+        if is_sparse(meta):  # before rows are taken out of the blocks
             array = da.map_blocks(_checked_block, array, where=where, dtype=array.dtype, meta=meta)
         try:
             block: Any = _checked_block(array[start:stop].compute(scheduler="synchronous"), where)

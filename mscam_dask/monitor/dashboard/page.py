@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -18,17 +18,24 @@ from mscam_dask.monitor.dashboard.plots import (
     INK,
     N_MARKS,
     THEME,
-    HeatmapCell,
     Line,
     LinePlot,
     Mark,
     WorkPlot,
     mark_of,
 )
-from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, view_shares
+from mscam_dask.monitor.dashboard.run_state import Run, Runs, view_shares
 from mscam_dask.monitor.messages import duration, format_event, format_started, printable
 from mscam_dask.plot.palette import LEAST_P_VALUE
-from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished, ViewIteration
+from mscam_dask.types.events import (
+    FitFailed,
+    FitFinished,
+    IterationFinished,
+    NClustersSelected,
+    RefinementFinished,
+    SettingsSelected,
+    ViewIteration,
+)
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
@@ -175,25 +182,13 @@ class Page:
             self._drawn_events = events
             self._shown = [plot.figure for plot in self._plots if plot.draw(run)]
         shown = set(self._shown)
-        if self._draw_work(run):
+        if self._work.draw(run):
             shown.add(self._work.figure)
         for drawn, box in self._boxes.items():
             box.visible = drawn in shown  # no empty axes
         if not shown <= self._sent:  # sending a plot costs a hundred times as much as its points
             self._sent |= shown
             self._grid.children = [box for drawn, box in self._boxes.items() if drawn in self._sent]
-
-    def _draw_work(self, run: Run) -> bool:
-        busy = set(run.busy.values())
-        pairs = sorted({*run.work, *busy})
-        workers = sorted({worker for worker, _ in pairs})
-        views = _distinct(run.views)
-        names = _short_addresses(workers)
-        cells = [
-            HeatmapCell(names[pair[0]], views[pair[1]], run.work.get(pair, Work()), pair in busy)
-            for pair in pairs
-        ]
-        return self._work.draw(cells, workers=list(names.values()), views=list(views.values()))
 
 
 def _pause(seconds: float) -> float:
@@ -205,32 +200,15 @@ def head_html(run: Run, *, now: float) -> str:
     """Summary of a run as lines and tiles of HTML; data in it is escaped."""
     lines = [
         line
-        for event in (run.n_clusters_selection, run.selection, run.learned, run.end)
-        if event is not None and not isinstance(event, FitFailed)
+        for kind in (NClustersSelected, SettingsSelected, RefinementFinished)
+        if (event := run.selected.get(kind)) is not None
         for line in format_event(event, run.pace)
     ]
+    if isinstance(run.end, FitFinished):
+        lines += format_event(run.end, run.pace)
     size = "starting" if run.started is None else format_started(run.started)
     kinds = isinstance(run.end, FitFailed), isinstance(run.end, FitFinished)
     return str(_html().head(run, lines, size, now, *kinds))
-
-
-def _distinct(views: Sequence[str]) -> dict[str, str]:
-    """Short, printable and distinct names for an axis."""
-    names: dict[str, str] = {}
-    for index, view in enumerate(views):
-        text = printable(view)
-        short = text if len(text) <= 28 else f"{text[:27]}…"
-        names[view] = short if short not in names.values() else f"{short} #{index + 1}"
-    return names
-
-
-def _short_addresses(workers: Sequence[str]) -> dict[str, str]:
-    """Addresses without the protocol, and without the host when it is the same for all."""
-    bare = {worker: worker.partition("://")[2] or worker for worker in workers}
-    hosts = {address.rpartition(":")[0] for address in bare.values()}
-    if len(hosts) != 1:
-        return bare
-    return {worker: address[len(next(iter(hosts))) :] for worker, address in bare.items()}
 
 
 def _line_plots() -> tuple[LinePlot, ...]:
@@ -265,8 +243,8 @@ def _line_plots() -> tuple[LinePlot, ...]:
 
 def _n_clusters_curves(run: Run) -> list[Line]:
     """p-values from which n_clusters was selected, their level, and a vertical line at the selected number."""
-    counted = run.n_clusters_selection
-    if counted is None:
+    counted = run.selected.get(NClustersSelected)
+    if not isinstance(counted, NClustersSelected):
         return []
     p_values = [max(value, LEAST_P_VALUE) for value in counted.p_values]
     ends, at, level = [counted.counts[0], counted.counts[-1]], counted.n_clusters, RULES.level

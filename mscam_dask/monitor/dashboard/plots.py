@@ -23,7 +23,8 @@ from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 from bokeh.themes import Theme
 
-from mscam_dask.monitor.dashboard.run_state import Run, Work
+from mscam_dask.monitor.dashboard.run_state import Run, Work, shortened
+from mscam_dask.monitor.messages import printable
 
 _HEIGHT = 250
 _SPAN = 0.2  # of an axis with a single value
@@ -53,7 +54,11 @@ _STYLE = {
     },
     "Grid": {"grid_line_color": "#e6e9ed"},
     "Toolbar": {"logo": None, "autohide": True},
-    "Plot": {"outline_line_color": "#c3cad3"},
+    "Plot": {
+        "outline_line_color": "#c3cad3",
+        "background_fill_color": None,
+        "border_fill_color": None,
+    },
 }
 THEME = Theme(json={"attrs": _STYLE})
 
@@ -144,7 +149,8 @@ class LinePlot:
         if number == "0":
             self.figure.yaxis.ticker = BasicTicker(min_interval=1)
         if over != _ITERATIONS:  # below, so that it hides no curve, with two names in a row
-            items = [LegendItem(label=field("line"), renderers=[curves])]
+            drawn: list[Any] = [curves]
+            items = [LegendItem(label=field("line"), renderers=drawn)]
             self.figure.add_layout(Legend(items=items, orientation="horizontal", ncols=2), "below")
 
     def draw(self, run: Run) -> bool:
@@ -195,15 +201,6 @@ def _log_levels(low: float, high: float) -> list[float]:
     return [mantissa * 10.0**power for power in shown for mantissa in mantissas]
 
 
-class HeatmapCell(NamedTuple):
-    """Cell of the heat map: one view on one worker."""
-
-    worker: str
-    view: str
-    work: Work
-    busy: bool
-
-
 class WorkPlot:
     """Heat map of views by workers: seconds of computing, with a frame around running tasks."""
 
@@ -212,7 +209,9 @@ class WorkPlot:
         self._busy = ColumnDataSource(name=f"{name}-busy")
         self._mapper = LinearColorMapper(palette=Cividis256[::-1], low=0.0, high=1.0)
         self._workers, self._views = FactorRange(), FactorRange()
-        self._show([])
+        names = ("worker", "view", "seconds", "tasks", "mib", "now")
+        self._cells.data = {name: [] for name in names}
+        self._busy.data = {"worker": [], "view": []}
         self.figure = figure(
             title=title,
             name=name,
@@ -225,7 +224,7 @@ class WorkPlot:
             tools="save",
         )
         box: dict[str, Any] = {"x": "worker", "y": "view", "width": 0.94, "height": 0.9}
-        color = {"field": "seconds", "transform": self._mapper}
+        color: Any = {"field": "seconds", "transform": self._mapper}
         cells = self.figure.rect(source=self._cells, line_color=None, fill_color=color, **box)
         frame: dict[str, Any] = {"line_color": ACCENT, "line_width": 4}
         self.figure.rect(source=self._busy, fill_color=None, **frame, **box)
@@ -242,30 +241,48 @@ class WorkPlot:
         self.figure.add_tools(HoverTool(renderers=[cells], tooltips=tips))
         self.figure.grid.visible = False
 
-    def draw(
-        self, cells: Sequence[HeatmapCell], *, workers: Sequence[str], views: Sequence[str]
-    ) -> bool:
+    def draw(self, run: Run) -> bool:
         """Replace the cells, the first view on top, and return whether there are any."""
-        if not cells:
+        busy = set(run.busy.values())
+        pairs = sorted({*run.work, *busy})
+        if not pairs:
             return False
-        self._workers.factors = list(workers)
-        self._views.factors = list(views)[::-1]
+        workers = _short_addresses(sorted({worker for worker, _ in pairs}))
+        views = _distinct(run.views)
+        work = [run.work.get(pair, Work()) for pair in pairs]
+        self._workers.factors = list(workers.values())
+        self._views.factors = list(views.values())[::-1]
         self.figure.height = max(_HEIGHT, 90 + 22 * len(views))
         self.figure.xaxis.major_label_orientation = 0.35 if len(workers) > 3 else 0.0
-        self._mapper.high = max([1e-3, *(cell.work.seconds for cell in cells)])
-        self._show(cells)
-        return True
-
-    def _show(self, cells: Sequence[HeatmapCell]) -> None:
+        self._mapper.high = max([1e-3, *(one.seconds for one in work)])
         self._cells.data = {
-            "worker": [cell.worker for cell in cells],
-            "view": [cell.view for cell in cells],
-            "seconds": [cell.work.seconds for cell in cells],
-            "tasks": [cell.work.n_tasks for cell in cells],
-            "mib": [cell.work.n_bytes / 2**20 for cell in cells],
-            "now": ["running" if cell.busy else "idle" for cell in cells],
+            "worker": [workers[worker] for worker, _ in pairs],
+            "view": [views[view] for _, view in pairs],
+            "seconds": [one.seconds for one in work],
+            "tasks": [one.n_tasks for one in work],
+            "mib": [one.n_bytes / 2**20 for one in work],
+            "now": ["running" if pair in busy else "idle" for pair in pairs],
         }
         self._busy.data = {
-            "worker": [cell.worker for cell in cells if cell.busy],
-            "view": [cell.view for cell in cells if cell.busy],
+            "worker": [workers[worker] for worker, _ in sorted(busy)],
+            "view": [views[view] for _, view in sorted(busy)],
         }
+        return True
+
+
+def _distinct(views: Sequence[str]) -> dict[str, str]:
+    """Short, printable and distinct names for an axis."""
+    names: dict[str, str] = {}
+    for index, view in enumerate(views):
+        short = shortened(printable(view), 28)
+        names[view] = short if short not in names.values() else f"{short} #{index + 1}"
+    return names
+
+
+def _short_addresses(workers: Sequence[str]) -> dict[str, str]:
+    """Addresses without the protocol, and without the host when it is the same for all."""
+    bare = {worker: worker.partition("://")[2] or worker for worker in workers}
+    hosts = {address.rpartition(":")[0] for address in bare.values()}
+    if len(hosts) != 1:
+        return bare
+    return {worker: address[len(next(iter(hosts))) :] for worker, address in bare.items()}

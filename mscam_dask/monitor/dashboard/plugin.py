@@ -59,12 +59,10 @@ class MonitorPlugin(SchedulerPlugin):
         self._unregister = self._register_metrics()
 
     def log_event(self, topic: str, msg: Any) -> None:
-        """Process an event of a driver."""
         if topic == TOPIC:
             self.runs.message(msg, now=time.time())
 
     def remove_client(self, scheduler: Scheduler, client: str) -> None:
-        """Mark the runs of a disconnected driver as lost."""
         self.runs.client_left(client)
 
     def transition(
@@ -210,16 +208,13 @@ class ClusterEvents:
     name : str, optional
         Name of the runs; by default the numbers of samples and views.
     max_waiting : int
-        Events kept for a scheduler that does not accept them; the oldest are dropped.
+        Events kept for a scheduler that does not accept them; the oldest are dropped, and their number is sent.
     flush_timeout_s : float
         Seconds that a fit waits at its start and end until all events are sent.
 
     Notes
     -----
-    Estimators with a client create one; add one to their callbacks to name the run. Events are sent
-    in the event loop of the client. If the scheduler does not accept them in time, the oldest of
-    more than `max_waiting` are dropped, and their number is sent. The fit waits only at its start
-    and end, at most `flush_timeout_s` each.
+    Estimators with a client create one; add one to their callbacks to name the run.
     """
 
     def __init__(
@@ -243,7 +238,6 @@ class ClusterEvents:
         self._idle.set()
 
     def serves(self, client: object) -> bool:
-        """Return whether events go to the scheduler of this client."""
         return self._client is client
 
     def new_run(
@@ -252,15 +246,8 @@ class ClusterEvents:
         """Announce a fit before its first task; `run_id` is that of its task keys."""
         ensure_page(self._client)
         self._run_id = run_id
-        self._put(
-            RunAnnounced(
-                name=self._name or f"{n_samples} samples, {len(views)} views",
-                client=str(self._client.id),
-                views=tuple(views),
-                n_samples=n_samples,
-                n_clusters=n_clusters,
-            )
-        )
+        name, numbers = f"{n_samples} samples, {len(views)} views", (n_samples, n_clusters)
+        self._put(RunAnnounced(self._name or name, str(self._client.id), tuple(views), *numbers))
         self._idle.wait(self._flush_timeout_s)  # the announcement arrives before the tasks
 
     def __deepcopy__(self, memo: object) -> ClusterEvents:
@@ -268,7 +255,6 @@ class ClusterEvents:
         return self
 
     def __call__(self, event: Event) -> None:
-        """Send an event of the latest run."""
         if self._run_id is None:
             return
         self._put(event)

@@ -67,9 +67,7 @@ class Run:
         self.announced = announced
         self.arrived = arrived
         self.started: FitStarted | None = None
-        self.n_clusters_selection: NClustersSelected | None = None
-        self.selection: SettingsSelected | None = None
-        self.learned: RefinementFinished | None = None
+        self.selected: dict[type, Event] = {}  # latest number of clusters, settings, refinement
         self.outer: deque[IterationFinished] = deque(maxlen=MAX_ITERATIONS)
         self.end: FitFinished | FitFailed | None = None
         self.lost = False
@@ -96,7 +94,6 @@ class Run:
 
     @property
     def state(self) -> State:
-        """State of the run."""
         if isinstance(self.end, FitFailed):
             return "failed"
         if self.end is not None:
@@ -107,7 +104,6 @@ class Run:
 
     @property
     def going(self) -> bool:
-        """Whether the run has not ended."""
         return self.state in ("preparing", "running")
 
     @property
@@ -136,7 +132,6 @@ class Run:
         return self.end.seconds if self.end is not None else max(0.0, now - self.arrived)
 
     def add(self, event: Event) -> None:
-        """Update the state with an event."""
         self.version += 1
         self.pace.add(event)
         match event:
@@ -144,14 +139,10 @@ class Run:
                 self.started = event
                 self.announced = dataclasses.replace(self.announced, n_clusters=event.n_clusters)
                 self.outer.clear()  # after a resume, the previous ones are sent again
-            case NClustersSelected():
-                self.n_clusters_selection = event
-            case SettingsSelected():
-                self.selection = event
+            case NClustersSelected() | SettingsSelected() | RefinementFinished():
+                self.selected[type(event)] = event
             case IterationFinished():
                 self.outer.append(event)
-            case RefinementFinished():
-                self.learned = event
             case FitFinished() | FitFailed():
                 self.end = event
                 self.busy.clear()
@@ -166,13 +157,11 @@ class Run:
         return name
 
     def task_began(self, key: Any, view: str, worker: str) -> None:
-        """Record that a task started on a worker."""
         if self._known(worker) and len(self.busy) < MAX_VIEWS * MAX_WORKERS:
             self.busy[key] = (worker, view)
             self.work_version += 1
 
     def task_left(self, key: Any) -> None:
-        """Record that a task ended or left its worker."""
         if self.busy.pop(key, None) is not None:
             self.work_version += 1
 
@@ -189,11 +178,8 @@ class Run:
         kept = self.view_tasks[view]
         if kept and kept[-1].iteration == done.iteration:
             before = kept.pop()
-            done = dataclasses.replace(
-                done,
-                seconds=before.seconds + done.seconds,
-                n_bytes=max(before.n_bytes, done.n_bytes),
-            )
+            seconds, n_bytes = before.seconds + done.seconds, max(before.n_bytes, done.n_bytes)
+            done = dataclasses.replace(done, seconds=seconds, n_bytes=n_bytes)
         kept.append(done)
 
     def _known(self, worker: str) -> bool:
@@ -271,9 +257,9 @@ def count(counter: Counter[str], kind: str) -> None:
     counter[shortened(kind) if known else "other"] += 1
 
 
-def shortened(text: str) -> str:
-    """Truncate a name to `MAX_NAME` characters."""
-    return text if len(text) <= MAX_NAME else text[: MAX_NAME - 1] + "…"
+def shortened(text: str, limit: int = MAX_NAME) -> str:
+    """Truncate a name."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def view_shares(record: IterationFinished) -> dict[str, float]:

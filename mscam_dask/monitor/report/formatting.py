@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import datetime as dt
 import math
 
@@ -10,24 +11,12 @@ _THIN = "\u202f"  # narrow no-break space
 
 
 def count(value: int) -> str:
-    """Return an integer in groups of three digits.
-
-    Examples
-    --------
-    >>> count(70000).replace(chr(0x202F), "_")
-    '70_000'
-    """
+    """Integer in groups of three digits."""
     return f"{value:,}".replace(",", _THIN)
 
 
 def plural(value: int, noun: str) -> str:
-    """Return a count with its noun.
-
-    Examples
-    --------
-    >>> plural(1, "view"), plural(2, "view")
-    ('1 view', '2 views')
-    """
+    """Count with its noun: "1 view", "2 views"."""
     return f"{count(value)} {noun}" + ("" if value == 1 else "s")
 
 
@@ -65,13 +54,7 @@ def p_value_text(value: float) -> str:
 
 
 def percent(value: float, digits: int = 1) -> str:
-    r"""Return a share as a percentage.
-
-    Examples
-    --------
-    >>> percent(0.2234)
-    '22.3\xa0%'
-    """
+    """Share as a percentage."""
     return f"{100 * value:.{digits}f}\u00a0%"
 
 
@@ -87,8 +70,7 @@ def moment(text: str | None) -> str:
         return _NONE
     time = dt.datetime.fromisoformat(text)
     zone = "UTC" if time.utcoffset() == dt.timedelta(0) else time.strftime("%z")
-    months = ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"]
-    return f"{time.day} {months[time.month - 1]} {time.year}, {time:%H:%M} {zone}".rstrip()
+    return f"{time.day} {calendar.month_abbr[time.month]} {time.year}, {time:%H:%M} {zone}".rstrip()
 
 
 def sentence(text: str) -> str:

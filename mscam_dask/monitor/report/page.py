@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -179,11 +178,8 @@ def run_page(content: RunContent) -> str:
                 "columns": columns,
                 "palette": CLUSTER_COLORS,
                 "pairs": _pairs(matrix),
-                "between": np.round(matrix.between.toarray(), 3).tolist()
-                if matrix.is_small
-                else [],
                 "blocks": matrix.clusters.tolist() if matrix.is_small else [],
-                "sizes": matrix.sizes.tolist() if matrix.is_small else [],
+                "sizes": matrix.sizes.tolist(),
             },
         },
     )
@@ -196,9 +192,8 @@ def _payload(
     known = content.labels_true is not None
     return {
         "names": [content.name(row)[:_MAX_NAME] for row in rows],
-        "clusters": content.result.labels[rows].tolist(),
         "labels": [content.label(row)[:_MAX_NAME] for row in rows] if known else [],
-        "confidence": [] if confidence is None else confidence.values[rows].round(4).tolist(),
+        "clusters": content.result.labels[rows].tolist(),
         "next": [] if confidence is None else confidence.next_cluster[rows].tolist(),
     }
 
@@ -286,10 +281,10 @@ def _digest(text: str) -> str:
 
 @cache
 def _environment() -> Environment:
-    from jinja2 import Environment, FunctionLoader, StrictUndefined
+    from jinja2 import Environment, PackageLoader, StrictUndefined
 
     environment = Environment(
-        loader=FunctionLoader(_asset),
+        loader=PackageLoader(__package__, "assets"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -299,15 +294,15 @@ def _environment() -> Environment:
         count=formatting.count,
         number=formatting.number,
         percent=formatting.percent,
-        precise=_precise,
         duration=duration,
         sentence=formatting.sentence,
         moment=formatting.moment,
         graph=format_graph,
         p_value=formatting.p_value_text,
-        json_text=_json_text,
         short=_short,
     )
+    dump = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
+    environment.policies["json.dumps_kwargs"] = dump
     environment.globals.update(
         n_colors=len(CLUSTER_COLORS),
         level=RULES.level,
@@ -318,21 +313,6 @@ def _environment() -> Environment:
         refinement=format_refinement,
     )
     return environment
-
-
-def _json_text(value: Any) -> Any:
-    """JSON that cannot close the HTML element around it."""
-    from markupsafe import Markup
-
-    text = json.dumps(value, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
-    for char, code in (("<", "\\u003c"), (">", "\\u003e"), ("&", "\\u0026")):
-        text = text.replace(char, code)
-    return Markup(text)
-
-
-def _precise(value: float) -> str:
-    """Number with the digits that a table for programs has."""
-    return f"{value:.12g}"
 
 
 def _short(text: str, limit: int = _MAX_NAME) -> str:

@@ -12,7 +12,6 @@ import re
 import signal
 import threading
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -20,42 +19,24 @@ import msgspec
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.parse import nearest, shown
-from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.config.settings import ENCRYPTED_BY_FILES, ExecutionTable
 from mscam_dask.pipeline.config.toml_document import Document
-
-__all__ = [
-    "CLUSTER_TYPES",
-    "ClusterType",
-    "cluster_problems",
-    "cluster_type",
-    "load_class",
-    "options_of",
-    "seconds_of",
-    "type_of",
-    "with_dask_defaults",
-]
 
 # Keys of [execution] that say where the tasks run.
 _PLACES = ("cluster", "scheduler", "scheduler_file", "in_process")
 _NAMESPACE = "mscam"
 _OF_FITS = ("workers_timeout", "lost_worker_timeout")  # a fit reads these itself
-_OF_STARTED = ("cluster_options", "adapt", "lifetime", "lifetime_stagger", "start_timeout")
+_OF_STARTED = (
+    *("workers", "threads", "memory_limit", "cluster_options", "adapt"),
+    *("lifetime", "lifetime_stagger", "start_timeout"),
+)
 _SECRET = re.compile(r"password|passwd|secret|token|api_?key|access_?key", re.IGNORECASE)
 _DURATION = re.compile(r"(\d+(\.\d+)?|\.\d+)\s*([a-zA-Z]+)?")
 
 # Never options: the run sets them, or they are not values of TOML.
 _OURS = {
-    "asynchronous": "",
-    "loop": "",
-    "self": "",
-    "client": "",
-    "scheduler": "",
-    "config_name": "",
-    "job_cls": "",
-    "job_name": "",
-    "scheduler_cls": "",
-    "worker_class": "",
-    "silence_logs": "",
+    **dict.fromkeys(("asynchronous", "loop", "self", "client", "scheduler", "config_name"), ""),
+    **dict.fromkeys(("job_cls", "job_name", "scheduler_cls", "worker_class", "silence_logs"), ""),
     "host": "a cluster on this computer is on the loopback interface",
     "security": "the run encrypts the connections; tls_ca, tls_cert and tls_key name certificates",
     "protocol": "the run encrypts the connections",
@@ -64,87 +45,47 @@ _OURS = {
 
 # Never options of KubeCluster: they are in its manifest.
 _OF_THE_MANIFEST = frozenset(
-    {
-        "create_mode",
-        "env",
-        "idle_timeout",
-        "jupyter",
-        "name",
-        "quiet",
-        "resources",
-        "scheduler_service_type",
-        "shutdown_on_close",
-        "worker_command",
-    }
+    (
+        *("create_mode", "env", "idle_timeout", "jupyter", "name", "quiet", "resources"),
+        *("scheduler_service_type", "shutdown_on_close", "worker_command"),
+    )
 )
 
-
-@dataclass(frozen=True)
-class ClusterType:
-    """Row of the table of cluster types.
-
-    Attributes
-    ----------
-    target
-        "module:Class"; empty for a cluster that runs already.
-    install
-        What pip installs for it; empty where distributed suffices.
-    threads, memory
-        Options of the class for `threads` and `memory_limit` of [execution]; None where it has none.
-    is_queue
-        Whether workers are jobs of a batch scheduler.
-    scales, adapts
-        Whether `workers` and `adapt` of [execution] apply.
-    reserved
-        Options of the class that are not for [execution.cluster_options].
-    """
-
-    target: str
-    install: str = ""
-    threads: str | None = None
-    memory: str | None = None
-    is_queue: bool = False
-    scales: bool = True
-    adapts: bool = True
-    reserved: frozenset[str] = frozenset(_OURS)
-
-
-def _queue(name: str) -> ClusterType:
-    return ClusterType(
-        f"dask_jobqueue:{name}", "mscam-dask[jobqueue]", "cores", "memory", is_queue=True
-    )
-
-
-CLUSTER_TYPES: Mapping[str, ClusterType] = {
-    "local": ClusterType(
-        "distributed:LocalCluster", threads="threads_per_worker", memory="memory_limit"
-    ),
-    "scheduler": ClusterType("", scales=False, adapts=False),
-    "scheduler-file": ClusterType("", scales=False, adapts=False),
-    "slurm": _queue("SLURMCluster"),
-    "pbs": _queue("PBSCluster"),
-    "sge": _queue("SGECluster"),
-    "lsf": _queue("LSFCluster"),
-    "htcondor": _queue("HTCondorCluster"),
-    "oar": _queue("OARCluster"),
-    "slurm-runner": ClusterType(
-        "dask_jobqueue.slurm:SLURMRunner",
-        "mscam-dask[jobqueue]",
-        scales=False,
-        adapts=False,
-    ),
-    "gateway": ClusterType("dask_gateway:GatewayCluster", "mscam-dask[gateway]"),
-    "kubernetes": ClusterType(
-        "dask_kubernetes.operator:KubeCluster",
-        "mscam-dask[kubernetes]",
-        reserved=frozenset(_OURS) | _OF_THE_MANIFEST,
-    ),
-    "ssh": ClusterType("distributed:SSHCluster", "mscam-dask[ssh]", scales=False, adapts=False),
+CLUSTER_TYPES: Mapping[str, str] = {
+    "local": "distributed:LocalCluster",
+    "scheduler": "",
+    "scheduler-file": "",
+    "slurm": "dask_jobqueue:SLURMCluster",
+    "pbs": "dask_jobqueue:PBSCluster",
+    "sge": "dask_jobqueue:SGECluster",
+    "lsf": "dask_jobqueue:LSFCluster",
+    "htcondor": "dask_jobqueue:HTCondorCluster",
+    "oar": "dask_jobqueue:OARCluster",
+    "slurm-runner": "dask_jobqueue.slurm:SLURMRunner",
+    "gateway": "dask_gateway:GatewayCluster",
+    "kubernetes": "dask_kubernetes.operator:KubeCluster",
+    "ssh": "distributed:SSHCluster",
 }
-"""Cluster types by name. Another one is "module:Class", a subclass of Dask's Cluster."""
+"""Classes by short names, "" for a cluster that runs already; another one is its own "module:Class"."""
 
-# Imported by the class only when it starts.
-_ALSO_NEEDED = {"ssh": "asyncssh"}
+# What pip installs, by the module of a class; SSHCluster imports its library only when it starts.
+_EXTRAS = {
+    "dask_jobqueue": "mscam-dask[jobqueue]",
+    "dask_gateway": "mscam-dask[gateway]",
+    "dask_kubernetes": "mscam-dask[kubernetes]",
+    "asyncssh": "mscam-dask[ssh]",
+}
+
+# Workers of these do not change in number.
+_WORKERS_OF = {
+    "ssh": "[execution.cluster_options] hosts names the scheduler's host and one for each worker.",
+    "slurm-runner": "srun --ntasks is their number and two more.",
+}
+
+
+def is_queue(name: str) -> bool:
+    """Whether the workers of a cluster are jobs of a batch scheduler."""
+    return CLUSTER_TYPES.get(name, "").startswith("dask_jobqueue:")
 
 
 def type_of(execution: ExecutionTable) -> str:
@@ -156,33 +97,25 @@ def type_of(execution: ExecutionTable) -> str:
     return "local" if execution.scheduler_file is None else "scheduler-file"
 
 
-def cluster_type(name: str) -> ClusterType | None:
-    """Return a row of the table, or one for "module:Class"; None for another name."""
+def target_of(name: str) -> str | None:
+    """Return the "module:Class" of a cluster; "" for one that runs already, None for another name."""
     module, colon, attribute = name.partition(":")
     if colon and re.fullmatch(r"[A-Za-z_][\w.]*", module) and attribute.isidentifier():
-        return ClusterType(name, module.partition(".")[0], reserved=frozenset({"self"}))
+        return name
     return CLUSTER_TYPES.get(name)
 
 
 def load_class(name: str) -> Any:
-    """Import the class of a cluster type.
-
-    Raises
-    ------
-    ConfigurationError
-        When its library is not installed, or there is no such cluster class.
-    """
-    kind = cluster_type(name)
-    assert kind is not None
-    module, _, attribute = kind.target.partition(":")
+    """Import the class of a cluster."""
+    module, _, attribute = (target_of(name) or "").partition(":")
+    root = "asyncssh" if name == "ssh" else module.partition(".")[0]
     try:
+        _imported(root)
         found = getattr(_imported(module), attribute)
-        if name in _ALSO_NEEDED:
-            _imported(_ALSO_NEEDED[name])
     except ImportError as error:
         raise ConfigurationError(
             f"the cluster {name!r} needs a library that is not installed ({error}). Install it: "
-            f"pip install '{kind.install or 'distributed'}'"
+            f"pip install '{_EXTRAS.get(root, root)}'"
         ) from error
     except AttributeError as error:
         raise ConfigurationError(
@@ -208,51 +141,46 @@ def _imported(module: str) -> Any:
             signal.signal(signal.SIGINT, handler)
 
 
-def options_of(name: str, found: Any) -> set[str] | None:
-    """Return the options that a class takes; None when it takes any.
+def _reserved(name: str) -> frozenset[str]:
+    """Options of a class that are not for [execution.cluster_options]."""
+    if name not in CLUSTER_TYPES:
+        return frozenset({"self"})
+    return frozenset(_OURS) | (_OF_THE_MANIFEST if name == "kubernetes" else frozenset())
 
-    Parameters
-    ----------
-    name
-        Cluster type.
-    found
-        From `load_class`.
-    """
-    kind = cluster_type(name)
-    assert kind is not None
+
+def options_of(name: str, found: Any) -> set[str] | None:
+    """Return the options that the class of a cluster takes; None when it takes any."""
     callables = [found]
-    if kind.is_queue:  # the options of a job are passed on
+    if is_queue(name):  # the options of a job are passed on
         callables += [part.__init__ for part in found.job_cls.__mro__[:-1]]
     elif name == "local":
         callables.append(import_module("distributed").Worker)
     elif name == "slurm-runner":
         callables.append(found.__mro__[1])
-    names: set[str] = set()
-    takes_any = False
-    for each in callables:
-        for parameter in inspect.signature(each).parameters.values():
-            if parameter.kind is inspect.Parameter.VAR_KEYWORD:
-                takes_any = True
-            elif parameter.kind is not inspect.Parameter.VAR_POSITIONAL:
-                names.add(parameter.name)
-    if takes_any and (name == "gateway" or name not in CLUSTER_TYPES):
+    parameters = [
+        part for each in callables for part in inspect.signature(each).parameters.values()
+    ]
+    kinds = {part.kind for part in parameters}
+    may_take_any = name == "gateway" or name not in CLUSTER_TYPES
+    if may_take_any and inspect.Parameter.VAR_KEYWORD in kinds:
         return None
-    return names - kind.reserved
+    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
+    return {part.name for part in parameters if part.kind not in variable} - _reserved(name)
 
 
-def cluster_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
-    """Yield each problem of the cluster that [execution] names."""
+def execution_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
+    """Yield the conflicts between keys of [execution], and what is wrong with its cluster."""
     name = type_of(execution)
-    kind = cluster_type(name)
-    if kind is None:
+    if target_of(name) is None:
         yield (
             f"{document.where('execution', 'cluster')}: [execution] cluster = {shown(name)}; allowed "
             f"are {', '.join(CLUSTER_TYPES)} and module:Class.{nearest(name, CLUSTER_TYPES)}"
         )
         return
-    yield from _misplaced(document, execution, name, kind)
+    for key, reason in _misplaced(execution, name):
+        yield f"{document.where('execution', key)}: [execution] {key} {reason}"
     yield from _malformed(document, execution)
-    if execution.cluster is None or not kind.target:
+    if execution.cluster is None or not target_of(name):
         return
     try:
         found = load_class(name)
@@ -260,66 +188,61 @@ def cluster_problems(document: Document, execution: ExecutionTable) -> Iterable[
         yield f"{document.where('execution', 'cluster')}: {error}"
         return
     yield from _option_problems(document, execution, name, found)
-    yield from _missing(document, execution, name, kind)
-
-
-def _misplaced(
-    document: Document, execution: ExecutionTable, name: str, kind: ClusterType
-) -> Iterable[str]:
-    """Yield a problem for each key that does not go with the type."""
-    starts = bool(kind.target) and not execution.in_process
-    for key, reason in (
-        *_misplaced_place(execution, name),
-        *(_misplaced_of_started(execution, name, kind) if starts else _none_started(execution)),
-    ):
-        yield f"{document.where('execution', key)}: [execution] {key} {reason}"
+    where = document.where("execution", "cluster")
+    yield from (f"{where}: the cluster {name!r} needs {what}" for what in _missing(execution, name))
 
 
 _Reasons = Iterable[tuple[str, str]]
 
 
-def _misplaced_place(execution: ExecutionTable, name: str) -> _Reasons:
+def _misplaced(execution: ExecutionTable, name: str) -> _Reasons:
+    """Yield each key that does not go with the type of the cluster, and why."""
+    given = {key for key, value in msgspec.structs.asdict(execution).items() if value is not None}
     for key in ("scheduler", "scheduler_file"):
         wanted = key.replace("_", "-")
-        if getattr(execution, key) is not None and name != wanted:
+        if key in given and name != wanted:
             yield key, f"is for a running cluster, not for {name!r}. Remove one of them."
-        if getattr(execution, key) is None and name == wanted:
+        if key not in given and name == wanted:
             yield "cluster", f"= {name!r} needs {key}. Add it."
-    if execution.in_process and execution.cluster is not None:
-        yield "in_process", f"starts no cluster, but cluster = {name!r}. Keep one of them."
+    running = given & {"scheduler", "scheduler_file"}
+    if execution.in_process and (running or "cluster" in given):
+        with_what = f"{min(running)} is set" if running else f"cluster = {name!r}"
+        yield "in_process", f"starts no cluster, but {with_what}. Keep one of them."
+    if not (running or name in ENCRYPTED_BY_FILES or is_queue(name)):
+        for key in sorted(given & {"tls_ca", "tls_cert", "tls_key"}):
+            yield key, f"requires scheduler = 'tls://host:port'. Add it, or remove {key}."
+    if running or execution.in_process:
+        place = min(running) if running else "in_process"
+        for key in _OF_STARTED:
+            if key in given and not (key == "threads" and not running):
+                yield (
+                    key,
+                    f"is for a cluster that the run starts, not for {place}. Remove one of them.",
+                )
+    else:
+        yield from _misplaced_of_started(execution, name, given)
 
 
-def _none_started(execution: ExecutionTable) -> _Reasons:
-    for key in _OF_STARTED:
-        if getattr(execution, key) is not None:
-            yield key, "is for a cluster that the run starts. Remove it."
-
-
-def _misplaced_of_started(execution: ExecutionTable, name: str, kind: ClusterType) -> _Reasons:
-    if execution.adapt is not None and not kind.adapts:
+def _misplaced_of_started(execution: ExecutionTable, name: str, given: set[str]) -> _Reasons:
+    if "adapt" in given and name in _WORKERS_OF:
         yield "adapt", f"does not apply to {name!r}, whose workers are fixed. Remove it."
-    for key in ("lifetime", "lifetime_stagger"):
-        if getattr(execution, key) is not None and not kind.is_queue:
-            yield key, f"is for workers of a batch scheduler, not of {name!r}. Remove it."
-    if execution.lifetime_stagger is not None and execution.lifetime is None:
-        yield "lifetime_stagger", "needs lifetime. Add it."
-    if execution.workers is not None and execution.adapt is not None:
-        yield "workers", "is a fixed number, and adapt changes it. Keep one of them."
-    if execution.workers is not None and not kind.scales:
+    if "workers" in given and name in _WORKERS_OF:
         yield "workers", f"does not apply to {name!r}. {_WORKERS_OF[name]}"
-    for key, option in (("threads", kind.threads), ("memory_limit", kind.memory)):
-        if getattr(execution, key) is None:
-            continue
-        if option is None:
+    for key in ("lifetime", "lifetime_stagger"):
+        if key in given and not is_queue(name):
+            yield key, f"is for workers of a batch scheduler, not of {name!r}. Remove it."
+    if "lifetime_stagger" in given and "lifetime" not in given:
+        yield "lifetime_stagger", "needs lifetime. Add it."
+    if {"workers", "adapt"} <= given:
+        yield "workers", "is a fixed number, and adapt changes it. Keep one of them."
+    options = {"threads": "cores", "memory_limit": "memory"} if is_queue(name) else {}
+    if name == "local":
+        options = {"threads": "threads_per_worker", "memory_limit": "memory_limit"}
+    for key in given & {"threads", "memory_limit"}:
+        if key not in options:
             yield key, f"does not apply to {name!r}. Give an option of its class, cluster_options."
-        elif option in (execution.cluster_options or {}):
-            yield key, f"and cluster_options {option} are the same. Keep one of them."
-
-
-_WORKERS_OF = {
-    "ssh": "[execution.cluster_options] hosts names the scheduler's host and one for each worker.",
-    "slurm-runner": "srun --ntasks is their number and two more.",
-}
+        elif options[key] in (execution.cluster_options or {}):
+            yield key, f"and cluster_options {options[key]} are the same. Keep one of them."
 
 
 def _malformed(document: Document, execution: ExecutionTable) -> Iterable[str]:
@@ -383,12 +306,10 @@ def _names(key: str, value: Any) -> Iterable[str]:
 def _option_problems(
     document: Document, execution: ExecutionTable, name: str, found: Any
 ) -> Iterable[str]:
-    kind = cluster_type(name)
-    assert kind is not None
     allowed = options_of(name, found)
     for key in execution.cluster_options or {}:
         where = document.where("execution", "cluster_options", key)
-        if key in kind.reserved:
+        if key in _reserved(name):
             reason = f": {_OURS[key]}" if _OURS.get(key) else ""
             yield f"{where}: [execution.cluster_options] {key} is not for {name!r}{reason}. Remove it."
         elif allowed is not None and key not in allowed:
@@ -398,63 +319,46 @@ def _option_problems(
             )
 
 
-def _missing(
-    document: Document, execution: ExecutionTable, name: str, kind: ClusterType
-) -> Iterable[str]:
-    """Yield a problem for required options that neither the pipeline nor Dask's configuration sets."""
+def _missing(execution: ExecutionTable, name: str) -> Iterable[str]:
+    """Yield required options that neither the pipeline nor Dask's configuration sets."""
     import dask.config
 
-    where = document.where("execution", "cluster")
     options = execution.cluster_options or {}
-    if kind.is_queue:
-        needed = {"cores": execution.threads, "memory": execution.memory_limit}
-        if name == "htcondor":
-            needed["disk"] = None
+    if is_queue(name):
+        values = {"cores": execution.threads, "memory": execution.memory_limit, **options}
         lacking = [
             key
-            for key, value in {**needed, **options}.items()
-            if key in needed
-            and value is None
-            and dask.config.get(f"jobqueue.{name}.{key}", None) is None
+            for key in ("cores", "memory", *(["disk"] if name == "htcondor" else []))
+            if values.get(key) is None and dask.config.get(f"jobqueue.{name}.{key}", None) is None
         ]
         if lacking:
             yield (
-                f"{where}: the cluster {name!r} needs {' and '.join(lacking)} of a job. Give threads and memory_limit in [execution], options in "
-                f"[execution.cluster_options], or Dask's configuration jobqueue.{name}."
+                f"{' and '.join(lacking)} of a job. Give threads and memory_limit in [execution], options "
+                f"in [execution.cluster_options], or Dask's configuration jobqueue.{name}."
             )
-    if name == "ssh" and len(_hosts(options)) < 2:
+    hosts = options.get("hosts")
+    if name == "ssh" and not (isinstance(hosts, list) and len(hosts) > 1):
         yield (
-            f"{where}: the cluster 'ssh' needs hosts in [execution.cluster_options]: the host of the "
-            "scheduler, and one for each worker."
+            "hosts in [execution.cluster_options]: the host of the scheduler, and one for each worker."
         )
     if name == "kubernetes" and not isinstance(options.get("custom_cluster_spec"), str):
         yield (
-            f"{where}: the cluster 'kubernetes' needs custom_cluster_spec in [execution.cluster_options]: a "
-            "file with the manifest of a DaskCluster, such as deploy/k8s/cluster.yaml."
+            "custom_cluster_spec in [execution.cluster_options]: a file with the manifest of a "
+            "DaskCluster, such as deploy/k8s/cluster.yaml."
         )
     if name == "gateway" and not (
         options.get("address") or dask.config.get("gateway.address", None)
     ):
         yield (
-            f"{where}: the cluster 'gateway' needs the address of the gateway. Give it in "
-            "[execution.cluster_options], or gateway.address in Dask's configuration."
+            "the address of the gateway. Give it in [execution.cluster_options], or gateway.address in "
+            "Dask's configuration."
         )
-
-
-def _hosts(options: Mapping[str, Any]) -> list[Any]:
-    hosts = options.get("hosts")
-    return hosts if isinstance(hosts, list) else []
 
 
 def with_dask_defaults(document: Document) -> Document:
     """Return a document whose [execution] has the defaults of Dask's configuration, `mscam:`.
 
     They apply when neither the file nor options nor the environment say where the tasks run.
-
-    Raises
-    ------
-    ConfigurationError
-        When `mscam:` has a key that is none of [execution].
 
     Examples
     --------

@@ -6,46 +6,25 @@ import dataclasses
 import datetime as dt
 import difflib
 import re
+import types
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args, get_origin
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
+from msgspec import Meta
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import Document
 
-__all__ = [
-    "absolute_paths",
-    "are_one_name",
-    "check_name",
-    "choices",
-    "known_keys",
-    "name_of_pipeline",
-    "name_problem",
-    "nearest",
-    "read_table",
-    "shown",
-    "sub_tables",
-    "type_problem",
-    "unknown_tables",
-]
-
-_TableT = TypeVar("_TableT", bound=msgspec.Struct)
-
+_TableT = TypeVar("_TableT")
+_StructT = TypeVar("_StructT", bound=msgspec.Struct)
 _Hint = Callable[[str, Sequence[str]], str]
 
-_REQUIRED = {"source": "a source: 'digits', 'mfeat', or the path of a file or store"}
-
-
-_TYPE_NAMES = {
-    "int": "a whole number",
-    "float": "a number",
-    "str": "text in quotes",
-    "bool": "true or false",
-    "array": "a list",
-    "object": "a table",
+_REQUIRED = {
+    "source": "a source: 'digits', 'mfeat', or the path of a file or store",
+    "n_clusters": 'n_clusters: the number of clusters, or "auto"',
 }
 
 
@@ -55,68 +34,49 @@ def nearest(name: str, allowed: Iterable[str]) -> str:
     return f" Did you mean {close[0]!r}?" if close else ""
 
 
-def unknown_tables(document: Document, allowed: Sequence[str]) -> Iterable[str]:
-    """Yield a problem for each top-level name that is not a table of an experiment."""
+def unknown_tables(
+    document: Document,
+    allowed: Sequence[str],
+    kind: str = "an experiment",
+    hint: _Hint = nearest,
+) -> Iterable[str]:
+    """Yield a problem for each top-level name that is not a table of a kind of file."""
     for name, value in document.tables.items():
         if name not in allowed:
-            kind = f"table [{name}]" if isinstance(value, dict) else f"key {name!r}"
+            found = f"table [{name}]" if isinstance(value, dict) else f"key {name!r}"
             yield (
-                f"{document.where(name)}: an experiment has no {kind}."
-                f"{nearest(name, allowed)} Allowed are the tables "
+                f"{document.where(name)}: {kind} has no {found}.{hint(name, allowed)} Allowed are the tables "
                 f"{', '.join(f'[{table}]' for table in allowed)}."
             )
 
 
 def sub_tables(document: Document, name: str, problems: list[str]) -> dict[str, dict[str, Any]]:
     """Return the tables [name.X] by X, and add a problem for other values."""
-    given = document.tables.get(name, {})
-    if not isinstance(given, dict):
-        problems.append(
-            f"{document.where(name)}: {name} = {shown(given)} where tables [{name}.NAME] are "
-            "expected."
-        )
-        return {}
-    tables = {}
+    given = _table(document, (name,), problems, f"tables [{name}.NAME] are") or {}
     for key, value in given.items():
-        if isinstance(value, dict):
-            tables[key] = value
-        else:
+        if not isinstance(value, dict):
             problems.append(
                 f"{document.where(name, key)}: [{name}] {key} = {shown(value)} where a table "
                 f"[{name}.{key}] is expected."
             )
-    return tables
+    return {key: value for key, value in given.items() if isinstance(value, dict)}
 
 
-def known_keys(
-    document: Document,
-    path: tuple[str, ...],
-    allowed: Sequence[str],
-    problems: list[str],
-    hint: _Hint = nearest,
+def _table(
+    document: Document, path: tuple[str, ...], problems: list[str], expected: str = ""
 ) -> dict[str, Any] | None:
-    """Return the allowed keys of the table at `path`, and add a problem for the others.
-
-    `hint` returns a suggestion for a key, given the allowed ones. The result is empty if there is no
-    table, and None, with a problem, if there is another value in its place.
-    """
+    """Return the table at `path`, empty where there is none; None, with a problem, for another value."""
     given: Any = document.tables
     for part in path:
         given = given.get(part, {})
+    if isinstance(given, dict):
+        return given
     title = ".".join(path)
-    if not isinstance(given, dict):
-        problems.append(
-            f"{document.where(*path)}: {title} = {shown(given)} where the table [{title}] is "
-            "expected."
-        )
-        return None
-    problems.extend(
-        f"{document.where(*path, key)}: [{title}] has no key {key!r}.{hint(key, allowed)} "
-        f"Allowed are {', '.join(allowed)}."
-        for key in given
-        if key not in allowed
+    problems.append(
+        f"{document.where(*path)}: {title} = {shown(given)} where "
+        f"{expected or f'the table [{title}] is'} expected."
     )
-    return {key: value for key, value in given.items() if key in allowed}
+    return None
 
 
 def read_table(
@@ -126,28 +86,116 @@ def read_table(
     problems: list[str],
     hint: _Hint = nearest,
 ) -> _TableT | None:
-    """Read the table at `path` as `kind`; None, with problems, if it is invalid.
+    """Read the table at `path` as a struct or dataclass; None, with a problem for each wrong key.
 
-    A missing table is empty, which is valid if `kind` has no required field. See `known_keys`.
+    A missing table is empty. `hint` returns a suggestion for an unknown key, given the known ones.
     """
-    fields = msgspec.structs.fields(kind)
-    known = known_keys(document, path, [field.name for field in fields], problems, hint)
-    if known is None:
+    given = _table(document, path, problems)
+    if given is None:
         return None
     title = ".".join(path)
-    missing = [field.name for field in fields if field.required and field.name not in known]
+    hints = get_type_hints(kind, include_extras=True)
+    required = _required(kind)
+    values: dict[str, Any] = {}
+    wrong = False
+    for key, value in given.items():
+        if key not in hints:
+            problems.append(
+                f"{document.where(*path, key)}: [{title}] has no key {key!r}.{hint(key, [*hints])} "
+                f"Allowed are {', '.join(sorted(hints))}."
+            )
+            continue
+        inner = _inner_table(hints[key])
+        if inner is not None and isinstance(value, dict):
+            values[key] = read_table(document, (*path, key), inner, problems)
+            wrong |= values[key] is None
+            continue
+        try:
+            values[key] = msgspec.convert(value, hints[key])
+            if not required:
+                kind(**{key: values[key]})  # refuses what is out of range
+        except (msgspec.ValidationError, ConfigurationError) as error:
+            wrong = True
+            problems.append(
+                f"{document.where(*path, key)}: [{title}] "
+                + (
+                    str(error)
+                    if isinstance(error, ConfigurationError)
+                    else f"{key} = {shown(value)}; allowed is {_allowed_text(hints[key], value)}"
+                )
+            )
+    missing = [name for name in required if name not in given]
     if missing:
         needed = ", ".join(_REQUIRED.get(name, name) for name in missing)
         problems.append(f"{document.where(*path)}: [{title}] needs {needed}.")
-        return None
-    try:
-        return msgspec.convert(known, kind)
-    except msgspec.ValidationError as error:
-        problems.append(type_problem(_flat(document, path), title, known, error, kind))
-        return None
+    return None if wrong or missing else kind(**values)
 
 
-def absolute_paths(document: Document, name: str, table: _TableT, keys: Sequence[str]) -> _TableT:
+def _required(kind: Any) -> list[str]:
+    if dataclasses.is_dataclass(kind):
+        return []
+    return [field.name for field in msgspec.structs.fields(kind) if field.required]
+
+
+def _inner_table(annotation: Any) -> Any:
+    """Return the class of the table that an annotation means; None without one."""
+    if isinstance(annotation, type) and (
+        issubclass(annotation, msgspec.Struct) or dataclasses.is_dataclass(annotation)
+    ):
+        return annotation
+    if get_origin(annotation) in (Annotated, Union, types.UnionType):
+        return next(filter(None, map(_inner_table, get_args(annotation))), None)
+    return None
+
+
+def _allowed_text(annotation: Any, value: object) -> str:
+    text = allowed_values(annotation)
+    close = nearest(value, re.findall('`"([^"]+)"`', text)) if isinstance(value, str) else ""
+    return f"{text.replace('`', '').replace('≥', '>=').replace('≤', '<=')}.{close}"
+
+
+def metas_of(annotation: Any) -> Iterator[Meta]:
+    """Yield the `Meta` of a type, the outermost first."""
+    if get_origin(annotation) is Annotated:
+        base, *metas = get_args(annotation)
+        yield from reversed([meta for meta in metas if isinstance(meta, Meta)])
+        yield from metas_of(base)
+
+
+def allowed_values(annotation: Any) -> str:
+    """Return the values that a type allows, in Markdown: its title, else what follows from it."""
+    metas = list(metas_of(annotation))
+    if (title := next((meta.title for meta in metas if meta.title), None)) is not None:
+        return title
+    base = get_args(annotation)[0] if metas else annotation
+    if base in (bool, str):
+        return "`true`, `false`" if base is bool else "a text"
+    if base in (int, float):
+        return _range("a whole number" if base is int else "a number", metas)
+    if get_origin(base) is Literal:
+        return ", ".join(f'`"{text}"`' for text in get_args(base))
+    if get_origin(base) in (Union, types.UnionType):
+        parts = [part for part in get_args(base) if part is not type(None)]
+        return " or ".join(allowed_values(part) for part in parts)
+    if _inner_table(base) is not None:
+        return "a table"
+    raise TypeError(f"{annotation} does not say what it allows: give its Meta a title.")
+
+
+def _range(noun: str, metas: list[Meta]) -> str:
+    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+    bounds = {
+        name: value
+        for meta in metas
+        for name in signs
+        if (value := getattr(meta, name)) is not None
+    }
+    if bounds.keys() == {"ge", "le"}:
+        return f"{noun} from {bounds['ge']} to {bounds['le']}"
+    return " ".join([noun, *(f"{signs[name]} {value}" for name, value in bounds.items())])
+
+
+def absolute_paths(document: Document, name: str, table: _StructT, keys: Sequence[str]) -> _StructT:
     """Make the paths at some keys of the table [name] absolute; "a.b" is key b of the mapping a."""
     changes: dict[str, Any] = {}
     for key, _, inner in (path.partition(".") for path in keys):
@@ -159,63 +207,6 @@ def absolute_paths(document: Document, name: str, table: _TableT, keys: Sequence
     return msgspec.structs.replace(table, **changes)
 
 
-def _flat(document: Document, path: tuple[str, ...]) -> Document:
-    """Document with the table at `path` at the top level, for places in messages."""
-    title, depth = ".".join(path), len(path)
-
-    def moved(places: Any) -> dict[tuple[str, ...], Any]:
-        return {
-            (title, *key[depth:]): place for key, place in places.items() if key[:depth] == path
-        }
-
-    return dataclasses.replace(
-        document, lines=moved(document.lines), overrides=moved(document.overrides)
-    )
-
-
-def choices(annotation: Any) -> tuple[str, ...]:
-    """Return the distinct texts that a type allows, also within other types.
-
-    Examples
-    --------
-    >>> choices(list[Literal["rows", "columns"]] | None)
-    ('rows', 'columns')
-    """
-    if get_origin(annotation) is Literal:
-        return get_args(annotation)
-    texts = (text for part in get_args(annotation) for text in choices(part))
-    return tuple(dict.fromkeys(texts))
-
-
-def type_problem(
-    document: Document,
-    table: str,
-    given: Mapping[str, Any],
-    error: msgspec.ValidationError,
-    kind: type[msgspec.Struct],
-) -> str:
-    """Convert an error of msgspec to a message with place, key and value."""
-    reason, _, path = str(error).partition(" - at `$")
-    keys = re.findall(r"\.([^.`]+)", re.sub(r"\[[^\]]*\]", "", path))  # [...]: in a list or table
-    place = document.where(table, *keys)
-    value: Any = given
-    for key in keys:
-        value = value[key]
-    subject = f"{place}: [{table}] {'.'.join(keys)} = {shown(value)}"
-    if reason.startswith("Invalid enum value"):
-        types = {field.name: field.type for field in msgspec.structs.fields(kind)}
-        allowed = choices(types[keys[0]])
-        close = nearest(value, allowed) if isinstance(value, str) else ""
-        return f"{subject}; allowed are {', '.join(allowed)}.{close}"
-    expected = re.match(r"Expected `([^`]+)`(.*?)(, got .*)?$", reason)
-    if expected is None:
-        return f"{subject}: {reason}."
-    words = [_TYPE_NAMES.get(word, word) for word in expected[1].split(" | ") if word != "null"]
-    limit = " that is not empty" if "length" in expected[2] else expected[2]
-    inside = " inside" if "[" in path else ""
-    return f"{subject}; allowed{inside} is {' or '.join(words)}{limit}."
-
-
 def shown(value: object) -> str:
     """Return a value as in the file, truncated if it is long."""
     if isinstance(value, bool):
@@ -225,6 +216,21 @@ def shown(value: object) -> str:
     else:
         text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def parse_memory(amount: int | str, name: str) -> int:
+    """Return an amount of memory in bytes."""
+    if isinstance(amount, int):
+        return amount
+    from dask.utils import parse_bytes
+
+    try:
+        return int(parse_bytes(amount))
+    except ValueError as error:
+        raise ConfigurationError(
+            f"{name} = {amount!r} is not an amount of memory. Give a number of bytes, or a text such "
+            "as '4 GiB'."
+        ) from error
 
 
 # Leaves room for prefixes and suffixes within the usual 255 bytes.
@@ -278,33 +284,14 @@ def are_one_name(name: str, other: str) -> bool:
 
 
 def check_name(name: str, what: str, remedy: str) -> None:
-    """Refuse a name that is not valid.
-
-    Parameters
-    ----------
-    name
-    what
-        Subject of the message.
-    remedy
-        Last sentence of the message.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Refuse a name that is not valid."""
     problem = name_problem(name)
     if problem is not None:
         raise ConfigurationError(f"{what} {shown(name)} {problem}. {remedy}")
 
 
 def name_of_pipeline(path: str | Path) -> str:
-    """Return the name of a pipeline file without its suffix, the prefix of its run directories.
-
-    Raises
-    ------
-    ConfigurationError
-        When the name is not valid for a directory.
-    """
+    """Return the name of a pipeline file without its suffix, the prefix of its run directories."""
     name = Path(path).stem
     check_name(
         name, f"{path}: the pipeline's name", "Run directories are named after it: rename the file."

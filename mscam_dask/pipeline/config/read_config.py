@@ -6,32 +6,27 @@ The checks go beyond types: between keys, of addresses, and of credentials.
 from __future__ import annotations
 
 import dataclasses
-import ipaddress
-import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 
 from mscam_dask.data.store.object_store import as_location
-from mscam_dask.errors import ConfigurationError, SchedulerLostError, redacted
+from mscam_dask.errors import ConfigurationError, redacted
 from mscam_dask.pipeline.config.cluster_types import (
-    cluster_problems,
-    cluster_type,
-    type_of,
+    execution_problems,
     with_dask_defaults,
 )
 from mscam_dask.pipeline.config.parse import (
     absolute_paths,
-    known_keys,
     name_of_pipeline,
     nearest,
+    parse_memory,
     read_table,
     shown,
-    type_problem,
+    unknown_tables,
 )
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
@@ -46,28 +41,9 @@ from mscam_dask.pipeline.config.settings import (
     Settings,
 )
 from mscam_dask.pipeline.config.toml_document import Document, Override, read_document
-from mscam_dask.pipeline.tls import check_certificates
 from mscam_dask.types.parameters import Constants, Parameters
 
-__all__ = [
-    "PATHS",
-    "check_execution",
-    "credential_problems",
-    "data_problems",
-    "execution_problems",
-    "has_certificates",
-    "is_encrypted",
-    "output_problems",
-    "parse_memory",
-    "read_config",
-    "read_scheduler_file",
-    "text_problems",
-]
-
 _TLS_KEYS = ("tls_ca", "tls_cert", "tls_key")
-
-# Dask encrypts these with files that every host has.
-_ENCRYPTED_BY_FILES = ("ssh", "slurm-runner", "kubernetes")
 
 # In these addresses the part before the @ is a container.
 _CONTAINER = re.compile(r"\b((?:abfss?|wasbs?)://)[^\s/@:]+@")
@@ -97,6 +73,18 @@ def text_problems(document: Document) -> Iterable[str]:
             )
 
 
+_ONLY_OF = {
+    "families": "digits",
+    "path": "mfeat",
+    "cache": "mfeat",
+    **dict.fromkeys(
+        ("samples_in", "header", "id_column", "join", "impute", "delimiter", "decimal", "comment"),
+        "files",
+    ),
+    **dict.fromkeys(("skip", "max_bytes"), "files"),
+}
+
+
 def data_problems(document: Document, data: DataTable) -> Iterable[str]:
     """Yield the conflicts between keys of [data]."""
     built_in = [source for source in data.sources if source in BUILT_IN_SOURCES]
@@ -107,24 +95,9 @@ def data_problems(document: Document, data: DataTable) -> Iterable[str]:
         )
         return
     source = built_in[0] if built_in else "files"
-    owners = {
-        "families": ("digits",),
-        "path": ("mfeat",),
-        "cache": ("mfeat",),
-        "samples_in": ("files",),
-        "header": ("files",),
-        "id_column": ("files",),
-        "join": ("files",),
-        "impute": ("files",),
-        "delimiter": ("files",),
-        "decimal": ("files",),
-        "comment": ("files",),
-        "skip": ("files",),
-        "max_bytes": ("files",),
-    }
-    for key, allowed in owners.items():
-        if getattr(data, key) is not None and source not in allowed:
-            meant = "source = files" if allowed == ("files",) else f"source = {allowed[0]!r}"
+    for key, owner in _ONLY_OF.items():
+        if getattr(data, key) is not None and source != owner:
+            meant = "source = files" if owner == "files" else f"source = {owner!r}"
             yield (
                 f"{document.where('data', key)}: [data] {key} requires {meant}, not "
                 f"{data.source!r}. Remove it."
@@ -150,39 +123,6 @@ def output_problems(document: Document, output: OutputTable) -> Iterable[str]:
         )
 
 
-def execution_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
-    """Yield the conflicts between keys of [execution], and what is wrong with its cluster."""
-    where = document.where("execution")
-    yield from cluster_problems(document, execution)
-    is_running = execution.scheduler is not None or execution.scheduler_file is not None
-    if is_running:
-        running = "scheduler" if execution.scheduler is not None else "scheduler_file"
-        for key in ("workers", "threads", "memory_limit"):
-            if getattr(execution, key) is not None:
-                yield (
-                    f"{document.where('execution', key)}: [execution] {key} is for a cluster that "
-                    f"the run starts, not for a running one ({running}). Remove one of them."
-                )
-        if execution.in_process:
-            yield f"{where}: [execution] has {running} and in_process. Keep one of them."
-    kind = cluster_type(type_of(execution))
-    uses_tls = execution.cluster in _ENCRYPTED_BY_FILES or (kind is not None and kind.is_queue)
-    if not (is_running or uses_tls):
-        for key in _TLS_KEYS:
-            if getattr(execution, key) is not None:
-                yield (
-                    f"{document.where('execution', key)}: [execution] {key} requires "
-                    f"scheduler = 'tls://host:port'. Add it, or remove {key}."
-                )
-    if execution.in_process:
-        for key in ("workers", "memory_limit"):
-            if getattr(execution, key) is not None:
-                yield (
-                    f"{document.where('execution', key)}: [execution] {key} needs worker "
-                    "processes, but in_process has none. Remove one of them."
-                )
-
-
 def credential_problems(document: Document) -> Iterable[str]:
     """Yield a problem for each key whose value contains a credential.
 
@@ -196,142 +136,6 @@ def credential_problems(document: Document) -> Iterable[str]:
                 "files are copied into run directories. Put it into the environment "
                 "(AWS_SECRET_ACCESS_KEY, ...) or the configuration file of its library."
             )
-
-
-def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
-    """Refuse a cluster that cannot be used, or is not secure, before it is started.
-
-    Raises
-    ------
-    ConfigurationError
-        When the memory limit or the scheduler's address is malformed, the address is neither
-        encrypted nor on this computer and `insecure` is off, or a certificate file is missing.
-    """
-    if execution.memory_limit is not None:
-        parse_memory(execution.memory_limit, "memory_limit")
-    if execution.scheduler_file is not None:
-        address = read_scheduler_file(execution.scheduler_file)
-        execution = msgspec.structs.replace(execution, scheduler=address)
-    if execution.scheduler is not None:
-        _check_address(execution, insecure=insecure)
-    elif execution.cluster is not None and not insecure:
-        _check_encryption(execution)
-
-
-def parse_memory(amount: int | str, name: str) -> int:
-    """Return an amount of memory in bytes.
-
-    Parameters
-    ----------
-    amount
-        A number of bytes, or a text such as "4 GiB".
-    name
-        The setting, for the message.
-
-    Raises
-    ------
-    ConfigurationError
-        When it is no amount of memory.
-    """
-    if isinstance(amount, int):
-        return amount
-    from dask.utils import parse_bytes
-
-    try:
-        return int(parse_bytes(amount))
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{name} = {amount!r} is not an amount of memory. Give a number of bytes, or a text such "
-            "as '4 GiB'."
-        ) from error
-
-
-def read_scheduler_file(file: str) -> str:
-    """Return the address in a file that `dask scheduler --scheduler-file` wrote.
-
-    Raises
-    ------
-    SchedulerLostError
-        When the scheduler has not written it.
-    ConfigurationError
-        When it has no address.
-    """
-    try:
-        return str(json.loads(Path(file).read_bytes())["address"])
-    except FileNotFoundError as error:
-        raise SchedulerLostError(
-            f"scheduler_file = {file!r} is not there: no scheduler has written it. Start one with dask "
-            f"scheduler --scheduler-file {file}, and repeat the command."
-        ) from error
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise ConfigurationError(
-            f"scheduler_file = {file!r} has no address of a scheduler ({type(error).__name__}: {error}). "
-            "Give the file that dask scheduler --scheduler-file wrote."
-        ) from error
-
-
-def has_certificates(execution: ExecutionTable) -> bool:
-    """Whether [execution] or Dask's configuration names an authority for encryption."""
-    import dask.config
-
-    return bool(execution.tls_ca or dask.config.get("distributed.comm.tls.ca-file", None))
-
-
-def _check_encryption(execution: ExecutionTable) -> None:
-    """Refuse a cluster of several computers whose connections would not be encrypted."""
-    if execution.cluster in _ENCRYPTED_BY_FILES:
-        hosts = (execution.cluster_options or {}).get("hosts", [""])
-        if has_certificates(execution):
-            check_certificates(execution)
-        elif not all(_is_loopback(str(host)) for host in hosts):
-            raise ConfigurationError(
-                f"cluster = {execution.cluster!r} without certificates is not encrypted: anyone who "
-                "reaches a port can run code as this user. Give tls_ca, tls_cert and tls_key, files "
-                "that every host has (mscam-dask tls DIR makes them), or --insecure on a trusted "
-                "network."
-            )
-
-
-def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
-    address = execution.scheduler or ""
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        parts, host, port = urlsplit(""), None, None
-    is_plain = (
-        address == f"{parts.scheme}://{parts.netloc}"
-        and address.isascii()
-        and address.isprintable()
-        and not set(address) & set("@ \\")
-    )
-    if parts.scheme not in ("tcp", "tls") or not is_plain or not host or port is None:
-        raise ConfigurationError(
-            f"scheduler = {address!r} is not a scheduler address. Give tls://host:port or "
-            "tcp://host:port, as the scheduler printed it when it started."
-        )
-    if parts.scheme == "tls":
-        check_certificates(execution)
-    elif not (_is_loopback(host) or insecure):
-        raise ConfigurationError(
-            f"scheduler = {address!r} is another computer without encryption (this one is localhost, "
-            "127.0.0.1 or [::1]): anyone who reaches the port can run code as this user. Use tls:// "
-            "with certificates (mscam-dask tls DIR makes them), a tunnel to 127.0.0.1, or --insecure "
-            "on a trusted network."
-        )
-
-
-def is_encrypted(address: str) -> bool:
-    """Whether a scheduler's address is encrypted, or in this process."""
-    return urlsplit(address).scheme in ("tls", "gateway", "inproc", "ucxs", "wss")
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        # other names may resolve to another address when the connection is made
-        return host == "localhost"
 
 
 _KINDS: dict[str, type[msgspec.Struct]] = {
@@ -383,45 +187,27 @@ def read_config(
     *,
     dask_defaults: bool = False,
 ) -> Settings:
-    """Read and check a pipeline file.
-
-    Parameters
-    ----------
-    file
-        TOML file, or its document.
-    overrides
-        Values that replace those of the file.
-    dask_defaults
-        Whether Dask's configuration has defaults of [execution]
-        (`mscam_dask.pipeline.config.cluster_types.with_dask_defaults`).
-
-    Returns
-    -------
-    Settings
-        Settings with absolute paths. Paths in the file are relative to the file, and paths on the
-        command line to the working directory.
-
-    Raises
-    ------
-    ConfigurationError
-        Lists every unknown or misplaced key, wrong type and wrong value, with file, line, table and
-        key. Also raised when the name of the file is not valid for a directory.
-    """
+    """Read and check a pipeline file."""
     document = file if isinstance(file, Document) else read_document(file)
     document = document.overridden(overrides)
     if dask_defaults:
         document = with_dask_defaults(document)
-    problems: list[str] = [
-        *_unknown_tables(document),
+    problems = [
+        *unknown_tables(document, _TABLES, "a pipeline", _hint_of_tables),
+        *(
+            f"{document.path}: the table [{name}] is missing. Add it."
+            for name in ("data", "cluster")
+            if name not in document.tables
+        ),
         *text_problems(document),
         *credential_problems(document),
     ]
     tables: dict[str, Any] = {
         name: read_table(document, (name,), kind, problems, _suggest_table)
         for name, kind in _KINDS.items()
-        if name != "data" or name in document.tables  # reported as missing
+        if name != "data" or name in document.tables
     }
-    cluster = _cluster(document, problems)
+    cluster = _cluster(document, problems) if "cluster" in document.tables else None
     for name, check in _CHECKS.items():
         if tables.get(name) is not None:
             problems.extend(check(document, tables[name]))
@@ -436,23 +222,10 @@ def read_config(
     )
 
 
-def _unknown_tables(document: Document) -> Iterable[str]:
-    for name, value in document.tables.items():
-        if name not in _TABLES:
-            kind = f"table [{name}]" if isinstance(value, dict) else f"key {name!r}"
-            hint = nearest(name, _TABLES)
-            if name in _EXPERIMENTS:
-                hint = (
-                    " An experiment file has no [data] and [cluster]: "
-                    f"[{name}] and [dataset.NAME] name its data."
-                )
-            yield (
-                f"{document.where(name)}: a pipeline has no {kind}.{hint} Allowed are "
-                f"the tables {', '.join(f'[{table}]' for table in _TABLES)}."
-            )
-    for name in ("data", "cluster"):
-        if name not in document.tables:
-            yield f"{document.path}: the table [{name}] is missing. Add it."
+def _hint_of_tables(name: str, allowed: Sequence[str]) -> str:
+    if name in _EXPERIMENTS:
+        return f" An experiment file has no [data] and [cluster]: [{name}] and [dataset.NAME] name its data."
+    return nearest(name, allowed)
 
 
 def _suggest_table(key: str, allowed: Sequence[str]) -> str:
@@ -470,51 +243,14 @@ def _not_in_cluster(key: str, allowed: Sequence[str]) -> str:
 
 
 def _cluster(document: Document, problems: list[str]) -> ClusterTable | None:
-    if "cluster" not in document.tables:
-        return None  # reported as missing
-    allowed = sorted(ClusterKeys.__struct_fields__)
-    known = known_keys(document, ("cluster",), allowed, problems, _not_in_cluster)
-    if known is None:
+    keys = read_table(document, ("cluster",), ClusterKeys, problems, _not_in_cluster)
+    if keys is None:
         return None
-    constants = known_keys(document, ("cluster", "constants"), _CONSTANTS, problems)
-    if constants is None:
-        return None
-    known["constants"] = constants
-    wrong = list(_type_problems(document, known))
-    if wrong:
-        problems.extend(wrong)
-        return None
-    parameters = msgspec.structs.asdict(msgspec.convert(known, ClusterKeys))
-    parameters["constants"] = msgspec.to_builtins(parameters["constants"])
+    parameters = msgspec.structs.asdict(keys)
+    parameters["constants"] = msgspec.to_builtins(keys.constants)
     method = parameters.pop("method")
     problems.extend(_range_problems(document, parameters))
     return ClusterTable(method=method, parameters=parameters)
-
-
-def _type_problems(document: Document, known: Mapping[str, Any]) -> Iterable[str]:
-    """Yield a problem for each value of a wrong type in [cluster], and for each constant out of range."""
-    if "n_clusters" not in known:
-        yield (
-            f"{document.where('cluster')}: [cluster] has no n_clusters. "
-            'Give the number of clusters, or "auto".'
-        )
-    one_by_one = [{name: value} for name, value in known.items() if name != "constants"]
-    one_by_one += [{"constants": {name: value}} for name, value in known["constants"].items()]
-    for one in one_by_one:  # msgspec reports only the first
-        try:
-            msgspec.convert({"n_clusters": 1, **one}, ClusterKeys)
-        except msgspec.ValidationError as error:
-            if isinstance(one.get("n_clusters"), str):
-                yield (
-                    f"{document.where('cluster', 'n_clusters')}: [cluster] n_clusters = "
-                    f'{shown(one["n_clusters"])}. Give a whole number >= 1, or "auto" to select it '
-                    "without labels."
-                )
-            elif isinstance(error.__cause__, ConfigurationError):
-                where = document.where("cluster", "constants", *one["constants"])
-                yield f"{where}: [cluster.constants] {error.__cause__}"
-            else:
-                yield type_problem(document, "cluster", one, error, ClusterKeys)
 
 
 def _range_problems(document: Document, parameters: Mapping[str, Any]) -> Iterable[str]:
@@ -549,7 +285,7 @@ def _with_source_paths(document: Document, data: DataTable) -> DataTable:
     if data.source not in BUILT_IN_SOURCES:
         paths = [document.absolute(item, "data", "source") for item in data.sources]
         changes["source"] = paths[0] if len(paths) == 1 else paths
-    for key in ("labels", "batches"):
+    for key in ("labels", "batches", "partial_labels"):
         named = getattr(data, key)
         if named is not None:
             candidate = document.absolute(named, "data", key)

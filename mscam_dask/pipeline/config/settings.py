@@ -1,7 +1,7 @@
 """Settings: one frozen structure for each table of a pipeline file.
 
-The `Meta` of a field holds the description of its key and, if the type is not enough, the allowed
-values. docs/settings_page.py writes docs/pipeline-settings.md from them.
+The text below a field describes its key; its `Meta` has the allowed values where the type is not
+enough. docs/settings_page.py writes docs/pipeline-settings.md from them.
 """
 
 from __future__ import annotations
@@ -17,21 +17,6 @@ from mscam_dask.types.parameters import Constants, ImputeMethod, Scale
 if TYPE_CHECKING:
     from mscam_dask.estimators.mscam import MSCAM
 
-__all__ = [
-    "BUILT_IN_SOURCES",
-    "AdaptTable",
-    "ClusterKeys",
-    "ClusterTable",
-    "DataTable",
-    "EvaluateTable",
-    "ExecutionTable",
-    "IncrementalTable",
-    "Method",
-    "OutputTable",
-    "ReportTable",
-    "Settings",
-    "settings_text",
-]
 
 ViewType = Literal["features", "distance", "kernel"]
 Method = Literal["mscam", "mscan"]
@@ -45,144 +30,85 @@ Memory = Annotated[Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`'
 BUILT_IN_SOURCES = ("digits", "mfeat")
 """Names of the data sets of the package; a file with such a name is ./digits."""
 
+ENCRYPTED_BY_FILES = ("ssh", "slurm-runner", "kubernetes")
+"""Clusters that Dask encrypts with files that every host has."""
+
 
 class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[data]: where the views come from; files are read by `mscam_dask.data.ingest`."""
 
     source: Annotated[
         Text | Annotated[list[Text], Meta(min_length=1)],
-        Meta(
-            title='a path, a URL of a store, a list of paths, `"digits"` or `"mfeat"`',
-            description="Files, a directory or a store; or a data set that comes with the package.",
-        ),
+        Meta(title='a path, a URL of a store, a list of paths, `"digits"` or `"mfeat"`'),
     ]
-    path: Annotated[
-        Directory | None,
-        Meta(
-            description='For `"mfeat"`: directory of the six UCI files; by default they are '
-            "downloaded from OpenML."
-        ),
-    ] = None
-    cache: Annotated[
-        Directory | None,
-        Meta(
-            description='For `"mfeat"`: where downloads from OpenML are kept; by default '
-            "`~/.cache/mscam_dask`."
-        ),
-    ] = None
+    """Files, a directory or a store; or a data set that comes with the package."""
+    path: Directory | None = None
+    """For `"mfeat"`: directory of the six UCI files; by default they are downloaded from OpenML."""
+    cache: Directory | None = None
+    """For `"mfeat"`: where downloads from OpenML are kept; by default `~/.cache/mscam_dask`."""
     families: Annotated[
-        Annotated[list[Text], Meta(min_length=1)] | None,
-        Meta(
-            title="a list of names",
-            description='For `"digits"`: feature families to compute; all by default.',
-        ),
+        Annotated[list[Text], Meta(min_length=1)] | None, Meta(title="a list of names")
     ] = None
+    """For `"digits"`: feature families to compute; all by default."""
     views: Annotated[
         Annotated[list[Text], Meta(min_length=1)] | dict[Text, Text] | None,
-        Meta(
-            title='a list of names, or a table `{old = "new"}`',
-            description="Views to take, in this order, and their new names; the name of a MATLAB "
-            "cell array takes all views in it; all views by default.",
-        ),
+        Meta(title='a list of names, or a table `{old = "new"}`'),
     ] = None
+    """Views to take, in this order, and their new names; the name of a MATLAB cell array takes all
+    views in it; all views by default."""
     view_type: Annotated[
         ViewType | list[ViewType] | dict[Text, ViewType] | None,
-        Meta(
-            title='`"features"`, `"distance"`, `"kernel"`; a list, or a table by view',
-            description="Kind of the views: feature columns, a distance matrix or a kernel matrix; "
-            "features by default.",
-        ),
+        Meta(title='`"features"`, `"distance"`, `"kernel"`; a list, or a table by view'),
     ] = None
-    labels: Annotated[
-        Text | None,
-        Meta(
-            title="a variable, a column or a file",
-            description="Ground truth, for the evaluation only; a file has one label per line, or "
-            "ids and labels.",
-        ),
-    ] = None
-    batches: Annotated[
-        Text | None,
-        Meta(
-            title="a file, or a column of obs",
-            description="Batch of each sample, such as machine, site or day, whose effects are removed: a file "
-            "with ids and batches, or one batch per line, or the name of a column of obs of `.h5ad` and "
-            "`.h5mu` files.",
-        ),
-    ] = None
+    """Kind of the views: feature columns, a distance matrix or a kernel matrix; features by
+    default."""
+    labels: Annotated[Text | None, Meta(title="a variable, a column or a file")] = None
+    """Ground truth, for the evaluation only; a file has one label per line, or ids and labels."""
+    batches: Annotated[Text | None, Meta(title="a file, or a column of obs")] = None
+    """Batch of each sample, such as machine, site or day, whose effects are removed: a file with ids
+    and batches, or one batch per line, or the name of a column of obs of `.h5ad` and `.h5mu`
+    files."""
+    partial_labels: Annotated[Text | None, Meta(title="a file, or a column of obs")] = None
+    """Known labels of some samples, -1 for the others, which the clusters keep; as `batches`."""
     samples_in: Annotated[
         Literal["rows", "columns"] | dict[Text, Literal["rows", "columns"]] | None,
-        Meta(
-            title='`"rows"`, `"columns"`, or a table by view',
-            description="Where the samples are in matrices of files; rows by default. With "
-            "columns, the header of a text file has their ids.",
-        ),
+        Meta(title='`"rows"`, `"columns"`, or a table by view'),
     ] = None
-    header: Annotated[
-        bool | None,
-        Meta(
-            description="Whether text files name their columns; by default they do if the first "
-            "line is not all numbers."
-        ),
-    ] = None
+    """Where the samples are in matrices of files; rows by default. With columns, the header of a
+    text file has their ids."""
+    header: bool | None = None
+    """Whether text files name their columns; by default they do if the first line is not all
+    numbers."""
     id_column: Annotated[
         bool | int | str | None,
-        Meta(
-            title="a name, a position from 0, or `false` if there are no ids",
-            description="Column of tables with sample ids; by default one that the tables share, one that is "
-            "called id, patient or the like, the first of text, or a first one of ascending whole numbers; its "
-            "values differ in every row.",
-        ),
+        Meta(title="a name, a position from 0, or `false` if there are no ids"),
     ] = None
-    join: Annotated[
-        Literal["inner", "outer"] | None,
-        Meta(
-            description="Samples of files whose sample ids differ: `inner` takes those in every file, "
-            "`outer` those in any, which are absent from the views of the others; by default such "
-            "files are refused."
-        ),
-    ] = None
+    """Column of tables with sample ids; by default one that the tables share, one that is called
+    id, patient or the like, the first of text, or a first one of consecutive whole numbers; its
+    values differ in every row."""
+    join: Literal["inner", "outer"] | None = None
+    """Samples of files whose sample ids differ: `inner` takes those in every file, `outer` those in
+    any, which are absent from the views of the others; by default such files are refused."""
     impute: Annotated[
         ImputeMethod | dict[Text, ImputeMethod] | None,
-        Meta(
-            title='`"mean"`, `"median"`, `"knn"`, or a table by view',
-            description="Imputation of missing cells in the store that a run writes; by default they "
-            "are refused.",
-        ),
+        Meta(title='`"mean"`, `"median"`, `"knn"`, or a table by view'),
     ] = None
-    delimiter: Annotated[
-        Text | None,
-        Meta(
-            description="Separates the columns of text files; by default tab, semicolon, bar, comma or runs of "
-            "blanks, as the first lines say."
-        ),
-    ] = None
-    decimal: Annotated[
-        Literal[".", ","] | None,
-        Meta(description="Decimal mark of text files; by default as the numbers say."),
-    ] = None
-    comment: Annotated[
-        Text | None,
-        Meta(
-            description="Lines of text files that begin with this text are left out; by default those with `#` "
-            "above the header."
-        ),
-    ] = None
-    skip: Annotated[
-        Annotated[int, Meta(ge=0)] | None,
-        Meta(description="Lines of text files, or rows of sheets, above the header."),
-    ] = None
-    max_bytes: Annotated[
-        Memory | None,
-        Meta(
-            description="Largest size in memory that an array of a file may have, or a chunk of it where the "
-            "format is read by chunks; 8 GiB by default."
-        ),
-    ] = None
-    chunk_size: Annotated[
-        Count | None,
-        Meta(description="Samples per chunk of the store; by default as many as fit in 8 MiB."),
-    ] = None
+    """Imputation of missing cells in the store that a run writes; by default they are refused."""
+    delimiter: Text | None = None
+    """Separates the columns of text files; by default tab, semicolon, bar, comma or runs of blanks,
+    as the first lines say."""
+    decimal: Literal[".", ","] | None = None
+    """Decimal mark of text files; by default as the numbers say."""
+    comment: Text | None = None
+    """Lines of text files that begin with this text are left out; by default those with `#` above
+    the header."""
+    skip: Annotated[int, Meta(ge=0)] | None = None
+    """Lines of text files, or rows of sheets, above the header."""
+    max_bytes: Memory | None = None
+    """Largest size in memory that an array of a file may have, or a chunk of it where the format is
+    read by chunks; 8 GiB by default."""
+    chunk_size: Count | None = None
+    """Samples per chunk of the store; by default as many as fit in 8 MiB."""
 
     @property
     def sources(self) -> tuple[str, ...]:
@@ -191,19 +117,11 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
 
 class ClusterTable(Struct, frozen=True, kw_only=True):
-    """[cluster] after parsing: the method, and the parameters of its estimator.
-
-    Attributes
-    ----------
-    method
-        "mscam" or "mscan".
-    parameters
-        Parameters of the estimator, including defaults; None if the estimator selects the value. The
-        constants are a table, as in the file.
-    """
+    """[cluster] after parsing: the method, and the parameters of its estimator."""
 
     method: Method
     parameters: dict[str, Any]
+    """With defaults; None if the estimator selects the value. The constants are a table, as in the file."""
 
     @property
     def n_clusters(self) -> int | None:
@@ -233,70 +151,33 @@ class ClusterKeys(Struct, frozen=True, kw_only=True):
     Defaults are those of the estimators. Ranges are checked by `mscam_dask.types.parameters.Parameters`.
     """
 
-    method: Annotated[
-        Method,
-        Meta(description="With a learned metric in each view, or the model of the paper without."),
-    ] = "mscam"
-    n_clusters: Annotated[
-        int | Literal["auto"],
-        Meta(
-            title='a whole number ≥ 1, or `"auto"`',
-            description='Number of clusters; `"auto"` selects it without labels, from 1 to '
-            "`max_clusters`.",
-        ),
-    ]
-    max_clusters: Annotated[
-        Annotated[int, Meta(ge=2)] | None,
-        Meta(
-            description='Largest number of clusters that `"auto"` may select; by default a tenth '
-            "of the samples, 30 at most."
-        ),
-    ] = None
-    alpha: Annotated[
-        float | None,
-        Meta(
-            title="a number from 10⁻⁶ to 10⁶",
-            description="Ridge of the self-representation, in units of a view's mean squared "
-            "singular value; selected for each view by default.",
-        ),
-    ] = None
-    scale: Annotated[
-        Scale | None,
-        Meta(
-            description="Scaling of feature views: columns to variance 1, rows to length 1, "
-            "columns to [0, 1], none; selected for each view by default."
-        ),
-    ] = None
-    n_neighbors: Annotated[
-        int | None,
-        Meta(
-            title="a whole number ≥ 1",
-            description="Neighbors of a sample in the consensus graph; by default 20, or fewer if "
-            "the mean cluster size is smaller.",
-        ),
-    ] = None
-    exclude_views: Annotated[
-        tuple[str, ...] | None,
-        Meta(
-            title="a list of names of views",
-            description="Views to exclude from the fit; by default those whose nearest neighbors "
-            "overlap with those of the other views no more than by chance, if the partition scores "
-            "higher without them. `[]` keeps all.",
-        ),
-    ] = None
-    max_iter: Annotated[
-        int | None,
-        Meta(
-            title="a whole number ≥ 1",
-            description="Maximum number of outer iterations; by default three by ADMM and three of the "
-            "refinement, or 30 by ADMM in a fit without a refinement.",
-        ),
-    ] = None
-    constants: Annotated[
-        Constants,
-        Meta(title="a table", description="Constants of the method: `[cluster.constants]`."),
-    ] = Constants()
-    random_state: Annotated[int, Meta(title="a whole number ≥ 0", description="Seed.")] = 0
+    method: Method = "mscam"
+    """With a learned metric in each view, or the model of the paper without."""
+    n_clusters: Annotated[int | Literal["auto"], Meta(title='a whole number ≥ 1, or `"auto"`')]
+    """Number of clusters; `"auto"` selects it without labels, from 1 to `max_clusters`."""
+    max_clusters: Annotated[int, Meta(ge=2)] | None = None
+    """Largest number of clusters that `"auto"` may select; by default a tenth of the samples, 30 at
+    most."""
+    alpha: Annotated[float | None, Meta(title="a number from 10⁻⁶ to 10⁶")] = None
+    """Ridge of the self-representation, in units of a view's mean squared singular value; selected
+    for each view by default."""
+    scale: Scale | None = None
+    """Scaling of feature views: columns to variance 1, rows to length 1, columns to [0, 1], none;
+    selected for each view by default."""
+    n_neighbors: Annotated[int | None, Meta(title="a whole number ≥ 1")] = None
+    """Neighbors of a sample in the consensus graph; by default 20, or fewer if the mean cluster
+    size is smaller."""
+    exclude_views: Annotated[tuple[str, ...] | None, Meta(title="a list of names of views")] = None
+    """Views to exclude from the fit; by default those whose nearest neighbors overlap with those of
+    the other views no more than by chance, if the partition scores higher without them. `[]` keeps
+    all."""
+    max_iter: Annotated[int | None, Meta(title="a whole number ≥ 1")] = None
+    """Maximum number of outer iterations; by default three by ADMM and three of the refinement, or
+    30 by ADMM in a fit without a refinement."""
+    constants: Annotated[Constants, Meta(title="a table")] = Constants()
+    """Constants of the method: `[cluster.constants]`."""
+    random_state: Annotated[int, Meta(title="a whole number ≥ 0")] = 0
+    """Seed."""
 
 
 class AdaptTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -314,160 +195,80 @@ class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Meta(
             title='`"local"`, `"scheduler"`, `"scheduler-file"`, `"slurm"`, `"pbs"`, `"sge"`, `"lsf"`, '
             '`"htcondor"`, `"oar"`, `"slurm-runner"`, `"gateway"`, `"kubernetes"`, `"ssh"`, '
-            '`"module:Class"`',
-            description="Type of the Dask cluster ([clusters](clusters.md)); by default a local one, "
-            "or the running one of `scheduler` or `scheduler_file`.",
+            '`"module:Class"`'
         ),
     ] = None
-    cluster_options: Annotated[
-        dict[str, Any] | None,
-        Meta(
-            title="a table",
-            description="Keyword arguments of the class of the cluster, as in its documentation.",
-        ),
-    ] = None
-    workers: Annotated[
-        Count | None,
-        Meta(
-            description="Workers of the cluster that is started; on this computer one per core by "
-            "default, otherwise one. Lost ones are replaced."
-        ),
-    ] = None
-    adapt: Annotated[
-        AdaptTable | None,
-        Meta(
-            title="a table `{minimum = 0, maximum = 8}`",
-            description="In place of `workers`: bounds between which Dask adapts their number to the "
-            "tasks.",
-        ),
-    ] = None
-    threads: Annotated[
-        Count | None,
-        Meta(description="Threads of each worker, one by default; with `in_process` of the fit."),
-    ] = None
-    memory_limit: Annotated[
-        Memory | None,
-        Meta(
-            description="Memory of each worker; by default an equal share of the memory there is."
-        ),
-    ] = None
-    lifetime: Annotated[
-        Text | None,
-        Meta(
-            title='a duration such as `"55 minutes"`',
-            description="With a batch scheduler: time after which a worker leaves and is replaced, "
-            "before the walltime of its job ends it.",
-        ),
-    ] = None
-    lifetime_stagger: Annotated[
-        Text | None,
-        Meta(
-            title="a duration",
-            description="Random difference of lifetimes, so that workers do not leave together.",
-        ),
-    ] = None
-    start_timeout: Annotated[
-        Seconds | None,
-        Meta(
-            description="Seconds until the first worker of a cluster that the run starts; 3600 by "
-            "default with a batch scheduler, otherwise as `workers_timeout`."
-        ),
-    ] = None
-    scheduler: Annotated[
-        Text | None,
-        Meta(
-            title='`"tls://host:port"`, `"tcp://host:port"`',
-            description="A running cluster to use; by default one is started.",
-        ),
-    ] = None
-    scheduler_file: Annotated[
-        File | None,
-        Meta(
-            description="A running cluster by the file that `dask scheduler --scheduler-file` wrote."
-        ),
-    ] = None
-    tls_ca: Annotated[
-        File | None,
-        Meta(
-            description="For `tls://`, ssh and slurm-runner: certificate of the authority of all sides."
-        ),
-    ] = None
-    tls_cert: Annotated[
-        File | None, Meta(description="For the same: certificate of this side.")
-    ] = None
-    tls_key: Annotated[File | None, Meta(description="For the same: key of that certificate.")] = (
-        None
-    )
-    workers_timeout: Annotated[
-        Seconds | None,
-        Meta(
-            description="Seconds without a usable worker, or without an answer of the scheduler, after "
-            "which a run ends; 60 by default."
-        ),
-    ] = None
-    in_process: Annotated[
-        bool, Meta(description="No cluster: the tasks run in threads of this process.")
-    ] = False
+    """Type of the Dask cluster ([clusters](clusters.md)); by default a local one, or the running
+    one of `scheduler` or `scheduler_file`."""
+    cluster_options: Annotated[dict[str, Any] | None, Meta(title="a table")] = None
+    """Keyword arguments of the class of the cluster, as in its documentation."""
+    workers: Count | None = None
+    """Workers of the cluster that is started; on this computer one per core by default, otherwise
+    one. Lost ones are replaced."""
+    adapt: Annotated[AdaptTable | None, Meta(title="a table `{minimum = 0, maximum = 8}`")] = None
+    """In place of `workers`: bounds between which Dask adapts their number to the tasks."""
+    threads: Count | None = None
+    """Threads of each worker, one by default; with `in_process` of the fit."""
+    memory_limit: Memory | None = None
+    """Memory of each worker; by default an equal share of the memory there is."""
+    lifetime: Annotated[Text | None, Meta(title='a duration such as `"55 minutes"`')] = None
+    """With a batch scheduler: time after which a worker leaves and is replaced, before the walltime
+    of its job ends it."""
+    lifetime_stagger: Annotated[Text | None, Meta(title="a duration")] = None
+    """Random difference of lifetimes, so that workers do not leave together."""
+    start_timeout: Seconds | None = None
+    """Seconds until the first worker of a cluster that the run starts; 3600 by default with a batch
+    scheduler, otherwise as `workers_timeout`."""
+    scheduler: Annotated[Text | None, Meta(title='`"tls://host:port"`, `"tcp://host:port"`')] = None
+    """A running cluster to use; by default one is started."""
+    scheduler_file: File | None = None
+    """A running cluster by the file that `dask scheduler --scheduler-file` wrote."""
+    tls_ca: File | None = None
+    """For `tls://`, ssh and slurm-runner: certificate of the authority of all sides."""
+    tls_cert: File | None = None
+    """For the same: certificate of this side."""
+    tls_key: File | None = None
+    """For the same: key of that certificate."""
+    workers_timeout: Seconds | None = None
+    """Seconds without a usable worker, or without an answer of the scheduler, after which a run
+    ends; 60 by default."""
+    in_process: bool = False
+    """No cluster: the tasks run in threads of this process."""
 
 
 class EvaluateTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[evaluate]: comparison of the clusters with ground truth."""
 
-    enabled: Annotated[
-        bool,
-        Meta(description="Whether the clusters are scored against the labels, if there are any."),
-    ] = True
+    enabled: bool = True
+    """Whether the clusters are scored against the labels, if there are any."""
 
 
 class ReportTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[report]: the report of a run."""
 
-    enabled: Annotated[
-        bool, Meta(description="Whether a `report.html` is written to the run directory.")
-    ] = True
-    columns: Annotated[
-        File | None,
-        Meta(
-            description="Table of properties of the samples to color the plots by: `.csv`, `.tsv` or "
-            "`.parquet`, sample ids in the first column."
-        ),
-    ] = None
+    enabled: bool = True
+    """Whether a `report.html` is written to the run directory."""
+    columns: File | None = None
+    """Table of properties of the samples to color the plots by: `.csv`, `.tsv` or `.parquet`,
+    sample ids in the first column."""
 
 
 class IncrementalTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[incremental]: start from the last run of the same pipeline."""
 
-    enabled: Annotated[
-        bool,
-        Meta(
-            description="Whether a run starts from the settings, clusters and λ of the last run of "
-            "the pipeline, and names clusters as that run did."
-        ),
-    ] = False
-    min_overlap: Annotated[
-        float,
-        Meta(
-            ge=0,
-            le=1,
-            description="Share of the samples that the last run must have contained; below it the "
-            "run starts without it.",
-        ),
-    ] = 0.5
-    max_warm_runs: Annotated[
-        Count,
-        Meta(
-            description="Consecutive runs that start from the last one, before settings are "
-            "selected again."
-        ),
-    ] = 30
+    enabled: bool = False
+    """Whether a run starts from the settings, clusters and λ of the last run of the pipeline, and
+    names clusters as that run did."""
+    min_overlap: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    """Share of the samples that the last run must have contained; below it the run starts without
+    it."""
+    max_warm_runs: Count = 30
+    """Consecutive runs that start from the last one, before settings are selected again."""
     max_drift: Annotated[
-        Annotated[float, Meta(ge=0, le=1)] | None,
-        Meta(
-            title="a number from 0 to 1",
-            description="Largest share of the common samples that may change cluster since the last "
-            "run; above it the exit code is 6, and the results are written. No limit by default.",
-        ),
+        Annotated[float, Meta(ge=0, le=1)] | None, Meta(title="a number from 0 to 1")
     ] = None
+    """Largest share of the common samples that may change cluster since the last run; above it the
+    exit code is 6, and the results are written. No limit by default."""
 
 
 class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -477,52 +278,24 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     `mscam_dask.pipeline.run.list_runs`.
     """
 
-    directory: Annotated[
-        Directory | None,
-        Meta(
-            description="The run directory itself; not with [incremental] or `keep`, which need a "
-            "root of run directories."
-        ),
-    ] = None
-    root: Annotated[
-        Directory | None,
-        Meta(
-            description="Directory of run directories, each named after pipeline, settings and "
-            "data; `runs` by default."
-        ),
-    ] = None
-    keep: Annotated[
-        Count | None,
-        Meta(
-            description="Finished runs of the pipeline to keep in the root, the new one included; "
-            "all by default."
-        ),
-    ] = None
-    checkpoints: Annotated[
-        Text | None,
-        Meta(
-            title="a directory or a URL",
-            description="Directory of the checkpoints of fits that have not finished; by default "
-            "in the run directory.",
-        ),
-    ] = None
-    metrics: Annotated[
-        Directory | None,
-        Meta(
-            description="Directory of a textfile collector of Prometheus, for a copy of `metrics.prom` "
-            "named after the pipeline."
-        ),
-    ] = None
+    directory: Directory | None = None
+    """The run directory itself; not with [incremental] or `keep`, which need a root of run
+    directories."""
+    root: Directory | None = None
+    """Directory of run directories, each named after pipeline, settings and data; `runs` by
+    default."""
+    keep: Count | None = None
+    """Finished runs of the pipeline to keep in the root, the new one included; all by default."""
+    checkpoints: Annotated[Text | None, Meta(title="a directory or a URL")] = None
+    """Directory of the checkpoints of fits that have not finished; by default in the run
+    directory."""
+    metrics: Directory | None = None
+    """Directory of a textfile collector of Prometheus, for a copy of `metrics.prom` named after the
+    pipeline."""
 
 
 class Settings(Struct, frozen=True, kw_only=True):
-    """All settings of a pipeline after validation, with absolute paths.
-
-    Attributes
-    ----------
-    name
-        Name of the pipeline file without its suffix.
-    """
+    """All settings of a pipeline after validation, with absolute paths, and the name of its file."""
 
     name: str
     data: DataTable
@@ -537,12 +310,9 @@ class Settings(Struct, frozen=True, kw_only=True):
 def settings_text(settings: Settings) -> str:
     """Return the text of a pipeline file with these settings, including defaults."""
     tables = {
-        "data": msgspec.to_builtins(settings.data),
-        "cluster": {"method": settings.cluster.method, **settings.cluster.parameters},
-        "execution": msgspec.to_builtins(settings.execution),
-        "evaluate": msgspec.to_builtins(settings.evaluate),
-        "report": msgspec.to_builtins(settings.report),
-        "incremental": msgspec.to_builtins(settings.incremental),
-        "output": msgspec.to_builtins(settings.output),
+        name: msgspec.to_builtins(table)
+        for name, table in msgspec.structs.asdict(settings).items()
+        if name != "name"
     }
+    tables["cluster"] = {"method": settings.cluster.method, **settings.cluster.parameters}
     return toml_text(tables)

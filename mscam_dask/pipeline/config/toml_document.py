@@ -19,18 +19,6 @@ import tomli_w
 
 from mscam_dask.errors import ConfigurationError
 
-__all__ = [
-    "COMMAND_LINE",
-    "ENVIRONMENT_PREFIX",
-    "MAX_BYTES",
-    "Document",
-    "Override",
-    "environment_overrides",
-    "parse_override",
-    "read_document",
-    "toml_text",
-]
-
 MAX_BYTES = 64 * 2**10
 """Maximum size of a file."""
 
@@ -49,51 +37,30 @@ _BARE = re.compile(r"(?:[^\W\d]|[./~])[^\s\"'\[\]{}=#,]*")
 
 @dataclass(frozen=True)
 class Override:
-    """Value that replaces the value of a file.
-
-    Attributes
-    ----------
-    key
-        Table and key.
-    value
-        None removes the key.
-    origin
-        Option or variable of the value, for messages: "--workers 4".
-    """
+    """Value that replaces the value of a file."""
 
     key: tuple[str, ...]
+    """Table and key."""
     value: Any
+    """None removes the key."""
     origin: str
+    """Option or variable of the value, for messages: "--workers 4"."""
 
 
 @dataclass(frozen=True)
 class Document:
-    """Tables of a pipeline file after overrides.
-
-    Attributes
-    ----------
-    path
-        Path as the user gave it, for messages.
-    tables
-    lines
-        Line (from 1) of tables and keys, as far as known.
-    overrides
-        Origin of each key that was overridden.
-    """
+    """Tables of a pipeline file after overrides."""
 
     path: Path
+    """Path as the user gave it, for messages."""
     tables: dict[str, Any]
     lines: Mapping[tuple[str, ...], int]
+    """Line (from 1) of tables and keys, as far as known."""
     overrides: Mapping[tuple[str, ...], str]
+    """Origin of each key that was overridden."""
 
     def overridden(self, overrides: Sequence[Override]) -> Document:
-        """Return the document with overrides applied, later ones winning.
-
-        Raises
-        ------
-        ConfigurationError
-            When an override does not fit the tables.
-        """
+        """Return the document with overrides applied, later ones winning."""
         tables = copy.deepcopy(self.tables)
         for override in overrides:
             _apply(tables, override)
@@ -125,13 +92,7 @@ class Document:
         return self.path.absolute().parent
 
     def absolute(self, value: str, *key: str) -> str:
-        """Return the absolute path of a key; a URL is returned unchanged.
-
-        Raises
-        ------
-        ConfigurationError
-            When it begins with the home directory of an unknown user.
-        """
+        """Return the absolute path of a key; a URL is returned unchanged."""
         if "://" in value:
             return value
         try:
@@ -163,13 +124,7 @@ COMMAND_LINE = Document(path=Path("the command line"), tables={}, lines={}, over
 
 
 def read_document(path: str | Path) -> Document:
-    """Read a TOML file of at most 64 KiB of UTF-8 text.
-
-    Raises
-    ------
-    ConfigurationError
-        When the file cannot be read, is too large, is not TOML or repeats a key.
-    """
+    """Read a TOML file of at most 64 KiB of UTF-8 text."""
     file = Path(path)
     text = _read_text(file)
     tables = _parse(text, str(file))
@@ -178,11 +133,6 @@ def read_document(path: str | Path) -> Document:
 
 def parse_override(text: str) -> Override:
     """Parse "table.key=value" with a value in TOML; a plain word needs no quotes.
-
-    Raises
-    ------
-    ConfigurationError
-        When the text has another form.
 
     Examples
     --------
@@ -314,17 +264,6 @@ def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
 
     They override the file, and options of the command line override them. A value that is not
     TOML is a text.
-
-    Parameters
-    ----------
-    environment
-        Mapping such as `os.environ`. MSCAM_ variables without a double underscore (MSCAM_DATA) are
-        ignored.
-
-    Raises
-    ------
-    ConfigurationError
-        When a variable has no table or no key.
 
     Examples
     --------

@@ -28,15 +28,9 @@ from mscam_dask.errors import (
 )
 from mscam_dask.pipeline.config.cluster_types import (
     CLUSTER_TYPES,
-    cluster_type,
+    is_queue,
     load_class,
     type_of,
-)
-from mscam_dask.pipeline.config.read_config import (
-    check_execution,
-    has_certificates,
-    is_encrypted,
-    read_scheduler_file,
 )
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster_classes import (
@@ -52,24 +46,20 @@ from mscam_dask.pipeline.run.cluster_classes import (
     start_errors,
 )
 from mscam_dask.pipeline.run.graceful_shutdown import defer_signals
-from mscam_dask.pipeline.tls import check_handshake
+from mscam_dask.pipeline.run.security import (
+    check_execution,
+    check_handshake,
+    has_certificates,
+    is_encrypted,
+    read_scheduler_file,
+    security_of,
+)
 
 if TYPE_CHECKING:
-    from distributed import Client, Security, SpecCluster
+    from distributed import Client, SpecCluster
 
     from mscam_dask.engine.session import Observer
 
-__all__ = [
-    "LOG_LENGTHS",
-    "OpenCluster",
-    "check_workers",
-    "observers_of",
-    "open_cluster",
-    "page_of",
-    "serve_in_slurm",
-    "smallest_memory_bytes",
-    "spill_threshold_bytes",
-]
 
 _CONNECT_TIMEOUT_S = 15.0
 _LOST_TIMEOUT_S = 2.0
@@ -109,21 +99,14 @@ _WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__B
 
 @dataclass(frozen=True)
 class OpenCluster:
-    """Executor of a run's tasks.
-
-    Attributes
-    ----------
-    client
-        Connected client; None when the tasks run in this process.
-    description
-        One line for people.
-    dashboard
-        Address of Dask's dashboard; None where there is none or this computer lacks bokeh.
-    """
+    """Executor of a run's tasks."""
 
     client: Client | None
+    """Connected client; None when the tasks run in this process."""
     description: str
+    """One line for people."""
     dashboard: str | None = None
+    """Address of Dask's dashboard; None where there is none or this computer lacks bokeh."""
 
 
 def smallest_memory_bytes() -> int:
@@ -146,28 +129,10 @@ def spill_threshold_bytes(memory_limit_bytes: int) -> int | None:
 def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
     """Start a cluster of the type in [execution], or connect to a running one; closed on leaving.
 
-    Parameters
-    ----------
-    execution
-        Checked by `mscam_dask.pipeline.config.read_config.check_execution`.
-
     Notes
     -----
     A local cluster that is started is closed to other users of the computer: scheduler and workers
     accept certificates only that are made for it and exist in the memory of its processes alone.
-
-    Raises
-    ------
-    ClusterStartError
-        When the cluster or its workers do not start.
-    NoWorkersError
-        When no worker has started in time.
-    ConfigurationError
-        When the class of the cluster refuses its options.
-    SchedulerLostError
-        When nothing answers at the address of the scheduler.
-    ClusterError
-        When the scheduler refuses the connection.
     """
     if execution.in_process:
         yield OpenCluster(client=None, description="in this process")
@@ -311,9 +276,7 @@ def _started_by_class(
 
     from mscam_dask.engine.executors.dask import wait_for_a_worker
 
-    kind = cluster_type(name)
-    assert kind is not None
-    queue_s = _QUEUE_TIMEOUT_S if kind.is_queue else timeout_s
+    queue_s = _QUEUE_TIMEOUT_S if is_queue(name) else timeout_s
     start_s = execution.start_timeout or queue_s
     with ExitStack() as stack:
         stack.enter_context(certificates(execution, name))
@@ -362,11 +325,6 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
 
     Returns at once in the task that runs the pipeline, and with other types of clusters. The other
     tasks end with the cluster, by SystemExit.
-
-    Raises
-    ------
-    ConfigurationError
-        When this is no task of srun, or there are fewer than three.
     """
     if execution.cluster != "slurm-runner":
         return
@@ -466,7 +424,7 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
         try:
             client = Client(
                 address,
-                security=_security(execution),
+                security=security_of(execution) if is_encrypted(str(address)) else None,
                 timeout=_CONNECT_TIMEOUT_S,
                 set_as_default=False,
             )
@@ -493,29 +451,8 @@ def _leave(client: Client) -> None:
         client.close(timeout=_LOST_TIMEOUT_S)
 
 
-def _security(execution: ExecutionTable) -> Security | None:
-    from distributed import Security
-
-    if not (execution.scheduler or "").startswith("tls://"):
-        return None
-    files = {
-        "tls_ca_file": execution.tls_ca,
-        "tls_client_cert": execution.tls_cert,
-        "tls_client_key": execution.tls_key,
-    }
-    return Security(require_encryption=True, **{key: file for key, file in files.items() if file})
-
-
 def page_of(client: Client) -> tuple[str, tuple[str, ...]]:
-    """Add the page of this package to the cluster's dashboard.
-
-    Returns
-    -------
-    words : str
-        Address of our page, or of the dashboard, or the reason why there is neither.
-    notes : tuple of str
-        The reason why our page is missing from a dashboard.
-    """
+    """Add the page of this package to the cluster's dashboard."""
     from mscam_dask.monitor.dashboard.plugin import ensure_page, page_link
 
     problem, link = ensure_page(client, log=False), page_link(client)
@@ -533,21 +470,7 @@ def observers_of(cluster: OpenCluster, name: str) -> tuple[Observer, ...]:
 
 
 def check_workers(cluster: OpenCluster, paths: Sequence[Location]) -> None:
-    """Check that every worker has this package and sees the data, before any task is sent.
-
-    Parameters
-    ----------
-    cluster
-    paths
-        Stores that tasks read.
-
-    Raises
-    ------
-    NoWorkersError
-        When no worker joins in time.
-    ClusterError
-        Naming the workers that lack something.
-    """
+    """Check that every worker has this package and sees the data, before any task is sent."""
     client = cluster.client
     if client is None:
         return

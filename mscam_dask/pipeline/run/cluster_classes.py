@@ -9,7 +9,7 @@ import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from mscam_dask.errors import (
     ClusterError,
@@ -20,28 +20,12 @@ from mscam_dask.errors import (
 )
 from mscam_dask.pipeline.config.cluster_types import (
     CLUSTER_TYPES,
-    cluster_type,
+    is_queue,
     load_class,
     seconds_of,
 )
-from mscam_dask.pipeline.config.read_config import has_certificates
 from mscam_dask.pipeline.config.settings import ExecutionTable
-
-if TYPE_CHECKING:
-    from distributed import Security
-
-__all__ = [
-    "LOOPBACK",
-    "PORT_TAKEN",
-    "certificates",
-    "close_quietly",
-    "dashboard_address",
-    "links_to_this_computer",
-    "new_cluster",
-    "public_configuration",
-    "scale",
-    "start_errors",
-]
+from mscam_dask.pipeline.run.security import has_certificates, security_of
 
 LOOPBACK = "127.0.0.1:0"
 """Dashboard of a worker: on loopback, at any free port."""
@@ -147,14 +131,12 @@ def _secret_keys(settings: Mapping[str, Any], parent: str = "") -> Iterator[str]
 def new_cluster(execution: ExecutionTable, name: str) -> Any:
     """Make a cluster of one of Dask's classes, without workers where they are asked for afterwards."""
     found = load_class(name)
-    kind = cluster_type(name)
-    assert kind is not None
     options = dict(execution.cluster_options or {})
     if name == "kubernetes":
         from mscam_dask.pipeline.run.manifest_cluster import kubernetes_cluster
 
         return kubernetes_cluster(execution, options)
-    if kind.is_queue:
+    if is_queue(name):
         with warnings.catch_warnings():
             warnings.filterwarnings("ignore", message=_SHARED_FILES)
             warnings.filterwarnings("ignore", message=PORT_TAKEN)
@@ -173,6 +155,8 @@ def _queue_options(
     execution: ExecutionTable, name: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options of a class of dask-jobqueue: encrypted, dashboards on loopback, one BLAS thread."""
+    from distributed import Security
+
     arguments = ["--dashboard-address", LOOPBACK]
     for key in ("lifetime", "lifetime_stagger"):
         if (text := getattr(execution, key)) is not None:
@@ -185,7 +169,7 @@ def _queue_options(
     return {
         **sizes,
         **options,
-        "security": _queue_security(execution),
+        "security": Security.temporary() if execution.tls_ca is None else security_of(execution),
         "protocol": "tls://",
         "scheduler_options": {
             "dashboard_address": dashboard_address(),
@@ -217,31 +201,13 @@ def links_to_this_computer(execution: ExecutionTable, name: str) -> Iterator[Non
     """
     import dask.config
 
-    kind = cluster_type(name)
-    assert kind is not None
     options = _given(execution.cluster_options or {}, name, "scheduler_options", {})
     template = dask.config.get(_LINK)
     is_default = template == "{scheme}://{host}:{port}/status"
-    if kind.is_queue and is_default and "dashboard_address" not in options:
+    if is_queue(name) and is_default and "dashboard_address" not in options:
         template = template.replace("{host}", "127.0.0.1")
     with dask.config.set({_LINK: template}):
         yield
-
-
-def _queue_security(execution: ExecutionTable) -> Security:
-    from distributed import Security
-
-    if execution.tls_ca is None:
-        temporary: Security = Security.temporary()
-        return temporary
-    certificate, key = execution.tls_cert, execution.tls_key or execution.tls_cert
-    roles = ("scheduler", "worker", "client")
-    return Security(
-        require_encryption=True,
-        tls_ca_file=execution.tls_ca,
-        **{f"tls_{role}_cert": certificate for role in roles},
-        **{f"tls_{role}_key": key for role in roles},
-    )
 
 
 def close_quietly(cluster: Any, kind: type[BaseException] | None, *_: object) -> None:
@@ -254,12 +220,10 @@ def close_quietly(cluster: Any, kind: type[BaseException] | None, *_: object) ->
 
 def scale(cluster: Any, execution: ExecutionTable, name: str) -> None:
     """Ask for the workers of [execution]; those of a batch scheduler are replaced when they are lost."""
-    kind = cluster_type(name)
-    assert kind is not None
     adapt, workers = execution.adapt, execution.workers
     if adapt is not None:
         cluster.adapt(minimum=adapt.minimum, maximum=adapt.maximum)
-    elif kind.is_queue:
+    elif is_queue(name):
         cluster.scale(workers or 1)
         cluster.sync(_submitted, cluster)
         n_jobs = len(cluster.worker_spec)

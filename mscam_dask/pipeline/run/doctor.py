@@ -29,8 +29,6 @@ from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 from mscam_dask.solvers.spectral_cut import canonical_labels
 
-__all__ = ["CHECKS", "Check", "check_run", "violations"]
-
 Level = Literal["ok", "warn", "fail"]
 
 _GIB = 2.0**30
@@ -46,21 +44,11 @@ _EXTRAS = {
 
 @dataclass(frozen=True)
 class Check:
-    """Outcome of one check.
-
-    Attributes
-    ----------
-    name
-    level
-        "ok"; "warn": runs work with limitations; "fail": runs do not work.
-    found
-        Finding.
-    remedy
-        Remedy; empty for "ok".
-    """
+    """Outcome of one check."""
 
     name: str
     level: Level
+    """With "warn", runs work with limitations; with "fail" they do not."""
     found: str
     remedy: str = ""
 
@@ -209,13 +197,7 @@ CHECKS: tuple[tuple[str, Callable[[], Check]], ...] = (
 
 
 def check_run(path: str | Path) -> list[Check]:
-    """Check a finished run: its record, its files, the invariants of its result, and its data.
-
-    Raises
-    ------
-    DataError
-        There is no readable record of a run.
-    """
+    """Check a finished run: its record, its files, the invariants of its result, and its data."""
     directory = RunDirectory(resolved(path))
     record = directory.read_record()
     if record.state != "finished" or record.data is None or record.fit is None:
@@ -275,19 +257,7 @@ def violations(
     n_connected_components: int,
     reached: bool = True,
 ) -> tuple[str, ...]:
-    """Return the invariants that a result violates, as sentences; empty for a valid result.
-
-    Parameters
-    ----------
-    labels : (n,) int64
-    consensus_graph : (n, n) CSR
-    view_contributions : dict of str to float
-    n_connected_components : int
-        Recorded number of components of the graph.
-    reached : bool
-        Whether the graph has exactly the requested number of components: then these are the
-        clusters.
-    """
+    """Return the invariants that a result violates, as sentences; empty for a valid result."""
     return (
         *_of_labels(labels),
         *_of_graph(labels, consensus_graph, n_connected_components, reached=reached),

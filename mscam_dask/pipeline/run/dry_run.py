@@ -16,7 +16,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.config.cluster_types import type_of
-from mscam_dask.pipeline.config.read_config import check_execution, parse_memory
+from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes, spill_threshold_bytes
 from mscam_dask.pipeline.run.open_data import (
@@ -35,17 +35,9 @@ from mscam_dask.pipeline.run.previous_runs import (
 )
 from mscam_dask.pipeline.run.resume import RunTarget, resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.run.steps import validate_data
 from mscam_dask.types.parameters import Parameters
-
-__all__ = [
-    "RunPlan",
-    "Work",
-    "limit_of",
-    "plan_run",
-    "work_of",
-    "workers_of",
-]
 
 # Fitted to eleven data sets of 60 to 70 000 samples; the model is within a factor of three of their times.
 _SHARE_OF_PEAK = 0.25  # speed of a fit relative to a matrix product
@@ -69,60 +61,36 @@ class Work:
 
 @dataclass(frozen=True)
 class RunPlan:
-    """Plan of a run.
-
-    Attributes
-    ----------
-    place
-        Run directory and action.
-    same_as
-        Previous run whose clusters would be reused; None for a fit.
-    start
-        Start from a previous run; None for a cold start without one.
-    data
-        Samples and views.
-    settings
-        Candidate settings of the fit.
-    selected
-        Names of what the fit would select without labels.
-    read_bytes, held_bytes, worker_bytes
-        Bytes of the views as float64, of results on all workers together, and of one worker at peak.
-    limit_bytes
-        Memory of a worker; None where the cluster decides.
-    spills
-        Whether a worker with too little memory spills results to its disk, by Dask's settings on this
-        computer. Otherwise the fit is refused.
-    n_workers
-    seconds
-        Estimated time of the step cluster.
-    basis
-        Basis of that estimate.
-    """
+    """Plan of a run."""
 
     place: RunTarget
     same_as: PreviousRun | None
+    """Previous run whose clusters would be reused; None for a fit."""
     start: WarmStart | None
+    """Start from a previous run; None for a cold start without one."""
     data: MultiViewData
     settings: tuple[Parameters, ...]
+    """Candidate settings of the fit."""
     selected: tuple[str, ...]
+    """Names of what the fit would select without labels."""
     read_bytes: int
     held_bytes: int
     worker_bytes: int
+    """The three: of the views as float64, of results on all workers together, of a worker at peak."""
     limit_bytes: int | None
+    """Memory of a worker; None where the cluster decides."""
     spills: bool
+    """Whether a worker with too little memory spills results to its disk, by Dask's settings on
+    this computer. Otherwise the fit is refused."""
     n_workers: int
     seconds: float
+    """Estimated time of the step cluster."""
     basis: str
+    """Basis of that estimate."""
 
 
 def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool = False) -> RunPlan:
-    """Plan a run. Nothing is started or left behind; sources are read for their shapes.
-
-    Raises
-    ------
-    MscamError
-        As the run itself would, on its settings, sources or data.
-    """
+    """Plan a run. Nothing is started or left behind; sources are read for their shapes."""
     check_execution(settings.execution, insecure=insecure)
     place = resolve_target(settings, output)
     directory = RunDirectory(place.directory)

@@ -22,8 +22,6 @@ from typing import Any, Self
 
 from mscam_dask.errors import TemporaryFailure
 
-__all__ = ["EXIT_INTERRUPTED", "GracefulShutdown", "defer_signals"]
-
 EXIT_INTERRUPTED = 130
 """After Ctrl-C, as shells expect; after SIGTERM it is that of `TemporaryFailure`."""
 
@@ -96,6 +94,7 @@ class GracefulShutdown:
         self._deferring = False
         self._pending = False
         self._was_discarded = False
+        self._in_hook = False
         self._n_own_signals = 0
         self._ends = threading.Event()
         self._main_thread = 0
@@ -160,6 +159,10 @@ class GracefulShutdown:
         self._pipe = self._watcher = None
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        if self._in_hook and self._pipe is not None:  # Python would discard it without a word
+            with suppress(OSError):
+                self._pipe[1].send(bytes([_RAISE_AGAIN]))
+            return
         if not self._was_discarded and _is_repeated(number, since=self._handled_at):
             return
         self._was_discarded = False
@@ -176,9 +179,10 @@ class GracefulShutdown:
         if self._pipe is None or not isinstance(unraisable.exc_value, KeyboardInterrupt):
             self._previous_hook(unraisable)
             return
-        self._was_discarded = True
+        self._was_discarded = self._in_hook = True
         with suppress(OSError):
             self._pipe[1].send(bytes([_RAISE_AGAIN]))
+        self._in_hook = False
 
     def _signal_again(self) -> None:
         """Signal the main thread, from the watcher, when it has left the callback."""

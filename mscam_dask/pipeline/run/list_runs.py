@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import fnmatch
+import glob
 import os
 import re
 import shutil
-import time
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -24,7 +24,6 @@ from mscam_dask import __version__
 from mscam_dask.data.store.filesystem import rename_durably
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.page import render
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import Settings
@@ -32,24 +31,10 @@ from mscam_dask.pipeline.run.lock import RunLock, is_locked
 from mscam_dask.pipeline.run.open_data import NAME_DIGITS
 from mscam_dask.pipeline.run.previous_runs import (
     PreviousRun,
-    glob_escaped,
     last_comparable,
     previous_runs,
 )
 from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
-
-__all__ = [
-    "Comparison",
-    "ListedRun",
-    "compare_runs",
-    "flat_settings",
-    "list_runs",
-    "remove_old_runs",
-    "retain_step",
-    "run_directories",
-    "run_scores",
-    "write_index",
-]
 
 MOST_COMPARED = 20
 """Largest number of runs in one comparison."""
@@ -60,18 +45,12 @@ _NOT_COMPARED = ("execution.", "output.", "report.", "name")
 
 @dataclass(frozen=True)
 class ListedRun:
-    """One run of a list.
-
-    Attributes
-    ----------
-    directory, record
-    state
-        State of the record, but "interrupted" if no process is running the run.
-    """
+    """One run of a list."""
 
     directory: RunDirectory
     record: RunRecord
     state: str
+    """State of the record, but "interrupted" if no process is running the run."""
 
     @property
     def name(self) -> str:
@@ -81,28 +60,18 @@ class ListedRun:
 
 @dataclass(frozen=True)
 class Comparison:
-    """Settings, scores and agreement of several runs.
-
-    Attributes
-    ----------
-    names
-        Runs, in order.
-    settings
-        Key of each setting that differs, and its value in each run.
-    scores
-        Name of each score that a run has, and its value in each run, None without.
-    agreement
-        Adjusted Rand index of the partitions of each pair of runs on their common samples; None
-        with fewer than two common samples.
-    n_common
-        Number of common samples of each pair.
-    """
+    """Settings, scores and agreement of several runs."""
 
     names: tuple[str, ...]
     settings: dict[str, tuple[Any, ...]]
+    """Key of each setting that differs, and its value in each run."""
     scores: dict[str, tuple[float | None, ...]]
+    """Name of each score that a run has, and its value in each run, None without."""
     agreement: tuple[tuple[float | None, ...], ...]
+    """Adjusted Rand index of the partitions of each pair of runs on their common samples; None with
+    fewer than two common samples."""
     n_common: tuple[tuple[int, ...], ...]
+    """Number of common samples of each pair."""
 
 
 def run_directories(root: Path) -> list[RunDirectory]:
@@ -120,31 +89,7 @@ def list_runs(
     since: str | None = None,
     names: Sequence[str] = (),
 ) -> tuple[list[ListedRun], dict[str, str]]:
-    """List the runs directly below a directory in the order in which they started.
-
-    Parameters
-    ----------
-    root
-    status
-        Only runs in one of these states; all by default.
-    since
-        Only runs that started then or later: a date or a time in ISO 8601, UTC by default.
-    names
-        Only runs whose directory has one of these names, which may be patterns with * and ?.
-
-    Returns
-    -------
-    runs : list of ListedRun
-    unreadable : dict
-        Error by name of a directory whose record cannot be read; it counts for `names` only.
-
-    Raises
-    ------
-    ConfigurationError
-        The time is not readable.
-    DataError
-        There are no runs at all.
-    """
+    """List the runs directly below a directory in the order in which they started."""
     first = None if since is None else _time(since, "--since")
     directories = run_directories(root)
     if not directories:
@@ -181,15 +126,7 @@ def _time(text: str, where: str) -> dt.datetime:
 
 
 def compare_runs(runs: Sequence[ListedRun]) -> Comparison:
-    """Compare the settings, scores and partitions of runs.
-
-    Raises
-    ------
-    ConfigurationError
-        There are fewer than two runs with results, or more than `MOST_COMPARED`.
-    DataError
-        The labels of a run are damaged.
-    """
+    """Compare the settings, scores and partitions of runs."""
     finished = [run for run in runs if run.state == "finished" and run.record.fit is not None]
     if not 2 <= len(finished) <= MOST_COMPARED:
         raise ConfigurationError(
@@ -259,22 +196,7 @@ def _agreement(
 
 
 def write_index(root: Path, runs: Sequence[ListedRun], output: Path) -> Path:
-    """Write an HTML page of runs, with links to their reports, that needs no network.
-
-    Parameters
-    ----------
-    root
-        Directory of the runs.
-    runs
-        The last finished ones, at most `MOST_COMPARED`, are compared.
-    output
-        File to write.
-
-    Raises
-    ------
-    DataError
-        The output is a directory, or the labels of a run are damaged.
-    """
+    """Write an HTML page of runs, with links to their reports, that needs no network."""
     target = output.absolute()
     if target.is_dir():
         raise DataError(f"{target} is a directory; the index is one file. Give a file name.")
@@ -300,35 +222,8 @@ def _link(run: ListedRun, base: Path) -> str:
     return quote(Path(os.path.relpath(report, base)).as_posix()) if report.is_file() else ""
 
 
-def retain_step(settings: Settings, directory: RunDirectory, tell: Callable[[Event], None]) -> None:
-    """Remove old runs as the last step of a run; a failure is only noted."""
-    started = time.perf_counter()
-    tell(StepStarted(step="retain"))
-    notes: tuple[str, ...] = ()
-    try:
-        removed = remove_old_runs(settings, directory)
-        summary = f"removed {', '.join(removed)}" if removed else "nothing to remove"
-    except (MscamError, OSError) as error:
-        summary = "could not remove all old runs"
-        notes = (f"The results are complete, but old runs could not be removed: {error}",)
-    seconds = time.perf_counter() - started
-    tell(StepFinished(step="retain", summary=summary, notes=notes, seconds=seconds))
-
-
 def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
     """Remove finished runs of the same pipeline except the last [output] keep.
-
-    Parameters
-    ----------
-    settings
-        With [output] root and keep.
-    directory
-        Directory of the run that has just finished, which stays.
-
-    Returns
-    -------
-    tuple of str
-        Names of the removed runs.
 
     Notes
     -----
@@ -339,7 +234,7 @@ def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, .
     if table.keep is None or table.root is None:
         return ()
     root = Path(table.root)
-    for aside in root.glob(f".{glob_escaped(settings.name)}-*.old"):  # after a kill
+    for aside in root.glob(f".{glob.escape(settings.name)}-*.old"):  # after a kill
         if _is_aside(aside, settings.name):
             shutil.rmtree(aside)
     found = previous_runs(settings, directory)

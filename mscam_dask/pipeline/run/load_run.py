@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
-import io
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from functools import cached_property
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
 
 import msgspec
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.combine import gather
@@ -34,24 +32,12 @@ from mscam_dask.estimators._stored import (
     with_constants,
 )
 from mscam_dask.estimators.mscam import MSCAM
-from mscam_dask.monitor.report.tables import next_clusters
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import ClusterTable, DataTable
 from mscam_dask.pipeline.run.open_data import files_of, sample_column
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
-from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id, resolved
-
-__all__ = [
-    "FORMATS",
-    "SampleTable",
-    "check_suffix",
-    "finished_run",
-    "has_parquet",
-    "load_run",
-    "predict_files",
-    "sample_table",
-    "table_bytes",
-]
+from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.sample_tables import sample_table
 
 
 def load_run(path: str | os.PathLike[str]) -> MSCAM:
@@ -131,15 +117,7 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
 
 
 def finished_run(path: str | os.PathLike[str]) -> tuple[RunRecord, PreviousRun]:
-    """Return the record of a finished run, and the run.
-
-    Raises
-    ------
-    ConfigurationError
-        The path is a URL.
-    DataError
-        There is no run, or it has not finished, or its record is damaged.
-    """
+    """Return the record of a finished run, and the run."""
     place = os.fspath(path)
     if "://" in place:
         raise ConfigurationError(
@@ -169,13 +147,7 @@ class _RunView:
     store: Location
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64.
-
-        Raises
-        ------
-        DataError
-            When the data of the run are not there any more, or changed.
-        """
+        """Return rows start..stop-1 as read-only float64."""
         return self._rows.read(start, stop)
 
     @cached_property
@@ -203,28 +175,8 @@ def _of_present(view: _RunView, has: NDArray[np.bool_] | None) -> RowSource:
 
 def predict_files(
     run: str | os.PathLike[str], sources: Sequence[str], batches: str | None = None
-) -> SampleTable:
-    """Predict the clusters of the samples of files with a finished run.
-
-    Parameters
-    ----------
-    run
-        Run directory.
-    sources
-        One store, or files with the views of the run, which are read as its own files were.
-    batches
-        File, or column of obs, with the batch of each new sample, as in [data] of a run.
-
-    Returns
-    -------
-    SampleTable
-        sample, cluster, confidence, next_cluster.
-
-    Raises
-    ------
-    DataError
-        The run cannot be loaded, or the files have not its views, columns or names.
-    """
+) -> pd.DataFrame:
+    """Predict the clusters of the samples of files with a finished run."""
     estimator = load_run(run)
     record, _ = finished_run(run)
     table = _data_table(record)
@@ -266,121 +218,3 @@ def _new_samples(
         with contextlib.suppress(DataError):  # new samples need no labels
             return gather(files, views, table.labels, stack, table.join, may_lack_views=True)[0]
     return gather(files, views, None, stack, table.join, may_lack_views=True)[0]
-
-
-FORMATS = (".csv", ".parquet")
-
-_NONE = -1  # no cluster
-
-SampleTable = dict[str, Sequence[Any]]
-"""Columns by name, in order: Python values, None where a sample has none."""
-
-
-def has_parquet() -> bool:
-    """Return whether Parquet files can be written here."""
-    return find_spec("pyarrow") is not None
-
-
-def check_suffix(suffix: str) -> None:
-    """Refuse a file format of a table that cannot be written here.
-
-    Raises
-    ------
-    ConfigurationError
-    """
-    if suffix not in FORMATS:
-        raise ConfigurationError(
-            f"The output file ends in {suffix!r}; allowed are {' and '.join(FORMATS)}. Choose another "
-            "output file (-o)."
-        )
-    if suffix == ".parquet" and not has_parquet():
-        raise ConfigurationError(
-            "Parquet files need pyarrow. Install it (pip install 'mscam-dask[parquet]'), or write a "
-            ".csv file."
-        )
-
-
-def sample_table(
-    sample_ids: Sequence[str] | None,
-    labels: NDArray[np.int64],
-    membership: NDArray[np.float64],
-    cluster_names: NDArray[np.int64],
-    view_votes: Mapping[str, NDArray[np.int64]] | None = None,
-) -> SampleTable:
-    """Return the columns sample, cluster, confidence, next_cluster, and vote_VIEW for each view.
-
-    Parameters
-    ----------
-    sample_ids
-        None for samples that are known by position only; their id is their row.
-    labels : (n,) int64
-    membership : (n, c)
-    cluster_names : (c,) int64
-        Label of each column of `membership`, ascending.
-    view_votes
-        Cluster that the neighbors of each sample in a view prefer.
-    """
-    ids: Sequence[Any] = list(range(len(labels))) if sample_ids is None else list(sample_ids)
-    table: SampleTable = {"sample": ids, "cluster": labels.tolist()}
-    rows, own = np.arange(len(labels)), np.searchsorted(cluster_names, labels)
-    following = np.full(len(labels), _NONE)
-    if len(cluster_names) > 1:
-        following = cluster_names[next_clusters(membership, own)]
-    table["confidence"] = membership[rows, own].tolist()
-    table["next_cluster"] = _optional(following)
-    for view, votes in (view_votes or {}).items():
-        table[f"vote_{view}"] = _optional(votes)
-    return table
-
-
-def _optional(clusters: NDArray[np.int64]) -> list[int | None]:
-    return [None if cluster == _NONE else cluster for cluster in clusters.tolist()]
-
-
-def table_bytes(table: SampleTable, suffix: str) -> bytes:
-    """Return a table as the content of a file.
-
-    Parameters
-    ----------
-    table
-    suffix
-        One of `FORMATS`. In CSV files, ids and column names are harmless to spreadsheets
-        (`mscam_dask.pipeline.run.run_directory.encoded_id`), and confidences have six decimals.
-
-    Raises
-    ------
-    ConfigurationError
-        The suffix is not known, or pyarrow is not installed.
-    """
-    check_suffix(suffix)
-    if suffix == ".csv":
-        return _csv(table)
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    stream = io.BytesIO()
-    columns = {name: _arrow(name, column) for name, column in table.items()}
-    pq.write_table(pa.table(columns), stream)
-    return stream.getvalue()
-
-
-def _arrow(name: str, column: Sequence[Any]) -> Any:
-    import pyarrow as pa
-
-    if name == "sample":
-        return pa.array(column)
-    return pa.array(column, type=pa.float64() if name == "confidence" else pa.int64())
-
-
-def _csv(table: SampleTable) -> bytes:
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(map(encoded_id, table))
-    writer.writerows(zip(*(map(_cell, column) for column in table.values()), strict=True))
-    return stream.getvalue().encode()
-
-
-def _cell(value: object) -> str:
-    if isinstance(value, float):
-        return f"{value:.6f}"
-    return "" if value is None else encoded_id(str(value))

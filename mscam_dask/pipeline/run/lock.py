@@ -22,8 +22,6 @@ from msgspec import Struct
 from mscam_dask.data.store.filesystem import open_regular, read_regular, take_lock
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 
-__all__ = ["LOCK_NAME", "LockHolder", "RunLock", "is_locked", "raise_if_locked"]
-
 LOCK_NAME = ".lock"
 """File of a run directory; it stays when the run has ended."""
 
@@ -31,42 +29,18 @@ _REMEDY = "Put the run directory on one that has."
 
 
 class LockHolder(Struct, frozen=True, kw_only=True):
-    """Process that took a lock last.
-
-    Attributes
-    ----------
-    host
-        Name of the computer.
-    pid
-        Process id there.
-    since
-        Time (UTC).
-    """
+    """Process that took a lock last."""
 
     host: str
+    """Name of the computer."""
     pid: int
+    """Process id there."""
     since: str
+    """Time (UTC)."""
 
 
 class RunLock:
-    """Exclusive right to write in a run directory; entered for the length of a run.
-
-    Parameters
-    ----------
-    directory
-        Existing run directory.
-
-    Raises
-    ------
-    TemporaryFailure
-        On entering, at once, when another process holds the lock; names the process.
-    ConfigurationError
-        On entering, when the file system has no locks.
-
-    Notes
-    -----
-    Child processes do not inherit it.
-    """
+    """Exclusive right to write in a run directory, for the length of a run; child processes do not inherit it."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -101,19 +75,7 @@ class RunLock:
         self._close()
 
     def check(self, directory: Path) -> None:
-        """Refuse to write in a directory that is no longer the locked one.
-
-        Parameters
-        ----------
-        directory
-            Path of the locked directory; it changes when a run takes the place of another.
-
-        Raises
-        ------
-        TemporaryFailure
-            When the directory was moved or deleted, or its lock file was while nothing else
-            keeps other drivers out.
-        """
+        """Refuse to write in a directory that is no longer the locked one."""
         if self._root is None or self._file is None:
             return
         if not _is_at(self._root, directory):
@@ -135,18 +97,7 @@ class RunLock:
 
 
 def raise_if_locked(directory: Path) -> None:
-    """Refuse a run directory that another driver holds, before anything large is imported.
-
-    Parameters
-    ----------
-    directory
-        May be missing; nothing in it is changed. The lock still has to be taken afterwards.
-
-    Raises
-    ------
-    TemporaryFailure
-        Naming the process that holds it.
-    """
+    """Refuse a run directory that another driver holds, before anything large is imported."""
     if is_locked(directory):
         raise TemporaryFailure(_locked_message(directory))
 

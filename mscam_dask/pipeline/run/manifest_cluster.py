@@ -18,10 +18,8 @@ from kr8s.asyncio.objects import Service
 from yaml import YAMLError, safe_load_all
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.read_config import has_certificates
 from mscam_dask.pipeline.config.settings import ExecutionTable
-
-__all__ = ["ManifestCluster", "kubernetes_cluster", "manifest_of"]
+from mscam_dask.pipeline.run.security import has_certificates, security_of
 
 _START_TIMEOUT_S = 600.0
 _CLUSTER_LABEL = "dask.org/cluster-name"
@@ -32,17 +30,6 @@ class ManifestCluster(KubeCluster):  # type: ignore[misc]
 
     KubeCluster itself connects without encryption, waits for the pod of the scheduler without a limit
     and for a phase that the operator may overwrite, and its own manifest calls `dask-scheduler`, which distributed does not have any more.
-
-    Parameters
-    ----------
-    manifest
-        The DaskCluster.
-    security
-        Certificates of the client; None connects without encryption.
-    start_timeout_s
-        Seconds for the scheduler to start.
-    options
-        Of KubeCluster.
     """
 
     def __init__(
@@ -108,15 +95,7 @@ class ManifestCluster(KubeCluster):  # type: ignore[misc]
 
 
 def kubernetes_cluster(execution: ExecutionTable, options: Mapping[str, Any]) -> ManifestCluster:
-    """Start the cluster of a manifest under a name of its own.
-
-    Parameters
-    ----------
-    execution
-        The number of workers, and the certificates.
-    options
-        [execution.cluster_options]; `custom_cluster_spec` is the file.
-    """
+    """Start the cluster of a manifest under a name of its own."""
     rest = dict(options)
     manifest = manifest_of(
         Path(rest.pop("custom_cluster_spec")),
@@ -126,29 +105,14 @@ def kubernetes_cluster(execution: ExecutionTable, options: Mapping[str, Any]) ->
     rest.setdefault("namespace", manifest["metadata"].get("namespace"))
     return ManifestCluster(
         manifest,
-        security=_security(execution),
+        security=security_of(execution) if has_certificates(execution) else None,
         start_timeout_s=execution.start_timeout or _START_TIMEOUT_S,
         **rest,
     )
 
 
 def manifest_of(file: Path, *, n_workers: int, image: str | None = None) -> Any:
-    """Read the DaskCluster of a YAML file, and give it a name of its own.
-
-    Parameters
-    ----------
-    file
-        It may have other documents too.
-    n_workers
-        Number of workers.
-    image
-        Image of all containers; None keeps those of the manifest.
-
-    Raises
-    ------
-    ConfigurationError
-        When the file has not exactly one DaskCluster, or this one is not complete.
-    """
+    """Read the DaskCluster of a YAML file, and give it a name of its own."""
     try:
         documents = list(safe_load_all(file.read_text(encoding="utf-8")))
     except (OSError, ValueError, YAMLError) as error:
@@ -186,14 +150,3 @@ def _containers(manifest: Any) -> Iterator[Any]:
     for role in ("scheduler", "worker"):
         pod = manifest["spec"][role]["spec"]
         yield from (*pod.get("initContainers", ()), *pod["containers"])
-
-
-def _security(execution: ExecutionTable) -> Security | None:
-    if not has_certificates(execution):
-        return None
-    files = {
-        "tls_ca_file": execution.tls_ca,
-        "tls_client_cert": execution.tls_cert,
-        "tls_client_key": execution.tls_key or execution.tls_cert,
-    }
-    return Security(require_encryption=True, **{key: file for key, file in files.items() if file})

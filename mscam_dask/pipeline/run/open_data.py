@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -35,27 +35,8 @@ from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.run_record import DataRecord, SourceRecord, ViewEntry
-from mscam_dask.pipeline.config.read_config import parse_memory
+from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
-
-__all__ = [
-    "NAME_DIGITS",
-    "OpenData",
-    "changed_data",
-    "changes_are_temporary",
-    "check_sources_outside",
-    "clustering_fingerprint",
-    "data_fingerprint",
-    "files_of",
-    "fit_fingerprint",
-    "open_again",
-    "open_data",
-    "retry_if_replaced",
-    "run_fingerprint",
-    "source_records",
-    "stamps_of",
-    "view_entries",
-]
 
 _ATTEMPTS = 3
 _PAUSE_S = 0.2  # a store takes the place of another within milliseconds
@@ -65,23 +46,15 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, eq=False)
 class OpenData:
-    """Open store and its origin.
-
-    Attributes
-    ----------
-    data
-    store
-        Directory or URL.
-    is_new
-        True if this run wrote it.
-    notes
-        Interpretation of the sources by their readers.
-    """
+    """Open store and its origin."""
 
     data: MultiViewData
     store: Location
+    """Directory or URL."""
     is_new: bool
+    """True if this run wrote it."""
     notes: tuple[str, ...] = ()
+    """Interpretation of the sources by their readers."""
 
     def record(self, notes: tuple[str, ...] = ()) -> DataRecord:
         """Return the entry of the data in run.json."""
@@ -112,12 +85,7 @@ def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
 
 
 def check_sources_outside(table: DataTable, output: Path) -> None:
-    """Refuse a run directory that holds a source of the run, since a run replaces its files.
-
-    Raises
-    ------
-    ConfigurationError
-    """
+    """Refuse a run directory that holds a source of the run, since a run replaces its files."""
     inside = [
         source
         for source in table.sources
@@ -131,20 +99,7 @@ def check_sources_outside(table: DataTable, output: Path) -> None:
 
 
 def open_data(table: DataTable, output: Path) -> OpenData:
-    """Open the store that [data] names, or make one of its sources.
-
-    Parameters
-    ----------
-    table
-        Checked settings.
-    output
-        Where a store is written, when one is.
-
-    Raises
-    ------
-    DataError, ConfigurationError, TemporaryFailure
-        As `mscam_dask.data.ingest.ingest`.
-    """
+    """Open the store that [data] names, or make one of its sources."""
     view_type: ViewTypeSpec | None = table.view_type
     if _is_ready(table):
         store = as_location(table.sources[0])
@@ -165,14 +120,22 @@ def open_data(table: DataTable, output: Path) -> OpenData:
     return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
 
 
-def batches_of(table: DataTable, data: MultiViewData) -> NDArray[Any] | None:
-    """Return the batch (n,) of each sample of `data` from the file or column that [data] names; None without."""
-    if table.batches is None:
+def column_of(
+    table: DataTable, key: Literal["batches", "partial_labels"], data: MultiViewData
+) -> NDArray[Any] | None:
+    """Return a value (n,) for each sample of `data` from the file or column of a key of [data]; None without."""
+    place: str | None = getattr(table, key)
+    if place is None:
         return None
-    return sample_column(Path(table.batches), files_of(table, table.sources), data)
+    values = sample_column(Path(place), files_of(table, table.sources), data, key)
+    if key == "partial_labels" and values.dtype.kind in "OU":
+        values = np.where(values == "-1", "", values)
+    return values
 
 
-def sample_column(place: Path, files: Sequence[Source], data: MultiViewData) -> NDArray[Any]:
+def sample_column(
+    place: Path, files: Sequence[Source], data: MultiViewData, key: str = "batches"
+) -> NDArray[Any]:
     """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files.
 
     Raises
@@ -185,8 +148,8 @@ def sample_column(place: Path, files: Sequence[Source], data: MultiViewData) -> 
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
     if not of_obs:
         raise DataError(
-            f"batches={str(place)!r} is not a file, and no source is an .h5ad or .h5mu file, which have columns "
-            "of samples. Give a file with sample ids and batches in two columns."
+            f"{key}={str(place)!r} is not a file, and no source is an .h5ad or .h5mu file, which have columns "
+            "of samples. Give a file with sample ids and values in two columns."
         )
     with ExitStack() as stack:
         found = gather(of_obs, None, str(place), stack, "outer")[0]
@@ -200,13 +163,7 @@ def sample_column(place: Path, files: Sequence[Source], data: MultiViewData) -> 
 
 
 def retry_if_replaced(read: Callable[[], _T]) -> _T:
-    """Read from a store; retry where it may have been replaced meanwhile.
-
-    Raises
-    ------
-    StoreCorruptError
-        When it is damaged at every attempt.
-    """
+    """Read from a store; retry where it may have been replaced meanwhile."""
     for _ in range(_ATTEMPTS - 1):
         try:
             return read()
@@ -216,13 +173,7 @@ def retry_if_replaced(read: Callable[[], _T]) -> _T:
 
 
 def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
-    """Open the store that `open_data` opened or wrote at the start of the run.
-
-    Raises
-    ------
-    DataError
-        When it is missing or damaged.
-    """
+    """Open the store that `open_data` opened or wrote at the start of the run."""
     if as_location(earlier.store).is_absolute():
         return open_data(table, output)
     return OpenData(open_store(output), output, is_new=True, notes=earlier.notes)
@@ -270,13 +221,7 @@ def _default_cache() -> Path:
 
 
 def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
-    """Return the SHA-256 of each file that [data] names.
-
-    Raises
-    ------
-    DataError
-        When a file may not be read.
-    """
+    """Return the SHA-256 of each file that [data] names."""
     if table.source in BUILT_IN_SOURCES:
         return (SourceRecord(source=str(table.source)),)
     return tuple(_source_record(as_location(source)) for source in table.sources)
@@ -287,12 +232,7 @@ def _source_record(path: Location) -> SourceRecord:
         isinstance(path, ObjectPath) or not path.is_file()
     ):  # a directory (its views have digests), or missing (ingest says so)
         return SourceRecord(source=str(path))
-    try:
-        with path.open("rb") as stream:
-            digest = hashlib.file_digest(stream, "sha256").hexdigest()
-    except OSError as error:
-        raise DataError(f"{path} cannot be read: {error.strerror or error}.") from error
-    return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=digest)
+    return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=_content(path))
 
 
 Stamps = tuple[tuple[str, int, int, int], ...]
@@ -321,20 +261,7 @@ def changed_data(source: str) -> TemporaryFailure:
 def changes_are_temporary(
     table: DataTable, opened: Callable[[], OpenData | None]
 ) -> Iterator[None]:
-    """Translate errors of a store that was replaced while it was read into a temporary failure.
-
-    Parameters
-    ----------
-    table
-        [data].
-    opened
-        Returns the opened data; None before that.
-
-    Raises
-    ------
-    TemporaryFailure
-        When another intact store is in the place of the opened one.
-    """
+    """Translate errors of a store that was replaced while it was read into a temporary failure."""
     try:
         yield
     except (DataError, OSError) as error:
@@ -362,15 +289,9 @@ NAME_DIGITS = 12
 
 
 def data_fingerprint(table: DataTable) -> str:
-    """Return the fingerprint of the sources, their reading options and the ground truth.
-
-    Raises
-    ------
-    DataError
-        When a source is missing or cannot be read.
-    """
+    """Return the fingerprint of the sources, their reading options and the ground truth."""
     options = msgspec.to_builtins(table)
-    for key in ("source", "path", "cache", "labels", "batches", "max_bytes"):
+    for key in ("source", "path", "cache", "labels", "batches", "partial_labels", "max_bytes"):
         options.pop(key)  # the data do not depend on their path, nor on the limit
     if table.source in BUILT_IN_SOURCES:
         names = [str(table.source)]
@@ -380,20 +301,13 @@ def data_fingerprint(table: DataTable) -> str:
         content = [_content(as_location(source)) for source in table.sources]
     of_samples = [
         _content(Path(named)) if named is not None and Path(named).is_file() else named
-        for named in (table.labels, table.batches)
+        for named in (table.labels, table.batches, table.partial_labels)
     ]
     return _digest("ingest", __version__, options, names, content, *of_samples)
 
 
 def clustering_fingerprint(settings: Settings, data: str) -> str:
-    """Return the fingerprint of everything that the clusters depend on.
-
-    Parameters
-    ----------
-    settings
-    data
-        `MultiViewData.digest` of the views; ground truth never enters a fit.
-    """
+    """Return the fingerprint of everything that the clusters depend on."""
     incremental = msgspec.structs.replace(settings.incremental, max_drift=None)
     return _digest("clustering", __version__, data, settings.cluster, incremental)
 
@@ -404,19 +318,7 @@ def fit_fingerprint(clustering: str, start: str | None) -> str:
 
 
 def run_fingerprint(settings: Settings, data: str | None = None) -> str:
-    """Return the fingerprint of a run: everything except its place and its executor.
-
-    Parameters
-    ----------
-    settings
-    data
-        `data_fingerprint`, where it is known.
-
-    Raises
-    ------
-    DataError
-        When a source is missing or cannot be read.
-    """
+    """Return the fingerprint of a run: everything except its place and its executor."""
     parts = msgspec.to_builtins(settings)
     for elsewhere in ("data", "execution", "output"):
         parts.pop(elsewhere)

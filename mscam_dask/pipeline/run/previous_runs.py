@@ -9,20 +9,20 @@ clusters are named after those that they share most samples with (`mscam_dask.en
 from __future__ import annotations
 
 import contextlib
-import csv
 import dataclasses
 import datetime as dt
+import glob
 import hashlib
-import io
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.results import StoredResult, read_model, read_result
@@ -36,33 +36,9 @@ from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.metrics import matched_labels
 from mscam_dask.monitor.run_record import DataRecord, DriftRecord, FitRecord, RunRecord
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.run_directory import (
-    NEXT_SUFFIX,
-    RunDirectory,
-    decoded_id,
-    encoded_id,
-)
+from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory
+from mscam_dask.pipeline.run.sample_tables import read_clusters, table_bytes
 from mscam_dask.types.result import Solution, Status
-
-__all__ = [
-    "ClusteringOutput",
-    "PreviousRun",
-    "WarmStart",
-    "drift_between",
-    "drift_of",
-    "glob_escaped",
-    "last_comparable",
-    "link_tree",
-    "moved_text",
-    "named_as_before",
-    "next_number",
-    "notes_on_siblings",
-    "previous_runs",
-    "renamed_clusters",
-    "reusable_clustering",
-    "reusable_store",
-    "warm_start_from",
-]
 
 _MAX_ROW_BYTES = 2**13
 _CLOCK_SKEW = dt.timedelta(days=1)
@@ -87,20 +63,12 @@ class PreviousRun:
         return self.directory.path.name
 
     def labels(self) -> tuple[list[str], NDArray[np.int64]]:
-        """Return the samples and their clusters from labels.csv.
-
-        Raises
-        ------
-        DataError
-            When the file is missing, damaged, or not as the run wrote it.
-        """
+        """Return the samples and their clusters from labels.csv."""
         file = self.directory.labels
         try:
             content = self.table(file)
-            rows = list(csv.reader(io.StringIO(content.decode(), newline="")))
-            names = [decoded_id(name) for name, _ in rows[1:]]
-            labels = np.array([int(cluster) for _, cluster in rows[1:]], dtype=np.int64)
-        except (OSError, ValueError, csv.Error) as error:
+            names, labels = read_clusters(content)
+        except (OSError, ValueError) as error:
             raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
         digest = self.record.labels_sha256
         if digest is not None and hashlib.sha256(content).hexdigest() != digest:
@@ -108,7 +76,7 @@ class PreviousRun:
                 f"{file} has changed since the run wrote it (another SHA-256). Resume the run, which "
                 "writes it again."
             )
-        return names, labels
+        return names, labels[:, 0]
 
     def table(self, file: Path) -> bytes:
         """Content of a table with a row for each sample."""
@@ -180,7 +148,7 @@ def _siblings(
     if settings.output.root is None:
         return runs, damaged
     root = Path(os.path.realpath(settings.output.root))  # as the paths of run directories are
-    for path in sorted(root.glob(f"{glob_escaped(settings.name)}-*")):
+    for path in sorted(root.glob(f"{glob.escape(settings.name)}-*")):
         if path in (directory.path, directory.place) or path.name.endswith(NEXT_SUFFIX):
             continue
         sibling = RunDirectory(path)
@@ -194,11 +162,6 @@ def _siblings(
             if record.pipeline == settings.name:
                 runs.append(PreviousRun(sibling, record))
     return runs, damaged
-
-
-def glob_escaped(name: str) -> str:
-    """Return a name with the special characters of glob patterns escaped."""
-    return "".join(f"[{letter}]" if letter in "*?[" else letter for letter in name)
 
 
 def link_tree(source: Path, target: Path) -> None:
@@ -216,37 +179,22 @@ def link_tree(source: Path, target: Path) -> None:
 
 @dataclass(frozen=True, eq=False)
 class ClusteringOutput:
-    """Output of the step cluster.
-
-    Attributes
-    ----------
-    labels : (n,) int64
-    fit
-        For run.json.
-    write
-        Writes the result store at a path.
-    drift
-        Against the earlier run; None without one.
-    moved
-        moved.csv; None without an earlier run.
-    """
+    """Output of the step cluster."""
 
     labels: NDArray[np.int64]
+    """(n,) int64"""
     fit: FitRecord
+    """For run.json."""
     write: Callable[[Path], object]
+    """Writes the result store at a path."""
     drift: DriftRecord | None = None
+    """Against the earlier run; None without one."""
     moved: bytes | None = None
+    """moved.csv; None without an earlier run."""
 
 
 def reusable_store(runs: Sequence[PreviousRun], fingerprint: str | None) -> PreviousRun | None:
-    """Return a run whose own store was made from the same sources in the same way.
-
-    Parameters
-    ----------
-    runs
-    fingerprint
-        `mscam_dask.pipeline.run.open_data.data_fingerprint`.
-    """
+    """Return a run whose own store was made from the same sources in the same way."""
     for run in runs:
         if run.record.data_fingerprint != fingerprint or as_location(run.data.store).is_absolute():
             continue
@@ -259,16 +207,7 @@ def reusable_store(runs: Sequence[PreviousRun], fingerprint: str | None) -> Prev
 def reusable_clustering(
     runs: list[PreviousRun], fingerprint: str, samples: Sequence[str] | None = None
 ) -> tuple[PreviousRun, ClusteringOutput] | None:
-    """Return the clusters of an intact run with the same views and settings, if there is one.
-
-    Parameters
-    ----------
-    runs
-    fingerprint
-        `mscam_dask.pipeline.run.open_data.clustering_fingerprint`.
-    samples
-        Their names in labels.csv, to be compared with the run's; None for no drift.
-    """
+    """Return the clusters of an intact run with the same views and settings, if there is one."""
     for run in runs:
         if run.record.clustering_fingerprint != fingerprint or run.record.fit is None:
             continue
@@ -304,40 +243,24 @@ def _drift_since(
         )
     cluster_of = dict(zip(names, labels.tolist(), strict=True))
     known = np.array([cluster_of.get(sample, -1) for sample in samples], dtype=np.int64)
-    drift = DriftRecord(
-        earlier=run.name,
-        start="unchanged",
-        reason="",
-        warm_runs=0 if before is None else before.warm_runs,
-        score_before=fit.score,
-        score_after=fit.score,
-        **drift_between(known, labels, fit.sizes),
-    )
+    warm_runs = 0 if before is None else before.warm_runs
+    drift = _drift(run, known, labels, score=fit.score, start="unchanged", warm_runs=warm_runs)
     return drift, moved_text(samples, known, labels) if renamed else None
 
 
 @dataclass(frozen=True, eq=False)
 class WarmStart:
-    """Start from a previous run.
-
-    Attributes
-    ----------
-    earlier
-    known : (n,) int64
-        Previous label of each sample; −1 for new samples.
-    arguments : dict
-        Arguments of the estimator: previous settings. Empty for a cold start.
-    reason : str
-        Reason of a cold start although there is a previous run; empty otherwise.
-    init_labels : (n,) int64 or None
-        `known`, renumbered from 0. None for a cold start.
-    """
+    """Start from a previous run."""
 
     earlier: PreviousRun
     known: NDArray[np.int64]
+    """(n,) int64. Previous label of each sample; -1 for new samples."""
     arguments: dict[str, Any]
+    """Arguments of the estimator: previous settings. Empty for a cold start."""
     reason: str = ""
+    """Reason of a cold start although there is a previous run; empty otherwise."""
     init_labels: NDArray[np.int64] | None = None
+    """(n,) int64 or None. `known`, renumbered from 0. None for a cold start."""
 
     @property
     def is_warm(self) -> bool:
@@ -348,14 +271,7 @@ class WarmStart:
 def warm_start_from(
     runs: list[PreviousRun], settings: Settings, data: MultiViewData
 ) -> WarmStart | None:
-    """Return how the last run with the same method and number of clusters starts this one.
-
-    Returns
-    -------
-    WarmStart or None
-        None when [incremental] is off or there is no such run. After a cold start (too few common
-        samples, too many warm runs in a row) clusters are still named after the previous ones.
-    """
+    """Return how the last run with the same method and number of clusters starts this one."""
     if not settings.incremental.enabled:
         return None
     earlier = last_comparable(runs, settings)
@@ -496,19 +412,17 @@ def drift_of(
     """Return the drift since the previous run and the content of moved.csv."""
     if start is None:
         return None, None
-    before = start.earlier.record
-    assert before.fit is not None
-    counts = drift_between(start.known, solution.labels, before.fit.sizes)
-    warm_runs = 0 if before.drift is None else before.drift.warm_runs
+    before = start.earlier.record.drift
+    warm_runs = 0 if before is None else before.warm_runs
     names = data.sample_ids or [str(index) for index in range(data.n_samples)]
-    drift = DriftRecord(
-        earlier=start.earlier.name,
+    drift = _drift(
+        start.earlier,
+        start.known,
+        solution.labels,
+        score=fit.score,
         start="warm" if start.is_warm else "cold",
         reason=start.reason,
         warm_runs=warm_runs + 1 if start.is_warm else 0,
-        score_before=before.fit.score,
-        score_after=fit.score,
-        **counts,
     )
     return drift, moved_text(names, start.known, solution.labels)
 
@@ -516,22 +430,7 @@ def drift_of(
 def renamed_clusters(
     known: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Return the same clusters, named after the previous ones they match best.
-
-    Parameters
-    ----------
-    known : (n,) int64
-        Earlier cluster of each sample, −1 for new ones.
-    labels : (n,) int64
-        Clusters 0..c-1.
-    n_clusters : int
-        c; more where more names may be given.
-
-    Returns
-    -------
-    (n,) int64
-        Labels in 0..c-1: clusters without a counterpart take the remaining names, in order.
-    """
+    """Return the same clusters, named after the previous ones they match best."""
     common = known >= 0
     names = np.full(n_clusters, -1, dtype=np.int64)
     if common.any():
@@ -544,33 +443,45 @@ def renamed_clusters(
     return np.asarray(names[labels], dtype=np.int64)
 
 
-def drift_between(
+def _drift(
+    earlier: PreviousRun,
     known: NDArray[np.int64],
     labels: NDArray[np.int64],
-    sizes_before: Mapping[int, int],
-) -> dict[str, Any]:
-    """Return the counts of a `DriftRecord`; `labels` have their final names, as those of `sizes_before`."""
+    *,
+    score: float | None,
+    start: str,
+    reason: str = "",
+    warm_runs: int = 0,
+) -> DriftRecord:
+    """Return the drift since an earlier run; `labels` have their final names, as those of that run."""
+    before = earlier.record.fit
+    assert before is not None
     present, sizes = np.unique(labels, return_counts=True)
     sizes_after = dict(zip(present.tolist(), sizes.tolist(), strict=True))
-    names = tuple(sorted(sizes_before.keys() | sizes_after.keys()))
+    names = tuple(sorted(before.sizes.keys() | sizes_after.keys()))
     common = known >= 0
     n_common = int(np.count_nonzero(common))
-    return {
-        "n_common": n_common,
-        "n_new": len(labels) - n_common,
-        "n_gone": sum(sizes_before.values()) - n_common,
-        "n_moved": int(np.count_nonzero(known[common] != labels[common])),
-        "cluster_names": names,
-        "sizes_before": tuple(sizes_before.get(name, 0) for name in names),
-        "sizes_after": tuple(sizes_after.get(name, 0) for name in names),
-    }
+    return DriftRecord(
+        earlier=earlier.name,
+        start=start,
+        reason=reason,
+        warm_runs=warm_runs,
+        score_before=before.score,
+        score_after=score,
+        n_common=n_common,
+        n_new=len(labels) - n_common,
+        n_gone=sum(before.sizes.values()) - n_common,
+        n_moved=int(np.count_nonzero(known[common] != labels[common])),
+        cluster_names=names,
+        sizes_before=tuple(before.sizes.get(name, 0) for name in names),
+        sizes_after=tuple(sizes_after.get(name, 0) for name in names),
+    )
 
 
 def moved_text(names: Sequence[str], known: NDArray[np.int64], labels: NDArray[np.int64]) -> bytes:
     """Return moved.csv: the samples that changed cluster, with both labels."""
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("sample", "before", "after"))
-    for index in np.flatnonzero((known >= 0) & (known != labels)).tolist():
-        writer.writerow((encoded_id(names[index]), int(known[index]), int(labels[index])))
-    return stream.getvalue().encode()
+    moved = np.flatnonzero((known >= 0) & (known != labels)).tolist()
+    samples = [names[index] for index in moved]
+    return table_bytes(
+        pd.DataFrame({"sample": samples, "before": known[moved], "after": labels[moved]})
+    )

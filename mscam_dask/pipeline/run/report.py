@@ -7,13 +7,10 @@ pipeline, and an end mark.
 
 from __future__ import annotations
 
-import csv
 import datetime as dt
-import io
 import os
 import re
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -27,26 +24,16 @@ from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
-from mscam_dask.errors import ConfigurationError, DataError, MscamError
-from mscam_dask.monitor.events import Event, StepFinished, StepStarted
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
-from mscam_dask.pipeline.run.run_directory import RunDirectory, decoded_id, write_whole
+from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
+from mscam_dask.pipeline.run.sample_tables import read_clusters
 
 if TYPE_CHECKING:
     from mscam_dask.monitor.run_record import RunRecord
 
-__all__ = [
-    "METRICS",
-    "metrics_text",
-    "read_success",
-    "report_html",
-    "report_step",
-    "shared_file",
-    "write_report",
-    "write_shared",
-]
 
 _FILES = (
     ("labels.csv", "each sample and its cluster"),
@@ -61,47 +48,10 @@ _FILES = (
 )
 
 
-def report_step(directory: RunDirectory, tell: Callable[[Event], None]) -> None:
-    """Write the report as the last step of a run, which has its results whether or not it works."""
-    started = time.perf_counter()
-    tell(StepStarted(step="report"))
-    notes: tuple[str, ...] = ()
-    try:
-        summary = str(write_report(directory))
-    except (MscamError, OSError) as error:
-        summary = "not written"
-        again = f"Try again with mscam-dask report {directory.path}."
-        notes = (f"The results are complete, but not their report: {error} {again}",)
-    seconds = time.perf_counter() - started
-    tell(StepFinished(step="report", summary=summary, notes=notes, seconds=seconds))
-
-
 def write_report(
     directory: RunDirectory, output: Path | None = None, columns: Path | None = None
 ) -> Path:
-    """Write the report of a run that ended with results.
-
-    Parameters
-    ----------
-    directory
-        Directory of the run.
-    output
-        File to write; by default report.html in the run directory.
-    columns
-        Table of properties of the samples to color the plots by; by default that of the settings of
-        the run ([report] columns).
-
-    Returns
-    -------
-    Path
-        The file, absolute.
-
-    Raises
-    ------
-    DataError
-        When there is no run, it has no results, or one of its files is damaged; when `columns` is
-        no table of its samples.
-    """
+    """Write the report of a run that ended with results."""
     target = directory.report if output is None else output.absolute()
     if target.is_dir():
         raise DataError(f"{target} is a directory; the report is one file. Give a file name.")
@@ -191,14 +141,9 @@ def _moved(directory: RunDirectory, record: RunRecord) -> list[tuple[str, int, i
     if not directory.moved.is_file():
         return []
     try:
-        stream = io.StringIO(
-            PreviousRun(directory, record).table(directory.moved).decode(), newline=""
-        )
-        return [
-            (decoded_id(name), int(old), int(new))
-            for name, old, new in list(csv.reader(stream))[1:]
-        ]
-    except (ValueError, csv.Error) as error:
+        names, clusters = read_clusters(PreviousRun(directory, record).table(directory.moved))
+        return [(name, old, new) for name, (old, new) in zip(names, clusters.tolist(), strict=True)]
+    except ValueError as error:
         raise DataError(
             f"{directory.moved} is damaged ({error}). Delete it; the report is then written without it."
         ) from error
@@ -251,17 +196,7 @@ def shared_file(directory: str, pipeline: str) -> Path:
 
 
 def metrics_text(record: RunRecord, *, started: str, success: float | None) -> str:
-    """Return the metrics of a run.
-
-    Parameters
-    ----------
-    record
-        Of a run that has begun, or ended in any way.
-    started
-        Time at which it began or was resumed.
-    success
-        Time of the last run before it that ended with results; None for none.
-    """
+    """Return the metrics of a run."""
     samples: dict[str, list[str]] = {name: [] for name in METRICS}
 
     def add(name: str, value: float | None, **labels: str) -> None:
@@ -327,13 +262,7 @@ def read_success(file: Path) -> float | None:
 
 
 def write_shared(file: Path, text: str) -> None:
-    """Write the file of a textfile collector, whole, and readable for the collector.
-
-    Raises
-    ------
-    ConfigurationError
-        When the directory does not take it.
-    """
+    """Write the file of a textfile collector, whole, and readable for the collector."""
     try:
         write_whole(file, text.encode())
         file.chmod(0o644)

@@ -29,7 +29,7 @@ from mscam_dask.monitor.run_record import (
     software_versions,
 )
 from mscam_dask.pipeline.config.parse import check_name
-from mscam_dask.pipeline.config.read_config import check_execution, read_config
+from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
 from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.run.open_data import (
@@ -43,55 +43,30 @@ from mscam_dask.pipeline.run.open_data import (
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, new_run, now
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
-
-__all__ = ["RunTarget", "resolve_target", "resume_run", "run_or_resume"]
+from mscam_dask.pipeline.run.security import check_execution
 
 Action = Literal["run", "resume", "nothing"]
 
 
 @dataclass(frozen=True)
 class RunTarget:
-    """Directory of a run, and what is to be done there.
-
-    Attributes
-    ----------
-    directory
-        Run directory.
-    run_fingerprint
-        `mscam_dask.pipeline.run.open_data.run_fingerprint`.
-    settings
-        With the directory filled in.
-    action
-        "run": nothing of this run is there; "resume": it was started, or its results are missing
-        or damaged; "nothing": it has finished.
-    """
+    """Directory of a run, and what is to be done there."""
 
     directory: Path
+    """Run directory."""
     run_fingerprint: str
+    """`mscam_dask.pipeline.run.open_data.run_fingerprint`."""
     settings: Settings
+    """With the directory filled in."""
     action: Action
+    """With "run", nothing of this run is there; with "resume" it was started, or its results are missing or
+    damaged; "nothing": it has finished."""
 
 
 def resolve_target(
     settings: Settings, output: Path | None = None, *, verify: bool = True
 ) -> RunTarget:
-    """Return the directory of a run and whether the run was done before.
-
-    Parameters
-    ----------
-    settings
-    output
-        Run directory from the command line; it overrides [output].
-    verify
-        Whether the results of a finished run are checked; `resume_run` does so by itself.
-
-    Raises
-    ------
-    ConfigurationError
-        When a single directory is named and [incremental] is on.
-    DataError
-        When a source is missing or cannot be read.
-    """
+    """Return the directory of a run and whether the run was done before."""
     table = settings.output
     named = output or (None if table.directory is None else Path(table.directory))
     if named is not None and settings.incremental.enabled:
@@ -139,29 +114,7 @@ def run_or_resume(
     insecure: bool = False,
     observers: Sequence[Observer] = (),
 ) -> RunOutcome:
-    """Run a pipeline, resume its interrupted run, or return its finished one.
-
-    Parameters
-    ----------
-    settings
-        From `mscam_dask.pipeline.config.read_config.read_config`.
-    output
-        Run directory; by default named after the run's fingerprint in [output] root.
-    overwrite
-        Run in any case; an earlier run is replaced when the new one has finished.
-    insecure, observers
-        See `mscam_dask.pipeline.run.run.new_run`.
-
-    Returns
-    -------
-    RunOutcome
-        With ``resumed=False`` when there was nothing to do.
-
-    Raises
-    ------
-    MscamError
-        As `Run.execute` and `resume_run`.
-    """
+    """Run a pipeline, resume its interrupted run, or return its finished one."""
     target = resolve_target(settings, output, verify=False)
     if target.action == "run" or overwrite:
         prepared = new_run(
@@ -201,33 +154,7 @@ def _next_of(directory: RunDirectory, fingerprint: str | None) -> RunDirectory |
 
 
 def resume_run(path: str | Path, **options: Any) -> RunOutcome:
-    """Resume a run; it ends with the results of an undisturbed one.
-
-    Parameters
-    ----------
-    path
-        Its run directory.
-    execution
-        Changes of [execution], or all of it; they do not change the result.
-    insecure
-        Allow a scheduler on another computer without encryption.
-    observers
-        Called with each event, including those of iterations done earlier.
-
-    Returns
-    -------
-    RunOutcome
-        Unchanged for a finished run with intact results; a missing report is written again.
-
-    Raises
-    ------
-    ConfigurationError
-        When there is no run at the path, or its pipeline.toml has other settings.
-    DataError
-        When the data changed since the run was started, or run.json is damaged.
-    TemporaryFailure
-        When another driver holds the directory.
-    """
+    """Resume a run; it ends with the results of an undisturbed one."""
     with _resumed_run(path, **options) as run:
         return run.execute()
 

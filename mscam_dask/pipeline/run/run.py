@@ -31,7 +31,6 @@ from mscam_dask.monitor.run_record import (
     blas_libraries,
     software_versions,
 )
-from mscam_dask.pipeline.config.read_config import check_execution
 from mscam_dask.pipeline.config.settings import Settings, settings_text
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import (
@@ -42,13 +41,13 @@ from mscam_dask.pipeline.run.cluster import (
     page_of,
 )
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
-from mscam_dask.pipeline.run.list_runs import retain_step
+from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.open_data import (
     OpenData,
-    batches_of,
     changes_are_temporary,
     check_sources_outside,
     clustering_fingerprint,
+    column_of,
 )
 from mscam_dask.pipeline.run.previous_runs import (
     ClusteringOutput,
@@ -64,11 +63,12 @@ from mscam_dask.pipeline.run.previous_runs import (
 from mscam_dask.pipeline.run.report import (
     metrics_text,
     read_success,
-    report_step,
     shared_file,
+    write_report,
     write_shared,
 )
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.run.steps import RunCheckpoints, check_reach, place_of
 
 if TYPE_CHECKING:
@@ -76,16 +76,6 @@ if TYPE_CHECKING:
 
     from mscam_dask.estimators.mscam import MSCAM
 
-__all__ = [
-    "EXIT_DRIFT",
-    "EXIT_NOT_CONVERGED",
-    "Observer",
-    "Run",
-    "RunOutcome",
-    "new_run",
-    "now",
-    "run_pipeline",
-]
 
 EXIT_NOT_CONVERGED = 5
 """Exit code of a run whose results are written, but whose graph lacks the requested components."""
@@ -104,20 +94,13 @@ def now() -> str:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """A run that ended with results.
-
-    Attributes
-    ----------
-    directory
-    record
-        Content of its run.json.
-    resumed
-        False when there was nothing to resume, because the run had finished before.
-    """
+    """A run that ended with results."""
 
     directory: RunDirectory
     record: RunRecord
+    """Content of its run.json."""
     resumed: bool = True
+    """False when there was nothing to resume, because the run had finished before."""
 
 
 def run_pipeline(settings: Settings, output: str | Path, **options: Any) -> RunOutcome:
@@ -139,26 +122,6 @@ def new_run(
     """Lock and claim a run directory for a run of a pipeline, which `Run.execute` carries out.
 
     A finished run that is overwritten keeps its files until the new one has finished.
-
-    Parameters
-    ----------
-    settings
-        From `mscam_dask.pipeline.config.read_config.read_config`.
-    output
-        The run directory: missing, empty, or (with `overwrite`) of an earlier run.
-    run_fingerprint
-        `mscam_dask.pipeline.run.open_data.run_fingerprint`, for the record.
-    overwrite
-        Replace the files of an earlier run.
-    insecure
-        Allow a scheduler on another computer without encryption.
-    observers
-        Called with each event, in order.
-
-    Raises
-    ------
-    MscamError
-        When the settings cannot be used here, or the directory cannot be claimed.
     """
     check_execution(settings.execution, insecure=insecure)
     check_sources_outside(settings.data, resolved(output))
@@ -185,21 +148,10 @@ def new_run(
 
 
 class Run:
-    """Steps of one run, and the record that grows with them.
+    """Steps of one run in a locked directory, and the record that grows with them.
 
-    Parameters
-    ----------
-    settings
-    directory
-        Locked by the caller.
-    record
-        As just written there.
-    observers
-        Called with each event, in order.
-    opened
-        Verified data of a run that is resumed; None to ingest them.
-    fresh
-        Remove checkpoints of the same fit that another run directory left.
+    `opened` are the verified data of a run that is resumed; `fresh` removes checkpoints of the same fit
+    that another run directory left.
     """
 
     def __init__(
@@ -229,16 +181,7 @@ class Run:
         self._shutdown = GracefulShutdown(self.on_deadline)
 
     def execute(self) -> RunOutcome:
-        """Run every remaining step; the record is written after each.
-
-        Raises
-        ------
-        MscamError
-            Also recorded in run.json. `TemporaryFailure` after SIGTERM:
-            `mscam_dask.pipeline.run.resume.resume_run` continues.
-        KeyboardInterrupt
-            After Ctrl-C; the run can be resumed too.
-        """
+        """Run every remaining step; the record is written after each."""
         if self.record.state == "finished":
             return self._finished_before()
         with self._events_appended(), self._shutdown:
@@ -249,7 +192,9 @@ class Run:
                     clusters = self._reuse_previous(opened)
                     if clusters is None:
                         start = self._warm_start(opened)
-                        batches = batches_of(self._settings.data, opened.data)
+                        table = self._settings.data
+                        batches = column_of(table, "batches", opened.data)
+                        known = column_of(table, "partial_labels", opened.data)
                         checkpoints = self._open_checkpoints()
                         with self._cluster(opened) as cluster, self._step("cluster") as summary:
                             estimator, notes = steps.cluster(
@@ -265,6 +210,7 @@ class Run:
                                 start=start,
                                 results_directory=new_partial(self.directory.result),
                                 batches=batches,
+                                partial_labels=known,
                             )
                             clusters = self._clusters(opened, start, estimator, batches)
                             summary.notes = (*notes, *steps.drift_notes(clusters.drift))
@@ -272,7 +218,7 @@ class Run:
                     self._finish(opened, clusters)
                 directory = self._replace()
                 if self._settings.output.keep is not None:
-                    retain_step(self._settings, directory, self._emit)
+                    self._retain(directory)
             except BaseException as error:
                 self.failed(error)
                 if isinstance(error, KeyboardInterrupt):
@@ -291,7 +237,7 @@ class Run:
         """Write the report of a finished run that was killed before its report was complete."""
         if self._settings.report.enabled and not self.directory.report.exists():
             with self._events_appended():
-                report_step(self.directory, self._emit)
+                self._report()
         return RunOutcome(self.directory, self.record, resumed=False)
 
     def _open(self) -> OpenData:
@@ -301,6 +247,30 @@ class Run:
         if self.record.resumed:
             self._report_resume(self._opened)
         return self._opened or self._ingest()
+
+    def _report(self) -> None:
+        steps.last_step(
+            "report",
+            self._emit,
+            lambda: str(write_report(self.directory)),
+            failed="not written",
+            note=lambda error: (
+                f"not their report: {error} Try again with mscam-dask report {self.directory.path}."
+            ),
+        )
+
+    def _retain(self, directory: RunDirectory) -> None:
+        def removed() -> str:
+            names = remove_old_runs(self._settings, directory)
+            return f"removed {', '.join(names)}" if names else "nothing to remove"
+
+        steps.last_step(
+            "retain",
+            self._emit,
+            removed,
+            failed="could not remove all old runs",
+            note=lambda error: f"old runs could not be removed: {error}",
+        )
 
     def _finish(self, opened: OpenData, clusters: ClusteringOutput) -> None:
         """Evaluate the clusters, write the results and the report."""
@@ -315,7 +285,7 @@ class Run:
             if self._checkpoints is not None:
                 self._checkpoints.clear()
         if self._settings.report.enabled:
-            report_step(self.directory, self._emit)
+            self._report()
 
     def _results_code(self, fit: FitRecord) -> int:
         """Return the exit code of a run whose results are written."""
@@ -427,18 +397,16 @@ class Run:
 
     def _ingest(self) -> OpenData:
         with self._step("ingest") as summary:
-            ingested = steps.ingest_data(
+            opened, sources, fingerprint = steps.ingest_data(
                 self._settings,
                 self.directory.data,
                 self._runs,
                 run=self.record.run_fingerprint,
                 is_resumed=bool(self.record.resumed),
             )
-            self._opened = opened = ingested.opened
+            self._opened = opened
             record = opened.record()
-            self._update(
-                sources=ingested.sources, data_fingerprint=ingested.fingerprint, data=record
-            )
+            self._update(sources=sources, data_fingerprint=fingerprint, data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
             summary.text = f"{counted}: {views}"

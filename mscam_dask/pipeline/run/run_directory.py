@@ -25,7 +25,6 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import unicodedata
 import uuid
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -39,6 +38,7 @@ from mscam_dask.data.store.filesystem import (
     LOCAL,
     check_entry,
     full_disk_is_temporary,
+    make_directory,
     open_regular,
     read_regular,
     write_durably,
@@ -46,16 +46,6 @@ from mscam_dask.data.store.filesystem import (
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
 from mscam_dask.pipeline.run.lock import LOCK_NAME, RunLock
-
-__all__ = [
-    "NEXT_SUFFIX",
-    "RunDirectory",
-    "decoded_id",
-    "encoded_id",
-    "lock_directory",
-    "resolved",
-    "write_whole",
-]
 
 NEXT_SUFFIX = ".next"
 """End of the name of a directory whose run replaces another one's."""
@@ -80,44 +70,6 @@ _OWN = (
 
 _PRIVATE = 0o700
 
-_FORMULA = tuple("=+-@|\uff1d\uff0b\uff0d\uff20\uff5c")
-_NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
-
-
-def encoded_id(sample: str) -> str:
-    r"""Return a sample id as CSV files have it, harmless to spreadsheets and terminals.
-
-    An id that starts like a formula (= + - @ |, unless it is a number), after blanks too, or with an apostrophe, or that
-    holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
-    control characters are written as \xNN. Other ids are unchanged.
-
-    Examples
-    --------
-    >>> encoded_id("=1+1"), encoded_id(" |calc"), encoded_id("-7"), encoded_id("a b")
-    ("'=1+1", "' |calc", '-7', 'a b')
-    """
-    is_formula = sample.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
-    has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
-    if not (is_formula or has_control or sample.startswith("'")):
-        return sample
-    return "'" + "".join(
-        f"\\x{ord(letter):02x}"
-        if unicodedata.category(letter) == "Cc"
-        else letter.replace("\\", "\\\\")
-        for letter in sample
-    )
-
-
-def decoded_id(text: str) -> str:
-    """Return the sample id that `encoded_id` wrote."""
-    if not text.startswith("'"):
-        return text
-    return re.sub(
-        r"\\(\\|x([0-9a-f]{2}))",
-        lambda match: chr(int(match[2], 16)) if match[2] else "\\",
-        text[1:],
-    )
-
 
 class _Inside:
     """Path of a file of a run directory, by its name."""
@@ -131,21 +83,14 @@ class _Inside:
 
 @dataclass(frozen=True)
 class RunDirectory:
-    """Paths inside a run directory, and how its files are written.
-
-    Attributes
-    ----------
-    path
-        Absolute.
-    replaced
-        Directory that this one takes the place of at the end; None for itself.
-    held
-        Lock of the directory; None when it is only read.
-    """
+    """Paths inside a run directory, and how its files are written."""
 
     path: Path
+    """Absolute."""
     replaced: Path | None = None
+    """Directory that this one takes the place of at the end; None for itself."""
     held: RunLock | None = field(default=None, compare=False, repr=False)
+    """Lock of the directory; None when it is only read."""
 
     # One path for each file of the module's list.
     pipeline = _Inside("pipeline.toml")
@@ -168,20 +113,7 @@ class RunDirectory:
     @classmethod
     @contextmanager
     def lock(cls, path: str | Path) -> Iterator[RunDirectory]:
-        """Make a directory, or take one that a run made, and keep other drivers out of it.
-
-        Parameters
-        ----------
-        path
-            Missing, empty, or of a run.
-
-        Raises
-        ------
-        ConfigurationError
-            When something else is there; nothing in it is touched.
-        TemporaryFailure
-            When another driver holds it, or the disk is full.
-        """
+        """Make a directory, or take one that a run made, and keep other drivers out of it."""
         root = resolved(path)
         if not root.exists() and cls(root).next() is not None:  # killed between two renames
             LOCAL.rename(_beside(root, NEXT_SUFFIX), root)
@@ -195,20 +127,7 @@ class RunDirectory:
             yield directory
 
     def claim(self, record: RunRecord, *, overwrite: bool) -> None:
-        """Start a run here: remove the files of an earlier one. The caller holds the lock.
-
-        Parameters
-        ----------
-        record
-            First record of the run, written before anything else is touched.
-        overwrite
-            Whether files of an earlier run may be removed; files that no run writes stay.
-
-        Raises
-        ------
-        ConfigurationError
-            When an earlier run is there and may not be replaced.
-        """
+        """Start a run here: remove the files of an earlier one. The caller holds the lock."""
         occupied = os.path.lexists(self.record)
         if occupied:
             self._check_replaceable(overwrite=overwrite)
@@ -266,13 +185,7 @@ class RunDirectory:
 
     @contextmanager
     def lock_next(self) -> Iterator[RunDirectory]:
-        """Make or take the directory of the run that is to take this one's place.
-
-        Raises
-        ------
-        ConfigurationError
-            When something else has its name; nothing in it is touched.
-        """
+        """Make or take the directory of the run that is to take this one's place."""
         path = self._next_path()
         is_free = not path.exists() or not any(path.glob("run.json"))
         if path.is_symlink() or not (is_free or self.next() is not None):
@@ -288,16 +201,6 @@ class RunDirectory:
 
         Files that no run writes are kept. Where the file system cannot swap two names in one step,
         this directory is missing for a moment; a mount point gets file after file, run.json last.
-
-        Parameters
-        ----------
-        following
-            Locked by `lock_next`.
-
-        Returns
-        -------
-        RunDirectory
-            The finished run under its final path.
         """
         if following.path.parent == self.path:
             return self._move_from(following)
@@ -354,13 +257,7 @@ class RunDirectory:
         return all(_is_own(item.name) for item in self.path.iterdir())
 
     def check_lock(self) -> None:
-        """Raise when the directory is no longer the one that was locked.
-
-        Raises
-        ------
-        TemporaryFailure
-            See `mscam_dask.pipeline.run.lock.RunLock.check`.
-        """
+        """Raise when the directory is no longer the one that was locked."""
         if self.held is not None:
             self.held.check(self.path)
 
@@ -395,15 +292,7 @@ class RunDirectory:
         self.write(self.record, encode_record(record))
 
     def read_record(self) -> RunRecord:
-        """Read run.json of a directory whose own files are no links, pipes, sockets or devices.
-
-        Raises
-        ------
-        StoreCorruptError
-            When one is, or run.json is damaged.
-        DataError
-            When it is missing, or not the record of a run.
-        """
+        """Read run.json of a directory whose own files are no links, pipes, sockets or devices."""
         try:
             with os.scandir(self.path) as entries:
                 for entry in entries:
@@ -419,13 +308,7 @@ class RunDirectory:
 
 
 def resolved(path: str | Path) -> Path:
-    """Return the directory that a path leads to, links followed.
-
-    Raises
-    ------
-    ConfigurationError
-        When a link leads nowhere or in a circle.
-    """
+    """Return the directory that a path leads to, links followed."""
     absolute = Path(path).absolute()
     target = Path(os.path.realpath(absolute))
     if absolute.is_symlink() and not target.exists():
@@ -441,22 +324,6 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
     """Make a directory, or take one that has a record, and keep other drivers out of it.
 
     A directory that is made is closed to other users (mode 0700, whatever the umask).
-
-    Parameters
-    ----------
-    root
-        Missing, empty, or with a record.
-    record
-        Name of the file that marks a directory as ours.
-    kind
-        Owner of the directory, for messages: "a run".
-
-    Raises
-    ------
-    ConfigurationError
-        When something else is there; nothing in it is touched.
-    TemporaryFailure
-        When another driver holds it, or the disk is full.
     """
     if root.exists() and not root.is_dir():
         raise ConfigurationError(
@@ -467,8 +334,11 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
             f"{root} is not empty and is not the directory of {kind} (it has no {record}). Choose "
             "another output directory (-o)."
         )
+    is_new = not root.exists()
     with full_disk_is_temporary(root):
-        _make_directory(root, mode=_PRIVATE)
+        make_directory(root, mode=_PRIVATE)
+        if is_new:
+            root.chmod(_PRIVATE)
     with RunLock(root) as held:
         yield held
 
@@ -482,33 +352,14 @@ def _holds_others(root: Path, record: str) -> bool:
 
 
 def write_whole(file: Path, content: bytes) -> None:
-    """Write a file under another name, sync it and rename it: it is complete or absent.
-
-    Raises
-    ------
-    TemporaryFailure
-        When the disk is full; no partial file is left.
-    """
+    """Write a file under another name, sync it and rename it: it is complete or absent."""
     partial = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
         with full_disk_is_temporary(file):
-            _make_directory(file.parent)
+            make_directory(file.parent)
             write_durably(file, content, partial=partial)
     finally:
         partial.unlink(missing_ok=True)
-
-
-def _make_directory(path: Path, *, mode: int = 0o777) -> None:
-    """Make a directory and its parents, and sync their names.
-
-    The umask applies to every mode but 0700.
-    """
-    missing = [part for part in (path, *path.parents) if not part.exists()]
-    path.mkdir(parents=True, exist_ok=True, mode=mode)
-    if missing and mode == _PRIVATE:
-        path.chmod(mode)
-    for part in reversed(missing):
-        LOCAL.sync(part.parent)
 
 
 def _beside(path: Path, suffix: str) -> Path:

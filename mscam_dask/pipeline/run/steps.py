@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import csv
-import io
+import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
@@ -13,6 +12,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
@@ -33,6 +33,7 @@ from mscam_dask.errors import (
 )
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
+from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
     AssessmentEntry,
@@ -45,12 +46,6 @@ from mscam_dask.monitor.run_record import (
     ViewSettingsEntry,
 )
 from mscam_dask.pipeline.config.settings import ClusterTable, Settings
-from mscam_dask.pipeline.run.load_run import (
-    FORMATS,
-    has_parquet,
-    sample_table,
-    table_bytes,
-)
 from mscam_dask.pipeline.run.open_data import (
     NAME_DIGITS,
     OpenData,
@@ -65,29 +60,11 @@ from mscam_dask.pipeline.run.open_data import (
     stamps_of,
 )
 from mscam_dask.pipeline.run.previous_runs import PreviousRun, WarmStart, link_tree, reusable_store
-from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
 from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
 from mscam_dask.types.result import Assessment, Solution
-
-__all__ = [
-    "Ingested",
-    "RunCheckpoints",
-    "StepSummary",
-    "batches_entry",
-    "check_reach",
-    "cluster",
-    "drift_notes",
-    "evaluate",
-    "fit_record",
-    "fit_summary",
-    "ingest_data",
-    "labels_text",
-    "place_of",
-    "samples_files",
-    "validate_data",
-    "validation_summary",
-]
 
 _NOTED = (ConvergenceWarning, DataWarning, MemoryPlanWarning, UnstableClustersWarning)
 
@@ -108,21 +85,24 @@ class StepSummary:
     notes: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, eq=False)
-class Ingested:
-    """Open data and their sources.
-
-    Attributes
-    ----------
-    sources
-    fingerprint
-        `mscam_dask.pipeline.run.open_data.data_fingerprint`.
-    opened
-    """
-
-    sources: tuple[SourceRecord, ...]
-    fingerprint: str
-    opened: OpenData
+def last_step(
+    name: str,
+    tell: Callable[[Event], None],
+    work: Callable[[], str],
+    *,
+    failed: str,
+    note: Callable[[Exception], str],
+) -> None:
+    """Run a step after the results, which are complete whether or not it works."""
+    started = time.perf_counter()
+    tell(StepStarted(step=name))
+    notes: tuple[str, ...] = ()
+    try:
+        summary = work()
+    except (MscamError, OSError) as error:
+        summary, notes = failed, (f"The results are complete, but {note(error)}",)
+    seconds = time.perf_counter() - started
+    tell(StepFinished(step=name, summary=summary, notes=notes, seconds=seconds))
 
 
 def ingest_data(
@@ -132,28 +112,8 @@ def ingest_data(
     *,
     run: str | None,
     is_resumed: bool,
-) -> Ingested:
-    """Open the store that a run reads, make one of its sources, or reuse one of a previous run.
-
-    Parameters
-    ----------
-    settings
-    output
-        Where a store is written, when one is.
-    runs
-        Previous runs.
-    run
-        Fingerprint that the run directory is named after; None for none.
-    is_resumed
-        Whether the run is resumed, so that its data must not have changed.
-
-    Raises
-    ------
-    TemporaryFailure
-        When the data changed since the run was named, or while they were read.
-    DataError
-        When they changed and the run is resumed.
-    """
+) -> tuple[OpenData, tuple[SourceRecord, ...], str]:
+    """Open the data of a run, or reuse those of a previous one; with their sources and fingerprint."""
     table = settings.data
     stamps = stamps_of(table)
     sources = source_records(table)
@@ -163,14 +123,14 @@ def ingest_data(
     earlier = reusable_store(list(runs), fingerprint)
     if earlier is not None:
         link_tree(earlier.directory.data, output)
-        return Ingested(sources, fingerprint, open_again(table, output, earlier.data))
+        return open_again(table, output, earlier.data), sources, fingerprint
     opened = open_data(table, output)
     is_same = (
         stamps_of(table) == stamps if opened.is_new else data_fingerprint(table) == fingerprint
     )
     if not is_same:
         raise _changed(sources, is_resumed=is_resumed)
-    return Ingested(sources, fingerprint, opened)
+    return opened, sources, fingerprint
 
 
 def _changed(sources: Sequence[SourceRecord], *, is_resumed: bool) -> MscamError:
@@ -222,37 +182,9 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     start: WarmStart | None = None,
     results_directory: Path | None = None,
     batches: NDArray[Any] | None = None,
+    partial_labels: NDArray[Any] | None = None,
 ) -> tuple[MSCAM, tuple[str, ...]]:
-    """Fit the estimator that [cluster] names.
-
-    Parameters
-    ----------
-    data
-        Their ground truth is ignored.
-    table
-    client
-        `distributed.Client` of the cluster; None to run the tasks in this process.
-    n_threads
-        Threads of a fit in this process; None for all cores.
-    observers
-        Called with each event of the fit.
-    checkpoint_store
-        Keeps a checkpoint of each outer iteration, and may have one to resume from.
-    start
-        Start from a previous run: its settings in place of the table's, and its labels.
-    results_directory
-        Where the graphs and embeddings of large data are written during the fit, as
-        `write_result` expects them: a temporary name beside its output.
-    batches : (n,) array
-        Batch of each sample, whose effects are removed.
-
-    Returns
-    -------
-    estimator : MSCAM
-        Fitted.
-    notes : tuple of str
-        Warnings of the fit.
-    """
+    """Fit the estimator that [cluster] names."""
     estimator = table.estimator(
         **(start.arguments if start else {}),
         client=client,
@@ -262,7 +194,12 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     )
     estimator._results_directory = results_directory
     with _warnings_noted() as notes:
-        estimator.fit(data, batches=batches, init_labels=start.init_labels if start else None)
+        estimator.fit(
+            data,
+            batches=batches,
+            partial_labels=partial_labels,
+            init_labels=start.init_labels if start else None,
+        )
     return estimator, tuple(notes)
 
 
@@ -402,12 +339,8 @@ def evaluate(labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> 
 
 def labels_text(data: MultiViewData, labels: NDArray[np.int64]) -> bytes:
     """Return labels.csv in UTF-8: the id of each sample (its row without ids) and its cluster."""
-    names = map(encoded_id, data.sample_ids) if data.sample_ids else range(data.n_samples)
-    stream = io.StringIO(newline="")
-    writer = csv.writer(stream, lineterminator="\n")
-    writer.writerow(("sample", "cluster"))
-    writer.writerows(zip(names, labels.tolist(), strict=True))
-    return stream.getvalue().encode()
+    names = data.sample_ids or range(data.n_samples)
+    return table_bytes(pd.DataFrame({"sample": names, "cluster": labels}))
 
 
 def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
@@ -427,18 +360,7 @@ def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
 def place_of(
     settings: Settings, directory: RunDirectory, *, clustering: str, start: str | None
 ) -> Location:
-    """Return the place of the checkpoints of a fit.
-
-    Parameters
-    ----------
-    settings, directory
-        Settings and directory of the run. Below [output] checkpoints each fit has its own place, so a run of the same fit
-        in another directory finds it.
-    clustering
-        `mscam_dask.pipeline.run.open_data.clustering_fingerprint`.
-    start
-        Name of the run that the fit starts from.
-    """
+    """Return the place of the checkpoints of a fit."""
     root = settings.output.checkpoints
     if root is None:
         return directory.checkpoints
@@ -446,13 +368,7 @@ def place_of(
 
 
 def check_reach(settings: Settings) -> None:
-    """Refuse an unreachable place for checkpoints before anything is computed.
-
-    Raises
-    ------
-    ConfigurationError, DataError, TemporaryFailure
-        See `mscam_dask.data.store.object_store.translate_errors`.
-    """
+    """Refuse an unreachable place for checkpoints before anything is computed."""
     root = settings.output.checkpoints
     if root is not None:
         _store(as_location(root) / "reach").load()
@@ -461,14 +377,8 @@ def check_reach(settings: Settings) -> None:
 class RunCheckpoints:
     """Checkpoint store of a run; see `mscam_dask.engine.checkpoint.CheckpointStore`.
 
-    Parameters
-    ----------
-    place
-        Place of the checkpoints.
-    record_resume
-        Called with the last outer iteration of a loaded checkpoint, and with damaged files.
-    writing
-        Returns a context in which signals are deferred.
+    `record_resume` gets the last outer iteration of a loaded checkpoint, and damaged files; signals are
+    deferred in the context that `writing` returns.
     """
 
     def __init__(

@@ -128,14 +128,6 @@ def test_named_labels_and_named_views(save: Any, stack: ExitStack, tmp_path: Pat
     assert loaded.labels_explicit
 
 
-def test_a_view_asked_for_is_no_label(save: Any, stack: ExitStack, tmp_path: Path) -> None:
-    path = save(tmp_path / "xy.mat", x=np.eye(5, 3), y=np.arange(5.0)[:, None])
-    loaded = read(path, stack, views=("x", "y"))
-    assert sorted(view.name for view in loaded.views) == ["x", "y"]
-    assert loaded.labels is None
-    assert read(path, stack).labels is not None
-
-
 def test_text_scalars_and_mixed_cells_are_left_out_and_told(
     save: Any, stack: ExitStack, tmp_path: Path
 ) -> None:

@@ -147,7 +147,7 @@ def link_elsewhere(file: Any) -> None:
     [
         (link_elsewhere, ["squares", "another file"]),
         (lambda file: put(file, "X", np.ones((3, 6))), [3, len(IDS)]),
-        (lambda file: put(file["layers/squares"], "indices", np.full(360, 99)), ["squares", 99]),
+        (lambda file: put(file["layers/squares"], "indices", np.full(360, 99)), ["squares", 6]),
         (lambda file: put(file["obs/kind"], "codes", np.full(60, 7)), ["codes"]),
         (lambda file: file["obs"].attrs.pop("_index"), ["obs", "index"]),
         (lambda file: file.pop("var"), []),

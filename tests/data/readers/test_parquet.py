@@ -84,13 +84,6 @@ def test_a_table_gives_what_it_gives_as_text(tmp_path: Path) -> None:
     assert getattr(first.views[0], "feature_names", None) == ("age", "dose")
 
 
-def test_an_index_gives_the_ids(tmp_path: Path) -> None:
-    path = saved(tmp_path / "a.parquet", FRAME.set_index("patient"))
-    assert open_store(ingest(path, tmp_path / "s.zarr").output).sample_ids == tuple(
-        FRAME["patient"]
-    )
-
-
 def test_samples_on_columns(tmp_path: Path) -> None:
     numbers = FRAME.set_index("patient")[["age", "dose"]]
     path = saved(tmp_path / "a.parquet", numbers.T)

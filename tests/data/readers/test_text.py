@@ -204,6 +204,23 @@ def test_a_blank_line_among_single_values_is_a_missing_one(
     np.testing.assert_array_equal(table(loaded), expected)
 
 
+@pytest.mark.parametrize(
+    "labels",
+    [
+        ["T cell", "B cell", "T cell"] * 2,
+        ["T cell", "NK", "NK", "T cell"],
+        ["donor 1", "donor 2"] * 3,
+        ["T cell", "B cell", "T cell"],
+    ],
+)
+@pytest.mark.parametrize("heading", ["", "label\n"])
+def test_a_line_of_several_words_is_one_label(
+    tmp_path: Path, labels: list[str], heading: str
+) -> None:
+    values, ids = read_labels(write(tmp_path, heading + "\n".join(labels), "labels.txt"))
+    assert (values.tolist(), ids) == (labels, None)
+
+
 @pytest.mark.parametrize("missing", ["", "NA", "nan", " null "])
 @pytest.mark.parametrize("classes", [("1", "2"), ("x", "y")])
 def test_missing_labels_are_no_class(
@@ -326,12 +343,6 @@ def test_the_uci_form_is_read_from_a_file_without_ending(tmp_path: Path) -> None
     loaded = read(path)
     assert table(loaded) == VALUES
     assert loaded.views[0].name == "mfeat-fou"
-
-
-@pytest.mark.parametrize("missing", ["", "NA", "nan", "null"])
-def test_missing_values_become_nan_for_validation_to_place(tmp_path: Path, missing: str) -> None:
-    loaded = read(write(tmp_path, f"a,b\n1,2\n3,{missing}\n5,6\n"))
-    np.testing.assert_array_equal(table(loaded), [[1, 2], [3, np.nan], [5, 6]])
 
 
 @pytest.mark.parametrize(

@@ -174,14 +174,6 @@ def test_damage_is_found_and_the_object_named(bucket: Any) -> None:
             open_store(URL)
 
 
-def test_a_pointer_to_elsewhere_is_refused(bucket: Any) -> None:
-    write_store(example(), URL)
-    content = json.dumps({"store": "../other", "sha256": ""}).encode()
-    bucket.put_object(Bucket="bucket", Key="deep/data.zarr/current.json", Body=content)
-    with pytest.raises(StoreCorruptError, match=quotes("current.json", "'../other'")):
-        open_store(URL)
-
-
 @pytest.mark.slow
 def test_ingest_describe_run_and_compare_take_urls(
     bucket: Any,

@@ -139,11 +139,6 @@ def test_constant_views_are_refused(rng: np.random.Generator, row: list[float]) 
         check(views)
 
 
-def test_repeated_ids_are_refused() -> None:
-    with pytest.raises(DataError, match=quotes(1, "'a'", [0, 2])):
-        MultiViewData((ArrayRows(np.eye(4), "v"),), ("a", "b", "a", "c"))
-
-
 # ----------------------------------------------------------------------------- findings
 
 

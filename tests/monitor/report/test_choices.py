@@ -8,7 +8,6 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 import numpy as np
-import pytest
 
 from mscam_dask.monitor.report.page import run_page
 from mscam_dask.monitor.report.sections import n_clusters_section
@@ -91,9 +90,8 @@ def test_every_point_is_said_and_the_chosen_number_is_marked_at_its_place() -> N
     assert "10⁻⁴" in texts  # where the smallest value is drawn
 
 
-@pytest.mark.parametrize("given", [{}, {"n_clusters_curves": None}])
-def test_a_given_number_has_no_curves(given: dict[str, None]) -> None:
-    page = run_page(made_up_content(LABELS, fit=given))
+def test_a_given_number_has_no_curves() -> None:
+    page = run_page(made_up_content(LABELS))
     assert 'id="number"' not in page
     assert count_tile(page)
     assert not re.search(r"4 clusters \(", text_of(page, "result"))

@@ -151,12 +151,12 @@ def drift(**changes: object) -> dict[str, object]:
     }
 
 
-def page_after(record: dict[str, object] | None, **changes: object) -> str:
+def page_after(record: dict[str, object], **changes: object) -> str:
     content = made_up_content(some_labels(90, 3), ids=[f"s{row}" for row in range(90)])
     moved = (("s4", 0, 2), ("<b>s7</b>", 0, 2))
     link = FileLink(name="moved.csv", href="a%20b/moved.csv", what="moved")
     changes = {"moved": moved, "files": (link,), **changes}
-    of_run = None if record is None else msgspec.convert(record, DriftRecord)
+    of_run = msgspec.convert(record, DriftRecord)
     changed = msgspec.structs.replace(content.record, drift=of_run)
     return run_page(dataclasses.replace(content, record=changed, **changes))  # type: ignore[arg-type]
 
@@ -181,10 +181,6 @@ def test_what_changed_since_the_run_before() -> None:
     assert re.findall(r"[\d.]+", tiles) == ["80", "10", "3", "2", "2.5"]
     assert re.search(r"\b7\b", rest)  # warm runs
     assert re.search(r"\b2 \w+ 0 \w+ 2\b", text)  # samples that moved between two clusters
-
-
-def test_a_first_run_has_no_run_before() -> None:
-    assert 'id="drift"' not in page_after(None)
 
 
 def test_a_fresh_start_gives_its_reason_and_other_edges_are_told() -> None:
@@ -264,15 +260,10 @@ def test_borders_of_many_clusters_are_those_with_the_largest_p_values() -> None:
     assert re.search(r"\b60 \w+ 80\b", support)
 
 
-def test_a_result_without_borders_has_no_support() -> None:
-    content = made_up_content(some_labels(40, 4))
-    earlier = dataclasses.replace(content.result, assessment=None)
-    assert 'id="support"' not in run_page(dataclasses.replace(content, result=earlier))
-
-
 def test_without_an_assessment_there_is_no_support() -> None:
     page = run_page(made_up_content(some_labels(20, 1)))
     assert 'id="support"' not in page
+    assert 'id="drift"' not in page
     assert '<p class="badge plain">' in page
 
 

@@ -12,10 +12,17 @@ import pytest
 
 from mscam_dask.cli.run import execution_overrides
 from mscam_dask.errors import ConfigurationError, SchedulerLostError
-from mscam_dask.pipeline.config.cluster_types import CLUSTER_TYPES, load_class, seconds_of
-from mscam_dask.pipeline.config.read_config import check_execution, read_config
+from mscam_dask.pipeline.config.cluster_types import (
+    CLUSTER_TYPES,
+    is_queue,
+    load_class,
+    options_of,
+    seconds_of,
+)
+from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable, settings_text
 from mscam_dask.pipeline.config.toml_document import Override
+from mscam_dask.pipeline.run.security import check_execution
 from tests.messages import quotes
 
 pytest.importorskip("dask_jobqueue")
@@ -99,9 +106,9 @@ def test_what_is_written_into_a_run_directory_is_read_back(tmp_path: Path) -> No
         ('cluster = "local"\nlifetime = "1h"', 7, ["lifetime", "'local'"]),
         ('workers = 2\nadapt = {maximum = 3}', 6, ["workers", "adapt"]),
         ("adapt = {minimum = 4, maximum = 3}", 6, ["4", "3"]),
-        ("adapt = {minimum = -1, maximum = 3}", 6, ["adapt.minimum = -1", ">= 0"]),
+        ("adapt = {minimum = -1, maximum = 3}", 6, ["[execution.adapt] minimum = -1", ">= 0"]),
         ("adapt = 3", 6, ["adapt = 3", "a table"]),
-        ("adapt = {most = 3}", 6, ["adapt", "'most'"]),
+        ("adapt = {maximum = 3, most = 3}", 6, ["adapt", "'most'"]),
         ('scheduler = "tcp://127.0.0.1:1"\nadapt = {maximum = 3}', 7, ["adapt"]),
         ('in_process = true\nstart_timeout = 3.0', 7, ["start_timeout"]),
         ('cluster = "slurm"\nthreads = 1\nmemory_limit = "1GiB"\nlifetime = "1 parsec"', 9, ["parsec"]),
@@ -175,9 +182,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(
 
 
 def test_every_class_of_a_batch_scheduler_takes_what_a_run_gives_it() -> None:
-    from mscam_dask.pipeline.config.cluster_types import options_of
-
-    queues = {name for name, kind in CLUSTER_TYPES.items() if kind.is_queue}
+    queues = {name for name in CLUSTER_TYPES if is_queue(name)}
     assert queues == {"slurm", "pbs", "sge", "lsf", "htcondor", "oar"}
     for name in queues:
         options = options_of(name, load_class(name))

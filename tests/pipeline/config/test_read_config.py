@@ -54,14 +54,18 @@ def problem(directory: Path, text: str, *sets: str) -> str:
         ("scale = 'standrd'\n", 7, ["[cluster] scale", "'standrd'", "minmax", "'standard'"]),
         ("random_state = -1\n", 7, ["[cluster] random_state", "-1", ">= 0"]),
         ("method = 'mscamm'\n", 7, ["[cluster] method", "'mscamm'", "'mscam'", "mscan"]),
-        ("method = ['mscam']\n", 7, ["[cluster] method", "['mscam']", "text"]),
+        ("method = ['mscam']\n", 7, ["[cluster] method", "['mscam']", "mscan"]),
         ("identity_weight = 1.0\n", 7, ["[cluster]", "'identity_weight'", "[cluster.constants]"]),
         ("tol = 1e-3\n", 7, ["[cluster]", "'tol'", "score_tie", "[cluster.constants]"]),
-        ("constants = 3\n", 7, ["cluster.constants = 3", "table"]),
+        ("constants = 3\n", 7, ["[cluster] constants = 3", "table"]),
         ("constants.tol = 3\n", 7, ["[cluster.constants]", "'tol'", "score_tie"]),
-        ("constants.patience = 1.5\n", 7, ["[cluster] constants.patience", "1.5"]),
+        ("constants.patience = 1.5\n", 7, ["[cluster.constants] patience", "1.5"]),
         ("[cluster.constants]\nmetric_ridge = -1", 8, ["[cluster.constants] metric_ridge=-1", "0"]),
-        ("[cluster.constants]\nadmm = {penalty = 0}", 8, ["[cluster.constants] penalty=0", "> 0"]),
+        (
+            "[cluster.constants]\nadmm = {penalty = 0}",
+            8,
+            ["[cluster.constants.admm] penalty=0", "> 0"],
+        ),
         ("[execution]\nworkers = 0", 8, ["[execution] workers", "0", ">= 1"]),
         ("[execution]\nworkers = '2'", 8, ["[execution] workers", "'2'"]),
         ("[execution]\nin_process = 1", 8, ["[execution] in_process", "true", "false"]),
@@ -72,7 +76,7 @@ def problem(directory: Path, text: str, *sets: str) -> str:
             9,
             ["[execution] workers", "scheduler"],
         ),
-        ("[execution]\nscheduler = 'tls://a:1'\nin_process = true", 7, ["scheduler", "in_process"]),
+        ("[execution]\nscheduler = 'tls://a:1'\nin_process = true", 9, ["scheduler", "in_process"]),
         ("[execution]\ntls_ca = 'x'", 8, ["[execution] tls_ca", "scheduler", "tls://"]),
         ("[evaluate]\nenabled = 'yes'", 8, ["[evaluate] enabled", "'yes'", "true", "false"]),
         ("[output]\ndirectory = ''", 8, ["[output] directory", "''"]),
@@ -313,4 +317,4 @@ def test_the_keys_of_cluster_are_parameters_of_the_estimators_with_their_default
 def test_choices_are_named(tmp_path: Path) -> None:
     text = problem(tmp_path, f"{GOOD}scale = 'log'\n")
     assert "[cluster] scale = 'log'" in text
-    assert "standard, unit, minmax, none" in text
+    assert '"standard", "unit", "minmax", "none"' in text

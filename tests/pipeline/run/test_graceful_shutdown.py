@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 
+from mscam_dask.pipeline.run import graceful_shutdown
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown, defer_signals
 
 SCRIPT = """
@@ -73,7 +74,7 @@ def in_a_callback_of_the_collector(action: Callable[[], None]) -> None:
         action()
 
     gc.callbacks.append(callback)
-    gc.collect()
+    gc.collect(0)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
@@ -93,6 +94,22 @@ def test_an_interrupt_that_python_discards_is_raised_again(number: signal.Signal
         work()
     assert done == [number.name]
     assert sys.unraisablehook == hook
+
+
+def test_an_interrupt_that_comes_while_one_is_discarded_is_raised_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(graceful_shutdown, "_PAUSE_S", 0.0)
+
+    def work() -> None:
+        with GracefulShutdown(lambda: ""):
+            in_a_callback_of_the_collector(lambda: os.kill(os.getpid(), signal.SIGINT))
+            for _ in range(40):
+                time.sleep(0.1)
+
+    for _ in range(300):
+        with pytest.raises(KeyboardInterrupt):
+            work()
 
 
 def test_other_exceptions_that_python_discards_are_shown(

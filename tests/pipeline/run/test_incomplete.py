@@ -124,7 +124,7 @@ def test_a_loaded_run_fills_missing_cells_as_its_fit_did(method: str, tmp_path: 
     for name in "ab":
         (tmp_path / f"new_{name}.csv").rename(tmp_path / "new" / f"{name}.csv")
     table = predict_files(tmp_path / "run", [str(tmp_path / "new" / f"{n}.csv") for n in "ab"])
-    assert table["cluster"] == loaded.predict(new).tolist()
+    assert table["cluster"].tolist() == loaded.predict(new).tolist()
     shutil.rmtree(tmp_path / "run/data.zarr")
     again = mscam_dask.load_run(tmp_path / "run")
     assert_array_equal(again.predict(filled), loaded.predict(filled))
@@ -164,6 +164,6 @@ def test_fits_and_runs_of_an_imputed_store_fill_missing_cells_in_the_same_way(
         expected = model.predict(filled)
     with pytest.warns(UserWarning, match="feature names"):
         assert_array_equal(model.predict(holed), expected)
-    assert table["cluster"] == expected.tolist()
+    assert table["cluster"].tolist() == expected.tolist()
     append(files["new"], store, impute="mean")
     assert [getattr(view, "impute", None) for view in open_store(store).views] == ["median"] * 2

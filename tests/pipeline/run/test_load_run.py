@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import dataclasses
 import shutil
-import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,7 +21,7 @@ from mscam_dask.data import results
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.result_arrays import StoredArrays
-from mscam_dask.data.results import read_model, read_result, write_result
+from mscam_dask.data.results import read_model, write_result
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.estimators import _describe, _predict, _stored
@@ -30,7 +29,8 @@ from mscam_dask.pipeline.run import run as run_module
 from mscam_dask.pipeline.run.doctor import check_run
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.run import RunOutcome
-from mscam_dask.pipeline.run.run_directory import RunDirectory, encoded_id
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.sample_tables import encoded_id
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Structure
 from mscam_dask.types.rules import SIZES
@@ -79,10 +79,6 @@ def same_model(loaded: Any, model: Any, new: Any) -> None:
     [
         ("", MSCAM(3, constants=Constants.paper(), max_iter=3, n_jobs=1)),
         ("method = 'mscan'\n", MSCAN(3, constants=Constants.paper(), max_iter=3, n_jobs=1)),
-        (
-            "scale = 'unit'\n",
-            MSCAM(3, constants=Constants.paper(), max_iter=3, scale="unit", n_jobs=1),
-        ),
     ],
 )
 def test_a_loaded_run_is_the_estimator_of_the_fit(
@@ -252,11 +248,11 @@ def test_ids_and_names_of_columns_are_kept(tmp_path: Path) -> None:
         lines = Path(f"{name}.csv").read_text().splitlines()
         Path(f"new/{name}.csv").write_text("\n".join([lines[0], *lines[5:9]]) + "\n")
     table = predict_files(outcome.directory.path, ["new/sites.csv", "new/genes.csv"])
-    assert table["sample"] == [f"=p{i}" for i in range(4, 8)]
-    assert table["cluster"] == loaded.labels_[4:8].tolist()
+    assert table["sample"].tolist() == [f"=p{i}" for i in range(4, 8)]
+    assert table["cluster"].tolist() == loaded.labels_[4:8].tolist()
     assert samples_of(outcome)[4]["sample"] == encoded_id("=p4") == "'=p4"
     by_sites = predict_files(outcome.directory.path, ["new/sites.csv"])
-    assert by_sites["sample"] == table["sample"]
+    assert by_sites["sample"].equals(table["sample"])
     header, *rows = Path("new/genes.csv").read_text().splitlines()
     Path("new/genes.csv").write_text("\n".join([header.replace("genes2", "other"), *rows]))
     with pytest.raises(DataError, match=quotes("genes", "genes2", "other")):
@@ -277,10 +273,10 @@ def test_labels_of_new_samples_are_not_needed(tiny: Path) -> None:
     run = again(Path("p.toml")).directory.path
     np.savez("new.npz", allow_pickle=False, **views)
     expected = load_run(run).predict({"a": views["view_0"], "b": views["view_1"]}).tolist()
-    assert predict_files(run, ["new.npz"])["cluster"] == expected
-    assert predict_files(run, ["named.npz"])["cluster"] == expected
+    assert predict_files(run, ["new.npz"])["cluster"].tolist() == expected
+    assert predict_files(run, ["named.npz"])["cluster"].tolist() == expected
     ingest("named.npz", "new.zarr", views={"view_1": "b", "view_0": "a"}, labels="kinds")
-    assert predict_files(run, ["new.zarr"])["cluster"] == expected
+    assert predict_files(run, ["new.zarr"])["cluster"].tolist() == expected
 
 
 def test_pairwise_views_take_distances_to_the_training_samples(tiny: Path) -> None:
@@ -302,26 +298,6 @@ def test_pairwise_views_take_distances_to_the_training_samples(tiny: Path) -> No
         loaded.score(new)
 
 
-def test_clusters_with_names_of_an_earlier_run(pipeline: Write) -> None:
-    outcome = again(pipeline(HERE))
-    stored, model = read_result(outcome.directory.result), read_model(outcome.directory.result)
-    plain = load_run(outcome.directory.path)
-    renamed = np.array([4, 0, 7])[stored.labels]
-    plain.labels_ = renamed
-    assert model is not None
-    plain._membership = None
-    assert_array_equal(plain.cluster_names_, [0, 4, 7])
-    order = [1, 0, 2]
-    np.testing.assert_allclose(plain.membership_, model.arrays["membership"][:, order])
-    new = three_subspaces(30)
-    again_plain = load_run(outcome.directory.path)
-    assert_array_equal(plain.predict(new), np.array([4, 0, 7])[again_plain.predict(new)])
-    np.testing.assert_allclose(
-        plain.predict_proba(new), again_plain.predict_proba(new)[:, order], atol=1e-12
-    )
-    assert {each.cluster for each in plain.cluster_features(1)} == {0, 4, 7}
-
-
 def test_a_run_is_loaded_with_the_names_of_its_clusters(
     pipeline: Write, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -338,6 +314,10 @@ def test_a_run_is_loaded_with_the_names_of_its_clusters(
     assert_array_equal(loaded.predict(new), names[model.predict(new)])
     assert_array_equal(loaded.cluster_names_, [0, 4, 7])
     assert_array_equal(loaded.membership_, model.membership_[:, [1, 0, 2]])
+    np.testing.assert_allclose(
+        loaded.predict_proba(new), model.predict_proba(new)[:, [1, 0, 2]], atol=1e-12
+    )
+    assert {each.cluster for each in loaded.cluster_features(1)} == {0, 4, 7}
     rows = samples_of(outcome)
     assert [int(row["cluster"]) for row in rows] == names[model.labels_].tolist()
     assert [int(row["vote_view_0"]) for row in rows] == names[model.view_votes_["view_0"]].tolist()
@@ -374,15 +354,6 @@ def test_one_cluster_has_no_next_one(pipeline: Write) -> None:
     assert {row["next_cluster"] for row in samples_of(outcome)} == {""}
     assert {row["confidence"] for row in samples_of(outcome)} == {"1.000000"}
     assert not load_run(outcome.directory.path).predict(three_subspaces(30)).any()
-
-
-@pytest.mark.thorough
-def test_missing_samples_are_written_again(pipeline: Write) -> None:
-    outcome = again(pipeline(HERE))
-    before = outcome.directory.samples.read_bytes()
-    outcome.directory.samples.unlink()
-    repaired = again(pipeline(HERE))
-    assert repaired.directory.samples.read_bytes() == before
 
 
 def test_a_reused_clustering_is_a_model_too(pipeline: Write) -> None:
@@ -434,11 +405,10 @@ def test_runs_of_the_time_when_constants_were_parameters(pipeline: Write) -> Non
     assert again_whole == expected.solution_.parameters
 
 
-@pytest.mark.parametrize("state", ["running", "failed", "interrupted"])
-def test_an_unfinished_run_is_refused(state: str, pipeline: Write) -> None:
+def test_an_unfinished_run_is_refused(pipeline: Write) -> None:
     outcome = again(pipeline(HERE))
-    rewritten(outcome, state=state)
-    with pytest.raises(DataError, match=quotes(outcome.directory.path, state, "mscam-dask resume")):
+    rewritten(outcome, state="failed")
+    with pytest.raises(DataError, match=quotes(outcome.directory.path, "failed", "resume")):
         load_run(outcome.directory.path)
 
 
@@ -452,12 +422,10 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "part",
-    ["model/records", "model/membership", "model/coordinates/1", "model/encoders/0/loadings"],
+    ("part", "is_gone"), [("model/records", False), ("model/encoders/0/loadings", True)]
 )
-@pytest.mark.parametrize("is_gone", [False, True])
 def test_a_damaged_model_is_refused_and_made_again(
-    part: str, pipeline: Write, *, is_gone: bool
+    part: str, is_gone: bool, pipeline: Write
 ) -> None:
     outcome = again(pipeline(HERE))
     expected = load_run(outcome.directory.path).predict(three_subspaces(30))
@@ -509,11 +477,3 @@ def test_a_result_without_a_model_is_refused(pipeline: Write) -> None:
     write_result(estimator.solution_, outcome.directory.result)
     with pytest.raises(DataError, match=quotes("result.zarr", "--overwrite")):
         load_run(RunDirectory(outcome.directory.path).path)
-
-
-def test_loading_warns_of_nothing(pipeline: Write) -> None:
-    outcome = again(pipeline(HERE))
-    save_npz(Path("new.npz"), three_subspaces(30))
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        predict_files(outcome.directory.path, ["new.npz"])

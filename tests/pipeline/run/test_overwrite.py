@@ -27,13 +27,11 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
 from tests.kept import emptied, kept_or_made
 from tests.messages import quotes
-from tests.pipeline.runs import HERE, again, labels_of
+from tests.pipeline.runs import QUIET, again, labels_of
 
 pytestmark = pytest.mark.usefixtures("own_directory")
 
 Write = Callable[[str], Path]
-
-QUIET = f"{HERE}[report]\nenabled = false\n"
 
 
 class Killed(BaseException):
@@ -162,8 +160,16 @@ STOPS = {
 }
 
 
-@pytest.mark.parametrize("stop", STOPS)
-@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError])
+@pytest.mark.parametrize(
+    ("stop", "error"),
+    [
+        ("ingest", KeyboardInterrupt),
+        ("validate", ValueError),
+        ("iteration", KeyboardInterrupt),
+        ("write", ValueError),
+        ("written", KeyboardInterrupt),
+    ],
+)
 def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
     stop: str, error: type[BaseException], night: Night
 ) -> None:
@@ -175,14 +181,6 @@ def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
     assert resume_run(following.path if error is ValueError else night.root).resumed
     night.assert_second_is_there()
     assert not resume_run(night.root).resumed
-
-
-def test_the_same_run_continues_without_overwrite(night: Night) -> None:
-    with pytest.raises(ValueError, match="test"):
-        night.tonight(observers=[raising(STOPS["iteration"], ValueError("test"))])
-    outcome = night.run("alpha = 2.0")
-    assert outcome.record.resumed[0].after_iteration is not None
-    night.assert_second_is_there()
 
 
 def test_an_unfinished_replacement_changes_nothing_for_the_finished_run(night: Night) -> None:

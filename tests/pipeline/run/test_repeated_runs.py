@@ -21,13 +21,11 @@ from mscam_dask.pipeline.run.resume import resolve_target, resume_run
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
 from tests.messages import quotes
-from tests.pipeline.runs import HERE, again, labels_of
+from tests.pipeline.runs import HERE, QUIET, again, labels_of
 
 pytestmark = pytest.mark.usefixtures("own_directory")
 
 Write = Callable[[str], Path]
-
-QUIET = f"{HERE}[report]\nenabled = false\n"
 
 
 def times(directory: Path) -> dict[Path, int]:
@@ -69,14 +67,6 @@ def test_where_and_by_what_a_run_is_computed_is_no_part_of_it(
     with np.load(tiny) as arrays:
         np.savez(tiny, allow_pickle=False, **{name: arrays[name][::-1] for name in arrays})
     assert run_fingerprint(read_config(pipeline(HERE))) != here
-
-
-@pytest.mark.thorough
-def test_overwrite_does_it_again(pipeline: Write, fits: list[Any]) -> None:
-    again(pipeline(HERE))
-    outcome = again(pipeline(HERE), overwrite=True)
-    assert outcome.resumed
-    assert len(fits) == 2
 
 
 @pytest.mark.thorough
@@ -141,16 +131,6 @@ def _missing(directory: RunDirectory) -> None:
     shutil.rmtree(directory.result)
 
 
-def _garbage(directory: RunDirectory) -> None:
-    directory.labels.write_bytes(b"\x00\xff,\r")
-
-
-def _of_other_clusters(directory: RunDirectory) -> None:
-    lines = directory.labels.read_text().splitlines()
-    lines[1] = lines[1][:-1] + ("0" if lines[1][-1] != "0" else "1")
-    directory.labels.write_text("\n".join(lines))
-
-
 def _cut_short(directory: RunDirectory) -> None:
     chunk = next(file for file in directory.result.glob("labels/c/*") if file.is_file())
     chunk.write_bytes(chunk.read_bytes()[:-2])
@@ -165,8 +145,6 @@ def _with_the_data(directory: RunDirectory) -> None:
     ("command", "harm", "names"),
     [
         ("run", _missing, ["labels.csv", "result.zarr"]),
-        ("resume", _garbage, ["labels.csv"]),
-        ("run", _of_other_clusters, ["labels.csv", "SHA-256"]),
         ("run", _cut_short, ["result.zarr/labels/c"]),
         ("resume", _with_the_data, ["labels.csv", "result.zarr"]),
     ],

@@ -27,7 +27,7 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.report import write_report
-from mscam_dask.pipeline.run.run import EXIT_NOT_CONVERGED, RunOutcome, run_pipeline
+from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.result import Status
@@ -235,30 +235,6 @@ def test_built_in_digits(tmp_path: Path) -> None:
     assert record.fit.status == "SINGLE_CLUSTER"
 
 
-def test_mscan_runs_too(pipeline: Write, tmp_path: Path) -> None:
-    record = run(pipeline("method = 'mscan'\n" + IN_PROCESS), tmp_path / "out").record
-    assert record.method == "mscan"
-    assert record.fit is not None
-    assert record.fit.n_connected_components == 3
-
-
-def test_components_not_reached_is_exit_code_5_with_results(
-    pipeline: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    real = steps.cluster
-
-    def unfinished(*args: Any, **options: Any) -> Any:
-        estimator, notes = real(*args, **options)
-        object.__setattr__(estimator.solution_, "status", Status.COMPONENTS_NOT_REACHED)
-        return estimator, notes
-
-    monkeypatch.setattr(steps, "cluster", unfinished)
-    outcome = run(pipeline(IN_PROCESS), tmp_path / "out")
-    assert outcome.record.exit_code == EXIT_NOT_CONVERGED == 5
-    assert outcome.record.state == "finished"
-    assert outcome.directory.labels.exists()
-
-
 def test_a_failed_run_says_why(pipeline: Write, tiny: Path, tmp_path: Path) -> None:
     with np.load(tiny) as archive:
         arrays = dict(archive)
@@ -284,17 +260,6 @@ def test_more_clusters_than_samples_is_said_before_a_cluster_starts(
     record = RunDirectory(tmp_path / "out").read_record()
     assert record.exit_code == 2
     assert "start" not in record.seconds
-
-
-def test_interrupting_a_run_is_recorded(pipeline: Write, tmp_path: Path) -> None:
-    def interrupt(event: Event) -> None:
-        if isinstance(event, StepStarted) and event.step == "cluster":
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        run(pipeline(IN_PROCESS), tmp_path / "out", observers=[interrupt])
-    record = RunDirectory(tmp_path / "out").read_record()
-    assert (record.state, record.exit_code) == ("interrupted", 130)
 
 
 def test_a_source_inside_the_run_directory_is_refused(pipeline: Write, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 (() => {
   const all = (selector, within = document) => [...within.querySelectorAll(selector)];
   const holder = document.getElementById("payload");
-  const data = holder ? JSON.parse(holder.textContent) : { plots: {}, names: [], between: [] };
+  const data = holder ? JSON.parse(holder.textContent) : { plots: {}, names: [], columns: [], blocks: [] };
   const tip = document.getElementById("tip");
 
   // ---- tooltips ------------------------------------------------------------------------------
@@ -98,7 +98,7 @@
   function about(point) {
     const parts = [`sample ${data.names[point]}`, `cluster ${data.clusters[point]}`];
     if (data.labels.length) parts.push(`class ${data.labels[point]}`);
-    if (data.confidence.length) parts.push(`confidence ${data.confidence[point]} (next: cluster ${data.next[point]})`);
+    if (data.next.length) parts.push(`confidence ${data.columns.find((one) => one.name === "confidence").values[point].toFixed(4)} (next: cluster ${data.next[point]})`);
     if (column && !["class", "confidence"].includes(column.name)) parts.push(`${column.name} ${valueOf(column, point)}`);
     return parts.join(" · ");
   }
@@ -261,18 +261,19 @@
 
   // ---- blocks of the matrix --------------------------------------------------------------------
   const matrix = document.querySelector("svg.matrix");
-  if (matrix && data.between.length) {
+  if (matrix && data.blocks.length) {
     const sizes = data.sizes, names = data.blocks, total = sizes.reduce((a, b) => a + b, 0);
     const edges = [0];
     for (const size of sizes) edges.push(edges[edges.length - 1] + (1000 * size) / total);
     const block = matrix.querySelector(".block");
+    const between = new Map(data.pairs.map(([one, other, weight]) => [`${one} ${other}`, Math.round(1000 * weight) / 1000]));
     let row = 0, column = 0;
     const show = (x, y) => {
       block.setAttribute("x", edges[column]);
       block.setAttribute("y", edges[row]);
       block.setAttribute("width", edges[column + 1] - edges[column]);
       block.setAttribute("height", edges[row + 1] - edges[row]);
-      const weight = data.between[row][column];
+      const weight = between.get(`${names[Math.min(row, column)]} ${names[Math.max(row, column)]}`) ?? 0;
       const text = row === column ? `within cluster ${names[row]} (${sizes[row]} samples): weight ${weight}` : `between clusters ${names[row]} and ${names[column]}: weight ${weight}`;
       say(text, ...(x === undefined ? middle(block) : [x, y]));
     };

@@ -1,0 +1,131 @@
+"""Tables with a row for each sample: labels.csv, moved.csv, samples.csv and .parquet, predictions."""
+
+from __future__ import annotations
+
+import io
+import re
+import unicodedata
+from collections.abc import Mapping, Sequence
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.monitor.report.tables import next_clusters
+
+FORMATS = (".csv", ".parquet")
+
+_NONE = -1  # no cluster
+_FORMULA = tuple("=+-@|\uff1d\uff0b\uff0d\uff20\uff5c")
+_NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
+
+
+def encoded_id(sample: str) -> str:
+    r"""Return a sample id as CSV files have it, harmless to spreadsheets and terminals.
+
+    An id that starts like a formula (= + - @ |, unless it is a number), after blanks too, or with an apostrophe, or that
+    holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
+    control characters are written as \xNN. Other ids are unchanged.
+
+    Examples
+    --------
+    >>> encoded_id("=1+1"), encoded_id(" |calc"), encoded_id("-7"), encoded_id("a b")
+    ("'=1+1", "' |calc", '-7', 'a b')
+    """
+    is_formula = sample.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
+    has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
+    if not (is_formula or has_control or sample.startswith("'")):
+        return sample
+    return "'" + "".join(
+        f"\\x{ord(letter):02x}"
+        if unicodedata.category(letter) == "Cc"
+        else letter.replace("\\", "\\\\")
+        for letter in sample
+    )
+
+
+def decoded_id(text: str) -> str:
+    """Return the sample id that `encoded_id` wrote."""
+    if not text.startswith("'"):
+        return text
+    return re.sub(
+        r"\\(\\|x([0-9a-f]{2}))",
+        lambda match: chr(int(match[2], 16)) if match[2] else "\\",
+        text[1:],
+    )
+
+
+def has_parquet() -> bool:
+    """Return whether Parquet files can be written here."""
+    return find_spec("pyarrow") is not None
+
+
+def check_suffix(suffix: str) -> None:
+    """Refuse a file format of a table that cannot be written here."""
+    if suffix not in FORMATS:
+        raise ConfigurationError(
+            f"The output file ends in {suffix!r}; allowed are {' and '.join(FORMATS)}. Choose another "
+            "output file (-o)."
+        )
+    if suffix == ".parquet" and not has_parquet():
+        raise ConfigurationError(
+            "Parquet files need pyarrow. Install it (pip install 'mscam-dask[parquet]'), or write a "
+            ".csv file."
+        )
+
+
+def sample_table(
+    sample_ids: Sequence[str] | None,
+    labels: NDArray[np.int64],
+    membership: NDArray[np.float64],
+    cluster_names: NDArray[np.int64],
+    view_votes: Mapping[str, NDArray[np.int64]] | None = None,
+) -> pd.DataFrame:
+    """Return the columns sample, cluster, confidence, next_cluster, and vote_VIEW for each view.
+
+    `membership` is (n, c), with a column for each of the ascending `cluster_names`.
+    """
+    rows, own = np.arange(len(labels)), np.searchsorted(cluster_names, labels)
+    following = np.full(len(labels), _NONE)
+    if len(cluster_names) > 1:
+        following = cluster_names[next_clusters(membership, own)]
+    optional = {"next_cluster": following}
+    optional |= {f"vote_{view}": votes for view, votes in (view_votes or {}).items()}
+    return pd.DataFrame(
+        {
+            "sample": rows if sample_ids is None else list(sample_ids),
+            "cluster": labels,
+            "confidence": membership[rows, own],
+            **{
+                name: pd.arrays.IntegerArray(column.astype(np.int64), column == _NONE)
+                for name, column in optional.items()
+            },
+        }
+    )
+
+
+def table_bytes(table: pd.DataFrame, suffix: str = ".csv") -> bytes:
+    """Return a table as the content of a file.
+
+    In CSV files, ids and column names are harmless to spreadsheets, and confidences have six decimals.
+    """
+    check_suffix(suffix)
+    if suffix == ".csv":
+        safe = table.assign(sample=[encoded_id(str(sample)) for sample in table["sample"]])
+        safe = safe.rename(columns=encoded_id)
+        return str(safe.to_csv(index=False, float_format="%.6f", lineterminator="\n")).encode()
+    stream = io.BytesIO()
+    table.to_parquet(stream, engine="pyarrow", index=False)
+    return stream.getvalue()
+
+
+def read_clusters(content: bytes) -> tuple[list[str], NDArray[np.int64]]:
+    """Return the ids of a CSV table of `table_bytes`, and its columns of clusters, (n, k)."""
+    table: Any = pd.read_csv(io.BytesIO(content), dtype=str, na_filter=False, index_col=False)
+    if "sample" not in table:
+        raise ValueError("no column sample")
+    clusters = table.drop(columns="sample").to_numpy().astype(np.int64)
+    return [decoded_id(name) for name in table["sample"]], clusters

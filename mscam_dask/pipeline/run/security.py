@@ -1,0 +1,233 @@
+"""Connections of a cluster: which must be encrypted, their certificates, and one handshake before Dask's own.
+
+Dask retries a refused connection until its timeout, and reports only that; the handshake says which
+side refused the other, and why.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import socket
+import ssl
+from pathlib import Path
+from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
+
+import msgspec
+
+from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
+from mscam_dask.pipeline.config.parse import parse_memory
+from mscam_dask.pipeline.config.settings import ENCRYPTED_BY_FILES, ExecutionTable
+
+if TYPE_CHECKING:
+    from distributed import Security
+
+_TIMEOUT_S = 5.0
+_GREETING_S = 2.0  # a Dask scheduler sends the first bytes
+_REMEDY = (
+    "Use valid certificates of one authority for scheduler, workers and client (mscam-dask tls DIR "
+    "makes them)."
+)
+
+
+def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
+    """Refuse a cluster that cannot be used, or is not secure, before it is started."""
+    if execution.memory_limit is not None:
+        parse_memory(execution.memory_limit, "memory_limit")
+    if execution.scheduler_file is not None:
+        address = read_scheduler_file(execution.scheduler_file)
+        execution = msgspec.structs.replace(execution, scheduler=address)
+    if execution.scheduler is not None:
+        _check_address(execution, insecure=insecure)
+    elif execution.cluster in ENCRYPTED_BY_FILES and not insecure:
+        hosts = (execution.cluster_options or {}).get("hosts", [""])
+        if has_certificates(execution):
+            client_context(execution)
+        elif not all(_is_loopback(str(host)) for host in hosts):
+            raise ConfigurationError(
+                f"cluster = {execution.cluster!r} without certificates is not encrypted: anyone who "
+                "reaches a port can run code as this user. Give tls_ca, tls_cert and tls_key, files "
+                "that every host has (mscam-dask tls DIR makes them), or --insecure on a trusted "
+                "network."
+            )
+
+
+def read_scheduler_file(file: str) -> str:
+    """Return the address in a file that `dask scheduler --scheduler-file` wrote."""
+    try:
+        return str(json.loads(Path(file).read_bytes())["address"])
+    except FileNotFoundError as error:
+        raise SchedulerLostError(
+            f"scheduler_file = {file!r} is not there: no scheduler has written it. Start one with dask "
+            f"scheduler --scheduler-file {file}, and repeat the command."
+        ) from error
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise ConfigurationError(
+            f"scheduler_file = {file!r} has no address of a scheduler ({type(error).__name__}: {error}). "
+            "Give the file that dask scheduler --scheduler-file wrote."
+        ) from error
+
+
+def has_certificates(execution: ExecutionTable) -> bool:
+    """Whether [execution] or Dask's configuration names an authority for encryption."""
+    import dask.config
+
+    return bool(execution.tls_ca or dask.config.get("distributed.comm.tls.ca-file", None))
+
+
+def is_encrypted(address: str) -> bool:
+    """Whether a scheduler's address is encrypted, or in this process."""
+    return urlsplit(address).scheme in ("tls", "gateway", "inproc", "ucxs", "wss")
+
+
+def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
+    address = execution.scheduler or ""
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        parts, host, port = urlsplit(""), None, None
+    is_plain = (
+        address == f"{parts.scheme}://{parts.netloc}"
+        and address.isascii()
+        and address.isprintable()
+        and not set(address) & set("@ \\")
+    )
+    if parts.scheme not in ("tcp", "tls") or not is_plain or not host or port is None:
+        raise ConfigurationError(
+            f"scheduler = {address!r} is not a scheduler address. Give tls://host:port or "
+            "tcp://host:port, as the scheduler printed it when it started."
+        )
+    if parts.scheme == "tls":
+        client_context(execution)
+    elif not (_is_loopback(host) or insecure):
+        raise ConfigurationError(
+            f"scheduler = {address!r} is another computer without encryption (this one is localhost, "
+            "127.0.0.1 or [::1]): anyone who reaches the port can run code as this user. Use tls:// "
+            "with certificates (mscam-dask tls DIR makes them), a tunnel to 127.0.0.1, or --insecure "
+            "on a trusted network."
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        # other names may resolve to another address when the connection is made
+        return host == "localhost"
+
+
+def security_of(execution: ExecutionTable) -> Security:
+    """Certificate files of [execution] for every role, or else those of Dask's configuration."""
+    from distributed import Security
+
+    files = {"tls_ca_file": execution.tls_ca}
+    for role in ("scheduler", "worker", "client"):
+        files[f"tls_{role}_cert"] = execution.tls_cert
+        files[f"tls_{role}_key"] = execution.tls_key or execution.tls_cert
+    return Security(require_encryption=True, **{key: file for key, file in files.items() if file})
+
+
+def client_context(execution: ExecutionTable) -> ssl.SSLContext:
+    """Return Dask's own TLS context of a client, after checks of its files."""
+    security = security_of(execution)
+    found = security.get_tls_config_for_role("client")
+    files = {
+        "tls_ca": (found["ca_file"], "ca-file"),
+        "tls_cert": (found["cert"], "client.cert"),
+        "tls_key": (found["key"] or found["cert"], "client.key"),
+    }
+    for option, (file, setting) in files.items():
+        if file is None:
+            raise ConfigurationError(
+                f"scheduler = {execution.scheduler!r} needs {option}. Give --{option.replace('_', '-')} "
+                f"FILE, [execution] {option}, or Dask's setting distributed.comm.tls.{setting}."
+            )
+        if not Path(file).is_file():
+            raise ConfigurationError(f"{option} = {str(file)!r} is not a file. Check the path.")
+    try:
+        if b"ENCRYPTED" in Path(files["tls_key"][0]).read_bytes():
+            raise ValueError("the key has a passphrase")
+        context: ssl.SSLContext = security.get_connection_args("client")["ssl_context"]
+    except (OSError, ValueError) as error:
+        given = ", ".join(f"{option} = {str(file)!r}" for option, (file, _) in files.items())
+        raise ConfigurationError(
+            f"{given} are not the certificate of an authority, a certificate and its private key in PEM "
+            f"form: {_reason(error)}. Give a key without a passphrase, in a file that only you can read."
+        ) from error
+    return context
+
+
+def check_handshake(execution: ExecutionTable) -> None:
+    """Connect once to a scheduler, with or without TLS as in its address."""
+    address = execution.scheduler or ""
+    parts = urlsplit(address)
+    context = client_context(execution) if parts.scheme == "tls" else None
+    try:
+        with socket.create_connection((parts.hostname, parts.port), timeout=_TIMEOUT_S) as plain:
+            if context is not None:
+                _encrypted(address, context, plain)
+            elif not _greets(plain) and _encrypts(plain):
+                raise ClusterError(
+                    f"the scheduler {address} uses TLS. Use a tls:// address with --tls-ca, --tls-cert "
+                    "and --tls-key."
+                )
+    except OSError as error:
+        raise SchedulerLostError(
+            f"no connection to the scheduler {address}: {_reason(error)}. Check that it runs, the "
+            "address, and firewalls."
+        ) from error
+
+
+def _encrypted(address: str, context: ssl.SSLContext, plain: socket.socket) -> None:
+    try:
+        with context.wrap_socket(plain) as stream:
+            # with TLS 1.3 the scheduler may refuse the certificate after the handshake; if it
+            # accepts, it sends a greeting
+            if stream.recv(1):
+                return
+        raise ConnectionError("it closed the connection")
+    except ssl.SSLCertVerificationError as error:
+        raise ClusterError(
+            f"the certificate of the scheduler {address} is refused: {error.verify_message}. {_REMEDY}"
+        ) from error
+    except (ssl.SSLError, ConnectionError) as error:
+        if getattr(error, "reason", None) in ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"):
+            raise ClusterError(
+                f"the scheduler {address} does not use TLS. Start it with --protocol tls and "
+                "its certificates, or use tcp:// on this computer."
+            ) from error
+        raise ClusterError(
+            f"the scheduler {address} refuses the certificate of this client: {_reason(error)}. {_REMEDY}"
+        ) from error
+
+
+def _greets(plain: socket.socket) -> bool:
+    """Whether a scheduler speaks first; with TLS the client does, and a busy one is late."""
+    plain.settimeout(_GREETING_S)
+    try:
+        plain.recv(1)
+    except TimeoutError:
+        return False
+    return True
+
+
+def _encrypts(plain: socket.socket) -> bool:
+    context = ssl.create_default_context()
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE  # no data is sent on this connection
+    try:
+        with context.wrap_socket(plain):
+            return True
+    except ssl.SSLError as error:
+        return "ALERT" in (error.reason or "")
+    except OSError:
+        return False
+
+
+def _reason(error: Exception) -> str:
+    """Reason of an error, without the file and line of OpenSSL."""
+    if isinstance(error, ssl.SSLError) and error.reason:
+        return error.reason.lower().replace("_", " ")
+    return getattr(error, "strerror", None) or str(error)

@@ -1,0 +1,159 @@
+"""Known labels of some samples: links in the graph, their clusters in a cut, and how many a partition misses.
+
+Samples of one class are must-linked, and those of two classes cannot-linked. Classes have the numbers 0 … q − 1,
+and −1 is a sample without a known label. Clusters of a partition have other numbers than classes: each class is
+matched with another cluster so that most known samples are in the cluster of their class (H. W. Kuhn,
+doi:10.1002/nav.3800020109).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
+
+from mscam_dask.solvers.spectral_cut import nearest_mean
+
+UNKNOWN = -1
+
+
+def clusters_of_classes(
+    labels: NDArray[np.int64], known: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Solve the assignment of each class (q,) to a cluster of its own with the most known samples."""
+    rows = np.flatnonzero(known >= 0)
+    counts = np.zeros((int(known.max()) + 1, n_clusters), dtype=np.int64)
+    np.add.at(counts, (known[rows], labels[rows]), 1)
+    return np.asarray(linear_sum_assignment(counts, maximize=True)[1], dtype=np.int64)
+
+
+def n_missed(labels: NDArray[np.int64], known: NDArray[np.int64]) -> int:
+    """Number of known samples outside of the cluster of their class."""
+    n_clusters = max(int(labels.max()), int(known.max())) + 1
+    rows = np.flatnonzero(known >= 0)
+    clusters = clusters_of_classes(labels, known, n_clusters)
+    return int(np.count_nonzero(clusters[known[rows]] != labels[rows]))
+
+
+def are_enough(known: NDArray[np.int64]) -> bool:
+    """Whether known samples can tell partitions apart: more are left over than the one of each class that the match uses."""
+    n_classes = int(known.max()) + 1
+    return int(np.count_nonzero(known >= 0)) - n_classes > n_classes
+
+
+def with_known(
+    labels: NDArray[np.int64], known: NDArray[np.int64], n_clusters: int
+) -> NDArray[np.int64]:
+    """Partition (n,) with each known sample in the cluster of its class.
+
+    A cluster that loses all its samples gets one without a known label, of the largest cluster that has such ones.
+    """
+    rows = np.flatnonzero(known >= 0)
+    found = labels.astype(np.int64)
+    found[rows] = clusters_of_classes(labels, known, n_clusters)[known[rows]]
+    for empty in np.flatnonzero(np.bincount(found, minlength=n_clusters) == 0):
+        sizes = np.bincount(found, minlength=n_clusters)
+        sizes[np.bincount(found[known < 0], minlength=n_clusters) == 0] = 0
+        found[np.flatnonzero((found == sizes.argmax()) & (known < 0))[-1]] = empty
+    return found
+
+
+# links in the graph ----------------------------------------------------------------------------
+
+
+def with_links(
+    indices: NDArray[Any],
+    squared_distances: NDArray[np.float64],
+    known: NDArray[np.int64],
+    row_start: int,
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Candidate neighbors (m, K + 1) and distances of a block of rows under the links of known samples.
+
+    Cannot-linked candidates are as far as the farthest, where weights of the A-step are 0. The first sample of a
+    class is a candidate of the others at distance 0: a star of must-links.
+    """
+    m = len(indices)
+    own = known[row_start : row_start + m]
+    rows = np.flatnonzero(own >= 0)
+    first = np.full(int(known.max()) + 1, UNKNOWN, dtype=np.int64)
+    classes, positions = np.unique(known, return_index=True)
+    first[classes[classes >= 0]] = positions[classes >= 0]
+    centers = np.full((m, 1), UNKNOWN, dtype=indices.dtype)
+    centers[rows, 0] = first[own[rows]]
+    centers[centers[:, 0] == np.arange(row_start, row_start + m)] = UNKNOWN
+    distances = np.array(squared_distances)
+    farthest = np.where(indices < 0, 0.0, distances).max(axis=1, keepdims=True)
+    np.copyto(distances, farthest, where=are_cannot_linked(indices, known, row_start))
+    is_center = (indices == centers) & (centers >= 0)  # it is a candidate already
+    distances[is_center] = 0.0
+    centers[is_center.any(axis=1)] = UNKNOWN
+    if (centers < 0).all():
+        return indices, distances
+    return np.hstack([indices, centers]), np.hstack([distances, np.zeros((m, 1))])
+
+
+def are_cannot_linked(
+    indices: NDArray[Any], known: NDArray[np.int64], row_start: int
+) -> NDArray[np.bool_]:
+    """Whether each neighbor (m, K) of a block of rows is known to be in another class than the row."""
+    own = known[row_start : row_start + len(indices), None]
+    others = np.where(indices < 0, UNKNOWN, known[indices])
+    return np.asarray((own >= 0) & (others >= 0) & (own != others))
+
+
+def without_cannot_links(
+    affinity: csr_array[np.float64], known: NDArray[np.int64]
+) -> csr_array[np.float64]:
+    """Graph (n, n) without edges between classes, rows again on the simplex."""
+    graph = affinity.copy()
+    rows = np.repeat(np.arange(len(known)), np.diff(graph.indptr))
+    own, others = known[rows], known[graph.indices]
+    graph.data[(own >= 0) & (others >= 0) & (own != others)] = 0.0
+    graph.eliminate_zeros()
+    sums: NDArray[np.float64] = np.asarray(graph.sum(axis=1))
+    graph.data /= np.repeat(np.where(sums > 0.0, sums, 1.0), np.diff(graph.indptr))
+    return graph
+
+
+# cuts ------------------------------------------------------------------------------------------
+
+
+def cut_by_classes(
+    rows: NDArray[np.float64],
+    means: NDArray[np.float64],
+    known_rows: NDArray[np.float64],
+    known: NDArray[np.int64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
+    """Nearest class mean: labels of rows (m, p) and of known rows (l, p), and unit means (c, p).
+
+    The mean of the known rows of a class takes the place of the mean of the cluster that is matched with it; the
+    other clusters keep theirs. A known row is compared with the mean of the others of its class, so that known
+    samples in other clusters than that of their class estimate the error. None if a cluster is left empty.
+    """
+    n_clusters, n_classes = len(means), int(known.max()) + 1
+    nearest = nearest_mean(known_rows, means)
+    clusters = clusters_of_classes(nearest, known, n_clusters)
+    sums: NDArray[np.float64] = np.zeros((n_classes, rows.shape[1]), dtype=np.float64)
+    np.add.at(sums, known, known_rows)
+    means = _unit(means)
+    means[clusters] = _unit(sums)
+    labels = nearest_mean(rows, means)
+    scores = known_rows @ means.T
+    others = _unit(sums[known] - known_rows)  # zero for the only one of its class
+    scores[np.arange(len(known)), clusters[known]] = np.einsum("ij,ij->i", known_rows, others)
+    held_out = np.asarray(scores.argmax(axis=1), dtype=np.int64)
+    empty = np.bincount(np.concatenate([labels, held_out]), minlength=n_clusters) == 0
+    kept = empty[clusters[known]]
+    held_out[kept] = clusters[known[kept]]
+    if len(np.unique(np.concatenate([labels, held_out]))) < n_clusters:
+        return None
+    return labels, held_out, means
+
+
+def _unit(rows: NDArray[Any]) -> NDArray[np.float64]:
+    """Rows scaled to unit length, or zero."""
+    lengths = np.linalg.norm(rows, axis=1, keepdims=True)
+    return np.asarray(rows / np.where(lengths > 0.0, lengths, 1.0), dtype=np.float64)

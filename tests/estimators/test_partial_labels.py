@@ -1,0 +1,230 @@
+"""Known labels given to a fit: they hold, they help, and no other labels enter."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import sklearn
+from numpy.testing import assert_array_equal
+from numpy.typing import NDArray
+from sklearn.metrics import adjusted_rand_score
+from sklearn.pipeline import make_pipeline
+
+from mscam_dask import MSCAM, MSCAN, Constants
+from mscam_dask.errors import ConfigurationError, DataError, DataWarning, MscamError
+from tests.benchmark_sets import path_of, read_set
+from tests.clusters import local_client
+from tests.messages import quotes
+from tests.omics import anndata_of
+from tests.synthetic import gaussian_views
+
+N, C = 240, 4
+Labels = NDArray[np.int64]
+
+
+def draw(
+    share: float = 0.1, *, n_known: int = C, seed: int = 0
+) -> tuple[list[Any], Labels, Labels]:
+    """Overlapping clusters, their labels, and the labels of a share of the first clusters, else −1."""
+    views, labels = gaussian_views(seed, n_samples=N, n_clusters=C, spread=0.6)
+    has = np.random.default_rng(seed).random(N) < share
+    return views, labels, np.where(has & (labels < n_known), labels, -1)
+
+
+def assert_kept(found: Labels, known: Labels) -> None:
+    """Known samples of one class are in one cluster, and no two classes share one."""
+    rows = np.flatnonzero(known >= 0)
+    pairs = set(zip(known[rows].tolist(), found[rows].tolist(), strict=True))
+    assert len(pairs) == len({one for one, _ in pairs}) == len({other for _, other in pairs})
+
+
+def fit(views: Any, known: Any, n_clusters: Any = C, **parameters: Any) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return MSCAM(n_clusters, n_jobs=1, **parameters).fit(views, partial_labels=known)
+
+
+@pytest.mark.parametrize("meant", [0, 1])
+def test_known_labels_say_which_of_two_groupings_is_meant(meant: int) -> None:
+    rng = np.random.default_rng(0)
+    groupings = rng.permuted(np.tile(np.arange(N) % 2, (2, 1)), axis=1)
+    views = [
+        rng.normal(size=(N, 8)) + 3.0 * rng.normal(size=(2, 8))[grouping] for grouping in groupings
+    ]
+    known = np.where(np.arange(N) % 20 == 0, groupings[meant], -1)
+    assert adjusted_rand_score(groupings[meant], fit(views, known, 2).labels_) > 0.9
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("name", ["prokaryotic", "landuse21", "mnist4"])
+def test_five_percent_of_the_labels_raise_the_agreement_on_real_data(name: str) -> None:
+    path = path_of(name)
+    if path is None or not path.exists():
+        pytest.skip("MSCAM_DATA does not have the set")
+    data = read_set(name)
+    rng = np.random.default_rng(0)
+    known = np.full(len(data.labels), -1)
+    rows = rng.choice(len(known), len(known) // 20, replace=False)
+    known[rows] = data.labels[rows]
+    plain, model = (fit(list(data.views), some, data.n_clusters) for some in (None, known))
+    others = known < 0
+    before, after = (
+        adjusted_rand_score(data.labels[others], one.labels_[others]) for one in (plain, model)
+    )
+    assert after > before
+    assert_kept(model.labels_, known)
+
+
+def test_known_labels_hold() -> None:
+    views, _, known = draw()
+    model = fit(views, known)
+    assert_kept(model.labels_, known)
+    assert model.n_connected_components_ == C
+    rows, columns = model.consensus_graph_.nonzero()
+    assert_array_equal(model.labels_[rows], model.labels_[columns])
+    assert model.labels_[0] == 0  # clusters are numbered by first appearance, not by class
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+def test_wrong_labels_hold_too(seed: int) -> None:
+    views, labels, _ = draw()
+    wrong = np.random.default_rng(seed).permutation(labels)
+    wrong[::2] = -1
+    assert_kept(fit(views, wrong).labels_, wrong)
+
+
+def test_clusters_without_a_known_sample_are_found() -> None:
+    views, labels = gaussian_views(0, n_samples=N, n_clusters=C, spread=1.2)
+    known = np.where((labels < 2) & (np.arange(N) < 60), labels, -1)
+    assert adjusted_rand_score(labels, fit(views, known).labels_) > 0.95
+
+
+def test_names_of_labels_and_the_sign_of_unknown_do_not_matter() -> None:
+    views, _, known = draw()
+    expected = fit(views, known).labels_
+    names = np.array(["d", "a", "c", "b"], dtype=object)[known]
+    for unknown in (None, np.nan, "", pd.NA):
+        other = names.copy()
+        other[known < 0] = unknown
+        assert_array_equal(fit(views, other).labels_, expected)
+    assert_array_equal(fit(views, np.where(known < 0, np.nan, 10.0 * known)).labels_, expected)
+    data = anndata_of(views[0], [f"s{row}" for row in range(N)])
+    for number, view in enumerate(views[1:]):
+        data.obsm[f"view{number}"] = view
+    names[known < 0] = None
+    data.obs["type"] = pd.Categorical(names)
+    assert_array_equal(fit(data, "type").labels_, fit(data, np.asarray(data.obs["type"])).labels_)
+
+
+def test_order_of_samples_does_not_matter() -> None:
+    views, labels = gaussian_views(0, n_samples=N, n_clusters=C, spread=1.2)
+    known = np.where(np.arange(N) % 10 == 0, labels, -1)
+    order = np.random.default_rng(0).permutation(N)
+    moved = fit([view[order] for view in views], known[order])
+    assert adjusted_rand_score(fit(views, known).labels_[order], moved.labels_) == 1.0
+
+
+def test_other_labels_never_enter() -> None:
+    views, labels, known = draw()
+    model = MSCAM(C, n_jobs=1)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = model.fit(views, labels, partial_labels=known).labels_
+    assert_array_equal(found, fit(views, known).labels_)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"constants": Constants.paper(), "max_iter": 2},
+        {"scale": "standard", "alpha": 1.0, "n_neighbors": 10},
+    ],
+    ids=["paper", "fixed"],
+)
+def test_known_labels_hold_with_given_settings(options: dict[str, Any]) -> None:
+    views, _, known = draw()
+    assert_kept(fit(views, known, **options).labels_, known)
+
+
+def test_known_labels_hold_in_mscan_one_view_and_incomplete_views() -> None:
+    views, _, known = draw()
+    has = np.random.default_rng(0).random((N, 3)) > 0.3
+    has[~has.any(axis=1), 0] = True
+    incomplete = [
+        np.where(own[:, None], view, np.nan) for view, own in zip(views, has.T, strict=True)
+    ]
+    nowhere = np.where(has[:, 0], -1, known)  # none in the first view
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        assert_kept(MSCAN(C, n_jobs=1).fit(views, partial_labels=known).labels_, known)
+    assert_kept(fit(views[0], known).labels_, known)
+    assert_kept(fit(incomplete, known).labels_, known)
+    assert_kept(fit(incomplete, nowhere).labels_, nowhere)
+
+
+def test_an_automatic_number_of_clusters_has_one_for_each_class_at_least() -> None:
+    views, labels = gaussian_views(0, n_samples=N, n_clusters=C, spread=1.2)
+    some = np.where(np.arange(N) < 40, labels, -1)
+    assert fit(views, some, "auto").n_clusters_ == C
+    finer = np.where(np.arange(N) < 80, labels + C * (np.arange(N) % 2), -1)
+    model = fit(views, finer, "auto")
+    assert model.n_clusters_ == 2 * C
+    assert_kept(model.labels_, finer)
+
+
+def test_equal_samples_share_a_label() -> None:
+    views, _, known = draw()
+    first, second = np.flatnonzero(known == 0)[:2]
+    third = np.flatnonzero(known == 1)[0]
+    for view in views:
+        view[first + 1] = view[first]
+    known[first + 1] = -1
+    model = fit(views, known)
+    assert model.labels_[first] == model.labels_[first + 1] == model.labels_[second]
+    for view in views:
+        view[third] = view[first]
+    with pytest.raises(DataError, match=quotes("equal in every view", int(first), int(third))):
+        fit(views, known)
+
+
+def test_metadata_routing() -> None:
+    views, _, known = draw()
+    table = np.hstack(views)
+    with sklearn.config_context(enable_metadata_routing=True), warnings.catch_warnings():
+        warnings.simplefilter("ignore", DataWarning)
+        model = MSCAM(C, n_jobs=1).set_fit_request(partial_labels=True)
+        make_pipeline(model).fit(table, partial_labels=known)
+    assert_kept(model.labels_, known)
+
+
+def test_workers_find_the_same_clusters() -> None:
+    views, _, known = draw()
+    with local_client(n_workers=2) as client:
+        found = fit(views, known, client=client).labels_
+    assert_array_equal(found, fit(views, known).labels_)
+
+
+@pytest.mark.parametrize(
+    ("values", "n_clusters", "error", "words"),
+    [
+        ([0] * (N - 1), C, DataError, (N - 1, N)),
+        ([-1] * N, C, DataError, ("no known label",)),
+        (["", None] * (N // 2), C, DataError, ("no known label",)),
+        ([*range(6), *[-1] * (N - 6)], 5, ConfigurationError, (5, 6)),
+        ([row % 3 for row in range(N)], C, ConfigurationError, (C, 3)),
+        ([0, "a", *[-1] * (N - 2)], C, DataError, ("several types",)),
+        ("type", C, DataError, ("no AnnData",)),
+    ],
+    ids=["length", "none", "no-text", "more-classes", "all-known", "mixed", "name"],
+)
+def test_unusable_labels(
+    values: Any, n_clusters: int, error: type[MscamError], words: tuple[Any, ...]
+) -> None:
+    views, _, _ = draw()
+    given = values if isinstance(values, str) else np.array(values, dtype=object)
+    with pytest.raises(error, match=quotes(*words)):
+        fit(views, given, n_clusters)

@@ -1,0 +1,169 @@
+"""Known labels of some samples: links in the graph, clusters of classes, cuts by class means."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from numpy.testing import assert_allclose, assert_array_equal
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+
+from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
+from mscam_dask.solvers.known_labels import (
+    clusters_of_classes,
+    cut_by_classes,
+    n_missed,
+    with_known,
+    without_cannot_links,
+)
+from mscam_dask.solvers.lda import ClassSums, class_sums
+from mscam_dask.solvers.partition_score import PartitionScore, argbest, is_better, is_worse
+from mscam_dask.solvers.ridge_view import ridge_view
+from mscam_dask.solvers.row_blocks import ViewShape
+from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.parameters import Parameters
+
+N = 40
+
+
+def graph_of(
+    distances: NDArray[np.float64], known: NDArray[np.int64] | None, k: int
+) -> NDArray[np.float64]:
+    """Dense graph of the A-step in which all other samples are candidates."""
+    n = len(distances)
+    indices = np.array([[j for j in range(n) if j != i] for i in range(n)])
+    edges = CandidateEdges(0, indices, np.take_along_axis(distances, indices, axis=1))
+    chosen, weights = graph_rows(edges, None, k, 1.0, 0.0, known)
+    graph = np.zeros((n, n))
+    np.put_along_axis(graph, chosen, weights, axis=1)
+    return graph
+
+
+@pytest.fixture
+def distances() -> NDArray[np.float64]:
+    points = np.random.default_rng(0).normal(size=(N, 3))
+    return np.asarray(((points[:, None] - points) ** 2).sum(axis=2))
+
+
+def test_links_hold_in_the_graph_and_other_rows_are_solved_as_before(
+    distances: NDArray[np.float64],
+) -> None:
+    known = np.full(N, -1)
+    known[[0, 5, 9, 20]], known[[1, 2, 30]] = 0, 1
+    graph, plain = graph_of(distances, known, 6), graph_of(distances, None, 6)
+    assert_allclose(graph.sum(axis=1), 1.0)
+    assert graph.min() >= 0.0
+    for i, j in itertools.permutations(np.flatnonzero(known >= 0), 2):
+        assert known[i] == known[j] or graph[i, j] == 0.0
+    for first, members in ((0, [5, 9, 20]), (1, [2, 30])):
+        for member in members:  # nothing is nearer than distance 0
+            assert graph[member, first] == graph[member].max()
+    assert_array_equal(graph[known < 0], plain[known < 0])
+
+
+@pytest.mark.parametrize("k", [3, N - 1])
+def test_a_row_with_only_cannot_links_has_no_neighbor(
+    distances: NDArray[np.float64], k: int
+) -> None:
+    known = np.ones(N, dtype=np.int64)
+    known[7] = 0
+    graph = graph_of(distances, known, k)
+    assert not graph[7].any()
+    assert not graph[:, 7].any()
+    assert_allclose(np.delete(graph, 7, axis=0).sum(axis=1), 1.0)
+
+
+def test_edges_between_classes_are_removed_from_the_graph_of_a_view(
+    distances: NDArray[np.float64],
+) -> None:
+    known = np.arange(N) % 3 - 1
+    graph = csr_array(graph_of(distances, None, 8))
+    found = without_cannot_links(graph, known).toarray()
+    forbidden = (known[:, None] >= 0) & (known >= 0) & (known[:, None] != known)
+    assert not found[forbidden].any()
+    assert_allclose(found.sum(axis=1), 1.0)
+    kept = np.where(forbidden, 0.0, graph.toarray())
+    assert_allclose(found, kept / kept.sum(axis=1, keepdims=True))
+
+
+def test_classes_are_matched_with_clusters_as_the_best_of_all_assignments() -> None:
+    rng = np.random.default_rng(1)
+    for _ in range(20):
+        labels, known = rng.integers(5, size=N), rng.integers(-1, 3, size=N)
+        known[:3] = range(3)
+        has = known >= 0
+        hits = max(
+            np.count_nonzero(np.array(clusters)[known[has]] == labels[has])
+            for clusters in itertools.permutations(range(5), 3)
+        )
+        assert n_missed(labels, known) == np.count_nonzero(has) - hits
+        clusters = clusters_of_classes(labels, known, 5)
+        moved = with_known(labels, known, 5)
+        assert n_missed(moved, known) == 0
+        assert set(moved) == set(range(5))
+        assert_array_equal(moved[has], clusters[known[has]])
+
+
+def test_each_cluster_keeps_a_sample() -> None:
+    labels, known = np.array([0, 0, 0, 1, 2, 2]), np.array([0, -1, -1, 0, 0, 0])
+    found = with_known(labels, known, 3)
+    assert n_missed(found, known) == 0
+    assert sorted(np.bincount(found)) == [1, 1, 4]
+
+
+def test_fewer_missed_samples_come_before_information() -> None:
+    given = Parameters(n_clusters=3)
+    less, more = PartitionScore((0.1,), n_missed=1), PartitionScore((0.9,), n_missed=2)
+    assert is_better(less, more, given)
+    assert not is_better(more, less, given)
+    assert is_worse(more, less, 1.0)
+    assert not is_worse(less, more, 0.0)
+    assert argbest([more, less, PartitionScore((0.2,), n_missed=1)]) == 2
+
+
+def test_a_cut_by_classes_is_that_of_the_nearest_mean_without_the_sample_itself() -> None:
+    rng = np.random.default_rng(0)
+    centers = np.eye(4)
+    truth = np.arange(200) % 4
+    rows = centers[truth] + 0.2 * rng.normal(size=(200, 4))
+    rows /= np.linalg.norm(rows, axis=1, keepdims=True)
+    some = np.flatnonzero((truth < 2) & (np.arange(200) < 40))
+    known = 1 - truth[some]  # classes have other numbers than clusters
+    shifted = np.vstack([rows[truth == 1].mean(0), rows[truth == 0].mean(0), centers[2:]])
+    found = cut_by_classes(rows, shifted, rows[some], known)
+    assert found is not None
+    labels, held_out, means = found
+    assert_allclose(np.linalg.norm(means, axis=1), 1.0)
+    clusters = clusters_of_classes(labels[some], known, 4)
+    for number, row in enumerate(some):
+        others = means.copy()
+        mates = (known == known[number]) & (some != row)
+        own = rows[some[mates]].sum(axis=0)
+        others[clusters[known[number]]] = own / np.linalg.norm(own)
+        assert held_out[number] == np.argmax(others @ rows[row])
+    own = rows[some[known == 0]].sum(axis=0)
+    assert_allclose(means[clusters[0]], own / np.linalg.norm(own))
+    assert np.count_nonzero(labels[truth == 2] == 2) == 50
+
+
+def test_discriminants_leave_out_samples_without_a_label() -> None:
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(30, 5))
+    view = ridge_view(
+        view_svd(
+            lambda start, stop: X[start:stop],
+            ViewShape(30, 5, "features"),
+            scale="standard",
+            name="x",
+            dtype=np.float64,
+        ),
+        alpha=1.0,
+    )
+    labels = np.arange(30) % 4 - 1
+    has = labels >= 0
+    part = view.of_rows(view.coordinates()[0][has])
+    found, expected = class_sums(view, labels, 3), class_sums(part, labels[has], 3)
+    for name in ClassSums.__slots__:
+        assert_allclose(getattr(found, name), getattr(expected, name), atol=1e-12)
