@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.views.batches import rows_in_memory
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import cache_chunks
-from mscam_dask.data.views.sources import ArrayRows, RowSource
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import RowOrder, View
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import FAN_IN, Stage
@@ -133,10 +134,15 @@ def by_blocks(
 
 def _rows(stage: Stage, source: RowSource, start: int, stop: int) -> tuple[Any, int, int]:
     """Source of a block of rows, and their range in it: only these rows of an array are sent."""
-    if not isinstance(source, ArrayRows):
+    rows = rows_in_memory(source, start, stop)
+    if rows is None:
         return source, start, stop
-    rows = stage.submit(ArrayRows, source.array[start:stop], source.name, kind="rows")
-    return rows, 0, stop - start
+    return stage.submit(rows_of_array, rows, kind="rows"), 0, stop - start
+
+
+def rows_of_array(rows: RowSource) -> RowSource:
+    """Rows of an array, sent once to the worker that has them from then on."""
+    return rows
 
 
 def moments_of(source: RowSource, start: int, stop: int) -> ColumnMoments:

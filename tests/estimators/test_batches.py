@@ -16,7 +16,10 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.pipeline import make_pipeline
 
 from mscam_dask import MSCAM
+from mscam_dask.data.views.batches import corrected_view, rows_in_memory
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError, DataWarning
+from mscam_dask.linalg.scaling import BatchCorrection
 from tests.clusters import local_client
 from tests.omics import anndata_of
 
@@ -171,3 +174,14 @@ def test_predict_wants_batches_if_and_only_if_the_fit_had_some() -> None:
         MSCAM(4).fit(views).predict(views, batches=batches)
     with pytest.raises(DataError, match="'A', 'B'"):
         MSCAM(4).fit(views, batches=batches).predict(views)
+
+
+def test_a_block_of_a_corrected_sparse_view_has_its_own_rows_only() -> None:
+    rng = np.random.default_rng(0)
+    table, batches = csr_array(rng.normal(size=(40, 3))), rng.integers(2, size=40)
+    correction = BatchCorrection(rng.normal(size=(2, 3)), rng.uniform(1.0, 2.0, size=(2, 3)))
+    view = corrected_view(ArrayRows(table, "v"), batches, correction)
+    block = rows_in_memory(view, 10, 25)
+    assert block is not None
+    assert block.shape == (15, 3)
+    np.testing.assert_array_equal(block.read(0, 15), view.read(10, 25))

@@ -44,6 +44,16 @@ class CorrectedRows(RowsOf):
         return as_rows(self.correction.of_rows(rows, self.batches[start:stop]))
 
 
+def rows_in_memory(view: RowSource, start: int, stop: int) -> RowSource | None:
+    """Return some rows of an array as a view of their own, without the others; None for other views."""
+    if isinstance(view, ArrayRows):
+        return ArrayRows(view.array[start:stop], view.name)
+    if isinstance(view, CorrectedRows):
+        rows = rows_in_memory(view.source, start, stop)
+        return rows and CorrectedRows(rows, view.batches[start:stop], view.correction)
+    return None
+
+
 def corrected_view(
     view: RowSource, batches: NDArray[np.int64], correction: BatchCorrection
 ) -> RowSource:

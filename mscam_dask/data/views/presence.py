@@ -144,7 +144,9 @@ def n_samples_of(source: RowSource) -> int:
 
 def is_in_memory(source: RowSource) -> bool:
     """Return whether the rows of a view are in the memory of this process."""
-    return isinstance(source.source if isinstance(source, PresentRows) else source, ArrayRows)
+    while isinstance(source, RowsOf):
+        source = source.source
+    return isinstance(source, ArrayRows)
 
 
 def presence_table(views: Sequence[RowSource]) -> NDArray[np.bool_]:

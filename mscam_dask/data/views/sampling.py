@@ -7,6 +7,7 @@ import dataclasses
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.views.batches import rows_in_memory
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import LiftedRows, PresentRows
 from mscam_dask.data.views.sources import (
@@ -36,9 +37,10 @@ def blocks_of_rows(view: RowSource) -> list[RowSource]:
     if view.view_type != "features" or isinstance(view, PresentRows) or n <= step:
         return [view]
     edges = [(start, min(start + step, n)) for start in range(0, n, step)]
-    if isinstance(view, ArrayRows):
-        return [ArrayRows(view.array[start:stop], view.name) for start, stop in edges]
-    return [SampledRows(view, np.arange(start, stop)) for start, stop in edges]
+    return [
+        rows_in_memory(view, start, stop) or SampledRows(view, np.arange(start, stop))
+        for start, stop in edges
+    ]
 
 
 def sampled_view(view: RowSource, rows: NDArray[np.int64]) -> ArrayRows | SampledRows | PresentRows:
