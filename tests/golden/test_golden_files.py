@@ -151,14 +151,11 @@ def test_a_checkpoint_of_a_later_version(tmp_path: Path) -> None:
         FileCheckpointStore(tmp_path).load()
 
 
-@pytest.mark.parametrize(
-    ("version", "message"), [(1, "earlier version"), (2, "has format version 2")]
-)
 def test_a_checkpoint_of_an_earlier_version_is_refused_and_can_be_cleared(
-    golden: Callable[[str], Path], version: int, message: str
+    golden: Callable[[str], Path],
 ) -> None:
-    store = FileCheckpointStore(golden(f"checkpoint-{version}"))
-    with pytest.raises(DataError, match=quotes(store.directory, message)):
+    store = FileCheckpointStore(golden("checkpoint-2"))
+    with pytest.raises(DataError, match=quotes(store.directory, "has format version 2")):
         store.load()
     store.clear()
     assert not store.directory.exists()
