@@ -139,6 +139,7 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a comment below": (({"a.txt": A.to_csv(sep=" ", index=False, header=False) + "# end of data\n"}, (A.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1),)), "a.txt"),
     "fixed positions, a cell empty in every row": (
         ({"a.txt": NAMELESS.to_string(header=False, index=False, na_rep="")}, (NAMELESS,)), "a.txt"),
+    "numbers that touch": (({"a.txt": "13.1-123.021 4.5\n31.3-141.276 2.5\n41.1-133.1 3.5\n"}, (A,)), "13.1-123.021"),
     "a byte order mark in a row": (beside(changed(1, "P01", "\ufeffP01")), "U+FEFF"),
     "an open quote": (beside(changed(2, "P02", '"P02')), "a.csv"),
     "infinite": (beside(changed(4, LINES[4].split(",")[2], "1e400")), "a"),

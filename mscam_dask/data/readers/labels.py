@@ -11,8 +11,15 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, unreadable
 from mscam_dask.data.readers.registry import table_of
-from mscam_dask.data.readers.roles import MISSING, Candidates, id_columns, id_strength
-from mscam_dask.data.readers.tables import Table, TableRows, is_number, parsed_labels
+from mscam_dask.data.readers.roles import (
+    MISSING,
+    Candidates,
+    Table,
+    id_columns,
+    id_strength,
+    is_number,
+)
+from mscam_dask.data.readers.tables import TableRows, parsed_labels
 from mscam_dask.errors import DataError
 
 
@@ -31,33 +38,31 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
             return np.asarray(np.load(file, allow_pickle=False)), None
-    names, columns = _texts(file)
+    table, columns = _texts(file)
     places = range(len(columns))
     if len(columns) == 1:
         return parsed_labels(columns[0], str(file)), None
-    usual = [
-        place for place in places if names is not None and names[place].lower() in LABEL_COLUMNS
-    ]
+    usual = [place for place in places if table.name(place) in LABEL_COLUMNS]
     may_be_ids = {place: columns[place] for place in places if place not in usual}
-    (ids,) = id_columns([Candidates(str(file), names, may_be_ids, others_are_like=True)])
+    (ids,) = id_columns([Candidates(table, may_be_ids, others_are_like=True)])
     free = [place for place in places if ids is None or place != ids.position]
     labels = free if len(free) == 1 else usual
     if ids is None or len(labels) != 1:
         raise DataError(
-            f"{file} has {len(columns)} columns, {list(names or ())[:6]}; a label file has one label "
+            f"{file} has {len(columns)} columns, {list(table.columns[:6])}; a label file has one label "
             "per line, or sample ids and labels in two columns (.csv, .tsv) that a first line names, "
             "such as id,label. To take a column of a data file, give its name as labels."
         )
     return parsed_labels(columns[labels[0]], str(file)), tuple(columns[ids.position])
 
 
-def _texts(file: Path) -> tuple[tuple[str, ...] | None, list[list[str]]]:
-    """Names of columns, None without a header, and columns of a table as text."""
+def _texts(file: Path) -> tuple[Table, list[list[str]]]:
+    """The table of a file, and its columns as text."""
     table = table_of(Source(file))
     if table.is_by_blanks and _is_text_per_line(table):
         table = table_of(Source(file, delimiter="\x1f"))  # which no line has
-    rows = table.fill(TableRows({place: [] for place in range(len(table.columns))}, []))
-    return table.columns if table.has_header else None, list(rows.texts.values())
+    rows = TableRows(table, range(len(table.columns)), [])
+    return table, list(rows.texts.values())
 
 
 def _is_text_per_line(table: Table) -> bool:
@@ -83,10 +88,11 @@ def read_sample_columns(
     The table has names of columns in the first line and sample ids in the first column; without `sample_ids`
     these are the rows 0, 1, ... Columns (n,) have numbers or text, None where missing.
     """
-    names, (own, *others) = _texts(file)
-    if names is None or len(set(names)) < len(names) or len(names) < 2:
+    table, (own, *others) = _texts(file)
+    names = table.columns
+    if not table.has_header or len(set(names)) < len(names) or len(names) < 2:
         raise DataError(
-            f"{file} has columns {list(names or ())[:6]}; allowed are a column of sample ids and one or more of "
+            f"{file} has columns {list(names[:6])}; allowed are a column of sample ids and one or more of "
             "properties, with different names in the first line. Correct the names."
         )
     ids = list(map(str, range(n_samples))) if sample_ids is None else list(sample_ids)

@@ -10,9 +10,9 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from mscam_dask.data.readers.base import Selection, Source, check_size, unreadable
-from mscam_dask.data.readers.tables import Table, TableRows
+from mscam_dask.data.readers.roles import Table
 from mscam_dask.data.readers.text import text_table
-from mscam_dask.data.views.conversion import as_text, rows_of
+from mscam_dask.data.views.conversion import as_text
 from mscam_dask.errors import DataError
 
 if TYPE_CHECKING:
@@ -60,26 +60,14 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
         frame.insert(0, name, index, allow_duplicates=True)
     columns = tuple(map(as_text, frame.columns))
     frame.columns = range(len(columns))
-    kinds = [dtype.kind for dtype in frame.dtypes]
     for place, name in enumerate(columns):
-        if kinds[place] == "O":
+        if frame[place].dtype.kind == "O":
             kind = pd.api.types.infer_dtype(frame[place], skipna=True)
             if kind not in ("string", "bytes", "empty", "boolean", "date", "decimal"):
                 raise DataError(
                     f"{source.path}: column {name!r} has values of type {kind}; allowed are numbers and "
                     "text. Drop it, or spread it over columns of numbers."
                 )
-
-    def fill(wanted: TableRows) -> TableRows:
-        rows = wanted.empty()
-        if rows.key is None and all(kinds[place] in "biuf" for place in rows.numbers):
-            rows.texts = {place: _texts(frame[place]) for place in rows.texts}
-            view: Any = rows_of(frame[rows.numbers], name=source.view_name)
-            rows.values = view.array
-            rows.n_missing = frame[rows.numbers].isna().sum().to_numpy()
-        else:
-            rows.add({place: _texts(frame[place]) for place in frame.columns})
-        return rows
 
     head = frame.head(_HEAD_ROWS)
     texts = [_texts(head[place]) for place in frame.columns]
@@ -89,10 +77,11 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
         view=source.view_name,
         columns=columns,
         head=[list(row) for row in zip(*texts, strict=True)],
-        fill=fill,
+        blocks=lambda places: iter([{place: _texts(frame[place]) for place in places}]),
         samples_in=source.samples_in,
         id_position=0 if has_index else None,
         form=form,
+        frame=frame,
     )
 
 

@@ -29,7 +29,8 @@ from mscam_dask.data.readers.matlab import read_mat
 from mscam_dask.data.readers.named_arrays import read_npy, read_npz
 from mscam_dask.data.readers.omics_files import read_omics
 from mscam_dask.data.readers.parquet import arrow_tables, excel_tables
-from mscam_dask.data.readers.tables import Table, read_tables
+from mscam_dask.data.readers.roles import Table
+from mscam_dask.data.readers.tables import read_tables
 from mscam_dask.data.readers.text import text_table
 from mscam_dask.data.readers.xarray_files import read_netcdf, read_store, read_zarr
 from mscam_dask.data.store.atomic_replace import recover

@@ -1,20 +1,25 @@
-"""Roles of the columns of tables: which one has the sample ids, decided once for all tables together."""
+"""Tables, and which of their columns has the sample ids: decided once for all tables together."""
 
 from __future__ import annotations
 
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
 
+from mscam_dask.data.readers.base import Source
 from mscam_dask.errors import DataError
 
-MISSING = (
+if TYPE_CHECKING:
+    import pandas as pd
+
+MISSING = {
     *("", "na", "n/a", "nan", "null", "none", "#n/a", "#na", "<na>", "-nan", "nat"),
     *("#n/a n/a", "1.#ind", "-1.#ind", "1.#qnan", "-1.#qnan"),
-)
-"""Fields, in any case, that stand for a missing value; pandas knows them too."""
+}
+"""Fields, in any case, that stand for a missing value."""
 
 # An id by its name: certainly; of a family; maybe.
 _CERTAIN, _FAMILY, _MAYBE = 3, 2, 1
@@ -34,12 +39,21 @@ _MAYBE_NAME = re.compile(
 # patient_id, PatientID, user.id; not acid, GRID
 _ENDS_IN_ID = re.compile(r"(?i:(?:^|[\W_])ids?$)|[a-z0-9]I[Dd]s?$")
 
+_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 _WHOLE = re.compile(r"[-+]?\d+(\.0*)?", re.ASCII)
 _POWER = re.compile(r"[-+]?\d{1,4}(\.\d{1,6})?[eE]\+?\d{1,2}", re.ASCII)  # R and Excel write 1e+05
 # 1_000, 1+2j, 12-34, $5.10, 5.1 mg
 _AMOUNT = re.compile(r"[-+\d.,_ eEjJ%]+$|\W*\d+[.,\s]\d|[\W\d_]+$")
 _NAME = re.compile(r"(?![-+]?[\d.,]*[.,][\d.,]*([eE][-+]?\d+)?$)(.*[^\W_].*)", re.DOTALL)
 _FEW = 5  # rows in which numbers may differ, or count the rows, by chance
+_KIND_ROWS = 20
+
+
+def is_number(text: str, decimal: str = ".") -> bool:
+    """Return whether a field is a number in decimal notation."""
+    if decimal != ".":
+        text = "-" if "." in text else text.replace(decimal, ".")
+    return _NUMBER.fullmatch(text) is not None
 
 
 def id_strength(name: str) -> int:
@@ -77,6 +91,69 @@ def are_unique(texts: Sequence[str]) -> bool:
     return len(set(texts)) == len(texts) and not any(text.lower() in MISSING for text in set(texts))
 
 
+Block = Mapping[int, Sequence[str]]
+"""Columns of some rows as text, by position."""
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table: names of its columns, its first rows (`head`), and by blocks the columns that are asked for.
+
+    `where` names it in messages, `view` is the name of its view; `id_position` is a column that the format says
+    has the ids of the rows; `left_out` are columns that are no features by the format, and why; `frame` has the
+    columns by position where they have types.
+    """
+
+    source: Source
+    where: str
+    view: str
+    columns: tuple[str, ...]
+    head: list[list[str]]
+    blocks: Callable[[Collection[int]], Iterator[Block]]
+    has_header: bool = True
+    samples_in: Literal["rows", "columns"] = "rows"
+    id_position: int | None = None
+    left_out: Mapping[int, str] = field(default_factory=dict)
+    form: str = ""
+    notes: tuple[str, ...] = ()
+    decimal: str = "."
+    is_by_blanks: bool = False
+    frame: pd.DataFrame | None = None
+
+    def name(self, position: int) -> str | None:
+        """Name of a column in lower case, None without a header."""
+        return self.columns[position].strip().lower() if self.has_header else None
+
+    def strength(self, position: int) -> int:
+        """How surely a column has ids by its name."""
+        return id_strength(self.columns[position]) if self.has_header else 0
+
+    def names_of(self, positions: Sequence[int]) -> tuple[str, ...] | None:
+        """Names of columns, None without a header."""
+        return tuple(self.columns[place] for place in positions) if self.has_header else None
+
+    def head_of(self, position: int) -> list[str]:
+        """First fields of a column."""
+        return [row[position] if position < len(row) else "" for row in self.head]
+
+    def is_value(self, text: str) -> bool:
+        """Return whether a field is a number, or says that one is missing."""
+        return is_number(text, self.decimal) or text.lower() in MISSING
+
+    def is_text(self, position: int) -> bool:
+        """Return whether the first fields of a column are not all numbers."""
+        return not all(map(self.is_value, self.head_of(position)[:_KIND_ROWS]))
+
+    def is_whole(self, position: int) -> bool:
+        """Return whether the first fields of a column are whole numbers or missing."""
+        return are_whole([text for text in self.head_of(position) if text.lower() not in MISSING])
+
+    def is_key(self, position: int) -> bool:
+        """Return whether the first fields of a column are whole numbers that differ."""
+        texts = self.head_of(position)
+        return bool(texts) and are_whole(texts) and are_unique(texts)
+
+
 @dataclass(frozen=True)
 class IdColumn:
     """Position of the column with the sample ids, and why it is."""
@@ -93,21 +170,10 @@ class Candidates:
     too; `told` is what the user, or the format, says.
     """
 
-    where: str
-    names: Sequence[str] | None
+    table: Table
     texts: Mapping[int, Sequence[str]]
     others_are_like: bool
     told: IdColumn | None = None
-
-    def name(self, position: int) -> str:
-        return f"column {position}" if self.names is None else self.names[position]
-
-    @property
-    def first_name(self) -> str | None:
-        return None if self.names is None or 0 not in self.texts else self.names[0].strip().lower()
-
-    def strength(self, position: int) -> int:
-        return 0 if self.names is None else id_strength(self.names[position])
 
 
 def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
@@ -117,30 +183,30 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
     front, several tables share beside half of the values; one that is called as ids are; the first one of
     unique text; a first column of consecutive whole numbers. Other unique whole numbers there are an error.
     """
-    unique = [_unique(table) for table in tables]
+    unique = [_unique(one) for one in tables]
     shared = _shared(tables, unique)
-    firsts = Counter(table.first_name for table in tables)
+    firsts = Counter(one.table.name(0) for one in tables if 0 in one.texts)
     found = [
-        table.told
+        one.told
         or shared.get(index)
-        or _id_column(table, unique[index], is_repeated=firsts[table.first_name] > 1)
-        for index, table in enumerate(tables)
+        or _id_column(one, unique[index], is_repeated=firsts[one.table.name(0)] > 1)
+        for index, one in enumerate(tables)
     ]
     names_of_ids = {
-        table.name(ids.position).strip().lower()
-        for table, ids in zip(tables, found, strict=True)
-        if ids is not None and table.names is not None
+        one.table.name(ids.position)
+        for one, ids in zip(tables, found, strict=True)
+        if ids is not None and one.table.has_header
     }
-    for table, ids, columns in zip(tables, found, unique, strict=True):
-        if ids is None and table.first_name in names_of_ids and are_whole(columns.get(0, ["x"])):
-            raise _unclear(table)
+    for one, ids, columns in zip(tables, found, unique, strict=True):
+        if ids is None and one.table.name(0) in names_of_ids and are_whole(columns.get(0, ["x"])):
+            raise _unclear(one.table)
     return found
 
 
-def _unique(table: Candidates) -> dict[int, Sequence[str]]:
+def _unique(one: Candidates) -> dict[int, Sequence[str]]:
     """Columns of unique texts; row numbers at the front only if no other column has ids."""
-    found = {position: texts for position, texts in table.texts.items() if are_unique(texts)}
-    others = [p for p, texts in found.items() if p > 0 and (table.strength(p) or are_names(texts))]
+    found = {position: texts for position, texts in one.texts.items() if are_unique(texts)}
+    others = any(p > 0 and (one.table.strength(p) or are_names(found[p])) for p in found)
     if 0 in found and others and _are_counted(found[0]):
         del found[0]
     return found
@@ -157,24 +223,23 @@ def _shared(
     tables: Sequence[Candidates], unique: Sequence[Mapping[int, Sequence[str]]]
 ) -> dict[int, IdColumn]:
     """Columns that several tables share by name and values, or by place and values."""
-    holders: dict[tuple[bool, str], list[tuple[int, int]]] = defaultdict(list)
-    for index, (table, columns) in enumerate(zip(tables, unique, strict=True)):
-        if table.told is not None:
-            continue
-        for position, texts in columns.items():
-            stands_out = not (are_whole(texts) and table.others_are_like)
-            if table.names is not None and (stands_out or table.strength(position)):
-                holders[True, table.names[position].strip().lower()].append((index, position))
-            if position == min(table.texts) and stands_out:
-                holders[False, "the first column"].append((index, position))
+    holders: dict[str | None, list[tuple[int, int]]] = defaultdict(list)  # None: the first columns
+    for index, (one, columns) in enumerate(zip(tables, unique, strict=True)):
+        for position, texts in columns.items() if one.told is None else ():
+            stands_out = not (are_whole(texts) and one.others_are_like)
+            name = one.table.name(position)
+            if name is not None and (stands_out or one.table.strength(position)):
+                holders[name].append((index, position))
+            if position == min(one.texts) and stands_out:
+                holders[None].append((index, position))
 
-    def rank(key: tuple[bool, str]) -> tuple[int, bool, int, int]:
-        strength = min(tables[index].strength(position) for index, position in holders[key])
-        return len(holders[key]), key[0], strength, -min(place for _, place in holders[key])
+    def rank(name: str | None) -> tuple[int, bool, int, int]:
+        strength = min(tables[index].table.strength(place) for index, place in holders[name])
+        return len(holders[name]), name is not None, strength, -min(p for _, p in holders[name])
 
     found: dict[int, IdColumn] = {}
-    for key in sorted(holders, key=rank, reverse=True):
-        free = [(index, place) for index, place in holders[key] if index not in found]
+    for name in sorted(holders, key=rank, reverse=True):
+        free = [(index, place) for index, place in holders[name] if index not in found]
         values = {index: {_plain(text) for text in unique[index][place]} for index, place in free}
         for index, place in free:
             alike = [
@@ -184,7 +249,7 @@ def _shared(
                 and 2 * len(values[index] & others) >= min(len(values[index]), len(others))
             ]
             if alike:
-                found[index] = IdColumn(place, f"as in {tables[alike[0]].where}")
+                found[index] = IdColumn(place, f"as in {tables[alike[0]].table.where}")
     return found
 
 
@@ -193,10 +258,10 @@ def _plain(text: str) -> str:
 
 
 def _id_column(
-    table: Candidates, unique: Mapping[int, Sequence[str]], *, is_repeated: bool
+    one: Candidates, unique: Mapping[int, Sequence[str]], *, is_repeated: bool
 ) -> IdColumn | None:
     """The column of the sample ids of one table; the first column of another may have the same name."""
-    first = min(table.texts, default=0)
+    strength, first = one.table.strength, min(one.texts, default=0)
     names = [
         place
         for place, texts in unique.items()
@@ -205,32 +270,33 @@ def _id_column(
     named = [
         place
         for place, texts in unique.items()
-        if table.strength(place) == _CERTAIN
-        or (table.strength(place) and (place in names or (are_whole(texts) and len(texts) >= _FEW)))
+        if strength(place) == _CERTAIN
+        or (strength(place) and (place in names or (are_whole(texts) and len(texts) >= _FEW)))
     ]
-    if named or names:
-        best = min(named or names, key=lambda p: (-table.strength(p) * bool(named), p))
-        return IdColumn(best, "by its name" if named else "text that differs in every row")
-    for place, texts in table.texts.items():  # repeated or missing ids, which are refused
+    if named:
+        return IdColumn(min(named, key=lambda p: (-strength(p), p)), "by its name")
+    if names:
+        return IdColumn(min(names), "text that differs in every row")
+    for place, texts in one.texts.items():  # repeated or missing ids, which are refused
         known = [text for text in texts if text.lower() not in MISSING]
         is_text = place == 0 and are_names(known, with_numbers=True)
         mostly_differ = 2 * len(set(texts)) > len(texts)
-        if (is_text and mostly_differ) or table.strength(place) == _CERTAIN:
-            return IdColumn(place, "by its name" if table.strength(place) else "text")
+        if (is_text and mostly_differ) or strength(place) == _CERTAIN:
+            return IdColumn(place, "by its name" if strength(place) else "text")
     if first not in unique or first > 0 or not are_whole(unique[first]):
         return None
     # unique whole numbers under a name that tells nothing
     numbers = [int(float(text)) for text in unique[0]]
     if _are_counted([str(number) for number in numbers]) and len(numbers) >= _FEW:
         return IdColumn(0, "consecutive whole numbers")
-    if table.others_are_like or (len(numbers) < _FEW and not (is_repeated and table.first_name)):
+    if one.others_are_like or (len(numbers) < _FEW and not (is_repeated and one.table.name(0))):
         return None
-    raise _unclear(table)
+    raise _unclear(one.table)
 
 
-def _unclear(table: Candidates) -> DataError:
-    name = table.name(0)
-    by, option = ("0", "0") if table.names is None else (repr(name), shlex.quote(name))
+def _unclear(table: Table) -> DataError:
+    name = table.columns[0]
+    by, option = (repr(name), shlex.quote(name)) if table.has_header else ("0", "0")
     return DataError(
         f"{table.where}: the first column, {name!r}, has whole numbers that differ in every row, which may be "
         f"sample ids or a feature. Set id_column={by} (--id-column {option}) or "

@@ -1,30 +1,30 @@
-"""Tables with named columns, of text, Excel, Parquet and Feather files: views, sample ids and labels."""
+"""Views, sample ids and labels of tables with named columns: text, Excel, Parquet and Feather files."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import LABEL_COLUMNS, Selection, Source, SourceContents
+from mscam_dask.data.readers.base import LABEL_COLUMNS, Selection, SourceContents
 from mscam_dask.data.readers.roles import (
     MISSING,
+    Block,
     Candidates,
     IdColumn,
+    Table,
     are_names,
     are_unique,
-    are_whole,
     id_columns,
-    id_strength,
+    is_number,
 )
+from mscam_dask.data.views.conversion import rows_of
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError
 
-_NUMBER = re.compile(r"[+-]?((\d+\.?\d*|\.\d+)([eE][+-]?\d+)?|inf(inity)?)", re.I | re.A)
 THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f]\d{3})+([.,]\d+)?")
 _LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
 _OF_GENES = re.compile(
@@ -36,157 +36,72 @@ _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
     r"__(no_feature|ambiguous|too_low_aQual|not_aligned|alignment_not_unique)|"
     r"N_(unmapped|multimapping|noFeature|ambiguous)"
 )
-_OF_FOOTERS = frozenset(
-    ("total", "totals", "grand total", "sum", "sums", "mean", "means", "average", "avg")
-)
+_OF_FOOTER = re.compile(r"\W*((grand|sub)[ -]?)?(total|sum|mean|average|avg)s?\b.*", re.IGNORECASE)
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
-_KIND_ROWS = 20
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
-def is_number(text: str, decimal: str = ".") -> bool:
-    """Return whether a field is a number in decimal notation."""
-    if decimal != ".":
-        text = "-" if "." in text else text.replace(decimal, ".")
-    return _NUMBER.fullmatch(text) is not None
-
-
-@dataclass(eq=False)
 class TableRows:
-    """Rows of a table: columns of text, and columns of numbers side by side; a column may be both.
+    """Rows of a table: columns of text, and of numbers side by side (`values`); a column may be both.
 
-    Rows that `is_label` says are labels, by the text of their column `key`, are kept apart.
+    `bad` has, of columns of numbers, how many fields are none, and the row and text of the first.
     """
 
-    texts: dict[int, list[str]]
-    numbers: list[int]
-    key: int | None = None
-    is_label: Callable[[str], bool] = bool
-    values: NDArray[Any] = field(default_factory=lambda: np.empty((0, 0)))
-    labels: dict[str, list[str]] = field(default_factory=dict)
-    n_missing: int | NDArray[np.int64] = 0
-    bad: dict[int, tuple[int, int, str]] = field(default_factory=dict)
-
-    def empty(self) -> TableRows:
-        """Return the same columns without rows."""
-        texts: dict[int, list[str]] = {place: [] for place in self.texts}
-        return TableRows(texts, self.numbers, self.key, self.is_label)
-
-    def add(self, columns: Mapping[int, Any], decimal: str = ".") -> None:
-        """Add rows by columns: arrays of float64, or text in which numbers have this decimal mark."""
-        if self.key is not None:
-            columns = self._without_labels(columns, [name.strip() for name in columns[self.key]])
-        texts = {place: [text.strip() for text in columns[place]] for place in self.texts}
-        n_rows = len(columns[next(iter([*self.numbers, *texts]))])
-        start = len(self.values)
-        if not start:
-            self.values = np.empty((0, len(self.numbers)))
-        # where it is, without a second copy
-        self.values.resize((start + n_rows, len(self.numbers)), refcheck=False)
-        for slot, place in enumerate(self.numbers):
-            column = columns[place]
-            if place in texts or not isinstance(column, np.ndarray):
-                fields = texts.get(place) or [text.strip() for text in column]
-                column = self.floats(place, fields, decimal, start)
-            self.values[start:, slot] = column
-        for place, fields in texts.items():
-            self.texts[place] += fields
-        self.n_missing = self.n_missing + np.isnan(self.values[start:]).sum(axis=0, dtype=np.int64)
-
-    def _without_labels(self, columns: Mapping[int, Any], names: list[str]) -> Mapping[int, Any]:
-        kept = [row for row, name in enumerate(names) if not self.is_label(name)]
-        for row in {*range(len(names))}.difference(kept):
-            cells = [str(columns[place][row]).strip() for place in range(len(columns))]
-            self.labels[names[row]] = cells
-        if len(kept) == len(names):
-            return columns
-        return {
-            place: column[kept] if isinstance(column, np.ndarray) else [column[row] for row in kept]
-            for place, column in columns.items()
-        }
-
-    def missing_of(self, positions: Sequence[int]) -> NDArray[np.int64]:
-        """Number of missing cells of columns."""
-        counts = np.broadcast_to(self.n_missing, len(self.numbers))
-        return counts[np.isin(self.numbers, positions)]
-
-    def floats(
-        self, place: int, fields: list[str], decimal: str, start: int
-    ) -> NDArray[np.float64] | list[float]:
-        """Numbers of a column of text; those that are none are NaN, and remembered."""
-        if decimal == "." and not re.search(r"[^-+.\deE]", "".join(fields), re.ASCII):
-            try:
-                return np.array(fields, dtype=np.float64)
-            except ValueError:
-                pass
-        numbers = []
-        for row, text in enumerate(fields, start):
-            if is_number(text, decimal):
-                numbers.append(float(text.replace(decimal, ".")))
+    def __init__(
+        self,
+        table: Table,
+        texts: Iterable[int],
+        numbers: Sequence[int],
+        blocks: Iterable[Block] | None = None,
+    ) -> None:
+        self.texts: dict[int, list[str]] = {place: [] for place in sorted(texts)}
+        self.numbers = [*numbers]
+        self.bad: dict[int, tuple[int, int, str]] = {}
+        self.values: NDArray[Any] = np.empty((0, len(numbers)))
+        self._decimal, frame = table.decimal, table.frame
+        is_typed = frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers)
+        if frame is not None and is_typed and blocks is None:
+            view: Any = rows_of(frame[self.numbers], name=table.view)
+            self.values, numbers = view.array, []
+        for block in blocks or table.blocks({*self.texts, *numbers}):
+            for place, fields in self.texts.items():
+                fields += [text.strip() for text in block[place]]
+            if not numbers:
                 continue
-            numbers.append(np.nan)
-            if text.lower() not in MISSING:
-                n_bad, first_row, first_text = self.bad.get(place, (0, row, text))
-                self.bad[place] = (n_bad + 1, first_row, first_text)
-        return numbers
+            start, n_rows = len(self.values), len(block[numbers[0]])
+            # where it is, without a second copy
+            self.values.resize((start + n_rows, len(numbers)), refcheck=False)
+            for slot, place in enumerate(numbers):
+                self.values[start:, slot] = self.floats(place, block[place], start)
+
+    def floats(self, place: int, fields: Sequence[str], start: int = 0) -> NDArray[np.float64]:
+        """Numbers of a column of text; those that are none are NaN, and remembered."""
+        if (numbers := _plain_numbers(fields, self._decimal)) is not None:
+            return numbers
+        texts = [text.strip() for text in fields]
+        known = [row for row, text in enumerate(texts) if text.lower() not in MISSING]
+        found = np.full(len(texts), np.nan)
+        if (numbers := _plain_numbers([texts[row] for row in known], self._decimal)) is not None:
+            found[known] = numbers
+            return found
+        for row in known:
+            if is_number(texts[row], self._decimal):
+                found[row] = float(texts[row].replace(self._decimal, "."))
+            else:
+                n_bad, *first = self.bad.get(place, (0, start + row, texts[row]))
+                self.bad[place] = (n_bad + 1, *first)
+        return found
 
 
-@dataclass(frozen=True, eq=False)
-class Table:
-    """A table whose first rows (`head`) are known as text; `fill` reads the rows into what it gets.
-
-    `where` names it in messages, `view` is the name of its view; `id_position` is a column that the format says
-    has the ids of the rows; `left_out` are columns that are no features by the format, and why.
-    """
-
-    source: Source
-    where: str
-    view: str
-    columns: tuple[str, ...]
-    head: list[list[str]]
-    fill: Callable[[TableRows], TableRows]
-    has_header: bool = True
-    samples_in: Literal["rows", "columns"] = "rows"
-    id_position: int | None = None
-    left_out: Mapping[int, str] = field(default_factory=dict)
-    form: str = ""
-    notes: tuple[str, ...] = ()
-    decimal: str = "."
-    is_by_blanks: bool = False
-
-    def strength(self, position: int) -> int:
-        """How surely a column has ids by its name."""
-        return id_strength(self.columns[position]) if self.has_header else 0
-
-    def names_of(self, positions: Sequence[int]) -> tuple[str, ...] | None:
-        """Names of columns, None without a header."""
-        return tuple(self.columns[place] for place in positions) if self.has_header else None
-
-    def head_of(self, position: int) -> list[str]:
-        """First fields of a column."""
-        return [row[position] if position < len(row) else "" for row in self.head]
-
-    def is_value(self, text: str) -> bool:
-        """Return whether a field is a number, or says that one is missing."""
-        return is_number(text, self.decimal) or text.lower() in MISSING
-
-    def is_text(self, position: int) -> bool:
-        """Return whether the first fields of a column are not all numbers."""
-        return not all(map(self.is_value, self.head_of(position)[:_KIND_ROWS]))
-
-    def is_whole(self, position: int) -> bool:
-        """Return whether the first fields of a column are whole numbers or missing."""
-        return are_whole([text for text in self.head_of(position) if text.lower() not in MISSING])
-
-    def is_key(self, position: int) -> bool:
-        """Return whether the first fields of a column are whole numbers that differ."""
-        texts = self.head_of(position)
-        return bool(texts) and are_whole(texts) and are_unique(texts)
-
-    def are_mostly_keys(self, positions: Sequence[int]) -> bool:
-        """Return whether at least half of the columns, the first aside, have whole numbers that differ."""
-        are_so = [self.is_key(place) for place in positions if place > 0]
-        return 2 * sum(are_so) >= len(are_so) > 0
+def _plain_numbers(fields: Sequence[str], decimal: str) -> NDArray[np.float64] | None:
+    """Numbers, if all are written with digits, signs, exponents and this decimal mark."""
+    if "".join(fields).encode().translate(None, b"0123456789+-eE " + decimal.encode()):
+        return None
+    try:
+        texts = fields if decimal == "." else [text.replace(decimal, ".") for text in fields]
+        return np.array(texts, dtype=np.float64)
+    except ValueError:
+        return None
 
 
 def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceContents]:
@@ -196,8 +111,10 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
     header has their ids, a column the names of features, a row the labels.
     """
     upright = [table for table in tables if table.samples_in == "rows"]
-    rows = [table.fill(_wanted_rows(table, upright, selection)) for table in upright]
-    ids = id_columns([_candidates(*pair) for pair in zip(upright, rows, strict=True)])
+    rows = [_rows_of(table, upright, selection) for table in upright]
+    ids = id_columns(
+        [_candidates(t, r.texts, r.numbers) for t, r in zip(upright, rows, strict=True)]
+    )
     found = iter([_on_rows(*each, selection) for each in zip(upright, rows, ids, strict=True)])
     return [
         next(found) if table.samples_in == "rows" else _on_columns(table, selection)
@@ -205,8 +122,8 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
     ]
 
 
-def _wanted_rows(table: Table, tables: Sequence[Table], selection: Selection) -> TableRows:
-    """Rows to be filled: columns that have numbers, and as text those that may have ids or labels."""
+def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> TableRows:
+    """Rows of a table: columns that have numbers, and as text those that may have ids or labels."""
     places = range(len(table.columns))
     told = _told(table)
     only_text = {*_label_columns(table, selection), *table.left_out}
@@ -222,10 +139,8 @@ def _wanted_rows(table: Table, tables: Sequence[Table], selection: Selection) ->
         or ((place == free[0] or table.columns[place].lower() in elsewhere) and table.is_key(place))
         or (place == 1 and table.is_key(1) and table.head_of(1) == table.head_of(0))  # FID, IID
     ]
-    texts = {*only_text, *may_be_ids[:_TEXTS]}
-    return TableRows(
-        {place: [] for place in sorted(texts)}, [p for p in places if p not in only_text]
-    )
+    numbers = [place for place in places if place not in only_text]
+    return TableRows(table, {*only_text, *may_be_ids[:_TEXTS]}, numbers)
 
 
 def _told(table: Table) -> IdColumn | None:
@@ -245,18 +160,20 @@ def _told(table: Table) -> IdColumn | None:
     return IdColumn(place, "told")
 
 
-def _candidates(table: Table, rows: TableRows) -> Candidates:
+def _candidates(
+    table: Table, texts: Mapping[int, Sequence[str]], numbers: Sequence[int]
+) -> Candidates:
     """Columns that may have ids."""
     may_be = {
-        place: texts
-        for place, texts in rows.texts.items()
+        place: fields
+        for place, fields in texts.items()
         if place not in table.left_out and table.columns[place].lower() not in LABEL_COLUMNS
     }
+    are_keys = [table.is_key(place) for place in numbers if place > 0]
     return Candidates(
-        where=table.where,
-        names=table.columns if table.has_header else None,
-        texts={} if table.source.id_column is False else may_be,
-        others_are_like=table.are_mostly_keys(rows.numbers),
+        table,
+        {} if table.source.id_column is False else may_be,
+        others_are_like=2 * sum(are_keys) >= len(are_keys) > 0,
         told=_told(table),
     )
 
@@ -269,9 +186,15 @@ def _label_columns(table: Table, selection: Selection) -> list[int]:
         for place, name in enumerate(table.columns if table.has_header else ())
         if told is None or place != told.position
     }
-    usual = sorted(names, key=lambda name: _LABEL_RANK.get(name.lower(), -1))
-    usual = [name for name in usual if name.lower() in _LABEL_RANK and name != selection.labels]
-    return [names[name] for name in (selection.labels, *usual) if name in names]
+    return [names[name] for name in _label_names(names, selection)]
+
+
+def _label_names(names: Iterable[str], selection: Selection) -> list[str]:
+    """Names that labels may have, the one that is told first, then the surest."""
+    known = [name for name in names if name.lower() in _LABEL_RANK or name == selection.labels]
+    return sorted(
+        known, key=lambda name: (name != selection.labels, _LABEL_RANK.get(name.lower(), 0))
+    )
 
 
 def _on_rows(
@@ -280,8 +203,7 @@ def _on_rows(
     """Contents of a table with a sample on each row."""
     names = table.columns
     labels = _label_columns(table, selection)
-    is_told = bool(labels) and names[labels[0]] == selection.labels
-    truth = labels[0] if labels and (is_told or selection.labels is None) else None
+    truth = next((p for p in labels if selection.labels in (None, names[p])), None)
     left_out = {place: why for place, why in table.left_out.items() if place != truth}
     left_out |= {place: "labels too" for place in labels if place != truth}
     notes = []
@@ -301,29 +223,23 @@ def _on_rows(
         ):
             left_out[place] = "ids too"
         elif strength:
-            notes.append(
-                f"{table.where}: column {names[place]!r} taken as a feature; --id-column if it has the "
-                "sample ids."
-            )
+            notes.append(f"column {names[place]!r} taken as a feature; --id-column if it has ids.")
     taken = {*left_out, truth, None if ids is None else ids.position}
     features = [place for place in range(len(names)) if place not in taken]
     values = _values(table, rows, features)
-    if ids is not None:
-        _check_footer(values, rows.texts[ids.position][-1], table.where)
-    found = _Roles(
-        "sample ids",
-        None if ids is None else (names[ids.position], ids.reason),
-        None if truth is None else f"column {names[truth]!r}",
-        {names[place]: reason for place, reason in left_out.items() if names[place]},
-    )
-    return SourceContents(
-        where=table.where,
-        views=(ArrayRows(values, table.view, feature_names=table.names_of(features)),),
-        labels=None if truth is None else parsed_labels(rows.texts[truth], table.where),
-        sample_ids=None if ids is None else tuple(rows.texts[ids.position]),
-        labels_explicit=is_told,
-        notes=(*table.notes, *found.notes(table.where), *notes),
-        origin=found.origin(table, int(rows.missing_of(features).sum())),
+    sample_ids = None if ids is None else tuple(rows.texts[ids.position])
+    if sample_ids and _OF_FOOTER.fullmatch(sample_ids[-1]):
+        notes += _note_of_footer(values, sample_ids[-1], table.where)
+    return _contents(
+        table,
+        ArrayRows(values, table.view, feature_names=table.names_of(features)),
+        sample_ids,
+        None if truth is None else rows.texts[truth],
+        truth=None if truth is None else f"column {names[truth]!r}",
+        key=ids,
+        is_told=truth is not None and names[truth] == selection.labels,
+        left_out={names[place]: reason for place, reason in left_out.items()},
+        notes=notes,
     )
 
 
@@ -331,11 +247,8 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     """Contents of a table with a sample on each column."""
     names = table.columns
     places = [place for place in range(len(names)) if place not in table.left_out]
-    head = TableRows(
-        {place: table.head_of(place) for place in places if table.is_text(place) or place == 0},
-        places,
-    )
-    (key,) = id_columns([_candidates(table, head)])
+    head = {place: table.head_of(place) for place in places if table.is_text(place) or place == 0}
+    (key,) = id_columns([_candidates(table, head, places)])
     left_out = dict(table.left_out)
     if key is not None:
         others = [
@@ -346,101 +259,97 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
         ]
         left_out |= dict.fromkeys(others, "describes the features")
     samples = [p for p in places if p not in left_out and (key is None or p != key.position)]
-    rows = TableRows(
-        {} if key is None else {key.position: []},
-        samples,
-        key=None if key is None else key.position,
-        is_label=lambda name: (
-            name == selection.labels
-            or name.lower() in _LABEL_RANK
-            or _OF_NO_GENE.fullmatch(name) is not None
+    of_labels: dict[str, list[str]] = {}
+
+    def without_labels(key: int) -> Iterator[Block]:
+        for block in table.blocks({key, *samples}):
+            names = [name.strip() for name in block[key]]
+            apart = {
+                row
+                for row, name in enumerate(names)
+                if _label_names([name], selection) or _OF_NO_GENE.fullmatch(name)
+            }
+            for row in apart:
+                of_labels[names[row]] = [block[place][row].strip() for place in samples]
+            yield {
+                place: [text for row, text in enumerate(fields) if row not in apart]
+                for place, fields in (block.items() if apart else ())
+            } or block
+
+    if key is None:
+        rows = TableRows(table, [], samples)
+    else:
+        rows = TableRows(table, [key.position], samples, without_labels(key.position))
+    usual = _label_names(of_labels, selection)
+    truth = next((name for name in usual if selection.labels in (None, name)), None)
+    why = {name: "labels too" if name in usual else "counts no gene" for name in of_labels}
+    why.pop(truth or "", None)
+    return _contents(
+        table,
+        ArrayRows(
+            _values(table, rows, samples).T,
+            table.view,
+            feature_names=None if key is None else tuple(rows.texts[key.position]),
         ),
+        table.names_of(samples),
+        None if truth is None else of_labels[truth],
+        truth=None if truth is None else f"row {truth!r}",
+        key=key,
+        is_told=truth is not None and truth == selection.labels,
+        left_out={**{names[place]: reason for place, reason in left_out.items()}, **why},
+        notes=["first line taken as sample ids."] if table.has_header else [],
     )
-    rows = table.fill(rows)
-    usual = sorted(
-        (name for name in rows.labels if name.lower() in _LABEL_RANK),
-        key=lambda name: _LABEL_RANK[name.lower()],
-    )
-    is_told = selection.labels in rows.labels
-    truth = (
-        selection.labels if is_told else next(iter(usual if selection.labels is None else ()), None)
-    )
-    found = _Roles(
-        "names of features",
-        None if key is None else (names[key.position], key.reason),
-        None if truth is None else f"row {truth!r}",
-        {
-            **{names[place]: reason for place, reason in left_out.items() if names[place]},
-            **{
-                name: "counts no gene" if _OF_NO_GENE.fullmatch(name) else "labels too"
-                for name in rows.labels
-                if name != truth
-            },
-        },
-    )
-    notes = [f"{table.where}: first line taken as sample ids."] if table.has_header else []
-    labels = None if truth is None else [rows.labels[truth][place] for place in samples]
+
+
+def _contents(  # noqa: PLR0913 - what was decided of a table
+    table: Table,
+    view: ArrayRows,
+    sample_ids: tuple[str, ...] | None,
+    labels: Sequence[str] | None,
+    *,
+    truth: str | None,
+    key: IdColumn | None,
+    is_told: bool,
+    left_out: Mapping[str, str],
+    notes: Sequence[str],
+) -> SourceContents:
+    """Contents of a table, with a note on each role: `key` is the column of ids, `truth` names the labels."""
+    said, ids = [], "by row"
+    if table.samples_in == "columns" and table.has_header:
+        ids = "header"
+    if key is not None:
+        name = repr(table.columns[key.position])
+        ids = f"{name}, {key.reason}" if table.samples_in == "rows" else ids
+        role = "sample ids" if table.samples_in == "rows" else "names of features"
+        said.append(f"column {name} taken as {role} ({key.reason}).")
+    if truth is not None:
+        said.append(f"{truth} taken as labels.")
+    for reason in dict.fromkeys(left_out.values()):
+        names = [repr(name) for name, why in left_out.items() if why == reason and name]
+        said += [f"{', '.join(names)} left out ({reason})."] if names else []
     return SourceContents(
         where=table.where,
-        views=(
-            ArrayRows(
-                _values(table, rows, samples).T,
-                table.view,
-                feature_names=None if key is None else tuple(rows.texts[key.position]),
-            ),
-        ),
+        views=(view,),
         labels=None if labels is None else parsed_labels(labels, table.where),
-        sample_ids=table.names_of(samples),
+        sample_ids=sample_ids,
         labels_explicit=is_told,
-        notes=(*table.notes, *found.notes(table.where), *notes),
-        origin=found.origin(table, int(rows.missing_of(samples).sum())),
-    )
-
-
-@dataclass(frozen=True)
-class _Roles:
-    """Roles of columns: that of the ids by name and reason, that of the labels, those left out and why."""
-
-    of_ids: str
-    ids: tuple[str, str] | None
-    labels: str | None
-    left_out: Mapping[str, str]
-
-    def notes(self, where: str) -> list[str]:
-        notes = []
-        if self.ids is not None:
-            notes.append(f"{where}: column {self.ids[0]!r} taken as {self.of_ids} ({self.ids[1]}).")
-        if self.labels is not None:
-            notes.append(f"{where}: {self.labels} taken as labels.")
-        for reason in dict.fromkeys(self.left_out.values()):
-            names = [name for name, why in self.left_out.items() if why == reason]
-            notes.append(f"{where}: {', '.join(map(repr, names))} left out ({reason}).")
-        return notes
-
-    def origin(self, table: Table, n_missing: int) -> dict[str, str]:
-        by_header = table.samples_in == "columns" and table.has_header
-        ids = "by row" if self.ids is None else f"{self.ids[0]!r}, {self.ids[1]}"
-        return {
+        notes=(*table.notes, *(f"{table.where}: {note}" for note in (*said, *notes))),
+        origin={
             "source": table.where.replace(str(table.source.path), table.source.file.name),
             "read as": table.form,
-            "sample ids": "header"
-            if by_header
-            else "by row"
-            if table.samples_in == "columns"
-            else ids,
-            "labels": self.labels or "none",
-            "left out": ", ".join(map(repr, self.left_out)) or "none",
-            "missing cells": str(n_missing),
-        }
+            "sample ids": ids,
+            "labels": truth or "none",
+            "left out": ", ".join(repr(name) for name in left_out if name) or "none",
+            "missing cells": str(int(np.isnan(view.array).sum())),
+        },
+    )
 
 
 def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[Any]:
     """Numbers of the features, (rows, features)."""
+    for place in set(features) - set(rows.numbers):  # whose first fields are text
+        rows.floats(place, rows.texts[place])
     bad = {place: rows.bad[place] for place in features if place in rows.bad}
-    for place in set(features) - set(rows.numbers):
-        fields = rows.texts[place]
-        rows.floats(place, fields, table.decimal, 0)
-        bad[place] = rows.bad.get(place, (0, 0, ""))
     if bad:
         place = min(bad, key=lambda place: (bad[place][1], place))
         n_bad, row, text = bad[place]
@@ -461,21 +370,19 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     return rows.values[:, slots]
 
 
-def _check_footer(values: NDArray[Any], name: str, where: str) -> None:
+def _note_of_footer(values: NDArray[Any], name: str, where: str) -> list[str]:
     """Refuse a last row with the sums or means of those above it, whose id says so too."""
-    above, last = values[:-1], values[-1]
-    if name.strip(" :.").casefold() not in _OF_FOOTERS or not len(above) or np.isnan(last).all():
-        return
+    is_known, above = ~np.isnan(values[-1]), values[:-1]
     sums = np.nansum(above, axis=0)
     means = sums / np.maximum(np.count_nonzero(~np.isnan(above), axis=0), 1)
-    is_known = ~np.isnan(last)
-    if any(
-        np.allclose(last[is_known], made[is_known], rtol=_ROUNDED, atol=0) for made in (sums, means)
-    ):
-        raise DataError(
-            f"{where}: the last row, {name!r}, is no sample: it has the sums or means of the rows above. "
-            "Remove it."
-        )
+    if len(above) and is_known.any():
+        for made in (sums, means):
+            if np.allclose(values[-1][is_known], made[is_known], rtol=_ROUNDED, atol=0):
+                raise DataError(
+                    f"{where}: the last row, {name!r}, is no sample: it has the sums or means of the rows "
+                    "above. Remove it."
+                )
+    return [f"last row {name!r} taken as a sample; remove it if it is none."]
 
 
 def _remedy(field: str, decimal: str) -> str:

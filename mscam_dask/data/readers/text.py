@@ -1,60 +1,41 @@
-"""Text tables: the first lines tell the dialect, pandas reads the rows."""
+"""Text tables: the first lines tell the dialect, the csv module of Python splits the rows."""
 
 from __future__ import annotations
 
 import csv
-import inspect
 import itertools
 import re
-import warnings
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from dataclasses import dataclass
-from itertools import pairwise, repeat
-from typing import IO, Any
+from itertools import pairwise
+from typing import IO
 
 import numpy as np
 
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, open_text, unreadable
-from mscam_dask.data.readers.roles import MISSING, id_strength
-from mscam_dask.data.readers.tables import THOUSANDS, Table, TableRows, is_number
+from mscam_dask.data.readers.roles import MISSING, Block, Table, id_strength, is_number
+from mscam_dask.data.readers.tables import THOUSANDS
 from mscam_dask.errors import ConfigurationError, DataError
 
 _DELIMITERS = ("\t", ";", "|", ",")
 _NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma", None: "blanks"}
 _HEAD_LINES = 50
 _HEAD_CHARS = 2**20
-_CHUNK_VALUES, _LARGE_CHUNK_VALUES, _CHUNK_ROWS = 2**19, 2**24, 500  # what pandas holds at a time
-_MANY_COLUMNS = 50_000  # pandas takes a quarter of a millisecond for each
-_LONGEST_FIELD = 100_000
+_BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = (
+    2**14,
+    2**19,
+    32,
+)  # those that fit into a cache are fastest
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN = 5
 _MOST = 0.5
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _END = "\x1a"  # of a text, in DOS
-_MARK = "\ufeff"  # of byte order
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
+_FIRST_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
-# Other spellings, such as nAn, take the way of what is not plain.
-_SPELLINGS = sorted({form for word in MISSING for form in (word, word.upper(), word.title())})
-_SPELLINGS += ["NaN", "-NaN"]
-
-
-@dataclass(frozen=True)
-class Dialect:
-    """How the rows of a text table are written.
-
-    `delimiter` None stands for runs of blanks; lines that begin with `comment` are no rows; `n_above` lines
-    stand above the first row, the header among them; `n_columns` counts the fields of a row.
-    """
-
-    delimiter: str | None
-    decimal: str
-    comment: str | None
-    n_above: int
-    n_columns: int
+_RUN_TOGETHER = re.compile(r"[-+]?\d+\.\d+[-+]\d+\.[-+.\d]+")  # 13.696-123.021
 
 
 def text_table(
@@ -66,57 +47,56 @@ def text_table(
             f"delimiter={source.delimiter!r} of {source.path}; allowed is one character, or None."
         )
     opened = open_lines or (lambda: open_text(source))
-    where = where or str(source.path)
-    with unreadable(source, "text", is_text=True):
-        above, lines = _first_lines(source, opened)
-        return _table(source, opened, where, above, lines)
+    with unreadable(source, "text", is_text=True), opened() as stream:
+        above, lines = _first_lines(source, stream)
+        return _table(source, opened, where or str(source.path), above, lines)
 
 
-def _first_lines(source: Source, opened: Callable[[], IO[str]]) -> tuple[list[str], list[str]]:
+def _first_lines(source: Source, stream: IO[str]) -> tuple[list[str], list[str]]:
     """Lines above the table, and its first lines."""
     above: list[str] = []
     lines: list[str] = []
     mark = _COMMENT if source.comment is None else re.compile(re.escape(source.comment))
-    with opened() as stream:
-        for line in stream:
-            if "\0" in line:
-                raise _nul(source)
-            if not (line := line.rstrip(_END)):
-                break
-            is_above = len(above) < source.skip or (
-                not lines
-                and (
-                    not line.strip()
-                    or mark.match(line) is not None
-                    or _SEPARATOR_LINE.match(line) is not None
-                    or (len(above) == 1 and _is_gct(above))
-                )
+    for text in stream:
+        if not (line := _checked(text, source)):
+            break
+        is_above = len(above) < source.skip or (
+            not lines
+            and (
+                not line.strip()
+                or mark.match(line) is not None
+                or _SEPARATOR_LINE.match(line) is not None
+                or (len(above) == 1 and _is_gct(above))
             )
-            (above if is_above else lines).append(line)
-            n_chars = sum(map(len, lines)) if len(lines) > 2 else 0
-            if len(lines) >= _HEAD_LINES or n_chars > _HEAD_CHARS:
-                break
+        )
+        (above if is_above else lines).append(line)
+        is_long = len(lines) > 2 and sum(map(len, lines)) > _HEAD_CHARS
+        if len(lines) >= _HEAD_LINES or is_long:
+            break
     if not lines and source.comment is None:  # all lines may begin with #
-        above, lines = above[: source.skip], above[source.skip :]
+        return above[: source.skip], above[source.skip :]
     return above, lines
 
 
-def _first_rows(lines: list[str], delimiter: str | None, where: str) -> list[list[str]]:
-    rows = [row for row in _fields(lines, delimiter) if row]
-    if not rows:
-        raise DataError(f"{where} is empty; it needs one line per sample.")
-    longest = max(len(field) for row in rows for field in row)
-    if longest > _LONGEST_FIELD:
+def _checked(line: str, source: Source) -> str:
+    """A line without the mark of the end of the text."""
+    if "\0" in line:
         raise DataError(
-            f"{where} has a field of {longest} characters; allowed are {_LONGEST_FIELD}. Check the quotes, "
-            "and the delimiter."
+            f"{source.path} has NUL bytes, so it is no UTF-8 text. Convert UTF-16 (iconv -f utf-16 -t utf-8 "
+            "FILE), and binary files to a format that can be read."
         )
-    return rows
+    return line.rstrip(_END)
 
 
 def _check_positions(lines: list[str], where: str) -> None:
-    """Refuse columns at fixed positions of which rows leave some empty: later values would shift."""
+    """Refuse columns at fixed positions of which rows leave some empty, or which touch: values would shift."""
     rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
+    touching = [field for line in lines for field in line.split() if _RUN_TOGETHER.fullmatch(field)]
+    if touching:
+        raise DataError(
+            f"{where} has numbers without a blank between them, such as {touching[0]!r}. Convert the file "
+            "(pandas.read_fwf(FILE, widths=[...], header=None).to_csv(...))."
+        )
     gaps = {after[0] - before[1] for row in rows for before, after in pairwise(row)}
     if len(gaps) < 2 or any("\t" in line for line in lines):
         return  # not at fixed positions
@@ -140,13 +120,6 @@ def _is_gct(above: list[str]) -> bool:
     return bool(above) and above[0].strip() in ("#1.2", "#1.3")
 
 
-def _nul(source: Source) -> DataError:
-    return DataError(
-        f"{source.path} has NUL bytes, so it is no UTF-8 text. Convert UTF-16 (iconv -f utf-16 -t utf-8 "
-        "FILE), and binary files to a format that can be read."
-    )
-
-
 def _table(
     source: Source, opened: Callable[[], IO[str]], where: str, above: list[str], lines: list[str]
 ) -> Table:
@@ -159,64 +132,31 @@ def _table(
     )
     if delimiter is None:
         _check_positions(lines, where)
-    rows = _first_rows(lines, delimiter, where)
-    n_above, has_header = len(above), source.header
-    numbered = above[-1].lstrip("#").strip() if above and above[-1].startswith("#") else ""
-    heading = next(_fields([numbered], delimiter), []) if source.comment is None else []
-    first = rows[0]
-    short = len(rows) > 1 and len(rows[1]) - len(first) == 1
-    short &= bool(has_header) or not all(_is_value(field, decimal) for field in first)
-    notes: tuple[str, ...] = ()
-    if (
-        has_header is not False
-        and len(heading) == len(first)
-        and not _is_gct(above)
-        and all(heading)
-        and not all(is_number(name, decimal) for name in heading)
-        and all(_is_value(field, decimal) for field in first[1:])
-    ):  # NumPy writes # before the header
-        first, body, has_header, short = heading, rows, True, False
-    else:
-        if has_header is None:
-            second = rows[1] if len(rows) > 1 else []
-            has_header = short or _has_header(
-                where, first, second, decimal, of_samples=source.samples_in == "columns"
-            )
-            notes = _notes_of_header(source, where, first, second, decimal, has_header=has_header)
-        body = rows[1:] if has_header else rows
-        n_above += _n_lines(lines, delimiter) if has_header else 0
-        short &= has_header
-    if len(first) == 1 and not has_header:  # blank lines are missing values
+    rows = _rows(lines, delimiter)
+    if not rows:
+        raise DataError(f"{where} is empty; it needs one line per sample.")
+    first, n_lines, notes = _heading(source, where, above, lines, rows, delimiter, decimal)
+    body = rows[min(n_lines, 1) :]
+    has_header, n_above = first is not None, len(above) + n_lines
+    if len(rows[0]) == 1 and not has_header:  # blank lines are missing values
         n_above = len("".join(above).rstrip().splitlines())
-    columns = list(first) if has_header else [f"column {index}" for index in range(len(first))]
-    if has_header:
-        columns[0] = columns[0].removeprefix("#").lstrip() if len(columns[0]) > 1 else columns[0]
-    n_about_samples = 6 if columns[:6] == _PLINK else 0
-    left_out = dict.fromkeys(range(2, n_about_samples), "describes the samples")
-    if short and body and all(row[-1:] == [""] and len(row) > len(first) for row in body):
-        if any(row[0] and not _is_value(row[0], decimal) for row in body):
-            raise DataError(
-                f"{where}: each row has one field more than the header, and the last one is empty: either the "
-                "rows end in a delimiter, or the header lacks a name of the first column. Correct the header."
-            )
-        short = False
-        left_out[len(columns)] = "empty"
-        columns.append("")
-    elif short:  # R's write.table
-        columns.insert(0, "")
-    elif has_header and len(columns) > 1 and not columns[-1] and not any(r[-1] for r in body):
-        left_out[len(columns) - 1] = "empty"
-    samples_in, is_gct = source.samples_in, _is_gct(above)
+    columns = [f"column {index}" for index in range(len(rows[0]))]
+    left_out: dict[int, str] = {}
+    has_row_names = False
+    if first is not None:
+        columns, left_out, has_row_names = _columns(where, first, body, decimal)
+    is_gct, samples_in = _is_gct(above), source.samples_in
     if is_gct or (comment == "!" and columns[0] == "ID_REF"):
         samples_in = "columns"
-        n_rows, n_notes = _gct_annotations(above) if is_gct else (0, 0)
+    if is_gct:  # 1.3 counts rows and columns that describe samples and features
+        sizes = [*map(int, above[1].split())]
+        n_notes, n_rows = sizes[2:4] if len(sizes) > 3 else (1, 0)
         left_out |= dict.fromkeys(range(1, 1 + n_notes), "describes the features")
         n_above, body = n_above + n_rows, body[n_rows:]
-    dialect = Dialect(delimiter, decimal, comment, n_above, len(columns))
     said = [
         f"{_NAMES.get(delimiter, repr(delimiter))}",
         "header" if has_header else "no header",
-        *(["row names"] if short else []),
+        *(["row names"] if has_row_names else []),
         *(["decimal comma"] if decimal == "," else []),
         *([f"{len(above)} line{'s' * (len(above) > 1)} above"] if above else []),
     ]
@@ -226,10 +166,18 @@ def _table(
         view=source.view_name,
         columns=tuple(columns),
         head=body,
-        fill=lambda wanted: _fill(source, opened, dialect, where, wanted),
+        blocks=lambda _: _blocks(
+            source,
+            opened,
+            where,
+            n_columns=len(columns),
+            n_above=n_above,
+            comment=comment,
+            delimiter=delimiter,
+        ),
         has_header=has_header,
         samples_in=samples_in,
-        id_position=0 if short or is_gct else None,
+        id_position=0 if has_row_names or is_gct else None,
         left_out=left_out,
         form=", ".join(said),
         notes=notes,
@@ -238,30 +186,77 @@ def _table(
     )
 
 
-def _gct_annotations(above: list[str]) -> tuple[int, int]:
-    """Rows and columns of a GCT file that describe samples and features."""
-    sizes = [int(size) for size in above[1].split()]
-    return (sizes[3], sizes[2]) if len(sizes) > 3 else (0, 1)
+def _heading(
+    source: Source,
+    where: str,
+    above: list[str],
+    lines: list[str],
+    rows: list[list[str]],
+    delimiter: str | None,
+    decimal: str,
+) -> tuple[list[str] | None, int, tuple[str, ...]]:
+    """Names of columns, None without a header; number of lines below `above` that they take; notes."""
+    first, second = rows[0], rows[1] if len(rows) > 1 else []
+    are_values = [_is_value(field, decimal) for field in first]
+    last = above[-1] if above and source.header is not False and source.comment is None else ""
+    if last.startswith("#") and not _is_gct(above) and all(are_values[1:]):  # of NumPy
+        names = next(iter(_rows([last.lstrip("#")], delimiter)), [])
+        are_text = all(names) and not all(is_number(name, decimal) for name in names)
+        if len(names) == len(first) and are_text:
+            return names, 0, ()
+    has_header, notes = source.header, ()
+    if has_header is None:
+        of_samples = source.samples_in == "columns"
+        has_header = len(second) - len(first) == 1 and not all(are_values)
+        has_header = has_header or _has_header(where, first, second, decimal, of_samples=of_samples)
+        what = "feature" if of_samples else "sample"
+        notes = _notes_of_header(where, first, second, decimal, what, has_header=has_header)
+    if not has_header:
+        return None, 0, notes
+    n_lines = 1 + "".join(next(_fields(lines, delimiter))).count("\n")
+    name = first[0].removeprefix("#").lstrip() or first[0]
+    return [name, *first[1:]], n_lines, notes
 
 
-def _n_lines(lines: list[str], delimiter: str | None) -> int:
-    """Lines that the first row takes, blank ones above it included."""
-    if delimiter is None:
-        return 1
-    reader = csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
-    next(row for row in reader if row)
-    return reader.line_num
+def _columns(
+    where: str, names: list[str], body: list[list[str]], decimal: str
+) -> tuple[list[str], dict[int, str], bool]:
+    """Names of all columns, those that are left out and why, and whether the first has the names of rows."""
+    left_out = dict.fromkeys(range(2, 6), "describes the samples") if names[:6] == _PLINK else {}
+    if not body or len(body[0]) - len(names) != 1:
+        if len(names) > 1 and not names[-1] and not any(row[-1] for row in body):
+            left_out[len(names) - 1] = "empty"
+        return names, left_out, False
+    if not all(row[-1:] == [""] and len(row) > len(names) for row in body):
+        return ["", *names], left_out, True  # R's write.table
+    if any(row[0] and not _is_value(row[0], decimal) for row in body):
+        raise DataError(
+            f"{where}: each row has one field more than the header, and the last one is empty: either the "
+            "rows end in a delimiter, or the header lacks a name of the first column. Correct the header."
+        )
+    return [*names, ""], {**left_out, len(names): "empty"}, False
 
 
 def _fields(lines: Iterable[str], delimiter: str | None) -> Iterator[list[str]]:
-    """Yield the stripped fields of each row, none for a blank line."""
-    if delimiter is None:
-        for line in lines:
-            yield [quoted.replace('""', '"') or bare for quoted, bare in _FIELD.findall(line)]
+    """Yield the fields of each row, of a blank one none or an empty one."""
+    if delimiter is not None:
+        yield from csv.reader(lines, delimiter=delimiter, skipinitialspace=True)
         return
-    for row in csv.reader(lines, delimiter=delimiter, skipinitialspace=True):
-        fields = [field.strip() for field in row]
-        yield [] if len(row) == 1 and not fields[0] else fields
+    for line in lines:
+        if '"' not in line:
+            yield line.split()
+        else:
+            yield [quoted.replace('""', '"') or bare for quoted, bare in _FIELD.findall(line)]
+
+
+def _is_blank(row: list[str]) -> bool:
+    return len(row) < 2 and not "".join(row).strip()
+
+
+def _rows(lines: list[str], delimiter: str | None) -> list[list[str]]:
+    """Stripped fields of the rows that are not blank."""
+    rows = _fields(lines, delimiter)
+    return [[field.strip() for field in row] for row in rows if not _is_blank(row)]
 
 
 def _is_value(field: str, decimal: str) -> bool:
@@ -277,66 +272,60 @@ def _delimiter(
     Runs of blanks count where no other delimiter gives rows of one length.
     """
     if told is not None:
-        return told, _share(lines, told, where, source.decimal)[1]
-    found: list[tuple[bool, float, str, str]] = []
+        return told, _share(_rows(lines, told), told, where, source.decimal)[1]
+    filled = [line for line in lines if line.strip()]
+    found: list[tuple[bool, float, str, str, list[list[str]]]] = []
     for mark in _DELIMITERS:
-        if not all(mark in line for line in lines[1:] if line.strip()):
+        if not all(mark in line for line in filled[1:]):
             continue
         try:
-            rows = [row for row in _fields(lines, mark) if row]
+            rows = _rows(lines, mark)
         except csv.Error:  # a field of more than 128 KiB
             continue
-        widths = {len(row) for row in rows[1:]} or {len(row) for row in rows[:1]}
+        widths = {len(row) for row in rows[1:] or rows}
         if len(widths) != 1 or (width := widths.pop()) < 2:
             continue
         if abs(len(rows[0]) - width) > 1 or (mark == "," and len(rows[0]) == 1):
             continue
-        share, decimal = _share(lines, mark, where, source.decimal)
-        found.append((len(rows[0]) == width, share, mark, decimal))
-    best = max(found, key=lambda one: one[:2], default=None)  # the first of equals
-    by_blanks = _share(lines, None, where, source.decimal)
-    several = best is not None and any(
-        _SEVERAL_NUMBERS.match(field) for row in _fields(lines, best[2]) for field in row
-    )
-    if (
-        best is not None and best[2] == "," and by_blanks[0] > 2 * best[1]
-    ):  # commas are decimal marks
-        several = True
-    if best is not None and not (several and by_blanks[0] > best[1]):
-        return best[2], best[3]
-    widths = {len(row) for row in _fields(lines, None) if row}
-    if best is None and len(widths) == 1 and widths != {1} and by_blanks[0] > _MOST:
-        return None, by_blanks[1]
-    own = {".csv": ",", ".tsv": "\t"}.get(source.suffix)
-    in_all = [
-        mark
-        for mark in (own, *_DELIMITERS)
-        if mark is not None and lines and all(mark in line for line in lines if line.strip())
-    ]
-    if best is None and in_all:  # rows of several lengths: reading says which
+        share, decimal = _share(rows, mark, where, source.decimal)
+        found.append((len(rows[0]) == width, share, mark, decimal, rows))
+    by_blanks = _rows(lines, None)
+    share_of_blanks, decimal_of_blanks = _share(by_blanks, None, where, source.decimal)
+    if found:
+        _, share, mark, decimal, rows = max(found, key=lambda one: one[:2])  # the first of equals
+        several = any(_SEVERAL_NUMBERS.match(field) for row in rows for field in row)
+        several |= mark == "," and share_of_blanks > 2 * share  # commas are decimal marks
+        if not (several and share_of_blanks > share):
+            return mark, decimal
+        return None, decimal_of_blanks
+    widths = {len(row) for row in by_blanks}
+    are_numbers = len(widths) == 1 and widths != {1} and share_of_blanks > _MOST
+    own = {".csv": ",", ".tsv": "\t"}.get(source.suffix, "\t")
+    in_all = [m for m in (own, *_DELIMITERS) if filled and all(m in line for line in filled)]
+    if in_all and not are_numbers:  # rows of several lengths: reading says which
         return in_all[0], source.decimal or "."
-    return None, by_blanks[1]
+    return None, decimal_of_blanks
 
 
-def _share(lines: list[str], mark: str | None, where: str, told: str | None) -> tuple[float, str]:
+def _share(
+    rows: list[list[str]], mark: str | None, where: str, told: str | None
+) -> tuple[float, str]:
     """Share of fields that are numbers, and their decimal mark."""
-    rows = [row for row in _fields(lines, mark) if row]
     fields = [field for row in (rows[1:] or rows) for field in row]
+    n_fields = max(1, len(fields))
     if told is not None:
-        return sum(is_number(field, told) for field in fields) / max(1, len(fields)), told
-    dots = sum(is_number(field) for field in fields)
-    if mark == "," or not fields:
-        return dots / max(1, len(fields)), "."
-    commas = sum(is_number(field, ",") for field in fields)
+        return sum(is_number(field, told) for field in fields) / n_fields, told
+    dots = sum(map(is_number, fields))
+    commas = 0 if mark == "," else sum(is_number(field, ",") for field in fields)
     if commas <= dots:
-        return dots / len(fields), "."
+        return dots / n_fields, "."
     with_comma = [field for field in fields if "," in field and is_number(field, ",")]
     if all(THOUSANDS.fullmatch(field) for field in with_comma):
         raise DataError(
             f"{where}: the comma in {with_comma[0]!r} may mark decimals or thousands. Set decimal=',' "
             "(--decimal), or write numbers without separators of thousands."
         )
-    return commas / len(fields), ","
+    return commas / n_fields, ","
 
 
 def _has_header(
@@ -347,24 +336,34 @@ def _has_header(
 
     if any(map(is_text, first[1:])):
         return True
-    if first[0] == "" and len(first) > 1 and all(field.isdecimal() for field in first[1:]):
-        numbers = [int(field) for field in first[1:]]
-        is_range = numbers == list(range(numbers[0], numbers[0] + len(numbers)))
-        below = second or [""]
-        return is_range or is_text(below[0]) or not all(map(str.isdecimal, below[1:]))
-    if is_text(first[0]):
+    has_ids = is_text(first[0])
+    digits, below = (first[1:], second[1:]) if has_ids or not first[0] else (first, second)
+    are_others = not all(map(str.isdecimal, below))
+    if first[0] == "" and digits and all(map(str.isdecimal, digits)):
+        return _is_range(digits) or is_text((second or [""])[0]) or are_others
+    if has_ids:
         is_named = id_strength(first[0]) > 2 or first[0].lower() in (*_FIRST_NAMES, *LABEL_COLUMNS)
         if is_named or (second and _is_value(second[0], decimal) and second[0]):
             return True
-        if of_samples and len(first) > _NUMBERED and _are_odd(first[1:], [""]):
-            is_padded = any(field[0] == "0" and len(field) > 1 for field in first[1:])
-            if is_padded or _are_odd(first[1:], second[1:]):
+        if of_samples and len(digits) >= _NUMBERED and _are_odd(digits, [""]):
+            is_padded = any(field[0] == "0" and len(field) > 1 for field in digits)
+            if is_padded or _are_odd(digits, below):
                 return True
             raise _unclear(where, first)
-    return _is_numbering(where, first, second, has_ids=is_text(first[0]))
+    # Three or more consecutive whole numbers above others, from 0 (what a frame writes for columns without
+    # names) or behind the heading of text ids, number or date the columns.
+    if len(digits) < _NUMBERED or not all(map(str.isdecimal, digits)) or not _is_range(digits):
+        return False
+    starts_at_0 = int(digits[0]) == 0
+    is_sure = are_others and (starts_at_0 or has_ids)
+    if not is_sure and (are_others or starts_at_0):
+        raise _unclear(where, first)
+    return is_sure
 
 
-_FIRST_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
+def _is_range(digits: list[str]) -> bool:
+    start = int(digits[0])
+    return [int(field) for field in digits] == list(range(start, start + len(digits)))
 
 
 def _unclear(where: str, first: list[str]) -> DataError:
@@ -374,189 +373,72 @@ def _unclear(where: str, first: list[str]) -> DataError:
     )
 
 
-def _is_numbering(where: str, first: list[str], second: list[str], *, has_ids: bool) -> bool:
-    """Return whether a first line of numbers, maybe behind an id, numbers or dates the columns.
-
-    Certain are three or more consecutive whole numbers above others, from 0 (what a frame writes
-    for columns without names) or behind the heading of text ids.
-    """
-    numbers, below = (first[1:], second[1:]) if has_ids else (first, second)
-    if len(numbers) < _NUMBERED or not all(field.isdecimal() for field in numbers):
-        return False
-    start = int(numbers[0])
-    if [int(field) for field in numbers] != list(range(start, start + len(numbers))):
-        return False
-    below_are_others = any(not field.isdecimal() for field in below)
-    if below_are_others and (start == 0 or has_ids):
-        return True
-    if below_are_others or start == 0:
-        raise _unclear(where, first)
-    return False
-
-
 def _notes_of_header(
-    source: Source,
-    where: str,
-    first: list[str],
-    second: list[str],
-    decimal: str,
-    *,
-    has_header: bool,
+    where: str, first: list[str], second: list[str], decimal: str, what: str, *, has_header: bool
 ) -> tuple[str, ...]:
-    """Return a note if a first line of numbers may be a header or a sample."""
+    """Return a note if a first line of numbers may be a header or a sample (or feature)."""
     has_ids = not _is_value(first[0], decimal)
     numbers = first[1:] if has_ids or not first[0] else first
     if not numbers or not all(field and _is_value(field, decimal) for field in numbers):
         return ()
-    what = "sample" if source.samples_in == "rows" else "feature"
     if has_header:
-        taken = f"the names of columns (--no-header if it is a {what})"
         is_sure = first[0].lower() in _FIRST_NAMES
-        return () if is_sure else (f"{where}: first line {_shown(first)} taken as {taken}.",)
-    is_odd = len(numbers) > 1 and _are_odd(numbers, second[-len(numbers) :])
-    if is_odd or has_ids:
+        taken = f"the names of columns (--no-header if it is a {what})"
+    else:
+        is_sure = not has_ids and not _are_odd(numbers, second[-len(numbers) :])
         taken = f"the first {what} (--header if it names the columns)"
-        return (f"{where}: first line {_shown(first)} taken as {taken}.",)
-    return ()
+    return () if is_sure else (f"{where}: first line {_shown(first)} taken as {taken}.",)
 
 
 def _are_odd(numbers: list[str], below: list[str]) -> bool:
     """Return whether fields are whole numbers that differ, above others: years, sizes, positions."""
     are_whole = all(map(str.isdecimal, numbers)) and not all(map(str.isdecimal, below))
-    return are_whole and len(set(numbers)) == len(numbers)
+    return are_whole and 1 < len(set(numbers)) == len(numbers)
 
 
 def _shown(fields: list[str]) -> str:
     return ",".join(fields[:_SHOWN]) + (",..." if len(fields) > _SHOWN else "")
 
 
-class _Rows:
-    """Rows of a text stream for pandas: no comments; delimiters are counted.
+def _blocks(
+    source: Source,
+    opened: Callable[[], IO[str]],
+    where: str,
+    *,
+    n_columns: int,
+    n_above: int,
+    comment: str | None,
+    delimiter: str | None,
+) -> Iterator[Block]:
+    """Columns of some rows at a time, of which the first is below `n_above` lines."""
 
-    A blank line among rows of one field is a missing value.
-    """
-
-    def __init__(self, stream: IO[str], dialect: Dialect, source: Source) -> None:
-        for _ in range(dialect.n_above):
-            stream.readline()
-        self._stream = stream
-        self._dialect = dialect
-        self._source = source
-        is_filtered = dialect.comment is not None or dialect.n_columns == 1
-        self._filtered = self._without_comments() if is_filtered else None
-        self.n_delimiters, self._is_begin = 0, True
-
-    def read(self, size: int = -1) -> str:
-        part = self._stream.read(size) if self._filtered is None else next(self._filtered, "")
-        if self._is_begin and part.startswith(_MARK):
-            part = _MARK + part  # of which pandas drops the first
-        self._is_begin = False
-        part = part.rstrip(_END)
-        if "\0" in part:
-            raise _nul(self._source)
-        self.n_delimiters += part.count(self._dialect.delimiter or "\n")
-        return part
-
-    def _without_comments(self) -> Iterator[str]:
-        comment, n_blank = self._dialect.comment, 0
-        for line in self._stream:
+    def lines(stream: IO[str]) -> Iterator[str]:
+        n_blank = 0
+        for text in itertools.islice(stream, n_above, None):
+            line = _checked(text, source)
             if comment is not None and line.startswith(comment):
                 continue
-            if self._dialect.n_columns > 1:
-                yield line
-            elif line.strip():
-                yield from repeat('""\n', n_blank)
-                yield line
-                n_blank = 0
-            else:
+            if n_columns == 1 and not line.strip():
                 n_blank += 1
+                continue
+            # a blank line among rows of one field is a missing value
+            yield from itertools.repeat('""\n', n_blank)
+            yield line
+            n_blank = 0
 
-    def __iter__(self) -> Iterator[str]:  # by which pandas knows a file
-        return iter(self._stream if self._filtered is None else self._filtered)
-
-
-def _fill(
-    source: Source, opened: Callable[[], IO[str]], dialect: Dialect, where: str, wanted: TableRows
-) -> TableRows:
-    """Read rows; quickly where columns of numbers have nothing but plain numbers."""
-    with unreadable(source, "text", is_text=True):
-        rows, n_rows, ends_missing = wanted.empty(), 0, False
-        if dialect.n_columns <= _MANY_COLUMNS:
-            # errors of pandas are ValueErrors; a text that a short row lacks is no text
-            with suppress(ValueError, AttributeError, Warning), opened() as stream:
-                lines = _Rows(stream, dialect, source)
-                for frame in _frames(lines, dialect, rows):
-                    n_rows += len(frame)
-                    last = frame[dialect.n_columns - 1]
-                    ends_missing |= bool((last.isna() | (last == "")).any())
-                    columns = {place: column.to_numpy() for place, column in frame.items()}
-                    rows.add(columns, dialect.decimal)
-                # pandas fills rows that are too short
-                n_expected = n_rows * (dialect.n_columns - 1)
-                if not ends_missing or (dialect.delimiter and lines.n_delimiters == n_expected):
-                    return rows
-        rows, n_rows = wanted.empty(), 0
-        with opened() as stream:
-            found = _fields(_Rows(stream, dialect, source), dialect.delimiter)
-            if dialect.n_columns == 1:
-                found = (row or [""] for row in found)
-            found = filter(None, found)
-            size = max(1, _CHUNK_VALUES // dialect.n_columns)
-            while block := [*itertools.islice(found, size)]:
-                _check_lengths(block, n_rows, dialect, where)
-                rows.add(dict(enumerate(zip(*block, strict=True))), dialect.decimal)
-                n_rows += len(block)
-    return rows
-
-
-def _frames(lines: _Rows, dialect: Dialect, rows: TableRows) -> Iterator[Any]:
-    """Chunks of a table, columns by position; a ValueError where a column of numbers has others than plain ones."""
-    import pandas as pd
-
-    # pandas 3.1 deprecates the argument: its numbers are always the closest
-    is_exact = "float_precision" not in inspect.signature(pd.read_csv).parameters
-    options: dict[str, Any] = {} if is_exact else {"float_precision": "round_trip"}
-    plain = [place for place in rows.numbers if place not in rows.texts]
-    options["dtype"] = dict.fromkeys(range(dialect.n_columns), str)
-    options["dtype"] |= dict.fromkeys(plain, np.float64)
-    options["na_values"] = dict.fromkeys(plain, _SPELLINGS)
-    n_rows = min(_CHUNK_ROWS, _LARGE_CHUNK_VALUES // dialect.n_columns)
-    n_rows = max(
-        1, n_rows, _CHUNK_VALUES // dialect.n_columns
-    )  # columns take time, each of a chunk
-    blanks = "\t" if dialect.n_columns == 1 else r"\s+"  # which skips fields of "" in one column
-    delimiter = blanks if dialect.delimiter is None else dialect.delimiter
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        warnings.filterwarnings("ignore", "The 'float_precision' argument")
-        try:
-            reader = pd.read_csv(
-                lines,
-                sep=delimiter,
-                header=None,
-                names=range(dialect.n_columns),
-                index_col=False,
-                decimal=dialect.decimal,
-                skipinitialspace=True,
-                skip_blank_lines=dialect.n_columns > 1,
-                keep_default_na=False,
-                engine="c",
-                chunksize=n_rows,
-                low_memory=False,
-                **options,
-            )
-        except pd.errors.EmptyDataError:
-            return
-        yield from reader
-
-
-def _check_lengths(rows: list[list[str]], first: int, dialect: Dialect, where: str) -> None:
-    """Refuse a row of another number of fields."""
-    for index, row in enumerate(rows, first):
-        if len(row) != dialect.n_columns:
-            raise DataError(
-                f"{where}: row {index} has {len(row)} fields where the first line has "
-                f"{dialect.n_columns} (rows counted from 0 below the header). Check the delimiter, and "
-                "delimiters inside fields, which need quotes; comment, skip and delimiter of Source "
-                "(--comment, --skip, --delimiter) tell other forms."
-            )
+    size = max(1, min(_BLOCK_ROWS, _LARGE_BLOCK_FIELDS // n_columns), _BLOCK_FIELDS // n_columns)
+    first = 0
+    with unreadable(source, "text", is_text=True), opened() as stream:
+        rows = _fields(lines(stream), delimiter)
+        filled = (row for row in rows if n_columns == 1 or not _is_blank(row))
+        while block := [*itertools.islice(filled, size)]:
+            for index, row in enumerate(block, first):
+                if len(row) != n_columns:
+                    raise DataError(
+                        f"{where}: row {index} has {len(row)} fields where the first line has {n_columns} (rows "
+                        "counted from 0 below the header). Check the delimiter, and delimiters inside fields, "
+                        "which need quotes; comment, skip and delimiter of Source (--comment, --skip, "
+                        "--delimiter) tell other forms."
+                    )
+            first += len(block)
+            yield dict(enumerate(zip(*block, strict=True)))

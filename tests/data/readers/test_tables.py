@@ -284,4 +284,6 @@ def test_a_footer_is_no_sample(tmp_path: Path, name: str, footer: Any) -> None:
             with pytest.raises(DataError, match=rf"a\.csv: the last row, '{name}', is no sample"):
                 read(tmp_path / "a.csv")
         else:
-            assert read(tmp_path / "a.csv")[0].sample_ids == tuple(whole.index)
+            (loaded,) = read(tmp_path / "a.csv")
+            assert loaded.sample_ids == tuple(whole.index)
+            assert any(repr(name) in note for note in loaded.notes)

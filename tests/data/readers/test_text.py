@@ -446,36 +446,6 @@ def test_without_pyarrow_zst_names_the_extra(
         ingest(path, tmp_path / "s.zarr")
 
 
-@pytest.mark.parametrize(
-    ("text", "options"),
-    [
-        ("id,a,b,label\np,1.5,NA,x\nq,-3,4e-5,y\nr,inf,6,\n", {}),
-        ("id;a;b\np;1,5;2\nq;-3,25;\nr;0,0;6\n", {}),
-        ("id,p,q,r\na,1.5,-3,0\nlabel,x,y,x\nb,,4e-5,6\n", {"samples_in": "columns"}),
-        ("id,a,b,c\n" + "".join(f"s{row},{row},{row}.5,{row % 7}e3\n" for row in range(200)), {}),
-        ("id,a,b\np,1.5,2\nq,-nan,4\nr,0,6\n", {}),
-        ("id,a,b\np,1.5,2\nq,1.5.2,4\nr,0,6\n", {}),
-        ("id,a,b\np,1.5,2\nq,1\nr,0,6\n", {}),
-        ("id,a,b\np,NA,NA\nq,1,2\nr,0,6\n", {}),
-    ],
-    ids=str.split("label comma transposed long minus_nan two_dots short all_missing"),
-)
-def test_tables_of_many_columns_read_like_others(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str, options: dict[str, Any]
-) -> None:
-    def outcome() -> object:
-        try:
-            loaded = read(Source(path, **options))
-        except DataError as error:
-            return str(error)
-        return repr((table(loaded), names_of(loaded), loaded.sample_ids, loaded.labels))
-
-    path = write(tmp_path, text)
-    expected = outcome()
-    monkeypatch.setattr("mscam_dask.data.readers.text._MANY_COLUMNS", 0)
-    assert outcome() == expected
-
-
 @pytest.mark.parametrize("quote", ['"', ""])
 def test_a_field_of_a_million_characters_is_refused(tmp_path: Path, quote: str) -> None:
     path = write(tmp_path, f"a,b\n{quote}{'x' * 1_000_000}{quote},1\n")
