@@ -8,11 +8,11 @@ import gzip
 import io
 import lzma
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import IO, Any, Literal
+from typing import IO, Any, Literal, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -95,23 +95,18 @@ class Source:
     max_bytes: int = MAX_BYTES
 
     def __post_init__(self) -> None:
-        if self.max_bytes < 1:
-            raise ConfigurationError(
-                f"max_bytes={self.max_bytes!r} for {self.path}; allowed is at least 1."
-            )
-        if self.decimal not in (None, ".", ","):
-            raise ConfigurationError(
-                f"decimal={self.decimal!r} for {self.path}; allowed are '.' and ','."
-            )
-        if self.comment == "" or self.skip < 0:
-            raise ConfigurationError(
-                f"comment={self.comment!r}, skip={self.skip!r} for {self.path}; allowed are a text of at "
-                "least one character and a number of at least 0."
-            )
-        if self.samples_in not in ("rows", "columns"):
-            raise ConfigurationError(
-                f"samples_in={self.samples_in!r} for {self.path}; allowed are 'rows' and 'columns'."
-            )
+        for name, is_right, allowed in (
+            ("max_bytes", self.max_bytes >= 1, "at least 1"),
+            ("decimal", self.decimal in (None, ".", ","), "'.' or ','"),
+            ("delimiter", self.delimiter is None or len(self.delimiter) == 1, "one character"),
+            ("comment", self.comment != "", "a text of at least one character"),
+            ("skip", self.skip >= 0, "at least 0"),
+            ("samples_in", self.samples_in in ("rows", "columns"), "'rows' or 'columns'"),
+        ):
+            if not is_right:
+                raise ConfigurationError(
+                    f"{name}={getattr(self, name)!r} for {self.path}; allowed is {allowed}."
+                )
 
     @property
     def file(self) -> Path:
@@ -210,15 +205,14 @@ def oriented(values: Any, source: Source) -> Any:
     return values.T if source.samples_in == "columns" and np.ndim(values) == 2 else values
 
 
-def view_type_named(recorded: object, view: str, source: Source) -> ViewType:
+def view_type_named(recorded: Any, view: str, source: Source) -> ViewType:
     """Return the view type a file records for a view; others than `VIEW_TYPES` are refused."""
-    for view_type in VIEW_TYPES:
-        if recorded == view_type:
-            return view_type
-    raise DataError(
-        f"{source.path} records view type {recorded!r} for view {view!r}; allowed are {list(VIEW_TYPES)}. Correct "
-        "the file, or leave the attribute out and pass view_type=..."
-    )
+    if recorded not in VIEW_TYPES:
+        raise DataError(
+            f"{source.path} records view type {recorded!r} for view {view!r}; allowed are {list(VIEW_TYPES)}. "
+            "Correct the file, or leave the attribute out and pass view_type=..."
+        )
+    return cast(ViewType, recorded)
 
 
 def not_allowed(source: Source, error: PermissionError) -> DataError:
@@ -325,22 +319,17 @@ class _Limited(io.RawIOBase):
         super().close()
 
 
-_READ_BYTES = 2**18
-
-
 def open_text(source: Source) -> IO[str]:
     """Open a text file, unpacked where its name says so, as UTF-8 or, by its byte order mark, UTF-16."""
     stream: Any = _unpacked(source)
     if source.compression is not None:
-        stream = io.BufferedReader(_Limited(stream, source), _READ_BYTES)
+        stream = io.BufferedReader(_Limited(stream, source), 2**18)
     is_utf_16 = stream.peek(2)[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-    text = io.TextIOWrapper(stream, encoding="utf-16" if is_utf_16 else "utf-8-sig")
-    text._CHUNK_SIZE = _READ_BYTES  # type: ignore[attr-defined]
-    return text
+    return io.TextIOWrapper(stream, encoding="utf-16" if is_utf_16 else "utf-8-sig")
 
 
 def _unpacked(source: Source) -> Any:
-    openers: dict[str | None, Callable[..., Any]]
+    openers: dict[str | None, Any]
     openers = {None: open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     if source.compression in openers:
         return openers[source.compression](source.file, "rb")

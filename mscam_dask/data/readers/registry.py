@@ -66,10 +66,6 @@ def _is_mfeat(path: Path) -> bool:
     return path.is_dir() and any(mfeat_file(path, name) for name in ("fac", "fou", "pix"))
 
 
-def _is_flowers17(path: Path) -> bool:
-    return bool(flowers17_files(path))
-
-
 def _published(
     load: Callable[[Path], MultiViewData],
 ) -> Callable[[Source, Selection, ExitStack], SourceContents]:
@@ -97,7 +93,11 @@ _NOT_TEXT = (
 
 # Tried in this order; a file that matches no other format is whitespace-separated text.
 FORMATS: tuple[Format, ...] = (
-    Format("Oxford Flowers 17 distance matrices", _is_flowers17, _published(load_flowers17)),
+    Format(
+        "Oxford Flowers 17 distance matrices",
+        lambda path: bool(flowers17_files(path)),
+        _published(load_flowers17),
+    ),
     Format("NumPy archive (.npz)", _ends_with(".npz"), read_npz),
     Format("NumPy array (.npy)", _ends_with(".npy"), read_npy),
     Format("MATLAB (.mat)", _ends_with(".mat"), read_mat),

@@ -14,7 +14,7 @@ import numpy as np
 from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, open_text, unreadable
 from mscam_dask.data.readers.roles import MISSING, Block, Table, id_strength, is_number
 from mscam_dask.data.readers.tables import THOUSANDS
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 
 _DELIMITERS = ("\t", ";", "|", ",")
 _NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma", None: "blanks"}
@@ -42,10 +42,6 @@ def text_table(
     source: Source, open_lines: Callable[[], IO[str]] | None = None, *, where: str = ""
 ) -> Table:
     """Find dialect, header and names of columns of a text table; `open_lines` replaces its file."""
-    if source.delimiter is not None and len(source.delimiter) != 1:
-        raise ConfigurationError(
-            f"delimiter={source.delimiter!r} of {source.path}; allowed is one character, or None."
-        )
     opened = open_lines or (lambda: open_text(source))
     with unreadable(source, "text", is_text=True), opened() as stream:
         above, lines = _first_lines(source, stream)
