@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -9,10 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import IngestReport
+from mscam_dask.data.readers.base import Selection, Source, SourceContents
+from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.store.read import verify_store
 from tests.synthetic import values_of
 
-__all__ = ["COLOUR", "LABELS", "SHAPE", "N", "save_npz", "stored"]
+__all__ = ["COLOUR", "LABELS", "SHAPE", "N", "read", "save_npz", "stored"]
 
 N = 7
 COLOUR = np.arange(3.0 * N).reshape(N, 3) / 7
@@ -28,3 +31,13 @@ def save_npz(path: Path, **more: Any) -> Path:
 
 def stored(report: IngestReport) -> dict[str, NDArray[np.float64]]:
     return values_of(verify_store(report.output))
+
+
+def read(
+    source: Path | Source, **selection: Any
+) -> tuple[dict[str, NDArray[np.float64]], SourceContents]:
+    """Values of the views of a source by name, and its contents."""
+    with ExitStack() as stack:
+        given = source if isinstance(source, Source) else Source(source)
+        loaded = read_source(given, Selection(**selection), stack)
+        return {view.name: view.read(0, view.shape[0]) for view in loaded.views}, loaded

@@ -16,32 +16,15 @@ from tests.data.known_tables import NUMBERS, ORDER, TEXTS, A, B, csv_of, read
 from tests.messages import quotes
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        *("eid", "SEQN", "IID", "RID", "Subject", "MRN", "patient", "barcode", "PATIENTID", "case"),
-        *("Patient ID", "sample_no", "record", "nhc", "hadm_id", "Proband", "Lfd. Nr.", "study nr"),
-        *(
-            "受试者",
-            "f.eid",
-            "#IID",
-            "participant",
-            "Fallnummer",
-            "pat",
-            "код",
-            "subjid",
-            "USUBJID",
-        ),
-        *("Tumor_Sample_Barcode", "accession", "nr", "no.", "key", "Zeile", "dossier", "person_id"),
-        *("x", "donor", "matricule", "Serial Number", "cell", "specimen", "ptid", "row", "index"),
-    ],
-)
+@pytest.mark.parametrize("name", ["eid", "Proband", "受试者", "#IID", "x", "Serial Number"])
 def test_whole_numbers_under_one_name_in_two_files_are_ids(tmp_path: Path, name: str) -> None:
-    first, second = A.set_axis(NUMBERS), B.set_axis(NUMBERS)
-    files = {"a.csv": csv_of(first, name), "b.csv": csv_of(second.iloc[ORDER], name)}
+    counts = ORDER + 500.0
+    counts[[0, 3, 7]] = np.nan
+    first, second = A.set_axis(NUMBERS).assign(a2=counts), B.set_axis(NUMBERS)
+    written = first.astype({"a2": "Int64"})
+    files = {"a.csv": csv_of(written, name), "b.csv": csv_of(second.iloc[ORDER], name)}
     assert read(tmp_path, files, (first, second)) == "right"
-    data = open_store(tmp_path / "s.zarr")
-    assert data.sample_ids == tuple(map(str, NUMBERS))
+    assert open_store(tmp_path / "s.zarr").sample_ids == tuple(map(str, NUMBERS))
 
 
 @pytest.mark.parametrize(
@@ -52,47 +35,28 @@ def test_whole_numbers_under_one_name_in_two_files_are_ids(tmp_path: Path, name:
         lambda item: f"-{item}",
         lambda item: f"20230000000{item}00",
         lambda item: f"1E{item % 1000}",
-        lambda item: f'"{item}"',
     ],
-    ids=["1000.0", "zero-padded", "negative", "20 digits", "1E3", "quoted"],
+    ids=["1000.0", "zero-padded", "negative", "20 digits", "1E3"],
 )
 def test_ids_keep_their_spelling(tmp_path: Path, write: Callable[[int], str]) -> None:
-    ids = [write(item) for item in NUMBERS]
-    stored = [item.strip('"') for item in ids]
-    texts = [csv_of(frame.set_axis(ids), "Proband", quotechar="'") for frame in (A, B)]
-    known = (A.set_axis(stored), B.set_axis(stored))
-    found = read(tmp_path, dict(zip(("a.csv", "b.csv"), texts, strict=True)), known)
-    if found != "right":
-        assert re.match(quotes("refused", "Proband"), found)
+    known = [frame.set_axis([write(item) for item in NUMBERS]) for frame in (A, B)]
+    files = {
+        name: csv_of(one, "Proband") for name, one in zip(("a.csv", "b.csv"), known, strict=True)
+    }
+    found = read(tmp_path, files, known)
+    assert found == "right" or re.match(quotes("refused", "Proband"), found)
 
 
-@pytest.mark.parametrize("name", ["platelets", "year_of_birth", "n_genes", "position", "zip"])
+@pytest.mark.parametrize("name", ["platelets", "year_of_birth", "zip"])
 def test_a_measured_whole_number_is_no_id(tmp_path: Path, name: str) -> None:
     """A first column of such numbers is a feature or asked for, also if two files have others in it."""
     first = A.reset_index(drop=True).assign(a0=ORDER * 17 + 40).rename(columns={"a0": name})
     second = B.reset_index(drop=True).assign(b0=ORDER * 13 + 45).rename(columns={"b0": name})
     files = {"a.csv": first.to_csv(index=False), "b.csv": second.to_csv(index=False)}
-    found = read(tmp_path, {"a.csv": files["a.csv"]}, (first,))
-    assert found == "right" or re.match(quotes("refused", "a.csv", name, "id_column"), found)
-    found = read(tmp_path, files, (first, second))
-    assert found == "right" or re.match(quotes("refused", "a.csv", name), found)
-
-
-@pytest.mark.parametrize("cells", ["whole numbers", "whole numbers, some missing"])
-def test_other_whole_numbers_do_not_change_what_is_an_id(tmp_path: Path, cells: str) -> None:
-    counts = ORDER + 500.0
-    if cells.endswith("missing"):
-        counts[[0, 3, 7]] = np.nan
-    first, second = A.set_axis(NUMBERS).assign(a2=counts), B.set_axis(NUMBERS).iloc[ORDER]
-    written = first.astype({"a2": "Int64"})
-    files = {"a.csv": csv_of(written, "Proband"), "b.csv": csv_of(second, "Proband")}
-    assert read(tmp_path, files, (first, second)) == "right"
-
-
-def test_ascending_whole_numbers_under_one_name_are_asked_about(tmp_path: Path) -> None:
-    years = A.set_axis(range(1990, 2014, 2))
-    found = read(tmp_path, {"a.csv": csv_of(years, "year")}, (A,))
-    assert re.match(quotes("refused", "a.csv", "id_column='year'", "id_column=False"), found)
+    for names in (["a.csv"], ["a.csv", "b.csv"]):
+        some = {one: files[one] for one in names}
+        found = read(tmp_path, some, (first, second)[: len(names)])
+        assert found == "right" or re.match(quotes("refused", "a.csv", name), found), found
 
 
 def row_numbers(frame: pd.DataFrame, name: str, *, start: int) -> str:
@@ -122,17 +86,13 @@ def test_ids_that_are_not_the_first_column(tmp_path: Path, kind: str, ids: list[
     assert found == "right" or re.match(quotes("refused", "a.csv"), found), found
 
 
-@pytest.mark.parametrize("bad", ["NA", "", "nan", "NULL", "#N/A", "P02"])
-@pytest.mark.parametrize("place", [0, 5, 11])
+@pytest.mark.parametrize("bad", ["NA", "", "#N/A", "P02"])
+@pytest.mark.parametrize("place", [0, 11])
 def test_ids_that_are_missing_or_repeat(tmp_path: Path, bad: str, place: int) -> None:
     ids = [*TEXTS]
     ids[place] = bad
-    files = {"a.csv": csv_of(A.set_axis(ids), "id")}
-    found = read(tmp_path, files, (A,))
+    found = read(tmp_path, {"a.csv": csv_of(A.set_axis(ids), "id")}, (A,))
     assert re.match(quotes("refused", "a.csv", bad), found)
-
-
-# ----------------------------------------------------------------------------- ids in two spellings
 
 
 def test_few_shared_ids_are_not_joined_silently(tmp_path: Path) -> None:
@@ -153,8 +113,5 @@ def test_one_name_above_other_whole_numbers_is_asked_about(tmp_path: Path, ids: 
 def test_ids_written_twice_without_a_header(tmp_path: Path) -> None:
     first, second = A.set_axis(NUMBERS), B.set_axis(NUMBERS)
     twice = csv_of(first.reset_index(names="FID").set_axis(NUMBERS), "IID", sep=" ")
-    files = {
-        "a.txt": twice.split("\n", 1)[1],
-        "b.csv": csv_of(second.iloc[ORDER], "IID"),
-    }
+    files = {"a.txt": twice.split("\n", 1)[1], "b.csv": csv_of(second.iloc[ORDER], "IID")}
     assert read(tmp_path, files, (first.set_axis(range(4), axis=1), second)) == "right"

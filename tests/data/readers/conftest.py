@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.data.readers.matlab_files import save_compressed, save_version_5, save_version_73
+from tests.data.readers.matlab_files import save_version_5, save_version_73
 
 
-@pytest.fixture(params=[save_version_5, save_compressed, save_version_73], ids=["v5", "v7", "v7.3"])
+@pytest.fixture(params=[save_version_5, save_version_73], ids=["v5", "v7.3"])
 def save(request: pytest.FixtureRequest) -> Any:
     return request.param
