@@ -56,21 +56,11 @@ COUNTS = "# Program:featureCounts v2.0\n" + csv_of(
 READ: dict[str, tuple[Any, Any]] = {
     "an end mark of DOS": beside(csv_of(A) + "\x1a"),
     "write.table": beside(of_r(A, " "), "a.txt"),
-    "write.table, tab, not quoted": beside(of_r(A, "\t", quoted=False), "a.txt"),
-    "write.table, .tsv": beside(of_r(A, "\t"), "a.tsv"),
-    "write.table, .csv": beside(of_r(A, ","), "a.csv"),
     "write.table, numbers": beside(of_r(IN_NUMBERS, " "), "a.txt", IN_NUMBERS),
     "write.table, blanks in ids": beside(of_r(SPACED, " "), "a.txt", SPACED),
     "col.names=NA": beside(of_r(A, " ", one_short=False), "a.txt"),
-    "write.csv": beside(of_r(A, ",", one_short=False)),
     "write.csv2": beside(of_r(A, ";", one_short=False).replace(".", ",")),
-    "German Excel": beside(GERMAN),
     "sep=;": beside("sep=;\r\n" + GERMAN.replace("\n", "\r\n")),
-    "decimal comma late": beside(csv_of(A, sep=";").replace(".", ",", 1).replace(".", ",")),
-    "semicolons": beside(csv_of(A, sep=";")),
-    "tabs in .csv": beside(csv_of(A, sep="\t")),
-    "bars": beside(csv_of(A, sep="|"), "a.txt"),
-    "commas in .txt": beside(csv_of(A), "a.txt"),
     "comments": beside("# made by x, y, z\n# a,b,c,d,e\n" + csv_of(A)),
     "# of QIIME": beside(csv_of(A, "#SampleID", sep="\t"), "a.txt"),
     "# in names": beside(csv_of(HASHED), frame=HASHED),
@@ -84,7 +74,6 @@ READ: dict[str, tuple[Any, Any]] = {
     ),
     "#N/A": beside(csv_of(EVERY_ROW, na_rep="#N/A"), frame=EVERY_ROW),
     "all digits": beside(csv_of(PRECISE), frame=PRECISE),
-    "old Mac": beside(csv_of(A).replace("\n", "\r")),
 }  # fmt: skip
 
 
@@ -100,42 +89,30 @@ def changed(line: int, old: str, new: str) -> str:
     return "\n".join(lines)
 
 
-@pytest.mark.parametrize("mark", ["\t", ","])
-def test_a_table_of_as_many_genes_as_there_are(tmp_path: Path, mark: str) -> None:
+def test_a_table_of_as_many_genes_as_there_are(tmp_path: Path) -> None:
     """Its lines have more characters than Python's csv module allows a field."""
     wide = table(3, 20_000, ids=["P1", "P2", "P3"]).add_prefix("gene ")
     assert len(csv_of(wide).splitlines()[0]) > 2**17
-    assert read(tmp_path, {"a.txt": csv_of(wide, sep=mark)}, (wide,)) == "right"
+    assert read(tmp_path, {"a.txt": csv_of(wide, sep="\t")}, (wide,)) == "right"
 
 
 LARGE = A.assign(a1=(A["a1"].abs() * 1000 + 20000).round(1))
 DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a cell lost": (beside("\n".join([*LINES[:5], ",".join(LINES[5].split(",")[:-1])])), "a.csv"),
     "a mark at the end of rows": (beside("\n".join([LINES[0], *(f"{x}," for x in LINES[1:])])), "a.csv"),
-    "a mark at the end of lines": (beside("\n".join(f"{line}," for line in LINES)), "a.csv"),
     "units": (beside("\n".join([LINES[0], ",mg,mmol,%,U", *LINES[1:]])), "mg"),
     "two headers": (beside("\n".join([",clinical,,lab,", *LINES])), "a.csv"),
     "a title": (beside("\n".join(["Table S1", "", *LINES])), "a.csv"),
-    "a note below": (beside("\n".join([*LINES, "", "Source: the clinic"])), "a.csv"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
-    "rows of commas": (beside("\n".join([*LINES, ",,,,", ",,,,"])), "a.csv"),
     "below a limit": (beside(changed(4, LINES[4].split(",")[2], "<0.01")), "<0.01"),
-    "percent": (beside("\n".join([LINES[0], *(f"{x}%" for x in LINES[1:])])), "%"),
     "dates": (beside(csv_of(A.assign(TIMESTAMP="2024-01-02"))), "TIMESTAMP"),
     "thousands": (beside(csv_of(LARGE.assign(a1=LARGE["a1"].map("{:,.1f}".format))), frame=LARGE), "a1"),
-    "whole thousands": (
-        beside(csv_of(LARGE.assign(a1=[f"{k},234" for k in range(10, 22)])), frame=LARGE.assign(a1=np.arange(10, 22) * 1000 + 234.0)),
-        "a1",
-    ),
     "German thousands": (
         beside(csv_of(LARGE.assign(a1=[f"{k}.234" for k in range(10, 22)]), sep=";", decimal=","), frame=LARGE.assign(a1=np.arange(10, 22) * 1000 + 234.0)),
         "a1",
     ),
     "Windows-1252": (beside(csv_of(A.rename({"P01": "Jörg"})).encode("cp1252"), frame=A.rename({"P01": "Jörg"})), "a.csv"),
-    "UTF-16": (beside(csv_of(A, sep="\t").encode("utf-16"), "a.txt"), "a.txt"),
     "NUL": (beside(csv_of(A).replace("P05", "P05\0")), "a.csv"),
-    "a price": (beside(csv_of(A.assign(a1=A["a1"].map("${:.3f}".format)))), "a1"),
-    "thousands of France": (beside(csv_of(LARGE.assign(a1=LARGE["a1"].map("{:,.1f}".format).str.replace(",", "\u202f").str.replace(".", ",")), sep=";", decimal=","), frame=LARGE), "a1"),
     "a comment below": (({"a.txt": A.to_csv(sep=" ", index=False, header=False) + "# end of data\n"}, (A.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1),)), "a.txt"),
     "fixed positions, a cell empty in every row": (
         ({"a.txt": NAMELESS.to_string(header=False, index=False, na_rep="")}, (NAMELESS,)), "a.txt"),
@@ -145,8 +122,6 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "infinite": (beside(changed(4, LINES[4].split(",")[2], "1e400")), "a"),
     "text for missing": (beside(changed(4, LINES[4].split(",")[2], "-")), "a.csv"),
     "featureCounts": (beside(COUNTS, "a.txt"), "a.txt"),
-    "packed without saying so": (beside(gzip.compress(csv_of(A).encode())), "a.csv"),
-    "lines of an R object": (({"a.txt": "structure(list(a = c(1.2, 3.4)))\n"}, (A,)), "a.txt"),
     "a web page": (({"a.csv": "<!DOCTYPE html>\n<html>404, sorry</html>\n"}, (A,)), "a.csv"),
 }  # fmt: skip
 
@@ -172,9 +147,7 @@ def test_rows_that_count_no_gene_are_left_out(tmp_path: Path) -> None:
     assert read(tmp_path, {"a.txt": text}, (A,), samples_in="columns") == "right"
 
 
-@pytest.mark.parametrize(
-    "names", [["seurat_clusters"], ["cluster"], ["cluster", "label"], ["label", "class"]]
-)
+@pytest.mark.parametrize("names", [["seurat_clusters"], ["cluster", "label"]])
 def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) -> None:
     kinds = pd.DataFrame({name: np.arange(12) % (2 + place) for place, name in enumerate(names)}, index=A.index)  # fmt: skip
     (tmp_path / "a.csv").write_text(csv_of(A.join(kinds)))
@@ -189,13 +162,12 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) 
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".feather"])
-@pytest.mark.parametrize("name", ["eid", "nhc", "Proband"])
 @pytest.mark.parametrize("indexed", [True, False])
-def test_ids_of_arrow_files(tmp_path: Path, suffix: str, name: str, indexed: bool) -> None:
+def test_ids_of_arrow_files(tmp_path: Path, suffix: str, indexed: bool) -> None:
     pytest.importorskip("pyarrow")
     frames = {"a": IN_NUMBERS, "b": B.set_axis(NUMBERS).iloc[ORDER]}
     for stem, frame in frames.items():
-        written = frame.rename_axis(name)
+        written = frame.rename_axis("nhc")
         written = written if indexed else written.reset_index()
         write = written.to_parquet if suffix == ".parquet" else written.to_feather
         write(tmp_path / f"{stem}{suffix}")
@@ -211,7 +183,7 @@ def test_columns_of_arrow_files_that_are_no_numbers_are_named(tmp_path: Path, ce
     assert re.match(quotes("refused", "a.parquet", "odd"), found)
 
 
-@pytest.mark.parametrize("frame", [A, IN_NUMBERS, EVERY_ROW], ids=["", "numbers", "missing"])
+@pytest.mark.parametrize("frame", [IN_NUMBERS, EVERY_ROW], ids=["numbers", "missing"])
 def test_excel(tmp_path: Path, frame: pd.DataFrame) -> None:
     pytest.importorskip("openpyxl")
     frame.to_excel(tmp_path / "a.xlsx", index_label="eid")
@@ -221,9 +193,9 @@ def test_excel(tmp_path: Path, frame: pd.DataFrame) -> None:
     assert outcome(sources, {"a": frame, "b": other}, tmp_path / "s.zarr") == "right"
 
 
-@pytest.mark.parametrize("name", ["a.rds", "a.RData", "a.rda", "a.sav", "a.dta"])
+@pytest.mark.parametrize("name", ["a.rds", "a.sav"])
 def test_files_of_other_programs_are_refused_with_the_way_out(tmp_path: Path, name: str) -> None:
     found = read(tmp_path, {name: gzip.compress(b"X\n\0\0\0\3")}, (A,))
     assert re.match(quotes("refused", name), found)
-    if name.startswith("a.r") or name == "a.RData":
+    if name == "a.rds":
         assert re.search("write", found.removeprefix("refused"))
