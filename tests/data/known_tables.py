@@ -94,7 +94,7 @@ def difference(data: MultiViewData, name: str, known: pd.DataFrame) -> str | Non
         return f"{data.n_samples} samples, not {len(known)}"
     (view,) = (view for view in data.views if view.name == name)
     present = known.dropna(how="all")
-    expected = present.fillna(present.mean())
+    expected = present.where(present.notna(), present.mean(), axis=1)
     if view.shape != expected.shape:
         return f"{name} has shape {view.shape}, not {expected.shape}"
     features = getattr(view, "feature_names", None)

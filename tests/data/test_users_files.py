@@ -34,7 +34,6 @@ IN_NUMBERS = A.set_axis(NUMBERS)
 SPACED = A.set_axis([f"patient {row}" for row in range(12)])
 GERMAN = csv_of(A, sep=";", decimal=",")
 LINES = csv_of(A).splitlines()
-ON_COLUMNS = csv_of(A.T, "gene", sep="\t")
 HASHED = A.set_axis(["age", "# of visits", "bmi", "no#"], axis=1)
 PRECISE = A * np.pi * 1e-7
 SERIES = (
