@@ -12,7 +12,6 @@ import numpy as np
 import pandas as pd
 import pytest
 from click.testing import CliRunner
-from scipy import io
 
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import Source, ingest
@@ -28,16 +27,13 @@ SPLITS = np.arange(8).reshape(2, 4)  # no view: another number of rows, and of c
 
 
 def save(path: Path, arrays: Mapping[str, Any]) -> Path:
-    if path.suffix == ".npz":
-        np.savez(path, allow_pickle=False, **arrays)
-    else:
-        io.savemat(path, dict(arrays))
+    np.savez(path, allow_pickle=False, **arrays)
     return path
 
 
-@pytest.fixture(params=["a.npz", "a.mat"])
-def file(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
-    return tmp_path / str(request.param)
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "a.npz"
 
 
 def refusal(file: Path, samples_in: Any = "rows", **options: Any) -> str:
@@ -52,87 +48,57 @@ def options_in(message: str) -> list[str]:
     return shlex.split(options)
 
 
-def test_as_many_columns_may_be_the_samples(file: Path) -> None:
-    save(file, {"colour": COLOUR.T, "shape": SHAPE.T})
-    message = refusal(file)
-    assert re.match(quotes("'colour' (3, 7), 'shape' (2, 7)", 7, READ_TURNED, OPTION), message)
-    report = ingest(Source(file, samples_in="columns"), file.with_suffix(".zarr"))
-    np.testing.assert_array_equal(stored(report)["shape"], SHAPE)
+SIDEWAYS = {"colour": COLOUR.T, "shape": SHAPE.T}
+UPRIGHT = {"colour": COLOUR, "shape": SHAPE}
 
 
-def test_as_many_columns_as_samples_though_they_were_read_as_features(file: Path) -> None:
-    save(file, {"colour": COLOUR, "shape": SHAPE})
-    message = refusal(file, "columns")
-    assert re.match(
-        quotes("'colour' (3, 7), 'shape' (2, 7)", "samples_in='columns'", OPTION), message
-    )
-    assert READ_TURNED not in message
-    save(file, {"colour": COLOUR, "shape": SHAPE, "y": LABELS})
-    message = refusal(file, "columns")
-    quoted = quotes(7, "'colour' (3, 7), 'shape' (2, 7)", "samples_in='columns'", OPTION)
-    assert re.match(quoted, message)
-    assert READ_TURNED not in message
-
-
-def test_square_views_do_not_hide_that_samples_are_on_columns(file: Path) -> None:
-    save(file, {"colour": COLOUR.T, "links": np.eye(N), "y": LABELS})
-    assert re.match(quotes(7, "'colour' (3, 7), 'links' (7, 7)", READ_TURNED), refusal(file))
-    save(file, {"colour": COLOUR.T, "links": np.eye(N)})
-    assert re.match(quotes("'colour' (3, 7), 'links' (7, 7)", READ_TURNED), refusal(file))
+@pytest.mark.parametrize(
+    ("arrays", "samples_in", "quoted"),
+    [
+        (SIDEWAYS, "rows", [7, READ_TURNED, OPTION]),
+        (UPRIGHT, "columns", ["samples_in='columns'", OPTION]),
+        ({**UPRIGHT, "y": LABELS}, "columns", [7, "samples_in='columns'", OPTION]),
+        ({"colour": COLOUR.T, "links": np.eye(N), "y": LABELS}, "rows", [7, READ_TURNED]),
+        ({"colour": COLOUR.T, "links": np.eye(N)}, "rows", [7, READ_TURNED]),
+        ({**UPRIGHT, "splits": SPLITS}, "rows", ["--view colour --view shape"]),
+        ({**SIDEWAYS, "splits": SPLITS.T, "y": LABELS}, "rows", [READ_TURNED, "--view shape"]),
+        ({**UPRIGHT, "splits": SPLITS, "y": LABELS}, "columns", [OPTION, "--view shape"]),
+        ({**UPRIGHT, "y": LABELS[:-1]}, "rows", [6, 7]),
+        ({"colour": COLOUR, "shape": SHAPE.T, "y": LABELS}, "rows", ["'colour': 7, 'shape': 2"]),
+    ],
+)
+def test_files_of_other_numbers_of_rows_say_how_to_read_them(
+    file: Path, arrays: dict[str, Any], samples_in: str, quoted: list[object]
+) -> None:
+    message = refusal(save(file, arrays), samples_in)
+    assert re.match(quotes(*quoted), message)
+    assert (READ_TURNED in message) == (READ_TURNED in quoted)
 
 
 def test_views_to_take_are_those_with_a_row_for_each_label(file: Path) -> None:
     save(file, {"colour": COLOUR, "a shape": SHAPE, "splits": SPLITS, "y": LABELS})
-    message = refusal(file)
-    assert "'colour' (7, 3), 'a shape' (7, 2), 'splits' (2, 4)" in message
-    (flags,) = re.findall(r"views=\['colour', 'a shape'\] \((.*?)\)", message)
-    assert flags == "--view colour --view 'a shape'"
+    (flags,) = re.findall(r"views=\['colour', 'a shape'\] \((.*?)\)", refusal(file))
     output = file.with_suffix(".zarr")
     done = CliRunner().invoke(main, ["ingest", str(file), "-o", str(output), *shlex.split(flags)])
     assert done.exit_code == 0, done.output
     assert open_store(output).view_names == ("colour", "a shape")
 
 
-def test_views_to_take_and_to_turn(file: Path) -> None:
-    turned = {"colour": COLOUR.T, "shape": SHAPE.T, "splits": SPLITS.T, "y": LABELS}
-    upright = {"colour": COLOUR, "shape": SHAPE, "splits": SPLITS, "y": LABELS}
-    quoted = quotes(OPTION, "views=['colour', 'shape']", "--view colour --view shape")
-    for arrays, samples_in in ((turned, "rows"), (upright, "columns")):
-        message = refusal(save(file, arrays), samples_in)
-        assert re.match(quoted, message)
-        assert (READ_TURNED in message) == (samples_in == "rows")
-
-
-def test_without_labels_the_views_are_those_of_most_rows(file: Path) -> None:
-    save(file, {"colour": COLOUR, "shape": SHAPE, "splits": SPLITS})
-    message = refusal(file)
-    assert re.match(quotes("'splits' (2, 4)", "--view colour --view shape"), message)
-
-
-def test_labels_that_fit_no_view_and_views_that_fit_turned(file: Path) -> None:
-    save(file, {"colour": COLOUR, "shape": SHAPE, "y": LABELS[:-1]})
-    assert re.match(quotes(6, 7, ["colour", "shape"]), refusal(file))
-    save(file, {"colour": COLOUR, "shape": SHAPE.T, "y": LABELS})
-    assert re.match(quotes("'colour': 7, 'shape': 2", ["shape"]), refusal(file))
-
-
 def test_sources_that_were_read_in_different_ways(tmp_path: Path) -> None:
     save(tmp_path / "a.npz", {"colour": COLOUR})
     save(tmp_path / "b.npz", {"shape": SHAPE[:4].T})
     sources = [Source(tmp_path / "a.npz"), Source(tmp_path / "b.npz", samples_in="columns")]
-    with pytest.raises(DataError, match=quotes("'colour': 7, 'shape': 4")) as caught:
+    with pytest.raises(DataError) as caught:
         ingest(sources, tmp_path / "s.zarr")
     assert "samples_in" not in str(caught.value)
 
 
-@pytest.mark.parametrize("samples_in", ["rows", "columns"])
-@pytest.mark.parametrize("with_labels", [False, True])
+@pytest.mark.parametrize(("samples_in", "labels"), [("rows", {}), ("columns", {"y": LABELS})])
 def test_files_of_which_some_have_samples_on_columns(
-    tmp_path: Path, samples_in: Any, *, with_labels: bool
+    tmp_path: Path, samples_in: Any, labels: dict[str, Any]
 ) -> None:
-    labels = {"y": LABELS} if with_labels else {}
     upright = save(tmp_path / "a.npz", {"colour": COLOUR, "links": np.eye(N), **labels})
-    turned = save(tmp_path / "b b.mat", {"shape": SHAPE.T})
+    turned = save(tmp_path / "b b.npz", {"shape": SHAPE.T})
     with pytest.raises(DataError) as caught:
         ingest([Source(file, samples_in=samples_in) for file in (upright, turned)], tmp_path / "s")
     message = str(caught.value)
@@ -149,7 +115,7 @@ def test_labels_tell_which_of_two_files_is_the_turned_one(tmp_path: Path) -> Non
     turned = save(tmp_path / "a.npz", {"colour": COLOUR[:, :2].T})
     shape = save(tmp_path / "b.npz", {"shape": SHAPE})
     for labels, n_samples, to_turn in ((None, 2, shape), (LABELS, 7, turned)):
-        with pytest.raises(DataError, match=quotes(n_samples, turned, shape)) as caught:
+        with pytest.raises(DataError, match=quotes(n_samples)) as caught:
             ingest([turned, shape], tmp_path / "s.zarr", labels=labels)
         assert options_in(str(caught.value)) == ["--samples-in", f"{to_turn.stem}=columns"]
 
