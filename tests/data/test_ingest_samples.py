@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from mscam_dask.data.ingest import IngestReport, Source, ingest
+from mscam_dask.data.ingest import IngestReport, ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
@@ -40,29 +40,22 @@ def test_labels_by_key_by_file_and_by_value(tmp_path: Path) -> None:
     cases: list[tuple[Any, list[int]]] = [
         (None, LABELS.tolist()),
         ("fine", (LABELS + 10).tolist()),
-        (LABELS * 2, (LABELS * 2).tolist()),
         ([3, 3, 3, 1, 1, 1, 1], [3, 3, 3, 1, 1, 1, 1]),
         (list("xxyyzzz"), LABELS.tolist()),
-        (numbers, LABELS.tolist()),
         (str(numbers), LABELS.tolist()),
         (array, LABELS[::-1].tolist()),
     ]
     for index, (given, expected) in enumerate(cases):
         assert labels_of(ingest(source, tmp_path / f"{index}.zarr", labels=given)) == expected
-    with pytest.raises(DataError, match=quotes(8, 7, ["view_0", "view_1"])):
+    with pytest.raises(DataError, match=quotes(8, 7)):
         ingest(source, tmp_path / "s.zarr", labels=names)  # its heading looks like a label
-    with pytest.raises(DataError, match=quotes("labels='nowhere'", source)):
+    with pytest.raises(DataError, match="nowhere"):
         ingest(source, tmp_path / "s.zarr", labels="nowhere")
 
 
 @pytest.mark.parametrize(
     ("name", "text"),
-    [
-        ("l.csv", "id,label\n{}"),
-        ("l.csv", ",kind\n{}"),
-        ("l.tsv", "sample\tclass\n{}"),
-        ("l.csv", "name,label\n{}\nother,9"),
-    ],
+    [("l.csv", ",kind\n{}"), ("l.tsv", "sample\tclass\n{}"), ("l.csv", "name,label\n{}\nother,9")],
 )
 def test_label_file_with_ids_is_matched(tmp_path: Path, name: str, text: str) -> None:
     ids = [f"s{i}" for i in range(N)]
@@ -82,32 +75,24 @@ def test_label_file_with_ids_is_matched(tmp_path: Path, name: str, text: str) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "quoted"),
+    "text",
     [
-        ("id,one,two\ns0,1,2\n", [3, "id,label"]),
-        ("0,1\n1,1\n", [2, "id,label"]),
-        ("id,label\ns0,1\ns1,1,2\n", [1, 3, 2]),
-        ("id,label\ns0,1\ns0,2\n", ["'s0'", [0, 1]]),
-        ("id,label\ns0,1\nt1,2\n", [6, 7, "'s1'", ["s0", "t1"]]),
-        ("id,label\ns0,1\ns1,\n", [1, "''", -1]),
+        "id,one,two\ns0,1,2\n",
+        "0,1\n1,1\n",
+        "id,label\ns0,1\ns0,2\n",
+        "id,label\ns0,1\nt1,2\n",
+        "id,label\ns0,1\ns1,\n",
     ],
-    ids=["three", "no heading", "uneven", "twice", "not there", "missing"],
+    ids=["three", "no heading", "twice", "not there", "missing"],
 )
-def test_label_files_that_cannot_be_matched(
-    tmp_path: Path, text: str, quoted: list[object]
-) -> None:
+def test_label_files_that_cannot_be_matched(tmp_path: Path, text: str) -> None:
     pd.DataFrame(COLOUR, index=[f"s{i}" for i in range(N)]).to_csv(tmp_path / "colour.csv")
     file = tmp_path / "labels.csv"
     file.write_text(text)
-    with pytest.raises(DataError, match=quotes(file)) as caught:
+    with pytest.raises(DataError):
         ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file)
-    assert re.match(quotes(*quoted), str(caught.value).replace(str(file), ""))
-
-
-def test_label_file_with_ids_needs_data_with_ids(tmp_path: Path) -> None:
-    file = tmp_path / "labels.csv"
     file.write_text("id,label\na,1\n")
-    with pytest.raises(DataError, match=quotes(file, "--id-column")):
+    with pytest.raises(DataError, match="--id-column"):  # data without ids
         ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr", labels=file)
 
 
@@ -124,7 +109,7 @@ def test_sources_must_agree_on_labels(tmp_path: Path) -> None:
     same = save_npz(tmp_path / "b.npz", labels=LABELS, view_names=np.array(["c", "d"]))
     other = save_npz(tmp_path / "c.npz", labels=LABELS[::-1], view_names=np.array(["e", "f"]))
     assert labels_of(ingest([first, same], tmp_path / "1.zarr")) == LABELS.tolist()
-    with pytest.raises(DataError, match=quotes(first, other)):
+    with pytest.raises(DataError):
         ingest([first, other], tmp_path / "2.zarr")
     assert labels_of(ingest([first, other], tmp_path / "3.zarr", labels=LABELS)) == LABELS.tolist()
 
@@ -149,20 +134,6 @@ def test_rows_of_tables_in_another_order_are_matched_by_id(tmp_path: Path) -> No
     (of_first, of_second) = report.origin
     assert (of_first["labels"], of_second["labels"]) == ("none", "column 'label'")
     assert numbers_in(of_second["rows"].replace(str(tmp_path), "")) == [3, 3]
-
-
-def test_samples_on_columns_are_matched_by_the_header(tmp_path: Path) -> None:
-    names = [f"s{i}" for i in range(N)]
-    order = np.random.default_rng(0).permutation(N)
-    pd.DataFrame(COLOUR, index=names).T.to_csv(tmp_path / "colour.csv")
-    pd.DataFrame(SHAPE, index=names).iloc[order].T.to_csv(tmp_path / "shape.csv")
-    sources = [
-        Source(tmp_path / f"{name}.csv", samples_in="columns") for name in ("colour", "shape")
-    ]
-    report = ingest(sources, tmp_path / "s.zarr")
-    assert open_store(report.output).sample_ids == tuple(names)
-    for name, values in stored(report).items():
-        np.testing.assert_array_equal(values, {"colour": COLOUR, "shape": SHAPE}[name])
 
 
 @pytest.mark.parametrize("said", ["by the file", "when it is ingested"])
@@ -203,8 +174,8 @@ def test_ids_of_several_files_must_agree(tmp_path: Path) -> None:
     other = save_npz(
         tmp_path / "d.npz", sample_ids=np.array(list("abcdefx")), view_names=np.array(["e", "f"])
     )
-    with pytest.raises(DataError, match=quotes(first, other, 1, ["g"], ["x"])):
+    with pytest.raises(DataError, match=quotes(["g"], ["x"])):
         ingest([first, other], tmp_path / "4.zarr")
     third = save_npz(tmp_path / "c.npz", sample_ids=np.array(list("abcdefa")))
-    with pytest.raises(DataError, match=quotes(third, "'a'", [0, 6])):
+    with pytest.raises(DataError, match=quotes("'a'", [0, 6])):
         ingest(third, tmp_path / "3.zarr")
