@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
@@ -24,9 +24,9 @@ from mscam_dask.data.views.presence import lifted, n_samples_of, replaced_view
 from mscam_dask.data.views.sample_ids import (
     Join,
     JoinedSamples,
-    check_join,
     check_sample_ids,
     join_samples,
+    places_of,
 )
 from mscam_dask.data.views.sources import RowSource, feature_names_of
 from mscam_dask.errors import DataError
@@ -53,12 +53,19 @@ def gather(
     label_key = labels if isinstance(labels, str) else None
     if isinstance(sources, MultiViewData):
         files: list[Source] = []
-        loaded = [_as_loaded(sources)]
+        loaded = [
+            SourceContents(
+                where="the data given",
+                views=sources.views,
+                labels=sources.labels,
+                label_names=sources.label_names,
+                sample_ids=sources.sample_ids,
+            )
+        ]
     else:
         files = [item if isinstance(item, Source) else Source(item) for item in _listed(sources)]
         selection = Selection(views=wanted, labels=label_key)
         loaded = read_sources(files, selection, stack)
-    check_join(join)
     if join is not None and len(loaded) > 1:
         loaded = _with_chosen_views(loaded, views, labels)
     _check_orientation(loaded, files)
@@ -89,28 +96,27 @@ def gather(
 def _check_orientation(loaded: Sequence[SourceContents], files: Sequence[Source]) -> None:
     """Refuse a file whose features have the names of the samples of others."""
     ids = {one.where: frozenset(one.sample_ids) for one in loaded if one.sample_ids is not None}
-    turned = []
-    for item in loaded:
-        for view in item.views if item.where in ids else ():
-            names = frozenset(feature_names_of(view) or "")
-            alike = [
-                name
-                for name, others in ids.items()
-                if others.isdisjoint(ids[item.where])
-                and 2 * len(names & others) >= max(len(names), 1)
-            ]
-            if alike:
-                turned.append((len(alike), len(names) / view.shape[0], item, view, alike))
+    turned: list[tuple[int, float, RowSource, str, str]] = []
+    for where, view in ((one.where, view) for one in loaded for view in one.views):
+        names = frozenset(feature_names_of(view) or "")
+        alike = [
+            other
+            for other, samples in ids.items()
+            if samples.isdisjoint(ids.get(where, samples))
+            and 2 * len(names & samples) >= max(len(names), 1)
+        ]
+        if alike:
+            turned.append((len(alike), len(names) / view.shape[0], view, where, alike[0]))
     if not turned:
         return
-    *_, item, view, alike = max(turned, key=lambda one: one[:2])
+    *_, view, where, other = max(turned, key=lambda one: one[:2])
     name = shlex.quote(view.name)
     remedy = "its samples are in columns. Read it with Source(path, samples_in='columns')"
     if any(file.samples_in == "columns" for file in files if file.view_name == view.name):
         name = "VIEW"
         remedy = "not all have samples in columns. Give samples_in='columns' for those that do"
     raise DataError(
-        f"The features of {item.where!r} have the names of the samples of {alike[0]!r} (first: "
+        f"The features of {where!r} have the names of the samples of {other!r} (first: "
         f"{list(feature_names_of(view) or ())[:_SHOWN]}), so {remedy} (--samples-in {name}=columns, "
         f'[data] samples_in = {{{name} = "columns"}}).'
     )
@@ -122,14 +128,13 @@ def _with_chosen_views(
     labels: object,
 ) -> list[SourceContents]:
     """Sources of requested views or labels: the samples of others are not joined."""
-    if views is None:
-        return [item for item in loaded if item.views or item.labels is not None]
     wanted = {old for old, _ in _named(loaded, views)}
+    has_labels = views is None or labels is not None
     return [
         item
         for item in loaded
         if any(view.name in wanted for view in item.views)
-        or (item.labels is not None and labels is not None)
+        or (item.labels is not None and has_labels)
     ] or [*loaded]
 
 
@@ -148,64 +153,50 @@ def _listed(sources: object) -> list[str | Location | Source]:
     return [*listed]
 
 
-def _as_loaded(data: MultiViewData) -> SourceContents:
-    return SourceContents(
-        where="the data given",
-        views=data.views,
-        labels=data.labels,
-        label_names=data.label_names,
-        sample_ids=data.sample_ids,
-    )
-
-
 def _choose(
     loaded: Sequence[SourceContents], views: Sequence[str] | Mapping[str, str] | None
 ) -> tuple[tuple[RowSource, ...], tuple[str, ...]]:
     """Return the requested views, and the source of each."""
-    found = tuple(view for item in loaded for view in item.views)
-    if not found and views is None:
+    held: dict[str, list[tuple[RowSource, str]]] = defaultdict(list)
+    for item in loaded:
+        for view in item.views:
+            held[view.name].append((view, item.where))
+    if not held and views is None:
         raise DataError(
             f"No view was found, only labels in {' and '.join(item.where for item in loaded)}. Add the "
             "files with the views."
         )
-    named = [(view.name, view.name) for view in found] if views is None else _named(loaded, views)
-    where = {
-        name: [item.where for item in loaded for view in item.views if view.name == name]
-        for name, _ in named
-    }
-    if views is not None and len(where) < len(named):
+    named = _named(loaded, views)
+    if views is not None and len(dict(named)) < len(named):
         raise DataError(
             f"views={list(views)} contains a name twice; names must be unique. Remove the repeated name."
         )
-    missing = [name for name, holders in where.items() if not holders]
+    missing = [old for old, _ in named if old not in held]
     if missing:
         listing = "; ".join(
             f"{item.where} has {[*(view.name for view in item.views), *item.skipped]}"
             for item in loaded
         )
         raise DataError(f"No view is called {missing}. Choose from these: {listing}.")
-    for name, holders in where.items():
-        if len(holders) > 1:
+    for old, _ in named:
+        if len(held[old]) > 1:
             raise DataError(
-                f"Several views are called {name!r}, in {' and '.join(holders)}; names must be "
+                f"Several views are called {old!r}, in {' and '.join(w for _, w in held[old])}; names must be "
                 "unique. Leave out one of the sources, or rename the view in it (a file with one view "
                 "gives it the name of the file)."
             )
-    held_in = tuple(holder for holders in where.values() for holder in holders)
-    if views is None:
-        return found, held_in
-    by_name = {view.name: view for view in found}
-    return tuple(replaced_view(by_name[old], name=new) for old, new in named), held_in
+    found = [(*held[old][0], new) for old, new in named]
+    return tuple(replaced_view(v, name=new) for v, _, new in found), tuple(w for _, w, _ in found)
 
 
 def _named(
-    loaded: Sequence[SourceContents], views: Sequence[str] | Mapping[str, str]
+    loaded: Sequence[SourceContents], views: Sequence[str] | Mapping[str, str] | None
 ) -> list[tuple[str, str]]:
     """Return requested views as (name in the source, name in the data); a cell array stands for its views."""
-    known = {view.name for item in loaded for view in item.views}
+    known = [view.name for item in loaded for view in item.views]
     cell_arrays = {name: held for item in loaded for name, held in item.cell_arrays.items()}
     named = []
-    for old in views:
+    for old in known if views is None else views:
         new = views[old] if isinstance(views, Mapping) else old
         held = () if old in known else cell_arrays.get(old, ())
         named += [(name, new + name.removeprefix(old)) for name in held] or [(old, new)]
@@ -317,8 +308,8 @@ def labels_of_file(
             "order of the rows, or name the column of ids in the data (--id-column)."
         )
     check_sample_ids(ids, where=str(file))
-    rows = {name: row for row, name in enumerate(ids)}
-    missing = [name for name in sample_ids if name not in rows]
+    places = places_of(ids, sample_ids)
+    missing = np.array(sample_ids, dtype=object)[places < 0].tolist()
     if missing:
         join_samples({"the data": sample_ids, str(file): ids}, "inner")  # says how spellings differ
         raise DataError(
@@ -327,9 +318,8 @@ def labels_of_file(
             "samples), or check that the ids are written in the same way."
         )
     n_others = len(ids) - len(sample_ids)
-    exclude_views = f", {n_others} of other samples left out" if n_others else ""
-    notes = (f"{file}: labels matched by sample id{exclude_views}.",)
-    return labels[[rows[name] for name in sample_ids]], notes
+    others = f", {n_others} of other samples left out" if n_others else ""
+    return labels[places], (f"{file}: labels matched by sample id{others}.",)
 
 
 def _check_sample_counts(
@@ -349,35 +339,29 @@ def _check_sample_counts(
     counts = Counter([*rows, *(view.shape[1] for view in views)])
     n_samples = n_labels if n_labels in counts else counts.most_common(1)[0][0]
     found = [*zip(views, rows, held_in, strict=True)]
-    files = list(dict.fromkeys(held_in))
     turned = {file for view, n, file in found if n != n_samples == view.shape[1]}
     upright = {file for view, n, file in found if n == n_samples != view.shape[1]}
     fit = [view.name for view, n, _ in found if n_samples in (n, view.shape[1])]
     if turned & upright or (not turned and len(fit) == len(views)):
         return
-    by_columns = samples_in == "columns"
-    remedy = ""
-    if len(turned) == len(files):
-        remedy = f"There seem to be {n_samples} samples, not on rows: " + (
-            "leave out samples_in='columns' (--samples-in columns). "
-            if by_columns
-            else "read the file with Source(path, samples_in='columns') (--samples-in columns). "
-        )
-    elif turned:
+    files, by_columns = list(dict.fromkeys(held_in)), samples_in == "columns"
+    remedies = []
+    if turned:
         first = [file for file in files if (file in turned) != by_columns]
-        options = " ".join(
-            f"--samples-in {shlex.quote(Source(f).view_name)}=columns" for f in first
-        )
-        remedy = (
-            f"There seem to be {n_samples} samples, on columns only in {', '.join(first)}: read that with "
-            f"Source(path, samples_in='columns') ({options}). "
-        )
+        where, how = f"on columns only in {', '.join(first)}: read that", "--samples-in"
+        options = [f"{how} {shlex.quote(Source(f).view_name)}=columns" for f in first]
+        if len(turned) == len(files):
+            where, options = "not on rows: read the file", [f"{how} columns"]
+        remedy = f"{where} with Source(path, samples_in='columns') ({' '.join(options)})"
+        if len(turned) == len(files) and by_columns:
+            remedy = f"not on rows: leave out samples_in='columns' ({how} columns)"
+        remedies.append(f"There seem to be {n_samples} samples, {remedy}.")
     if len(fit) < len(views):
         flags = " ".join(f"--view {shlex.quote(name)}" for name in fit)
-        remedy += f"Take the views that have {n_samples}: views={fit} ({flags})."
+        remedies.append(f"Take the views that have {n_samples}: views={fit} ({flags}).")
     labels = "" if n_labels is None else f"{n_labels} labels and "
     shapes = ", ".join(f"{view.name!r} {view.shape}" for view in views)
     raise DataError(
         f"Got {labels}views{', with samples_in=' + repr(samples_in) if by_columns else ''} of different numbers of "
-        f"samples ({shapes}; files: {', '.join(files)}). {remedy.strip()}"
+        f"samples ({shapes}; files: {', '.join(files)}). {' '.join(remedies)}"
     )

@@ -88,6 +88,8 @@ def read_sample_columns(
     The table has names of columns in the first line and sample ids in the first column; without `sample_ids`
     these are the rows 0, 1, ... Columns (n,) have numbers or text, None where missing.
     """
+    import pandas as pd
+
     table, (own, *others) = _texts(file)
     names = table.columns
     if not table.has_header or len(set(names)) < len(names) or len(names) < 2:
@@ -96,24 +98,20 @@ def read_sample_columns(
             "properties, with different names in the first line. Correct the names."
         )
     ids = list(map(str, range(n_samples))) if sample_ids is None else list(sample_ids)
-    position = {name: row for row, name in enumerate(ids)}
-    places = np.array([position.get(name, -1) for name in own], dtype=np.int64)
-    known = places[places >= 0]
-    if not len(known):
+    columns = dict(zip(names[1:], map(_parsed, others), strict=True))
+    frame = pd.DataFrame(columns, index=pd.Index(own, dtype=object), dtype=object)
+    frame = frame[frame.index.isin(ids)]
+    if frame.empty:
         raise DataError(
             f"{file} has none of the {n_samples} samples: its column {names[0]!r} has {own[:3]}, the "
             f"samples are {ids[:3]}. Put their ids in the first column."
         )
-    found, counts = np.unique(known, return_counts=True)
-    if (counts > 1).any():
-        twice = ids[found[counts > 1][0]]
+    if not frame.index.is_unique:
+        twice = frame.index[frame.index.duplicated()][0]
         raise DataError(f"{file} has sample {twice!r} twice. Keep one row for each sample.")
-    columns = {}
-    for name, texts in zip(names[1:], others, strict=True):
-        column = np.full(n_samples, None, dtype=object)
-        column[known] = np.array(_parsed(texts), dtype=object)[places >= 0]
-        columns[name] = column
-    return columns
+    frame = frame.reindex(ids)
+    frame = frame.where(frame.notna(), None)
+    return {name: frame[name].to_numpy() for name in columns}
 
 
 def _parsed(texts: Sequence[str]) -> list[Any]:
