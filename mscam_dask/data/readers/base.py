@@ -249,10 +249,7 @@ def check_lazy_size(
     chunks: Sequence[int] | None,
     stored_bytes: int,
 ) -> None:
-    """Refuse an array, to be read by `chunks` of this shape, whose declared shape its file can hardly hold.
-
-    A chunk takes at most `Source.max_bytes`; so does the array, unless it is at most 1000 times what is stored.
-    """
+    """Refuse an array, to be read by `chunks` of this shape, whose declared shape its file can hardly hold."""
     declared = math.prod(shape) * item_bytes
     if declared > _MAX_EXPANSION * stored_bytes:
         check_size(

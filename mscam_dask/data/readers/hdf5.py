@@ -36,10 +36,7 @@ def open_hdf5(
 
 
 def check_hdf5(node: Any, source: Source) -> None:
-    """Refuse a group or dataset that reads other files, or whose declared sizes are too large.
-
-    An object that only a reference leads to is checked when it is reached.
-    """
+    """Refuse a group or dataset that reads other files, or whose declared sizes are too large."""
     import h5py
 
     if isinstance(node, h5py.Dataset):

@@ -13,7 +13,6 @@ from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, unreadable
 from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.readers.roles import (
     MISSING,
-    Candidates,
     Table,
     id_columns,
     id_strength,
@@ -44,7 +43,7 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
         return parsed_labels(columns[0], str(file)), None
     usual = [place for place in places if table.name(place) in LABEL_COLUMNS]
     may_be_ids = {place: columns[place] for place in places if place not in usual}
-    (ids,) = id_columns([Candidates(table, may_be_ids, others_are_like=True)])
+    (ids,) = id_columns([(table, may_be_ids)])
     free = [place for place in places if ids is None or place != ids.position]
     labels = free if len(free) == 1 else usual
     if ids is None or len(labels) != 1:

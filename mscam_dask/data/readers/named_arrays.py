@@ -1,9 +1,4 @@
-"""Named arrays of a file as views and labels; NumPy archives (.npz) and arrays (.npy).
-
-Labels are found in the forms in which they are published beside the views: a vector, also of text; a cell
-array with the same vector for each view, or one number for each sample; a matrix with the same column for
-each view; an indicator matrix, also a sparse one.
-"""
+"""Named arrays of a file as views and labels; NumPy archives (.npz) and arrays (.npy)."""
 
 from __future__ import annotations
 
@@ -83,10 +78,7 @@ def contents_of(
     skipped: Sequence[str] = (),
     least_columns: int = 1,
 ) -> SourceContents:
-    """Views and labels of a file with named variables (`Variables`), of which `skipped` were not read.
-
-    Without a selection, views have at least `least_columns` rows and columns.
-    """
+    """Views and labels of a file with named variables (`Variables`), of which `skipped` were not read."""
     found = Variables()
     for name, value in variables.items():
         found.enter(name, value)
@@ -166,10 +158,7 @@ def _in_memory(values: Any) -> NDArray[Any]:
 
 
 def _square_views(value: Any) -> tuple[list[Any], ViewType]:
-    """The V symmetric matrices of an array (n, n, V) or (V, n, n); none where it is neither, or both.
-
-    They are distances if the diagonal is 0 and the triangle inequality holds, else kernels.
-    """
+    """The V distances or kernels of an array (n, n, V) or (V, n, n); none where it is neither, or both."""
     found: list[tuple[list[Any], ViewType]] = []
     for stack in (np.moveaxis(value, 2, 0), value):
         _, n_samples, n_columns = stack.shape
@@ -193,8 +182,7 @@ def _square_views(value: Any) -> tuple[list[Any], ViewType]:
 # Where there is a column for each view the name may have a digit behind it, as y0.
 _CONVENTIONAL = re.compile(rf"({'|'.join(LABEL_NAMES)})\d?", re.IGNORECASE)
 
-_Labels = tuple[NDArray[Any], str]
-"""(n,) labels and how they were held, if not as a plain vector."""
+_Labels = tuple[NDArray[Any], str]  # (n,), and how they were held, if not as a plain vector
 
 
 def _find_labels(
@@ -314,10 +302,7 @@ def read_npy(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
 
 
 def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read an archive with view_0, view_1, ... (and labels, view_names, kind, sample_ids).
-
-    An archive without view_0 is read as `contents_of` says; one of scipy.sparse.save_npz is one view.
-    """
+    """Read an archive with view_0, view_1, ..., of scipy.sparse.save_npz, or under other names."""
     with unreadable(source, "a NumPy archive (.npz) of numbers"):
         # Opened here: np.load leaves a damaged archive open.
         stream = stack.enter_context(source.file.open("rb"))

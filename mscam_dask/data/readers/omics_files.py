@@ -1,8 +1,4 @@
-"""Files of AnnData (.h5ad) and MuData (.h5mu), through h5py.
-
-The packages anndata and mudata are not needed. The format is that of anndata 0.7 and later:
-https://anndata.readthedocs.io/en/stable/fileformat-prose.html.
-"""
+"""Files of AnnData (.h5ad) and MuData (.h5mu), as anndata 0.7 and later write them, through h5py."""
 
 from __future__ import annotations
 
@@ -29,13 +25,7 @@ from mscam_dask.errors import DataError
 
 
 def read_omics(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read arrays of an AnnData or MuData file: dense ones by blocks, later, and sparse ones now.
-
-    Without a selection the views are X, named by the file, or X of each modality. Others are selected
-    by name: "FILE/layers/NAME" and "FILE/obsm/NAME", FILE without suffix; in a MuData file
-    "MODALITY/layers/NAME", "MODALITY/obsm/NAME" and "obsm/NAME". Rows of samples that a modality lacks are NaN.
-    A column of obs with a usual name of labels, or that of the selection, is the ground truth.
-    """
+    """Read X (of each modality), or selected arrays: dense ones by blocks, later, and sparse ones now."""
     if source.samples_in == "columns":
         raise DataError(
             f"samples_in='columns' (--samples-in columns) for {source.path}, which has samples on rows "
@@ -45,10 +35,8 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
         file = open_hdf5(source, stack, extra="omics")
         data = _MuData(file, source) if "mod" in file else _AnnData(file, source)
         arrays = arrays_of(data, main=source.view_name)
-        if selection.views is None:
-            wanted = [name for name in arrays if name in main_arrays(data, main=source.view_name)]
-        else:
-            wanted = [name for name in arrays if selection.wants(name)]
+        main = main_arrays(data, main=source.view_name) if selection.views is None else arrays
+        wanted = [name for name in arrays if name in main and selection.wants(name)]
         if not wanted and selection.views is None:
             raise DataError(
                 f"{source.path} has no X; it has {list(arrays)}. Name the views: views=[...] (--view "
@@ -56,7 +44,7 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
             )
         views = tuple(arrays[name](name) for name in wanted)
         usual = (name for name in file["obs"] if name.lower() in LABEL_COLUMNS)
-        label = selection.labels if selection.labels is not None else next(usual, None)
+        label = selection.labels or next(usual, None)
         label = label if label is not None and label in file["obs"] else None
         labels = None if label is None else _column(file["obs"][label], source)
     skipped = tuple(name for name in arrays if name not in wanted)

@@ -102,10 +102,7 @@ _ENGINES = {".xls": "xlrd", ".ods": "odfpy"}
 
 
 def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> list[Table]:
-    """The tables of a workbook, one for each sheet that is wanted and has cells.
-
-    The view of the only sheet has the name of the file, those of several have the names of the sheets.
-    """
+    """The tables of a workbook, of each sheet that has cells; the view of an only one is named by the file."""
     import pandas as pd
 
     with unreadable(source, "an Excel workbook"):

@@ -121,10 +121,7 @@ FORMATS: tuple[Format, ...] = (
 def read_sources(
     sources: Sequence[Source], selection: Selection, stack: ExitStack
 ) -> list[SourceContents]:
-    """Read sources, each with the first format that matches it; roles of columns are decided for all together.
-
-    `stack` keeps files open for views that are read later.
-    """
+    """Read sources; roles of columns are decided for all together. `stack` keeps files of lazy views open."""
     found = [item for source in sources for item in _opened(source, selection, stack)]
     tables = [item for item in found if isinstance(item, Table)]
     contents = iter(read_tables(tables, selection))

@@ -7,10 +7,11 @@ import shlex
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from mscam_dask.data.readers.base import Source
-from mscam_dask.errors import DataError
+from mscam_dask.data.readers.base import LABEL_COLUMNS, Source
+from mscam_dask.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -153,6 +154,19 @@ class Table:
         texts = self.head_of(position)
         return bool(texts) and are_whole(texts) and are_unique(texts)
 
+    @cached_property
+    def has_many_keys(self) -> bool:
+        """Whether at least half of the columns of numbers, the first aside, have whole numbers that differ."""
+        are_keys = [
+            self.is_key(place)
+            for place, name in enumerate(self.columns)
+            if place > 0
+            and place not in self.left_out
+            and name.lower() not in LABEL_COLUMNS
+            and not self.is_text(place)
+        ]
+        return 2 * sum(are_keys) >= len(are_keys) > 0
+
 
 @dataclass(frozen=True)
 class IdColumn:
@@ -162,18 +176,25 @@ class IdColumn:
     reason: str
 
 
-@dataclass(frozen=True, eq=False)
-class Candidates:
-    """Columns of a table, as text by position, that may have its sample ids.
+Candidates = tuple[Table, Mapping[int, Sequence[str]]]
+"""A table, and its columns that may have sample ids, as text by position."""
 
-    `others_are_like` says that at least half of the other columns with numbers have whole numbers that differ
-    too; `told` is what the user, or the format, says.
-    """
 
-    table: Table
-    texts: Mapping[int, Sequence[str]]
-    others_are_like: bool
-    told: IdColumn | None = None
+def told_ids(table: Table) -> IdColumn | None:
+    """Column of the ids that the user or the format tells."""
+    wanted, columns = table.source.id_column, table.columns
+    if wanted is False or (wanted is None and table.id_position is None):
+        return None
+    if wanted is None:
+        return IdColumn(int(table.id_position or 0), "row names")
+    place = columns.index(wanted) if wanted in columns else wanted
+    if isinstance(place, str) or not 0 <= place < len(columns) or wanted is True:
+        raise ConfigurationError(
+            f"id_column={wanted!r} is not in {table.where}, whose columns 0 to {len(columns) - 1} are "
+            f"{list(columns[:10])}{' ...' if len(columns) > 10 else ''}. Name one of them, or none "
+            "(id_column=False, --id-column none)."
+        )
+    return IdColumn(place, "told")
 
 
 def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
@@ -183,30 +204,30 @@ def id_columns(tables: Sequence[Candidates]) -> list[IdColumn | None]:
     front, several tables share beside half of the values; one that is called as ids are; the first one of
     unique text; a first column of consecutive whole numbers. Other unique whole numbers there are an error.
     """
-    unique = [_unique(one) for one in tables]
+    unique = [_unique(*one) for one in tables]
     shared = _shared(tables, unique)
-    firsts = Counter(one.table.name(0) for one in tables if 0 in one.texts)
+    firsts = Counter(table.name(0) for table, texts in tables if 0 in texts)
     found = [
-        one.told
+        told_ids(table)
         or shared.get(index)
-        or _id_column(one, unique[index], is_repeated=firsts[one.table.name(0)] > 1)
-        for index, one in enumerate(tables)
+        or _id_column(table, texts, unique[index], is_repeated=firsts[table.name(0)] > 1)
+        for index, (table, texts) in enumerate(tables)
     ]
     names_of_ids = {
-        one.table.name(ids.position)
-        for one, ids in zip(tables, found, strict=True)
-        if ids is not None and one.table.has_header
+        table.name(ids.position)
+        for (table, _), ids in zip(tables, found, strict=True)
+        if ids is not None and table.has_header
     }
-    for one, ids, columns in zip(tables, found, unique, strict=True):
-        if ids is None and one.table.name(0) in names_of_ids and are_whole(columns.get(0, ["x"])):
-            raise _unclear(one.table)
+    for (table, _), ids, columns in zip(tables, found, unique, strict=True):
+        if ids is None and table.name(0) in names_of_ids and are_whole(columns.get(0, ["x"])):
+            raise _unclear(table)
     return found
 
 
-def _unique(one: Candidates) -> dict[int, Sequence[str]]:
+def _unique(table: Table, texts: Mapping[int, Sequence[str]]) -> dict[int, Sequence[str]]:
     """Columns of unique texts; row numbers at the front only if no other column has ids."""
-    found = {position: texts for position, texts in one.texts.items() if are_unique(texts)}
-    others = any(p > 0 and (one.table.strength(p) or are_names(found[p])) for p in found)
+    found = {place: fields for place, fields in texts.items() if are_unique(fields)}
+    others = any(p > 0 and (table.strength(p) or are_names(found[p])) for p in found)
     if 0 in found and others and _are_counted(found[0]):
         del found[0]
     return found
@@ -224,17 +245,17 @@ def _shared(
 ) -> dict[int, IdColumn]:
     """Columns that several tables share by name and values, or by place and values."""
     holders: dict[str | None, list[tuple[int, int]]] = defaultdict(list)  # None: the first columns
-    for index, (one, columns) in enumerate(zip(tables, unique, strict=True)):
-        for position, texts in columns.items() if one.told is None else ():
-            stands_out = not (are_whole(texts) and one.others_are_like)
-            name = one.table.name(position)
-            if name is not None and (stands_out or one.table.strength(position)):
+    for index, ((table, may_be), columns) in enumerate(zip(tables, unique, strict=True)):
+        for position, texts in columns.items() if told_ids(table) is None else ():
+            stands_out = not (are_whole(texts) and table.has_many_keys)
+            name = table.name(position)
+            if name is not None and (stands_out or table.strength(position)):
                 holders[name].append((index, position))
-            if position == min(one.texts) and stands_out:
+            if position == min(may_be) and stands_out:
                 holders[None].append((index, position))
 
     def rank(name: str | None) -> tuple[int, bool, int, int]:
-        strength = min(tables[index].table.strength(place) for index, place in holders[name])
+        strength = min(tables[index][0].strength(place) for index, place in holders[name])
         return len(holders[name]), name is not None, strength, -min(p for _, p in holders[name])
 
     found: dict[int, IdColumn] = {}
@@ -249,7 +270,7 @@ def _shared(
                 and 2 * len(values[index] & others) >= min(len(values[index]), len(others))
             ]
             if alike:
-                found[index] = IdColumn(place, f"as in {tables[alike[0]].table.where}")
+                found[index] = IdColumn(place, f"as in {tables[alike[0]][0].where}")
     return found
 
 
@@ -258,10 +279,14 @@ def _plain(text: str) -> str:
 
 
 def _id_column(
-    one: Candidates, unique: Mapping[int, Sequence[str]], *, is_repeated: bool
+    table: Table,
+    may_be: Mapping[int, Sequence[str]],
+    unique: Mapping[int, Sequence[str]],
+    *,
+    is_repeated: bool,
 ) -> IdColumn | None:
     """The column of the sample ids of one table; the first column of another may have the same name."""
-    strength, first = one.table.strength, min(one.texts, default=0)
+    strength, first = table.strength, min(may_be, default=0)
     names = [
         place
         for place, texts in unique.items()
@@ -277,7 +302,7 @@ def _id_column(
         return IdColumn(min(named, key=lambda p: (-strength(p), p)), "by its name")
     if names:
         return IdColumn(min(names), "text that differs in every row")
-    for place, texts in one.texts.items():  # repeated or missing ids, which are refused
+    for place, texts in may_be.items():  # repeated or missing ids, which are refused
         known = [text for text in texts if text.lower() not in MISSING]
         is_text = place == 0 and are_names(known, with_numbers=True)
         mostly_differ = 2 * len(set(texts)) > len(texts)
@@ -289,9 +314,9 @@ def _id_column(
     numbers = [int(float(text)) for text in unique[0]]
     if _are_counted([str(number) for number in numbers]) and len(numbers) >= _FEW:
         return IdColumn(0, "consecutive whole numbers")
-    if one.others_are_like or (len(numbers) < _FEW and not (is_repeated and one.table.name(0))):
+    if table.has_many_keys or (len(numbers) < _FEW and not (is_repeated and table.name(0))):
         return None
-    raise _unclear(one.table)
+    raise _unclear(table)
 
 
 def _unclear(table: Table) -> DataError:

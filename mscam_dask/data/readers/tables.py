@@ -20,10 +20,11 @@ from mscam_dask.data.readers.roles import (
     are_unique,
     id_columns,
     is_number,
+    told_ids,
 )
 from mscam_dask.data.views.conversion import rows_of
 from mscam_dask.data.views.sources import ArrayRows
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 
 THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f]\d{3})+([.,]\d+)?")
 _LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
@@ -42,10 +43,7 @@ _TEXTS = 20  # columns of numbers that are kept as text too
 
 
 class TableRows:
-    """Rows of a table: columns of text, and of numbers side by side (`values`); a column may be both.
-
-    `bad` has, of columns of numbers, how many fields are none, and the row and text of the first.
-    """
+    """Rows of a table: columns of text, and of numbers side by side (`values`); a column may be both."""
 
     def __init__(
         self,
@@ -56,7 +54,9 @@ class TableRows:
     ) -> None:
         self.texts: dict[int, list[str]] = {place: [] for place in sorted(texts)}
         self.numbers = [*numbers]
-        self.bad: dict[int, tuple[int, int, str]] = {}
+        self.bad: dict[
+            int, tuple[int, int, str]
+        ] = {}  # number of fields that are none, first row and text
         self.values: NDArray[Any] = np.empty((0, len(numbers)))
         self._decimal, frame = table.decimal, table.frame
         is_typed = frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers)
@@ -105,16 +105,10 @@ def _plain_numbers(fields: Sequence[str], decimal: str) -> NDArray[np.float64] |
 
 
 def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceContents]:
-    """Read tables of the same samples: one view of each.
-
-    Samples on rows: a column has their ids, one the labels, all others are features. Samples on columns: the
-    header has their ids, a column the names of features, a row the labels.
-    """
+    """Read tables of the same samples: one view of each."""
     upright = [table for table in tables if table.samples_in == "rows"]
     rows = [_rows_of(table, upright, selection) for table in upright]
-    ids = id_columns(
-        [_candidates(t, r.texts, r.numbers) for t, r in zip(upright, rows, strict=True)]
-    )
+    ids = id_columns([_may_be_ids(t, r.texts) for t, r in zip(upright, rows, strict=True)])
     found = iter([_on_rows(*each, selection) for each in zip(upright, rows, ids, strict=True)])
     return [
         next(found) if table.samples_in == "rows" else _on_columns(table, selection)
@@ -125,7 +119,7 @@ def read_tables(tables: Sequence[Table], selection: Selection) -> list[SourceCon
 def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> TableRows:
     """Rows of a table: columns that have numbers, and as text those that may have ids or labels."""
     places = range(len(table.columns))
-    told = _told(table)
+    told = told_ids(table)
     only_text = {*_label_columns(table, selection), *table.left_out}
     if told is not None:
         only_text.add(told.position)
@@ -143,44 +137,19 @@ def _rows_of(table: Table, tables: Sequence[Table], selection: Selection) -> Tab
     return TableRows(table, {*only_text, *may_be_ids[:_TEXTS]}, numbers)
 
 
-def _told(table: Table) -> IdColumn | None:
-    """Column of the ids that the user or the format tells."""
-    wanted, columns = table.source.id_column, table.columns
-    if wanted is False or (wanted is None and table.id_position is None):
-        return None
-    if wanted is None:
-        return IdColumn(int(table.id_position or 0), "row names")
-    place = columns.index(wanted) if wanted in columns else wanted
-    if isinstance(place, str) or not 0 <= place < len(columns) or wanted is True:
-        raise ConfigurationError(
-            f"id_column={wanted!r} is not in {table.where}, whose columns 0 to {len(columns) - 1} are "
-            f"{list(columns[:10])}{' ...' if len(columns) > 10 else ''}. Name one of them, or none "
-            "(id_column=False, --id-column none)."
-        )
-    return IdColumn(place, "told")
-
-
-def _candidates(
-    table: Table, texts: Mapping[int, Sequence[str]], numbers: Sequence[int]
-) -> Candidates:
+def _may_be_ids(table: Table, texts: Mapping[int, Sequence[str]]) -> Candidates:
     """Columns that may have ids."""
-    may_be = {
+    names = table.columns
+    return table, {
         place: fields
-        for place, fields in texts.items()
-        if place not in table.left_out and table.columns[place].lower() not in LABEL_COLUMNS
+        for place, fields in (texts.items() if table.source.id_column is not False else ())
+        if place not in table.left_out and names[place].lower() not in LABEL_COLUMNS
     }
-    are_keys = [table.is_key(place) for place in numbers if place > 0]
-    return Candidates(
-        table,
-        {} if table.source.id_column is False else may_be,
-        others_are_like=2 * sum(are_keys) >= len(are_keys) > 0,
-        told=_told(table),
-    )
 
 
 def _label_columns(table: Table, selection: Selection) -> list[int]:
     """Columns of labels by their names, the one that is told first."""
-    told = _told(table)
+    told = told_ids(table)
     names = {
         name: place
         for place, name in enumerate(table.columns if table.has_header else ())
@@ -248,7 +217,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     names = table.columns
     places = [place for place in range(len(names)) if place not in table.left_out]
     head = {place: table.head_of(place) for place in places if table.is_text(place) or place == 0}
-    (key,) = id_columns([_candidates(table, head, places)])
+    (key,) = id_columns([_may_be_ids(table, head)])
     left_out = dict(table.left_out)
     if key is not None:
         others = [

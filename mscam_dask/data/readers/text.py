@@ -263,10 +263,7 @@ def _is_value(field: str, decimal: str) -> bool:
 def _delimiter(
     source: Source, lines: list[str], told: str | None, where: str
 ) -> tuple[str | None, str]:
-    """The delimiter and the decimal mark under which most fields are numbers.
-
-    Runs of blanks count where no other delimiter gives rows of one length.
-    """
+    """The delimiter (None: runs of blanks) and the decimal mark under which most fields are numbers."""
     if told is not None:
         return told, _share(_rows(lines, told), told, where, source.decimal)[1]
     filled = [line for line in lines if line.strip()]
