@@ -16,20 +16,6 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
 
-__all__ = [
-    "NUMBERS",
-    "ORDER",
-    "TEXTS",
-    "A",
-    "B",
-    "beside",
-    "csv_of",
-    "difference",
-    "outcome",
-    "read",
-    "table",
-]
-
 
 def table(
     n_samples: int = 12, n_features: int = 4, *, ids: Sequence[Any] | None = None, prefix: str = "a"

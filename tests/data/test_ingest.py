@@ -53,24 +53,6 @@ def test_report_says_what_is_in_the_store(tmp_path: Path) -> None:
     np.testing.assert_array_equal(data.labels, LABELS)
 
 
-@pytest.mark.parametrize("name", ["bdgp", "flowers17"])
-def test_benchmark_archives_come_back_exactly(
-    data_file: Callable[[str], Path], name: str, tmp_path: Path
-) -> None:
-    source = data_file(f"{name}.npz")
-    report = ingest(source, tmp_path / "s.zarr")
-    data = open_store(report.output)
-    with np.load(source, allow_pickle=False) as archive:
-        assert data.view_names == tuple(archive["view_names"].tolist())
-        assert [view.view_type for view in data.views] == archive["kind"].tolist()
-        assert data.labels is not None
-        np.testing.assert_array_equal(data.labels, archive["labels"])
-        for index, view in enumerate(data.views):
-            original = archive[f"view_{index}"]
-            assert view.dtype == original.dtype
-            np.testing.assert_array_equal(view.read(0, data.n_samples), original)
-
-
 # ----------------------------------------------------------------------------- views, metric
 
 

@@ -10,8 +10,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import io, sparse
 
-__all__ = ["cells", "save_compressed", "save_version_5", "save_version_73"]
-
 
 def cells(*arrays: Any) -> NDArray[np.object_]:
     array = np.empty((1, len(arrays)), dtype=object)

@@ -71,15 +71,6 @@ class Dialect:
     ends: bool
     missing: str
     on_columns: bool
-    gct: bool
-
-
-@dataclass(frozen=True)
-class Written:
-    """A file, and the table that it holds."""
-
-    source: Source
-    known: pd.DataFrame
 
 
 def drawn_dialect(rng: np.random.Generator, *, ids: str) -> Dialect:
@@ -89,7 +80,6 @@ def drawn_dialect(rng: np.random.Generator, *, ids: str) -> Dialect:
     )
     quoting = str(rng.choice(["none", "none", "ids", "all"]))
     on_columns = bool(rng.random() < 0.15) and ids != "no ids"
-    gct = bool(rng.random() < 0.05) and ids == "text ids"
     if ids == "no ids" and header not in ("names", "no header"):
         header = "names"
     if on_columns and header == "no header":
@@ -99,18 +89,17 @@ def drawn_dialect(rng: np.random.Generator, *, ids: str) -> Dialect:
         missing = "NA"
     comma = delimiter != "," and rng.random() < (0.6 if delimiter == ";" else 0.15)
     return Dialect(
-        delimiter="\t" if gct else delimiter,
-        decimal="," if comma and not gct else ".",
-        quoting="none" if gct else quoting,
+        delimiter=delimiter,
+        decimal="," if comma else ".",
+        quoting=quoting,
         header=header,
-        comments=0 if gct or rng.random() < 0.8 else 2,
-        packed=bool(rng.random() < 0.1) and not gct,
-        bom=bool(rng.random() < 0.1) and not gct,
+        comments=0 if rng.random() < 0.8 else 2,
+        packed=bool(rng.random() < 0.1),
+        bom=bool(rng.random() < 0.1),
         line_end="\r\n" if rng.random() < 0.15 else "\n",
         ends=bool(rng.random() < 0.85),
-        missing="NA" if gct else missing,
-        on_columns=on_columns or gct,
-        gct=gct,
+        missing=missing,
+        on_columns=on_columns,
     )
 
 
@@ -175,15 +164,6 @@ def lines_of(
     return [*comments, *(mark.join(row) for row in rows)]
 
 
-def gct_lines(table: pd.DataFrame) -> list[str]:
-    rows = [
-        [str(name), f"about {name}", *(("NA" if np.isnan(v) else repr(float(v))) for v in row)]
-        for name, row in zip(table.index, table.to_numpy(), strict=True)
-    ]
-    head = ["#1.2", f"{table.shape[0]}\t{table.shape[1]}"]
-    return [*head, "\t".join(["Name", "Description", *table.columns]), *map("\t".join, rows)]
-
-
 def written(
     rng: np.random.Generator,
     folder: Path,
@@ -194,13 +174,13 @@ def written(
     id_header: str,
     labels: list[str] | None = None,
     known: pd.DataFrame | None = None,
-) -> Written:
-    """Write a file, and check that pandas reads the table from it when it is told the dialect."""
+) -> tuple[Source, pd.DataFrame]:
+    """A file and what it holds, which pandas reads from it when it is told the dialect."""
     stands = table.T if dialect.on_columns else table
-    lines = gct_lines(stands) if dialect.gct else lines_of(stands, dialect, id_header, labels)
+    lines = lines_of(stands, dialect, id_header, labels)
     content = dialect.line_end.join(lines) + (dialect.line_end if dialect.ends else "")
     encoded = content.encode("utf-8-sig" if dialect.bom else "utf-8")
-    suffix = ".gct" if dialect.gct else str(rng.choice(SUFFIXES[dialect.delimiter]))
+    suffix = str(rng.choice(SUFFIXES[dialect.delimiter]))
     packed = dialect.packed and suffix in (".csv", ".tsv", ".txt")
     file = folder / f"{name}{suffix}{'.gz' if packed else ''}"
     file.write_bytes(gzip.compress(encoded) if packed else encoded)
@@ -209,11 +189,11 @@ def written(
         known = known.set_axis(pd.RangeIndex(known.shape[1]), axis=1)
     check_with_pandas(encoded, stands, dialect, has_labels=labels is not None)
     options: dict[str, Any] = {}
-    if dialect.on_columns and not dialect.gct:
+    if dialect.on_columns:
         options["samples_in"] = "columns"
     if dialect.decimal == "," and dialect.delimiter != ";":
         options["decimal"] = ","
-    return Written(Source(file, **options), known)
+    return Source(file, **options), known
 
 
 def check_with_pandas(
@@ -221,9 +201,7 @@ def check_with_pandas(
 ) -> None:
     has_ids = not pd.api.types.is_integer_dtype(stands.index.dtype)
     names = [*(["the ids"] if has_ids else []), *map(str, stands.columns)]
-    if dialect.gct:
-        names.insert(1, "Description")
-    n_above = 3 if dialect.gct else dialect.comments + (dialect.header != "no header")
+    n_above = dialect.comments + (dialect.header != "no header")
     with warnings.catch_warnings():  # from pandas 3.1 on the default is exact
         warnings.filterwarnings("ignore", "The 'float_precision' argument")
         read = pd.read_csv(
@@ -253,7 +231,9 @@ def doubts_about_numbers(one: Dialect, two: Dialect) -> set[str]:
     return set()
 
 
-def drawn_case(seed: int, folder: Path) -> tuple[list[Written], set[str], dict[str, Any], Any]:
+def drawn_case(
+    seed: int, folder: Path
+) -> tuple[list[tuple[Source, pd.DataFrame]], set[str], dict[str, Any], Any]:
     """Two files, why they may or must be refused, options of `ingest`, and the known labels."""
     rng = np.random.default_rng(seed)
     n = int(rng.integers(8, 15))
@@ -311,8 +291,8 @@ def test_files_hold_what_they_say_or_are_refused(tmp_path: Path, start: int) -> 
         folder = tmp_path / str(seed)
         folder.mkdir()
         files, doubts, options, labels = drawn_case(seed, folder)
-        sources = [file.source for file in files]
-        known = {name: file.known for name, file in zip("ab", files, strict=True)}
+        sources, tables = zip(*files, strict=True)
+        known = dict(zip("ab", tables, strict=True))
         found = outcome(sources, known, folder / "s.zarr", labels=labels, **options)
         is_refused = found.startswith("refused") and bool(doubts)
         if not is_refused and (found != "right" or "must be refused" in doubts):
