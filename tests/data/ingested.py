@@ -15,7 +15,6 @@ from mscam_dask.data.readers.registry import read_source
 from mscam_dask.data.store.read import verify_store
 from tests.synthetic import values_of
 
-
 N = 7
 COLOUR = np.arange(3.0 * N).reshape(N, 3) / 7
 SHAPE = np.arange(2.0 * N).reshape(N, 2) ** 2
