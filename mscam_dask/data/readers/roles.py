@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
@@ -92,7 +92,7 @@ def are_unique(texts: Sequence[str]) -> bool:
     return len(set(texts)) == len(texts) and not any(text.lower() in MISSING for text in set(texts))
 
 
-Block = Mapping[int, Sequence[str]]
+Block = Mapping[int, Sequence[str]] | Sequence[Sequence[str]]
 """Columns of some rows as text, by position."""
 
 
@@ -110,7 +110,7 @@ class Table:
     view: str
     columns: tuple[str, ...]
     head: list[list[str]]
-    blocks: Callable[[Collection[int]], Iterator[Block]]
+    blocks: Callable[[Sequence[int]], Iterator[Block]]
     has_header: bool = True
     samples_in: Literal["rows", "columns"] = "rows"
     id_position: int | None = None

@@ -63,7 +63,7 @@ class TableRows:
         if frame is not None and is_typed and blocks is None:
             view: Any = rows_of(frame[self.numbers], name=table.view)
             self.values, numbers = view.array, []
-        for block in blocks or table.blocks({*self.texts, *numbers}):
+        for block in blocks or table.blocks([*self.texts, *numbers]):
             for place, fields in self.texts.items():
                 fields += [text.strip() for text in block[place]]
             if not numbers:
@@ -231,7 +231,7 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     of_labels: dict[str, list[str]] = {}
 
     def without_labels(key: int) -> Iterator[Block]:
-        for block in table.blocks({key, *samples}):
+        for block in table.blocks([key, *samples]):
             names = [name.strip() for name in block[key]]
             apart = {
                 row
@@ -241,8 +241,8 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
             for row in apart:
                 of_labels[names[row]] = [block[place][row].strip() for place in samples]
             yield {
-                place: [text for row, text in enumerate(fields) if row not in apart]
-                for place, fields in (block.items() if apart else ())
+                place: [text for row, text in enumerate(block[place]) if row not in apart]
+                for place in ((key, *samples) if apart else ())
             } or block
 
     if key is None:

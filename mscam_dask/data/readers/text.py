@@ -434,4 +434,4 @@ def _blocks(
                         "--delimiter) tell other forms."
                     )
             first += len(block)
-            yield dict(enumerate(zip(*block, strict=True)))
+            yield [*zip(*block, strict=True)]
