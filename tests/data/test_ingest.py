@@ -212,9 +212,10 @@ def test_what_is_no_source_is_refused(tmp_path: Path, sources: Any) -> None:
 
 
 def test_no_source_and_missing_source(tmp_path: Path) -> None:
-    for sources in ([], tmp_path / "a.npz"):
-        with pytest.raises(DataError):
-            ingest(sources, tmp_path / "s.zarr")
+    with pytest.raises(DataError):
+        ingest([], tmp_path / "s.zarr")
+    with pytest.raises(DataError):
+        ingest(tmp_path / "a.npz", tmp_path / "s.zarr")
     with pytest.raises(ConfigurationError):
         ingest(tmp_path / "a.npz", None)  # type: ignore[arg-type]
 

@@ -88,8 +88,8 @@ class TableRows:
             if is_number(texts[row], self._decimal):
                 found[row] = float(texts[row].replace(self._decimal, "."))
             else:
-                n_bad, *first = self.bad.get(place, (0, start + row, texts[row]))
-                self.bad[place] = (n_bad + 1, *first)
+                n_bad, first, text = self.bad.get(place, (0, start + row, texts[row]))
+                self.bad[place] = (n_bad + 1, first, text)
         return found
 
 
@@ -201,7 +201,8 @@ def _on_rows(
         notes += _note_of_footer(values, sample_ids[-1], table.where)
     return _contents(
         table,
-        ArrayRows(values, table.view, feature_names=table.names_of(features)),
+        values,
+        table.names_of(features),
         sample_ids,
         None if truth is None else rows.texts[truth],
         truth=None if truth is None else f"column {names[truth]!r}",
@@ -255,11 +256,8 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
     why.pop(truth or "", None)
     return _contents(
         table,
-        ArrayRows(
-            _values(table, rows, samples).T,
-            table.view,
-            feature_names=None if key is None else tuple(rows.texts[key.position]),
-        ),
+        _values(table, rows, samples).T,
+        None if key is None else tuple(rows.texts[key.position]),
         table.names_of(samples),
         None if truth is None else of_labels[truth],
         truth=None if truth is None else f"row {truth!r}",
@@ -272,7 +270,8 @@ def _on_columns(table: Table, selection: Selection) -> SourceContents:
 
 def _contents(  # noqa: PLR0913 - what was decided of a table
     table: Table,
-    view: ArrayRows,
+    values: NDArray[Any],
+    feature_names: tuple[str, ...] | None,
     sample_ids: tuple[str, ...] | None,
     labels: Sequence[str] | None,
     *,
@@ -298,7 +297,7 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
         said += [f"{', '.join(names)} left out ({reason})."] if names else []
     return SourceContents(
         where=table.where,
-        views=(view,),
+        views=(ArrayRows(values, table.view, feature_names=feature_names),),
         labels=None if labels is None else parsed_labels(labels, table.where),
         sample_ids=sample_ids,
         labels_explicit=is_told,
@@ -309,7 +308,7 @@ def _contents(  # noqa: PLR0913 - what was decided of a table
             "sample ids": ids,
             "labels": truth or "none",
             "left out": ", ".join(repr(name) for name in left_out if name) or "none",
-            "missing cells": str(int(np.isnan(view.array).sum())),
+            "missing cells": str(int(np.isnan(values).sum())),
         },
     )
 

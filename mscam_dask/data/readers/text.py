@@ -200,7 +200,7 @@ def _heading(
         are_text = all(names) and not all(is_number(name, decimal) for name in names)
         if len(names) == len(first) and are_text:
             return names, 0, ()
-    has_header, notes = source.header, ()
+    has_header, notes = source.header, tuple[str, ...]()
     if has_header is None:
         of_samples = source.samples_in == "columns"
         has_header = len(second) - len(first) == 1 and not all(are_values)

@@ -32,7 +32,9 @@ GAPS = np.abs(COLOUR[:, :1] - COLOUR[:, 0])
 
 def are_equal(found: dict[str, Any], expected: dict[str, Any]) -> bool:
     return sorted(found) == sorted(expected) and all(
-        np.array_equal(found[name], value.toarray() if sparse.issparse(value) else value)
+        np.array_equal(
+            found[name], value.toarray() if isinstance(value, sparse.csc_array) else value
+        )
         for name, value in expected.items()
     )
 
