@@ -99,9 +99,10 @@ LARGE = A.assign(a1=(A["a1"].abs() * 1000 + 20000).round(1))
 DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
     "a cell lost": (beside("\n".join([*LINES[:5], ",".join(LINES[5].split(",")[:-1])])), "a.csv"),
     "a mark at the end of rows": (beside("\n".join([LINES[0], *(f"{x}," for x in LINES[1:])])), "a.csv"),
-    "units": (beside("\n".join([LINES[0], ",mg,mmol,%,U", *LINES[1:]])), "mg"),
-    "two headers": (beside("\n".join([",clinical,,lab,", *LINES])), "a.csv"),
+    "units": (beside("\n".join([LINES[0], ",mg,mmol,%,U", *LINES[1:]])), "--skip"),
+    "two headers": (beside("\n".join([",clinical,,lab,", *LINES])), "--skip"),
     "a title": (beside("\n".join(["Table S1", "", *LINES])), "a.csv"),
+    "a title of a sheet": (beside("\n".join(["Table S1,,,,", *LINES])), "--skip"),
     "a total below": (beside("\n".join([*LINES, "Total,1,2,3,4"])), "Total"),
     "below a limit": (beside(changed(4, LINES[4].split(",")[2], "<0.01")), "<0.01"),
     "dates": (beside(csv_of(A.assign(TIMESTAMP="2024-01-02"))), "TIMESTAMP"),
@@ -133,6 +134,20 @@ def test_files_that_are_read_or_refused(tmp_path: Path, kind: str) -> None:
     assert found == "right" or re.match(quotes("refused", quoted), found), found
 
 
+@pytest.mark.parametrize("code", [-999, 9999])
+def test_numbers_that_may_mark_missing_cells_are_named(tmp_path: Path, code: int) -> None:
+    (tmp_path / "a.csv").write_text(csv_of(A.mask(A.iloc[3, 2] == A, code)))
+    (note,) = (n for n in ingest(tmp_path / "a.csv", tmp_path / "s.zarr").notes if str(code) in n)
+    assert re.match(quotes("a.csv", repr(A.columns[2])), note)
+
+
+def test_samples_in_the_columns_of_all_files_are_named(tmp_path: Path) -> None:
+    for stem, frame in {"a": A, "b": B.iloc[ORDER]}.items():
+        (tmp_path / f"{stem}.csv").write_text(csv_of(frame.T))
+    with pytest.raises(DataError, match=quotes("a.csv", "b.csv", "samples_in='columns'")):
+        ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "s.zarr")
+
+
 def test_columns_about_genes_are_no_samples(tmp_path: Path) -> None:
     text = csv_of(A.T.assign(Entrez_Gene_Id=[7157, 1956, 672, 675])[["Entrez_Gene_Id", *A.index]], "Hugo_Symbol", sep="\t")  # fmt: skip
     found = read(tmp_path, {"a.txt": text, "b.csv": csv_of(B)}, (A, B), samples_in="columns")
@@ -158,6 +173,23 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) 
 
 
 # ----------------------------------------------------------------------------- other formats
+
+
+def test_ids_beside_the_arrays_of_an_archive(tmp_path: Path) -> None:
+    np.savez(tmp_path / "a.npz", X=A.to_numpy(), ids=A.index.to_numpy(dtype="U8"), note=["x", "y"])
+    (tmp_path / "b.csv").write_text(csv_of(B.iloc[ORDER]))
+    sources = [tmp_path / "a.npz", tmp_path / "b.csv"]
+    known = {"X": A.set_axis(pd.RangeIndex(4), axis=1), "b": B}
+    assert outcome(sources, known, tmp_path / "s.zarr") == "right"
+
+
+@pytest.mark.parametrize(
+    ("name", "reader"), [("a.json", "pandas.read_json"), ("a.svm", "load_svmlight_file")]
+)
+def test_readers_of_other_packages_are_named(tmp_path: Path, name: str, reader: str) -> None:
+    (tmp_path / name).write_text("1 1:2.5 2:3\n")
+    with pytest.raises(DataError, match=quotes(name, reader)):
+        ingest(tmp_path / name, tmp_path / "s.zarr")
 
 
 @pytest.mark.parametrize("suffix", [".parquet", ".feather"])

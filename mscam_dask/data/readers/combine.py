@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shlex
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -108,6 +109,7 @@ def _check_orientation(loaded: Sequence[SourceContents], files: Sequence[Source]
         if alike:
             turned.append((len(alike), len(names) / view.shape[0], view, where, alike[0]))
     if not turned:
+        _check_columns(loaded, ids)
         return
     *_, view, where, other = max(turned, key=lambda one: one[:2])
     name = shlex.quote(view.name)
@@ -120,6 +122,27 @@ def _check_orientation(loaded: Sequence[SourceContents], files: Sequence[Source]
         f"{list(feature_names_of(view) or ())[:_SHOWN]}), so {remedy} (--samples-in {name}=columns, "
         f'[data] samples_in = {{{name} = "columns"}}).'
     )
+
+
+def _check_columns(loaded: Sequence[SourceContents], ids: Mapping[str, frozenset[str]]) -> None:
+    """Refuse files without common samples whose columns have the same names."""
+    if any(not one.isdisjoint(other) for one, other in itertools.combinations(ids.values(), 2)):
+        return
+    names = {
+        one.where: tuple(feature_names_of(view) or ())
+        for one in loaded
+        for view in one.views
+        if one.where in ids
+    }
+    for (where, own), (other, others) in itertools.combinations(names.items(), 2):
+        common = [name for name in own if name in set(others)]
+        if common and 2 * len(common) >= min(len(own), len(others)):
+            raise DataError(
+                f"{where!r} and {other!r} share no sample, but {len(common)} names of columns (first: "
+                f"{common[:_SHOWN]}). If these are the samples, read both with samples_in='columns' "
+                "(--samples-in columns, [data] samples_in); if the files have other samples of one view, put them "
+                "into one file."
+            )
 
 
 def _with_chosen_views(

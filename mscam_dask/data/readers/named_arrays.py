@@ -24,6 +24,7 @@ from mscam_dask.data.readers.base import (
     unreadable,
     view_type_named,
 )
+from mscam_dask.data.readers.roles import CERTAIN, are_unique, id_strength
 from mscam_dask.data.sparse import is_sparse, sparse_from_parts
 from mscam_dask.data.views.conversion import as_text, rows_of
 from mscam_dask.data.views.sources import RowSource, ViewType
@@ -115,7 +116,12 @@ def contents_of(
             "numbers, cell arrays and structs of them, and symmetric matrices (n, n, V). Save each view as "
             "a matrix of its own."
         )
+    if sample_ids is None and (named := _named_ids(found, others, views)) is not None:
+        sample_ids = tuple(map(as_text, found.values[named]))
+        notes.append(f"{source.path}: {named!r} taken as sample ids.")
+        others.remove(named)
     if others:
+        listing = ", ".join(f"{name!r} ({_describe(found.values[name])})" for name in others)
         notes.append(f"{source.path}: left out {listing}: no matrices of samples.")
     return SourceContents(
         where=str(source.path),
@@ -130,6 +136,21 @@ def contents_of(
             for group, names in found.groups.items()
         },
     )
+
+
+def _named_ids(found: Variables, others: Sequence[str], views: Sequence[RowSource]) -> str | None:
+    """Name of the only variable with texts that differ, one a sample, if it is called as ids are."""
+    names = [
+        name
+        for name in others
+        if id_strength(name) == CERTAIN
+        and isinstance(value := found.values[name], np.ndarray)
+        and value.dtype.kind in "US"
+        and value.ndim == 1
+        and all(len(value) == view.shape[0] for view in views)
+        and are_unique(list(map(as_text, value)))
+    ]
+    return names[0] if views and len(names) == 1 else None
 
 
 def is_numeric(value: Any) -> bool:

@@ -88,8 +88,24 @@ def _published(
 _NOT_TEXT = (
     *(".pkl", ".pickle", ".joblib", ".pt", ".rds", ".rdata", ".rda", ".xlsx", ".xls", ".ods"),
     *(".feather", ".arrow", ".h5", ".hdf5", ".h5ad", ".h5mu", ".loom", ".mtx", ".arff"),
-    *(".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz"),
+    *(".gz", ".bz2", ".xz", ".zst", ".zip", ".7z", ".tar", ".tgz", ".svm", ".libsvm", ".svmlight"),
+    *(".json", ".jsonl", ".xml", ".html", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
 )
+
+# Readers of other packages for some of them.
+_ELSEWHERE = {
+    ".json": "pandas.read_json",
+    ".xml": "pandas.read_xml",
+    ".sav": "pandas.read_spss",
+    ".dta": "pandas.read_stata",
+    ".sas7bdat": "pandas.read_sas",
+    ".xpt": "pandas.read_sas",
+    ".orc": "pandas.read_orc",
+    ".arff": "scipy.io.arff.loadarff",
+    ".mtx": "scipy.io.mmread",
+    ".loom": "anndata.io.read_loom",
+    **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "sklearn.datasets.load_svmlight_file"),
+}
 
 # Tried in this order; a file that matches no other format is whitespace-separated text.
 FORMATS: tuple[Format, ...] = (
@@ -168,10 +184,12 @@ def _opened(
             f'write.csv(readRDS({path.name!r}), "{path.stem}.csv"), or arrow::write_parquet('
             f'tibble::rownames_to_column(x, "id"), "{path.stem}.parquet").'
         )
-    of_run = path / "data.zarr"
+    of_run, read = path / "data.zarr", _ELSEWHERE.get(path.suffix.lower())
+    remedy = "Convert it to one of them; unpack what is compressed."
+    if read is not None:
+        remedy = f"Read it in Python with {read}, and pass or save the table or array."
     hint = f" The data of this run are {of_run}." if of_run.is_dir() else ""
     raise DataError(
         f"{path} is in no format that can be read; allowed are "
-        f"{', '.join(candidate.name for candidate in FORMATS)}. Convert it to one of them; unpack "
-        f"what is compressed.{hint}"
+        f"{', '.join(candidate.name for candidate in FORMATS)}. {remedy}{hint}"
     )

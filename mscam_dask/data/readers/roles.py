@@ -23,7 +23,7 @@ MISSING = {
 """Fields, in any case, that stand for a missing value."""
 
 # An id by its name: certainly; of a family; maybe.
-_CERTAIN, _FAMILY, _MAYBE = 3, 2, 1
+CERTAIN, _FAMILY, _MAYBE = 3, 2, 1
 
 _PEOPLE = "sample|patient|subject|participant|individual|person|donor|specimen|respondent"
 _THINGS = (
@@ -61,7 +61,7 @@ def id_strength(name: str) -> int:
     """How surely a column of this name has ids: 0 to 3."""
     plain = re.sub(r"[\W_]+", "", name).lower()
     if _CERTAIN_NAME.fullmatch(plain):
-        return _CERTAIN
+        return CERTAIN
     if plain == "fid":
         return _FAMILY
     return _MAYBE if _MAYBE_NAME.fullmatch(plain) or _ENDS_IN_ID.search(name) else 0
@@ -295,7 +295,7 @@ def _id_column(
     named = [
         place
         for place, texts in unique.items()
-        if strength(place) == _CERTAIN
+        if strength(place) == CERTAIN
         or (strength(place) and (place in names or (are_whole(texts) and len(texts) >= _FEW)))
     ]
     if named:
@@ -306,7 +306,7 @@ def _id_column(
         known = [text for text in texts if text.lower() not in MISSING]
         is_text = place == 0 and are_names(known, with_numbers=True)
         mostly_differ = 2 * len(set(texts)) > len(texts)
-        if (is_text and mostly_differ) or strength(place) == _CERTAIN:
+        if (is_text and mostly_differ) or strength(place) == CERTAIN:
             return IdColumn(place, "by its name" if strength(place) else "text")
     if first not in unique or first > 0 or not are_whole(unique[first]):
         return None

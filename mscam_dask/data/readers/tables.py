@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -39,6 +40,8 @@ _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
 )
 _OF_FOOTER = re.compile(r"\W*((grand|sub)[ -]?)?(total|sum|mean|average|avg)s?\b.*", re.IGNORECASE)
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
+_CODES = (999, 9999, 99999, 999999)  # of missing values
+_TITLES = 3  # rows of titles, names and units above the values
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -199,6 +202,7 @@ def _on_rows(
     sample_ids = None if ids is None else tuple(rows.texts[ids.position])
     if sample_ids and _OF_FOOTER.fullmatch(sample_ids[-1]):
         notes += _note_of_footer(values, sample_ids[-1], table.where)
+    notes += _notes_of_codes(values, [names[place] for place in features])
     return _contents(
         table,
         values,
@@ -321,14 +325,23 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     if bad:
         place = min(bad, key=lambda place: (bad[place][1], place))
         n_bad, row, text = bad[place]
+        n_rows = max(len(rows.values), *map(len, rows.texts.values()))
+        are_at_top = max(first + n for n, first, _ in bad.values()) <= _TITLES < n_rows
+        remedy = _remedy(text, table.decimal)
+        if are_at_top and 2 * len(bad) > len(features):
+            remedy = (
+                f"If row {row} has the names of the columns, leave out the lines above it with skip of Source "
+                "(--skip, [data] skip); if it has units, remove it."
+            )
         raise DataError(
             f"{table.where}: column {table.columns[place]!r} has {n_bad} value(s) that are not numbers, the "
             f"first {text!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "
-            f"values. {_remedy(text, table.decimal)}"
+            f"values. {remedy}"
         )
     if not features:
         raise DataError(
-            f"{table.where} has no column beside ids and labels; a view has at least one."
+            f"{table.where} has no column beside ids and labels; a view has at least one. Choose the others with "
+            "views=[...] (--view NAME, [data] views)."
         )
     if not len(rows.values):
         raise DataError(f"{table.where} has a header and no line below; it needs one per sample.")
@@ -351,6 +364,22 @@ def _note_of_footer(values: NDArray[Any], name: str, where: str) -> list[str]:
                     "above. Remove it."
                 )
     return [f"last row {name!r} taken as a sample; remove it if it is none."]
+
+
+def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
+    """A note on columns with a number such as -999 that is far from all others: it may mark missing cells."""
+    found: dict[float, list[str]] = defaultdict(list)
+    for extremes in (np.fmin.reduce(values, axis=0), np.fmax.reduce(values, axis=0)):
+        for place in np.flatnonzero(np.isin(np.abs(extremes), _CODES)):
+            column, code = values[:, place], float(extremes[place])
+            others = column[(column != code) & ~np.isnan(column)]
+            if others.size and np.abs(others).max() < abs(code) / 10:
+                found[code].append(names[place])
+    return [
+        f"{len(columns)} column(s), the first {columns[0]!r}, have {code:g}, far from all other values; write NA if "
+        "it marks missing cells."
+        for code, columns in found.items()
+    ]
 
 
 def _remedy(field: str, decimal: str) -> str:
