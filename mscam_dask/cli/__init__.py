@@ -21,8 +21,6 @@ from mscam_dask.cli.options import (
     with_options,
 )
 
-__all__ = ["main"]
-
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 

@@ -20,20 +20,6 @@ from mscam_dask.monitor.run_record import (
     SettingEntry,
 )
 
-__all__ = [
-    "fit_pairs",
-    "key_values",
-    "origin_tables",
-    "progress_console",
-    "relative",
-    "results_console",
-    "score_text",
-    "show",
-    "sizes_text",
-    "table",
-    "views_table",
-]
-
 _FILE_WIDTH = 120  # of output to a file or a pipe
 _MAX_VIEWS = 20  # rows of a table of views
 _CELL_WIDTH = 80  # of a list in a table

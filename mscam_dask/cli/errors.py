@@ -29,8 +29,6 @@ from mscam_dask.errors import (
     without_credentials,
 )
 
-__all__ = ["handle_errors", "lazy_command", "tolerant_streams"]
-
 _INTERRUPTED = 130
 
 # Bytes that the libraries of a run take before its data.

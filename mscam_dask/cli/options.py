@@ -17,21 +17,6 @@ from mscam_dask.errors import TemporaryFailure
 if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
 
-__all__ = [
-    "GROUP",
-    "Extension",
-    "LockedError",
-    "Option",
-    "execution_options",
-    "extension_of_directory",
-    "extension_of_file",
-    "free_directory",
-    "installed_extensions",
-    "max_bytes_option",
-    "no_url",
-    "with_options",
-]
-
 _SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]

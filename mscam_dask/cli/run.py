@@ -39,14 +39,6 @@ from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
 from mscam_dask.pipeline.run.run import EXIT_DRIFT, RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
-__all__ = [
-    "execution_overrides",
-    "option_overrides",
-    "resume_directory",
-    "run_file",
-    "run_quickstart",
-]
-
 _GIB = 2.0**30
 _MIB = 2.0**20
 
