@@ -1,7 +1,4 @@
-"""Options of several commands, and extensions of the command line, found by entry points.
-
-Imports Click only, so that --help is fast.
-"""
+"""Options of several commands, and extensions of the command line; imports Click only."""
 
 from __future__ import annotations
 
@@ -138,13 +135,7 @@ GROUP = "mscam_dask.experiments"
 
 
 class Extension(Protocol):
-    """Commands of a package, and its files and directories for the built-in commands.
-
-    Attributes
-    ----------
-    commands
-        Commands that are added to the command line.
-    """
+    """Commands that a package adds, and its files and directories in the built-in commands."""
 
     commands: tuple[click.Command, ...]
 
@@ -169,13 +160,7 @@ class Extension(Protocol):
 
 @functools.cache
 def installed_extensions() -> tuple[Extension, ...]:
-    """Return the extensions of all installed packages.
-
-    Raises
-    ------
-    click.ClickException
-        When an entry point names an object that cannot be imported.
-    """
+    """Return the extensions of all installed packages."""
     import importlib.metadata
 
     extensions = []

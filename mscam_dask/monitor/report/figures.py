@@ -28,10 +28,9 @@ _LEFT, _RIGHT, _STEP = 40, 12, 18  # of the tree
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """Picture of samples in the plane, and for each plane its name, the places of all samples, and its frame.
+    """Picture of samples, and for each plane its name, the places x, y, x, y, ... of all samples, and its frame.
 
-    Places are x, y, x, y, ... in the picture, negative for absent samples. A frame is the coordinates of the
-    middle of the picture, and the length of one of its units; y points down in it.
+    Places of absent samples are negative. A frame is the middle of the picture in coordinates, and the length of its unit.
     """
 
     svg: str
@@ -125,17 +124,9 @@ def convergence_charts(result: StoredResult, n_clusters: int) -> list[LineChart]
 
 @dataclass(frozen=True, eq=False)
 class BlockMatrix:
-    """Density of the edge weights, with samples in the order of clusters.
+    """Edge weights by cluster: pixels `levels` (p, p) from 0 to 255, and weights `between` (c, c) of (A + Aᵀ)/2.
 
-    Attributes
-    ----------
-    levels : (p, p) uint8
-        0 for a pixel without an edge, 255 for the densest: the square root of the mean weight, relative to the
-        99.5th percentile of the pixels with edges, so that sparse and dense clusters are visible.
-    clusters, sizes : (c,)
-        Numbers of the clusters, ascending, and their numbers of samples.
-    between : (c, c) CSR
-        Weight of (A + Aᵀ)/2 within and between clusters.
+    Levels are square roots of the mean weight, relative to the 99.5th percentile, so that sparse clusters are visible.
     """
 
     levels: NDArray[np.uint8]

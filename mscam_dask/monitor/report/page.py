@@ -72,23 +72,8 @@ class FileLink:
 class RunContent:
     """Content of the report of a run with results.
 
-    Attributes
-    ----------
-    settings_text
-        Text of pipeline.toml.
-    sample_ids
-        n ids, or None if samples are identified by row.
-    labels_true : (n,) int64 or None
-    label_names
-        Names of the classes 0, 1, ..., or None.
-    moved
-        Name, previous cluster and cluster of each sample that moved since the previous run.
-    notes
-        Notes about the report itself.
-    membership : (n, c) or None
-        Memberships in the clusters, in ascending order of their labels.
-    columns
-        Properties of the samples by name, with n values each, to color the plots by.
+    `sample_ids` is None if samples are identified by row; `labels_true` (n,) are codes of `label_names`; `moved` are
+    name, previous cluster and cluster; `membership` is (n, c); `columns` are properties with n values each.
     """
 
     record: RunRecord
@@ -116,10 +101,7 @@ class RunContent:
 
 
 def run_page(content: RunContent) -> str:
-    """Return the report of a run as one HTML page, which loads nothing from the network.
-
-    Texts in the content may come from data and are escaped.
-    """
+    """Return the report of a run as one HTML page, which loads nothing from the network; texts are escaped."""
     result, fit = content.result, content.record.fit
     assert fit is not None
     labels = result.labels
@@ -242,11 +224,7 @@ def _pairs(matrix: BlockMatrix) -> list[list[float]]:
 
 
 def render(template: str, context: dict[str, Any]) -> str:
-    """Fill the text of a template, including its style and script.
-
-    The content security policy of the page lists their digests, so that a browser refuses all
-    other styles and scripts, and every request.
-    """
+    """Fill a template; the content security policy of the page allows its own style and script only."""
     style = _cluster_css() + _asset("report.css")
     script = _asset("report.js") + _asset("export.js")
     return _compiled(template).render(
