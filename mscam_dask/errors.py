@@ -11,6 +11,30 @@ import re
 from collections.abc import Mapping
 from typing import ClassVar
 
+__all__ = [
+    "ClusterError",
+    "ClusterStartError",
+    "ConfigurationError",
+    "ConvergenceWarning",
+    "DataError",
+    "DataTypeError",
+    "DataWarning",
+    "MemoryPlanError",
+    "MemoryPlanWarning",
+    "MscamError",
+    "NoWorkersError",
+    "SchedulerLostError",
+    "StoreCorruptError",
+    "TemporaryFailure",
+    "UnstableClustersWarning",
+    "WorkerLostError",
+    "WorkersPausedError",
+    "holds_a_secret",
+    "redacted",
+    "system_limit",
+    "without_credentials",
+]
+
 _HIDDEN = "***"
 
 _SECRET_NAME = re.compile(
