@@ -93,16 +93,6 @@ def test_commands_files_and_directories_go_to_the_extension_that_owns_them(
     ]
 
 
-def test_a_pipeline_is_never_taken_for_the_file_of_an_extension(
-    here: Path, call: Call, entry: Callable[[str], None]
-) -> None:
-    entry(f"{__name__}:EXTENSION")
-    Path("both.toml").write_text(Path("tiny.toml").read_text() + "[other]\n")
-    refused = call("run", "both.toml", "--in-process")
-    assert refused.exit_code == 2
-    assert "[other]" in refused.stderr
-
-
 def test_an_entry_point_that_cannot_be_loaded_is_named(
     here: Path, call: Call, entry: Callable[[str], None]
 ) -> None:

@@ -7,8 +7,7 @@ import itertools
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.monitor.report.page import render
-from mscam_dask.plot.palette import CLUSTER_COLORS, cluster_color
+from mscam_dask.plot.palette import CLUSTER_COLORS
 
 
 def oklab(color: str) -> NDArray[np.float64]:
@@ -41,10 +40,3 @@ def test_no_two_colors_are_closer_than_the_closest_of_the_first_ten() -> None:
 
     assert closest(CLUSTER_COLORS) >= closest(CLUSTER_COLORS[:10])
     assert np.linalg.norm(oklab("#ffffff") - oklab("#000000")) > 0.99
-
-
-def test_the_report_has_the_same_colors() -> None:
-    style = render("{{ style }}{{ style_digest }}{{ script_digest }}{{ script }}{{ n_colors }}", {})
-    for index, color in enumerate(CLUSTER_COLORS):
-        assert f"--c{index}:{color};" in style
-    assert cluster_color(len(CLUSTER_COLORS) + 2) == CLUSTER_COLORS[2]

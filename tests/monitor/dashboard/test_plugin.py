@@ -25,7 +25,7 @@ from mscam_dask.engine.executors import dask as executor
 from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.monitor.dashboard import plugin as module
 from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD, ClusterEvents, ensure_page, page_link
-from mscam_dask.monitor.events import Event
+from mscam_dask.monitor.events import Event, StepStarted
 from mscam_dask.types.events import FitStarted
 from tests.clusters import local_client
 from tests.messages import quotes
@@ -51,10 +51,10 @@ class FakeClient:
 
     id = "client-1"
 
-    def __init__(self, *, runs_at_once: bool) -> None:
+    def __init__(self) -> None:
         self.scheduler = Scheduler()
         self.loop = self
-        self.runs_at_once = runs_at_once
+        self.runs_at_once = True
         self.todo: list[Callable[[], Coroutine[Any, Any, None]]] = []
 
     def add_callback(self, callback: Callable[[], Coroutine[Any, Any, None]]) -> None:
@@ -76,64 +76,50 @@ class FakeClient:
         ]
 
 
-def begun(client: FakeClient, **options: int) -> ClusterEvents:
-    events = ClusterEvents(client, name="x", flush_timeout_s=0.01, **options)  # type: ignore[arg-type]
+def begun(client: FakeClient) -> ClusterEvents:
+    events = ClusterEvents(client)  # type: ignore[arg-type]
     events.new_run("0a1b2c3d4", views=VIEWS, n_samples=10, n_clusters=2)
     return events
 
 
 def test_everything_arrives_in_order_under_the_id_of_the_run() -> None:
-    client = FakeClient(runs_at_once=True)
-    events = ClusterEvents(client)  # type: ignore[arg-type]
-    run_id = "0a1b2c3d4"
-    events.new_run(run_id, views=VIEWS, n_samples=10, n_clusters=2)
-    for event in (started(), SELECTED, outer(0), ENDED):
+    client = FakeClient()
+    events = begun(client)
+    assert copy.deepcopy(events) is events  # clones of an estimator report to the same cluster
+    for event in (StepStarted(step="cluster"), started(), SELECTED, outer(0), ENDED, outer(1)):
         events(event)
     assert client.events() == [
-        "run_announced",
-        "fit_started",
-        "settings_selected",
-        "iteration_finished",
-        "fit_finished",
+        *("run_announced", "fit_started", "settings_selected"),
+        *("iteration_finished", "fit_finished"),
     ]
-    assert {event["run"] for m in client.scheduler.messages for event in m["events"]} == {run_id}
-    name = client.scheduler.messages[0]["events"][0]["name"]
-    assert re.findall(r"\d+", name) == ["10", "3"]  # samples, views
-    events(outer(1))  # after the end: of no run
-    assert client.events()[-1] == "fit_finished"
+    sent = [event for message in client.scheduler.messages for event in message["events"]]
+    assert {event["run"] for event in sent} == {"0a1b2c3d4"}
+    assert re.findall(r"\d+", sent[0]["name"]) == ["10", "3"]  # samples, views
 
 
 def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit() -> None:
-    client = FakeClient(runs_at_once=False)
-    events = begun(client, max_waiting=5)
-    for iteration in range(100):
+    client = FakeClient()
+    events = begun(client)
+    client.runs_at_once = False
+    for iteration in range(300):
         events(outer(iteration))
     assert len(client.todo) == 1
     client.run()
-    (message,) = client.scheduler.messages
-    assert [event["iteration"] for event in message["events"]] == [95, 96, 97, 98, 99]
-    assert message["dropped"] == 96
-    events(ENDED)
-    client.run()
-    assert client.scheduler.messages[-1]["dropped"] == 0
+    message = client.scheduler.messages[-1]
+    assert [event["iteration"] for event in message["events"]] == list(range(44, 300))
+    assert message["dropped"] == 44
 
 
 @pytest.mark.parametrize("error", [OSError("gone"), CommClosedError("gone"), TimeoutError("late")])
 def test_what_cannot_be_sent_is_counted(error: Exception) -> None:
-    client = FakeClient(runs_at_once=True)
+    client = FakeClient()
     events = begun(client)
     client.scheduler.error = error
     events(started())
-    events(SELECTED)
     client.scheduler.error = None
     events(outer(0))
-    assert client.scheduler.messages[-1]["dropped"] == 2
+    assert client.scheduler.messages[-1]["dropped"] == 1
     assert client.events() == ["run_announced", "iteration_finished"]
-
-
-def test_a_copy_of_an_estimator_reports_to_the_same_cluster() -> None:
-    events = ClusterEvents(FakeClient(runs_at_once=True))  # type: ignore[arg-type]
-    assert copy.deepcopy(events) is events
 
 
 @pytest.mark.parametrize(
