@@ -87,7 +87,8 @@ class Browser:
         self.driver.get(address)
 
     def reset(self) -> None:
-        """Undo what a test set: cookies, the size of the window, and the medium."""
+        """Leave the page, and undo what a test set: cookies, the size of the window, and the medium."""
+        self.driver.get("about:blank")
         self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
         self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})

@@ -133,19 +133,13 @@ def test_counts_of_the_confusion(model: MSCAM) -> None:
         plot.confusion(model, [0, 1, 2])
 
 
-def test_bars_of_the_contributions(model: MSCAM) -> None:
+def test_bars_of_the_contributions_and_lines_of_the_history(model: MSCAM) -> None:
     ax = plot.contributions(model)
-    widths = {
-        text.get_text(): bar.get_width()
-        for text, bar in zip(ax.get_yticklabels(), ax.patches, strict=True)
-    }
-    assert widths == model.view_contributions_
-
-
-@pytest.mark.parametrize("quantity", ["score", "view_score"])
-def test_lines_of_the_history(model: MSCAM, quantity: str) -> None:
-    ax = plot.history(model, quantity=quantity)
-    curve = model.history_[quantity]
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    widths = [bar.get_width() for bar in ax.patches]
+    assert dict(zip(names, widths, strict=True)) == model.view_contributions_
+    ax = plot.history(model, quantity="view_score")
+    curve = model.history_["view_score"]
     drawn = np.column_stack([line.get_ydata() for line in ax.lines])
     np.testing.assert_array_equal(drawn, curve.values.reshape(len(drawn), -1))
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), np.arange(len(drawn)) + 1)
@@ -267,15 +261,12 @@ def test_curves_of_the_robustness(tmp_path: Path) -> None:
         )
     ]
     folder = experiment(tmp_path / "e", kind="robustness", curves=curves)
-    given = Figure().add_subplot()
-    assert plot.robustness(folder, given) is given
+    given = plot.robustness(folder)
     first, second = given.lines
     np.testing.assert_array_equal(first.get_ydata(), [0.9, np.nan, 0.2])
     np.testing.assert_array_equal(second.get_xdata(), [0.0, 0.5, 1.0])
     assert (first.get_linestyle(), second.get_linestyle()) == ("-", "--")
-    legend = given.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["X", "X (grid)"]
+    assert given.get_legend_handles_labels()[1] == ["X", "X (grid)"]
     heights = [item.get_datalim(given.transData).height for item in given.collections]
     np.testing.assert_allclose(heights, [1.0, 0.9 - 0.5 + 0.1], atol=1e-9)
     with pytest.raises(DataError):

@@ -71,20 +71,15 @@ def test_ingest_options(here: Path, call: Call) -> None:
     ("arguments", "code", "part"),
     [
         (["absent.npz", "-o", "x.zarr"], 3, "absent.npz"),
-        (["tiny.npz", "-o", "x.zarr", "--view-type", "view_0=kernl"], 2, "kernl"),
-        (["tiny.npz", "-o", "x.zarr", "--view-type", "view_9=kernel"], 2, "view_9"),
         (
             ["tiny.npz", "-o", "x.zarr", "--view-type", "kernel", "--view-type", "a=kernel"],
             2,
             "VIEW=VALUE",
         ),
         (["tiny.npz", "-o", "x.zarr", "--view", "view_9"], 3, "view_9"),
-        (["tiny.npz", "-o", "x.zarr", "--max-bytes", "1 kB"], 3, "--max-bytes"),
         (["tiny.npz", "-o", "x.zarr", "--max-bytes", "much"], 2, "'much'"),
-        (["tiny.npz", "-o", "x.zarr", "--samples-in", "diagonal"], 2, "'diagonal'"),
         (["tiny.npz", "-o", "x.zarr", "--samples-in", "tin=columns"], 2, "['tin']"),
         (["tiny.npz"], 2, "--output"),
-        (["-o", "x.zarr"], 2, "SRC"),
     ],
 )
 def test_ingest_errors(here: Path, call: Call, arguments: list[str], code: int, part: str) -> None:
@@ -99,25 +94,13 @@ def test_describe_shows_a_store_with_its_findings(here: Path, call: Call) -> Non
     with np.load("tiny.npz") as archive:
         first = archive["view_0"].copy()
         first[3:5] = 0
-        names = ["a [bold]", "b"]
-        np.savez(
-            "odd.npz",
-            allow_pickle=False,
-            view_0=first,
-            view_1=archive["view_1"],
-            labels=archive["labels"],
-            view_names=np.array(names),
-        )
+        names = np.array(["a [bold]", "b"])
+        views = {"view_0": first, "view_1": archive["view_1"]}
+        np.savez("odd.npz", **views, labels=archive["labels"], view_names=names)
     assert call("ingest", "odd.npz", "-o", "odd.zarr").exit_code == 0
     result = call("describe", "odd.zarr")
     assert result.exit_code == 0
-    digest = getattr(open_store("odd.zarr").views[1], "recorded_digest", "")
-    for part in (
-        "a [bold]",
-        "features",
-        digest[:16],
-    ):
-        assert part in re.sub(r"\s+", " ", result.stdout)
+    assert re.search(quotes("a [bold]", "features"), result.stdout)
     assert ["60"] in numbers(result.stdout)  # samples
     assert ["20", "20", "3"] in numbers(result.stdout)  # smallest and largest class, classes
     assert re.search(r"\b2\b.*\b60\b.*\b3, 4\b", result.stdout)  # samples of zeros, their rows

@@ -58,7 +58,7 @@ def scatter(
         placed.append(places)
         frames.append([*middle.tolist(), unit])
     ax = empty_axes(_SIDE, _SIDE)
-    ax.set(xlim=(0, _SIDE), ylim=(_SIDE, 0))
+    ax.set(xlim=(0, _SIDE), ylim=(_SIDE, 0), xticks=[], yticks=[])
     edges = (0, 0) if graph is None else draw_edges(ax, placed[0], graph, labels)
     draw_clusters(ax, placed[0], labels, size=1.0)
     names = tuple(f"axes {2 * index + 1} and {2 * index + 2}" for index in range(len(planes)))

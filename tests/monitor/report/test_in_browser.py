@@ -123,7 +123,7 @@ def test_names_from_data_do_nothing(browser: Browser, open_page: Open) -> None:
         content(
             views=(HOSTILE, "b"),
             name=HOSTILE,
-            ids=ids,
+            sample_ids=ids,
             label_names=[HOSTILE, "<img src=x onerror=alert(2)>", "c", "d"],
         )
     )

@@ -5,12 +5,10 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
-from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
-from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import pdist
@@ -40,20 +38,18 @@ def some_labels(n_samples: int, n_clusters: int) -> np.ndarray[tuple[int], np.dt
 # ---- many clusters ---------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "made",
-    [
+def test_many_clusters_take_little_memory() -> None:
+    labels = some_labels(8000, 4000)
+    made = [
         lambda labels: block_matrix(block_graph(labels), labels).weight_across,
         lambda labels: confusion(labels[::-1], labels, None),
-    ],
-    ids=["matrix", "confusion"],
-)
-def test_many_clusters_take_little_memory(made: Callable[[NDArray[np.int64]], object]) -> None:
-    labels = some_labels(8000, 4000)
-    made(labels[:10])  # what is imported is not counted
+    ]
+    for make in made:
+        make(labels[:10])  # what is imported is not counted
     tracemalloc.start()
     try:
-        made(labels)
+        for make in made:
+            make(labels)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -110,17 +106,14 @@ def test_a_draw_holds_the_listed_samples_and_one_of_each_cluster() -> None:
     assert (draw_samples(labels, listed=listed, limit=50) == rows).all()
 
 
-def test_contraction_keeps_components_and_the_weight_between_territories() -> None:
+def test_contraction_keeps_components() -> None:
     labels = some_labels(300, 6)
-    graph = block_graph(labels)
     rows = draw_samples(labels, limit=60)
-    contracted = contracted_graph(graph, rows)
+    contracted = contracted_graph(block_graph(labels), rows)
     n_components, component = connected_components(contracted, directed=False)
     assert n_components == 6
     assert len({*zip(component.tolist(), labels[rows].tolist(), strict=True)}) == 6
-    assert abs(contracted - contracted.T).max() < 1e-12
     assert contracted.diagonal().max() == 0
-    assert contracted.sum() <= graph.sum() + 1e-9
 
 
 def test_contraction_of_a_path_graph_by_hand() -> None:
@@ -141,14 +134,11 @@ def test_pixels_outside_the_blocks_are_empty_and_weights_are_counted() -> None:
     labels = some_labels(1200, 3)
     graph = block_graph(labels)
     matrix = block_matrix(graph, labels)
-    assert matrix.levels.shape == (480, 480)
-    assert matrix.samples_per_pixel == 2.5
-    corners = (matrix.edges * 480).round().astype(int)
+    assert (matrix.levels.shape, matrix.levels.max()) == ((480, 480), 255)
     outside = matrix.levels.copy()
-    for start, stop in itertools.pairwise(corners):
+    for start, stop in itertools.pairwise((matrix.edges * 480).round().astype(int)):
         outside[start:stop, start:stop] = 0
     assert outside.max() == 0
-    assert matrix.levels.max() == 255
     assert matrix.weight_across == 0
     assert matrix.between.trace() == pytest.approx(graph.sum())
 
@@ -186,28 +176,19 @@ def test_numbers_that_no_cluster_goes_by_are_left_out() -> None:
 # ---- the plane -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("n_samples", [1, 3, 90])
-def test_every_node_has_a_place_near_the_nodes_it_is_connected_with(n_samples: int) -> None:
-    labels = np.sort(some_labels(n_samples, min(2, n_samples)))
-    graph = contracted_graph(block_graph(labels, 2), np.arange(n_samples))
-    places = graph_layout(graph)
-    assert places.shape == (n_samples, 2)
-    assert np.isfinite(places).all()
-    again = graph_layout(graph)
-    assert (places == again).all()
-    if n_samples >= 90:
-        start, end = graph.tocoo().coords
-        edges = np.linalg.norm(places[start] - places[end], axis=1)
-        assert edges.mean() < 0.5 * pdist(places).mean()
-
-
-def test_a_weakly_attached_node_is_drawn_near_the_others() -> None:
-    n_nodes = 1000
-    weights = (np.random.default_rng(0).random((n_nodes, n_nodes)) < 24 / n_nodes).astype(float)
-    weights[-1], weights[:, -1] = 0.0, 0.0
+def test_nodes_are_near_those_they_are_connected_with_also_weakly() -> None:
+    blocks = contracted_graph(block_graph(np.arange(90) % 2, 2), np.arange(90))
+    places = graph_layout(blocks)
+    start, end = blocks.tocoo().coords
+    edges = np.linalg.norm(places[start] - places[end], axis=1)
+    assert edges.mean() < 0.5 * pdist(places).mean()
+    np.testing.assert_array_equal(graph_layout(blocks), places)
+    for size in (1, 3):
+        assert np.isfinite(graph_layout(csr_array(np.ones((size, size))))).all()
+    weights = np.triu(np.random.default_rng(0).random((1000, 1000)) < 0.024, 1).astype(float)
+    weights[:, -1] = 0.0
     weights[0, -1] = 0.3
-    upper = np.triu(weights, 1)
-    places = graph_layout(csr_array(upper + upper.T))
+    places = graph_layout(csr_array(weights + weights.T))
     radii = np.hypot(*(places - np.median(places, axis=0)).T)
     assert radii.max() < 20 * np.median(radii)  # 180 times where eigenvectors are the start
 
@@ -219,6 +200,7 @@ def test_planes_keep_distances_and_frames_give_the_coordinates_back() -> None:
     planes[0][7] = np.nan  # an absent sample
     plot = scatter(planes, np.zeros(50, dtype=np.int64))
     assert plot.names == ("axes 1 and 2", "axes 3 and 4")
+    assert texts(plot.svg) == ["0"]  # the number of the cluster, and none of an axis
     x, y, unit = plot.frames[0]
     drawn = np.array(plot.planes[0]).reshape(-1, 2)
     found = np.column_stack((x + (drawn[:, 0] - 500) * unit, y - (drawn[:, 1] - 500) * unit))
@@ -239,21 +221,20 @@ def texts(picture: str) -> list[str]:
 @pytest.mark.parametrize(
     ("values", "log", "shown"),
     [
-        ([1.8364, 1.8389], False, None),
+        ([1.8364, 1.8389], False, set()),
         ([2e-6, 9e-4], True, {"10⁻⁵", "10⁻⁴", "10⁻³"}),
         ([0.1, 0.17], True, {"0.12", "0.16"}),
     ],
-    ids=["close", "decades", "narrow"],
 )
 def test_ticks_are_numbers_of_which_no_two_read_alike(
-    values: list[float], log: bool, shown: set[str] | None
+    values: list[float], log: bool, shown: set[str]
 ) -> None:
     chart = line_chart("a", [("", 0, values)], Axes(x="iteration", y="nats", log=log), title="A")
     assert chart is not None
     ticks = [text for text in texts(chart.svg) if text not in "01"]
     ticks.remove("iteration")
     assert len(set(ticks)) == len(ticks) >= 2
-    assert shown is None or shown <= set(ticks)
+    assert shown <= set(ticks)
 
 
 def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
@@ -296,12 +277,3 @@ def test_columns_follow_the_best_assignment() -> None:
         ("<b>", 3, [(2, True), (0, False), (1, False)]),
         ("two", 4, [(0, False), (3, True), (1, False)]),
     ]
-
-
-def test_large_tables_are_cut_and_say_so() -> None:
-    labels = np.arange(300) % 100
-    table = confusion(labels, labels, None)
-    assert (len(table["rows"]), len(table["clusters"]), table["shape"]) == (40, 40, (100, 100))
-    assert table["n_hidden"] == 180
-    shown, hidden = cluster_sizes(labels)
-    assert (len(shown), hidden) == (60, [3] * 40)

@@ -77,13 +77,13 @@ def test_names_that_came_from_data_are_text() -> None:
         labels,
         views=(HOSTILE, "b"),
         name=HOSTILE,
-        ids=[f"{HOSTILE}{row}" for row in range(30)],
+        sample_ids=[f"{HOSTILE}{row}" for row in range(30)],
         labels_true=labels,
         label_names=[HOSTILE, "other"],
     )
     page = run_page(content)
     ids = [*"abcdefghijklmnopqrstuvwxyzABCD"]
-    plain = Seen(run_page(made_up_content(labels, ids=ids, labels_true=labels)))
+    plain = Seen(run_page(made_up_content(labels, sample_ids=ids, labels_true=labels)))
     seen = Seen(page)
     assert [tag for tag, _ in seen.elements] == [tag for tag, _ in plain.elements]
     assert "49" not in "".join(seen.text[:30])
@@ -150,7 +150,7 @@ def drift(**changes: object) -> dict[str, object]:
 
 
 def page_after(record: dict[str, object], **changes: object) -> str:
-    content = made_up_content(some_labels(90, 3), ids=[f"s{row}" for row in range(90)])
+    content = made_up_content(some_labels(90, 3), sample_ids=[f"s{row}" for row in range(90)])
     moved = (("s4", 0, 2), ("<b>s7</b>", 0, 2))
     link = FileLink(name="moved.csv", href="a%20b/moved.csv", what="moved")
     changes = {"moved": moved, "files": (link,), **changes}
@@ -229,11 +229,15 @@ def test_the_support_has_every_border() -> None:
     )
 
 
-def test_borders_of_many_clusters_are_those_with_the_largest_p_values() -> None:
-    page = run_page(made_up_content(some_labels(800, 80)))
+def test_tables_of_many_clusters_are_cut_and_say_so() -> None:
+    labels = some_labels(800, 80)
+    page = run_page(made_up_content(labels, labels_true=labels))
     support = part_of(page, "support")
     assert support.count("<tr>") == 1 + 60 + 1 + 2  # without a table of all borders
     assert re.search(r"\b60 \w+ 80\b", support)
+    truth = part_of(page, "labels")
+    assert truth.count("<tr>") == 1 + 40
+    assert re.search(r"\b40 \w+ of 80\b.*; 400 samples", truth)
 
 
 def test_a_view_that_contradicts_a_cluster_names_the_other() -> None:
