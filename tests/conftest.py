@@ -81,7 +81,7 @@ def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 
 @pytest.fixture
-def browser(chromium: Browser) -> Browser:
-    """The Chromium as it was at its start."""
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """The Chromium as it was at its start, which leaves the page at the end of the test."""
+    yield chromium
     chromium.reset()
-    return chromium

@@ -270,4 +270,4 @@ def test_a_file_is_a_pipeline_or_an_experiment(here: Path, call: Call) -> None:
     Path("both.toml").write_text(Path("tiny.toml").read_text() + "[compare]\nruns = 2\n")
     refused = call("run", "both.toml", "--in-process")
     assert refused.exit_code == 2
-    assert re.search(quotes("both.toml, line 7", "[compare]", "[dataset.NAME]"), refused.stderr)
+    assert re.search(quotes("both.toml, line 9", "[compare]", "[dataset.NAME]"), refused.stderr)

@@ -44,7 +44,8 @@ def run(here: Path, call: Call, copies: Path) -> Path:
     """A finished run, and new.npz with 30 other samples."""
 
     def make() -> None:
-        assert call("run", "tiny.toml", "--in-process", "-o", "runs/one").exit_code == 0
+        with_report = ("--set", "report.enabled=true", "-o", "runs/one")
+        assert call("run", "tiny.toml", "--in-process", *with_report).exit_code == 0
 
     kept_or_made(copies / "run", here / "runs", make)
     save_npz(Path("new.npz"), three_subspaces(30, seed=2))
@@ -147,7 +148,7 @@ def test_a_comparison_has_settings_scores_and_agreement(three_runs: Path, call: 
     runs, _ = list_runs(three_runs)
     compared = compare_runs(runs)
     assert compared.names == ("one", "two")
-    assert compared.settings == {"cluster.n_clusters": (3, 2)}
+    assert compared.settings["cluster.n_clusters"] == (3, 2)
     labels = [load_run(three_runs / name).labels_ for name in compared.names]
     expected = adjusted_rand_index(*labels)
     assert compared.agreement == ((1.0, expected), (expected, 1.0))
@@ -164,6 +165,7 @@ def test_a_comparison_has_settings_scores_and_agreement(three_runs: Path, call: 
 def test_agreement_is_on_common_samples(here: Path, call: Call) -> None:
     Path("t.toml").write_text(
         "[data]\nsource = 't.csv'\n[cluster]\nn_clusters = 2\nconstants.auto_settings = false\n"
+        "[report]\nenabled = false\n"
     )
     for name, ids, side in (("a", range(40), 1), ("b", range(30, 60), 1), ("c", range(90, 130), 0)):
         kind = np.array([i % 2 if side else i // 20 % 2 for i in ids])
@@ -202,7 +204,7 @@ def test_drift_above_the_limit_has_its_exit_code(here: Path, call: Call) -> None
 
     Path("d.toml").write_text(
         "[data]\nsource = 'd.csv'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
-        "[incremental]\nenabled = true\nmax_drift = 0.3\n"
+        "[report]\nenabled = false\n[incremental]\nenabled = true\nmax_drift = 0.3\n"
     )
     write(view)
     assert call("run", "d.toml", "--in-process").exit_code == 0
@@ -237,6 +239,7 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     Path("later.csv").write_text("day3\n" * np.count_nonzero(~old))
     Path("run.toml").write_text(
         '[data]\nsource = "old.npz"\nbatches = "batches.csv"\n[cluster]\nn_clusters = 3\n'
+        "[report]\nenabled = false\n"
     )
     made = call("run", "run.toml", "--in-process", "-o", "runs/b")
     assert made.exit_code == 0, made.output

@@ -137,7 +137,7 @@ def test_describe_finds_a_damaged_store_or_nothing(here: Path, call: Call) -> No
 
 
 def test_describe_shows_a_run_that_ended_well_or_not_or_was_cut_off(here: Path, call: Call) -> None:
-    call("run", "tiny.toml", "--in-process", "-o", "the run")
+    call("run", "tiny.toml", "--in-process", "-o", "the run", "--set", "report.enabled=true")
     text = re.sub(r"\s+", " ", call("describe", "the run").stdout)
     for part in (
         *("finished", "tiny", "mscam", "ACC 1.0000", "view_1", f"numpy {np.__version__}"),

@@ -16,7 +16,6 @@ def test_a_report_is_made_again_and_opened(
     here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert call("run", "tiny.toml", "--in-process", "-o", "out").exit_code == 0
-    Path("out/report.html").unlink()
     result = call("report", "out")
     assert result.exit_code == 0, result.output
     assert "out/report.html" in result.stdout
@@ -38,11 +37,8 @@ def columns_in(page: Path) -> list[str]:
 
 def test_plots_are_colored_by_columns_of_a_table(here: Path, call: Call) -> None:
     (here / "clinical.csv").write_text("row,site,age\n0,Ghent,61.5\n3,Oslo,48\n", encoding="utf-8")
-    settings = Path("tiny.toml").read_text(encoding="utf-8")
-    Path("colored.toml").write_text(
-        f'{settings}\n[report]\ncolumns = "clinical.csv"\n', encoding="utf-8"
-    )
-    assert call("run", "colored.toml", "--in-process", "-o", "out").exit_code == 0
+    setting = ("--set", "report.columns=clinical.csv", "--set", "report.enabled=true")
+    assert call("run", "tiny.toml", "--in-process", "-o", "out", *setting).exit_code == 0
     assert columns_in(here / "out/report.html")[-2:] == ["site", "age"]
     (here / "other.csv").write_text("row,dose\n1,0.5\n", encoding="utf-8")
     assert call("report", "out", "--columns", "other.csv").exit_code == 0

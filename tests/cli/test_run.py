@@ -31,7 +31,7 @@ Call = Callable[..., Result]
 def test_results_are_on_standard_output_and_progress_on_standard_error(
     here: Path, call: Call
 ) -> None:
-    result = call("run", "tiny.toml", "--in-process")
+    result = call("run", "tiny.toml", "--in-process", "--set", "report.enabled=true")
     assert result.exit_code == 0
     (run,) = (here / "runs").iterdir()
     assert run.name.startswith("tiny-")

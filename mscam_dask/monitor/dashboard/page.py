@@ -160,7 +160,8 @@ class Page:
         if other or not run.going or started >= self._not_before:
             self._drawn = state
             self._draw(run)
-            self._not_before = 0.0 if other else _pause(time.monotonic() - started) + started
+            pause = min((time.monotonic() - started) / _DRAWING_SHARE, _MAX_PAUSE_S)
+            self._not_before = 0.0 if other else started + pause
 
     def _list_runs(self) -> None:
         entries: list[str | tuple[Any, str]] = [(_NEWEST, "newest run")]
@@ -188,11 +189,6 @@ class Page:
         if not shown <= self._sent:  # sending a plot costs a hundred times as much as its points
             self._sent |= shown
             self._grid.children = [box for drawn, box in self._boxes.items() if drawn in self._sent]
-
-
-def _pause(seconds: float) -> float:
-    """Seconds without another drawing, after one that took `seconds`."""
-    return min(seconds / _DRAWING_SHARE, _MAX_PAUSE_S)
 
 
 def head_html(run: Run, *, now: float) -> str:

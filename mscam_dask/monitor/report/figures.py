@@ -12,7 +12,7 @@ from mscam_dask.data.results import StoredResult
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import sentence
 from mscam_dask.plot.pictures import draw_clusters, draw_edges, empty_axes, svg, tag
-from mscam_dask.plot.places import contracted_graph, graph_layout, principal_planes
+from mscam_dask.plot.places import principal_planes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -64,12 +64,6 @@ def scatter(
     names = tuple(f"axes {2 * index + 1} and {2 * index + 2}" for index in range(len(planes)))
     spots = [np.nan_to_num(places, nan=-_SIDE).astype(int).ravel().tolist() for places in placed]
     return Scatter(svg(ax.figure), names if graph is None else ("",), spots, frames, *edges)
-
-
-def graph_figure(result: StoredResult, rows: NDArray[np.int64]) -> Scatter:
-    """Learned graph of the drawn samples, with a force-directed layout."""
-    graph = contracted_graph(result.learned_graph, rows)
-    return scatter([graph_layout(graph)], result.labels[rows], graph)
 
 
 def view_figures(result: StoredResult, rows: NDArray[np.int64]) -> list[tuple[str, str, Scatter]]:
@@ -180,24 +174,20 @@ class BlockMatrix:
         return svg(ax.figure)
 
 
-def cluster_order(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Samples by cluster, and in reverse Cuthill-McKee order within each cluster."""
-    from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-    order = reverse_cuthill_mckee(graph, symmetric_mode=True)
-    return np.asarray(order[np.argsort(labels[order], kind="stable")], dtype=np.int64)
-
-
 def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> BlockMatrix:
-    """Sum the weights of (A + Aᵀ)/2 in pixels and in pairs of clusters."""
+    """Sum the weights of (A + Aᵀ)/2 in pixels, by cluster in reverse Cuthill-McKee order, and in pairs of clusters."""
     from scipy.sparse import coo_array, csr_array
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     symmetric: csr_array[np.float64] = csr_array(0.5 * graph + 0.5 * graph.T)
     n_samples = len(labels)
     clusters, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     side = min(n_samples, _PIXELS)
     pixel = np.empty(n_samples, dtype=np.int64)
-    pixel[cluster_order(symmetric, labels)] = np.arange(n_samples) * side // n_samples
+    order = reverse_cuthill_mckee(symmetric, symmetric_mode=True)
+    pixel[order[np.argsort(labels[order], kind="stable")]] = (
+        np.arange(n_samples) * side // n_samples
+    )
     entries = symmetric.tocoo()
     row, column = (pixel[index] for index in entries.coords)
     mass = np.bincount(row * side + column, weights=entries.data, minlength=side * side)

@@ -27,7 +27,7 @@ from mscam_dask.monitor.report.figures import (
     BlockMatrix,
     block_matrix,
     convergence_charts,
-    graph_figure,
+    scatter,
     view_figures,
 )
 from mscam_dask.monitor.report.sections import drift_section, n_clusters_section
@@ -43,15 +43,19 @@ from mscam_dask.monitor.report.tables import (
 )
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.plot.palette import CLUSTER_COLORS, sample_property
-from mscam_dask.plot.places import DRAW_LIMIT, DRAW_SEED, draw_samples
+from mscam_dask.plot.places import (
+    DRAW_LIMIT,
+    DRAW_SEED,
+    contracted_graph,
+    draw_samples,
+    graph_layout,
+)
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-LISTED_SAMPLES = 200
-"""Number of least certain samples that are listed."""
-
+_MAX_LISTED = 200  # least certain samples
 _MAX_NAME = 120
 _MAX_SETTINGS = 60
 _MAX_COLUMNS = 20
@@ -107,9 +111,10 @@ def run_page(content: RunContent) -> str:
     labels = result.labels
     confidence = sample_confidence(content.membership, labels)
     order = None if confidence is None else np.argsort(confidence.values, kind="stable")
-    listed = None if order is None else order[:LISTED_SAMPLES]
+    listed = None if order is None else order[:_MAX_LISTED]
     rows = draw_samples(labels, listed=listed)
-    graph, views = graph_figure(result, rows), view_figures(result, rows)
+    drawn = contracted_graph(result.learned_graph, rows)
+    graph, views = scatter([graph_layout(drawn)], labels[rows], drawn), view_figures(result, rows)
     matrix = block_matrix(result.learned_graph, labels)
     in_degree: NDArray[np.float64] = np.asarray(result.consensus_graph.sum(axis=0)).ravel()
     points = {row: point for point, row in enumerate(rows.tolist())}
@@ -152,7 +157,12 @@ def run_page(content: RunContent) -> str:
             "max_text": _MAX_TEXT,
             "columns": columns,
             "payload": {
-                **_payload(content, rows, confidence),
+                "names": [content.name(row)[:_MAX_NAME] for row in rows],
+                "labels": [content.label(row)[:_MAX_NAME] for row in rows]
+                if content.labels_true is not None
+                else [],
+                "clusters": labels[rows].tolist(),
+                "next": [] if confidence is None else confidence.next_cluster[rows].tolist(),
                 "plots": {
                     key: {"planes": plot.planes, "frames": plot.frames, "names": plot.names}
                     for key, plot in [("graph", graph), *((key, plot) for key, _, plot in views)]
@@ -165,19 +175,6 @@ def run_page(content: RunContent) -> str:
             },
         },
     )
-
-
-def _payload(
-    content: RunContent, rows: NDArray[np.int64], confidence: Confidence | None
-) -> dict[str, Any]:
-    """Names of the drawn samples, and what is known of them."""
-    known = content.labels_true is not None
-    return {
-        "names": [content.name(row)[:_MAX_NAME] for row in rows],
-        "labels": [content.label(row)[:_MAX_NAME] for row in rows] if known else [],
-        "clusters": content.result.labels[rows].tolist(),
-        "next": [] if confidence is None else confidence.next_cluster[rows].tolist(),
-    }
 
 
 def _columns(
