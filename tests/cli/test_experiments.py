@@ -126,6 +126,9 @@ def test_an_experiment_is_described_finished_cut_off_or_under_way(here: Path, ca
     said = call("describe", "out").stdout
     assert re.search(quotes("comparison", " finished\n", " tiny (60", " 2 ok\n"), said)
     assert re.search(quotes(record["executor"], "mscam-dask report out"), said)
+    assert call("report", "out", "-o", "page.html").exit_code == 0
+    assert "knn-sc" in Path("page.html").read_text()
+    assert "sweep" in call("--help").stdout
     document.write_text(json.dumps({**record, "state": "running", "cells": [], "ended": None}))
     with RunLock(Path("out")):
         under_way = call("describe", "out")
