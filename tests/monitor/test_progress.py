@@ -88,13 +88,9 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
 def test_what_was_selected_and_learned_is_said_on_a_screen_and_in_a_log(terminal: Console) -> None:
     stream = io.StringIO()
     with TerminalProgress(terminal) as progress, PlainProgress(stream) as log:
-        for event in (
-            STARTED,
-            RANK_SAMPLE,
-            BY_VIEW,
-            *(outer(index, 1) for index in range(12)),
-            LEARNED,
-        ):
+        iterations = [outer(index, 1) for index in range(12)]
+        events: tuple[Event, ...] = (STARTED, RANK_SAMPLE, BY_VIEW, *iterations, LEARNED)
+        for event in events:
             progress(event)
             log(event)
         shown = screen(terminal, progress)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -181,3 +182,14 @@ def made_up_content(
         membership=made_up_membership(labels),
         **{**defaults, **content},
     )
+
+
+def part_of(page: str, section: str) -> str:
+    """HTML of a section."""
+    start = page.index(f'<section id="{section}"')
+    return page[start : page.index("</section>", start)]
+
+
+def text_of(page: str, section: str) -> str:
+    """Text of a section, with single blanks."""
+    return " ".join(re.sub(r"<[^>]+>", " ", part_of(page, section)).split())

@@ -13,21 +13,14 @@ from mscam_dask.monitor.report.page import run_page
 from mscam_dask.monitor.report.sections import n_clusters_section
 from tests.messages import quotes
 from tests.monitor.records import LEARNED, RANK_SAMPLE
-from tests.monitor.report.made_up import VIEWS, made_up_content
+from tests.monitor.report.made_up import VIEWS, made_up_content, part_of, text_of
 
 LABELS = np.arange(40) % 4
 
 
-def text_of(page: str, section: str) -> str:
-    start = page.index(f'<section id="{section}"')
-    part = page[start : page.index("</section>", start)]
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", part))
-
-
 def rows_of(page: str, section: str) -> list[list[str]]:
     """Cells of the rows of all tables of a section."""
-    start = page.index(f'<section id="{section}"')
-    rows = re.findall(r"<tr.*?</tr>", page[start : page.index("</section>", start)], re.DOTALL)
+    rows = re.findall(r"<tr.*?</tr>", part_of(page, section), re.DOTALL)
     cells = [re.findall(r"<t[dh].*?</t[dh]>", row, re.DOTALL) for row in rows]
     return [[" ".join(re.sub(r"<[^>]+>", " ", cell).split()) for cell in row] for row in cells]
 
@@ -60,7 +53,7 @@ def test_the_p_values_of_a_selected_number_are_drawn_and_tabled() -> None:
     assert "0.6300" not in text_of(given, "result")
     earlier = {"counts": [2, 3, 4], "n_clusters": 4, "seconds": 1.0, "stability": [0.7, 0.9, 0.8]}
     old = run_page(made_up_content(LABELS, fit={"n_clusters_curves": earlier}))
-    assert "<svg" not in old[old.index('id="number"') : old.index('id="graph"')]
+    assert "<svg" not in part_of(old, "number")
 
 
 def test_the_selected_number_and_the_level_are_marked_at_their_places() -> None:

@@ -15,7 +15,7 @@ import pytest
 from mscam_dask.monitor.report.page import FileLink, run_page
 from mscam_dask.monitor.run_record import BatchesEntry, DriftRecord
 from mscam_dask.types.result import Status
-from tests.monitor.report.made_up import made_up_content
+from tests.monitor.report.made_up import made_up_content, part_of, text_of
 
 HOSTILE = "</title></script><script>alert(1)</script><img src=x onerror=alert(2)>'\"{{7*7}}"
 
@@ -44,8 +44,7 @@ def some_labels(n_samples: int, n_clusters: int) -> np.ndarray[tuple[int], np.dt
 def test_the_first_screen_says_what_was_asked_and_what_came_out() -> None:
     labels = some_labels(90, 3)
     page = run_page(made_up_content(labels, labels_true=labels))
-    first = page[page.index('id="result"') : page.index('id="graph"')]
-    text = re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", first))
+    text = text_of(page, "result")
     for part in ("90", "made-up", "0.987", "0.969", "0.971", "18.7 s"):
         assert part in text, part
     assert re.search(r"\b3 \w+, 3 \w+", text)  # components and clusters
@@ -125,11 +124,6 @@ def test_edges(case: str) -> None:
     assert case != "many views" or re.search(r"\b12 \w+ 14\b", part_of(page, "views"))
 
 
-def part_of(page: str, section: str) -> str:
-    start = page.index(f'<section id="{section}"')
-    return page[start : page.index("</section>", start)]
-
-
 def drift(**changes: object) -> dict[str, object]:
     return {
         "earlier": "nightly-0123456789ab",
@@ -159,16 +153,11 @@ def page_after(record: dict[str, object], **changes: object) -> str:
     return run_page(dataclasses.replace(content, record=changed, **changes))  # type: ignore[arg-type]
 
 
-def section(page: str) -> str:
-    part = page[page.index('id="drift"') : page.index('id="graph"')]
-    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", part))
-
-
 def test_what_changed_since_the_run_before() -> None:
     page = page_after(drift(warm_runs=7))
     assert 'href="a%20b/moved.csv"' in page
     assert "<b>s7" not in page
-    text = section(page)
+    text = text_of(page, "drift")
     for part in (
         "nightly-0123456789ab",
         "0 33 30 \u22123 1 30 30 \u00b10 2 20 30 +10",
@@ -183,17 +172,19 @@ def test_what_changed_since_the_run_before() -> None:
 
 def test_a_fresh_start_gives_its_reason_and_long_tables_are_cut() -> None:
     reason = "30 runs in a row were warm"
-    assert reason in section(page_after(drift(start="cold", reason=reason)))
+    assert reason in text_of(page_after(drift(start="cold", reason=reason)), "drift")
     many = tuple((f"s{row}", 0, 1) for row in range(80))
-    text = section(page_after(drift(n_moved=80), moved=many))
+    text = text_of(page_after(drift(n_moved=80), moved=many), "drift")
     assert re.search(r"\b80 \w+ 0 \w+ 1\.[^.]*\b40\b[^.]*\b80\b", text)
     assert "s39 0 1" in text
     assert "s40 0 1" not in text
     sizes = {"cluster_names": [1, 4, 6], "sizes_before": [9, 0, 2], "sizes_after": [8, 3, 0]}
-    text = section(page_after(drift(**sizes)))
+    text = text_of(page_after(drift(**sizes)), "drift")
     assert "1 9 8 \u22121 4 \u2013 3 +3 6 2 \u2013 \u22122" in text
     names, before, after = list(range(100)), [5] * 99 + [0], [5] * 98 + [7, 2]
-    text = section(page_after(drift(cluster_names=names, sizes_before=before, sizes_after=after)))
+    text = text_of(
+        page_after(drift(cluster_names=names, sizes_before=before, sizes_after=after)), "drift"
+    )
     assert re.search(r"\b60 \w+ 100\b", text)
     assert "98 5 7 +2" in text
 
