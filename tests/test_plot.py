@@ -69,7 +69,8 @@ def test_axes_are_those_given_or_of_a_figure_that_pyplot_does_not_know(
         given = Figure().add_subplot()
         assert draw(fitted, given) is given
         assert given.has_data()
-    draw(fitted, None).get_figure(root=True).canvas.draw()
+    made: Any = plot.graph(model)
+    made.get_figure(root=True).canvas.draw()
     if "matplotlib.pyplot" in sys.modules:
         import matplotlib.pyplot as plt
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 import tracemalloc
+from collections.abc import Callable
 from xml.etree import ElementTree as ET
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import pdist
@@ -40,7 +42,7 @@ def some_labels(n_samples: int, n_clusters: int) -> np.ndarray[tuple[int], np.dt
 
 def test_many_clusters_take_little_memory() -> None:
     labels = some_labels(8000, 4000)
-    made = [
+    made: list[Callable[[NDArray[np.int64]], object]] = [
         lambda labels: block_matrix(block_graph(labels), labels).weight_across,
         lambda labels: confusion(labels[::-1], labels, None),
     ]
