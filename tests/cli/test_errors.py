@@ -156,6 +156,7 @@ def test_limits_of_the_system_are_typed_errors(
     assert result.exit_code == code
     assert re.search(quotes(*values), result.stderr)
     assert "Traceback" not in result.stderr
+    assert isinstance(failed(ImportError("x")).exception, ImportError)  # another is a defect
 
 
 def test_a_small_address_space_is_refused_before_libraries_end_the_process() -> None:

@@ -72,10 +72,14 @@ def lines_with(text: str, *values: object) -> list[str]:
 
 
 def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None:
+    screens = []
     with TerminalProgress(terminal) as progress:
         for event in RUN[:7]:
             progress(event)
-        shown = screen(terminal, progress)
+            screens.append(screen(terminal, progress))
+    waits = [re.sub(r"[\d.]+ s", "", text.splitlines()[-1]) for text in screens[2:5]]
+    assert len(set(waits)) == 3  # for a step, for the selection of settings, for an iteration
+    shown = screens[-1]
     rows = lines_with(shown, *OF_EACH)
     assert [re.findall(r"[\d.]+", row)[:3] for row in rows] == [["1", "1", "4"], ["2", "3", "4"]]
     assert lines_with(rows[0], "2.00")

@@ -101,6 +101,9 @@ def test_axes_without_points_are_left_out() -> None:
     assert "primal" in names
     assert "work" in names
     assert "dual" not in names
+    page.close()
+    page.update()
+    assert page.run is None
 
 
 @pytest.mark.parametrize(
