@@ -18,6 +18,7 @@ __all__ = [
     "ConvergenceWarning",
     "DataError",
     "DataTypeError",
+    "DataWarning",
     "MemoryPlanError",
     "MemoryPlanWarning",
     "MscamError",

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 from sklearn.metrics import adjusted_rand_score, normalized_mutual_info_score
+from sklearn.metrics.cluster import contingency_matrix, pair_confusion_matrix
 
 from mscam_dask.errors import DataError
 
@@ -69,20 +70,18 @@ def score_partition(labels_true: ArrayLike, labels_pred: ArrayLike) -> Partition
     >>> score_partition([0, 0, 1, 1], [0, 0, 0, 1]).accuracy
     0.75
     """
-    table = _contingency_table(labels_true, labels_pred)
+    (classes, true), (clusters, pred), counts = _contingency_table(labels_true, labels_pred)
+    pairs = pair_confusion_matrix(true, pred)
+    in_either = pairs[0, 1] + pairs[1, 0] + 2 * pairs[1, 1]
     return PartitionScores(
-        accuracy=float(table.counts[table.best_assignment()].sum() / table.n_samples),
-        normalized_mutual_information=float(
-            normalized_mutual_info_score(
-                table.true_codes, table.pred_codes, average_method="arithmetic"
-            )
-        ),
-        adjusted_rand_index=float(adjusted_rand_score(table.true_codes, table.pred_codes)),
-        purity=float(table.counts.max(axis=0).sum() / table.n_samples),
-        pairwise_f_score=_pairwise_f_score(table.counts),
-        n_samples=table.n_samples,
-        n_classes=table.classes.size,
-        n_clusters=table.clusters.size,
+        accuracy=float(counts[linear_sum_assignment(counts, maximize=True)].sum() / true.size),
+        normalized_mutual_information=float(normalized_mutual_info_score(true, pred)),
+        adjusted_rand_index=float(adjusted_rand_score(true, pred)),
+        purity=float(counts.max(axis=0).sum() / true.size),
+        pairwise_f_score=float(2 * pairs[1, 1] / in_either) if in_either else 1.0,
+        n_samples=true.size,
+        n_classes=classes.size,
+        n_clusters=clusters.size,
     )
 
 
@@ -203,54 +202,31 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     >>> matched_labels([0, 0, 1, 1], [5, 5, 3, 4])
     array([0, 0, 1, 2])
     """
-    table = _contingency_table(
+    (classes, _), (clusters, codes), counts = _contingency_table(
         _integer_labels(reference, "the first label vector"),
         _integer_labels(labels, "the second label vector"),
     )
-    class_codes, cluster_codes = table.best_assignment()
-    unmatched = np.setdiff1d(np.arange(table.clusters.size), cluster_codes)
-    largest = int(table.classes[-1])
+    class_codes, cluster_codes = linear_sum_assignment(counts, maximize=True)
+    unmatched = np.setdiff1d(np.arange(clusters.size), cluster_codes)
+    largest = int(classes[-1])
     if largest > np.iinfo(np.int64).max - unmatched.size:
         raise DataError(
             f"the first label vector has the label {largest}, which leaves no int64 to name the "
             f"{unmatched.size} clusters without a class. Number the classes from 0."
         )
-    names = np.empty(table.clusters.size, dtype=np.int64)
-    names[cluster_codes] = table.classes[class_codes]
+    names = np.empty(clusters.size, dtype=np.int64)
+    names[cluster_codes] = classes[class_codes]
     names[unmatched] = largest + 1 + np.arange(unmatched.size)
-    return names[table.pred_codes]
+    return names[codes]
 
 
-@dataclass(frozen=True)
-class _ContingencyTable:
-    """Two partitions of the same samples, renumbered from 0 in the order of their labels.
-
-    Attributes
-    ----------
-    true_codes, pred_codes : (n_samples,)
-    classes, clusters : (n_classes,), (n_clusters,)
-        Labels of the codes, ascending.
-    counts : (n_classes, n_clusters)
-        Number of samples of each class in each cluster; no row or column is all zero.
-    """
-
-    true_codes: NDArray[np.int64]
-    pred_codes: NDArray[np.int64]
-    classes: NDArray[Any]
-    clusters: NDArray[Any]
-    counts: NDArray[np.int64]
-
-    @property
-    def n_samples(self) -> int:
-        return self.true_codes.size
-
-    def best_assignment(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Pairs of classes and clusters that share the most samples in total."""
-        class_codes, cluster_codes = linear_sum_assignment(self.counts, maximize=True)
-        return class_codes.astype(np.int64), cluster_codes.astype(np.int64)
+_Coded = tuple[NDArray[Any], NDArray[np.int64]]
 
 
-def _contingency_table(labels_true: ArrayLike, labels_pred: ArrayLike) -> _ContingencyTable:
+def _contingency_table(
+    labels_true: ArrayLike, labels_pred: ArrayLike
+) -> tuple[_Coded, _Coded, NDArray[np.int64]]:
+    """Ascending labels and codes (n_samples,) of two partitions, and counts (n_classes, n_clusters)."""
     true = _labels(labels_true, "the first label vector")
     pred = _labels(labels_pred, "the second label vector")
     if true.size != pred.size:
@@ -260,23 +236,8 @@ def _contingency_table(labels_true: ArrayLike, labels_pred: ArrayLike) -> _Conti
         )
     classes, true_codes = np.unique(true, return_inverse=True)
     clusters, pred_codes = np.unique(pred, return_inverse=True)
-    shape = (classes.size, clusters.size)
-    counts = np.bincount(true_codes * shape[1] + pred_codes, minlength=shape[0] * shape[1])
-    return _ContingencyTable(
-        true_codes, pred_codes, classes, clusters, counts.reshape(shape).astype(np.int64)
-    )
-
-
-def _pairwise_f_score(counts: NDArray[np.int64]) -> float:
-    in_either = _n_pairs(counts.sum(axis=1)) + _n_pairs(counts.sum(axis=0))
-    if in_either == 0:  # both partitions consist of singletons
-        return 1.0
-    return 2 * _n_pairs(counts) / in_either
-
-
-def _n_pairs(sizes: NDArray[np.int64]) -> int:
-    """Number of pairs i < j within groups of the given sizes."""
-    return int((sizes * (sizes - 1) // 2).sum())
+    counts = contingency_matrix(true_codes, pred_codes)
+    return (classes, true_codes), (clusters, pred_codes), counts
 
 
 def _integer_labels(values: ArrayLike, where: str) -> NDArray[np.int64]:

@@ -86,6 +86,13 @@ class Browser:
         self._requests.clear()
         self.driver.get(address)
 
+    def reset(self) -> None:
+        """Leave the page, and undo what a test set: cookies, the size of the window, and the medium."""
+        self.driver.get("about:blank")
+        self.driver.execute_cdp_cmd("Network.clearBrowserCookies", {})
+        self.driver.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        self.driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": "", "features": []})
+
     def run(self, script: str) -> Any:
         """The value that a JavaScript function body returns."""
         return self.driver.execute_script(script)

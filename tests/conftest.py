@@ -70,11 +70,18 @@ def benchmark_data() -> Callable[[str], BenchmarkData]:
     return load
 
 
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Browser]:
-    """A new headless Chromium; the test is skipped, with the reason, where there is none."""
+@pytest.fixture(scope="session")
+def chromium(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    """A headless Chromium; tests are skipped, with the reason, where there is none."""
     reason = missing_browser()
     if reason is not None:
         pytest.skip(reason)
-    with open_browser(artifacts_folder(tmp_path)) as opened:
+    with open_browser(artifacts_folder(tmp_path_factory.mktemp("artifacts"))) as opened:
         yield opened
+
+
+@pytest.fixture
+def browser(chromium: Browser) -> Iterator[Browser]:
+    """The Chromium as it was at its start, which leaves the page at the end of the test."""
+    yield chromium
+    chromium.reset()

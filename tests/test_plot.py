@@ -22,32 +22,25 @@ from matplotlib.figure import Figure
 
 from mscam_dask import MSCAM, Constants, plot
 from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.metrics import clustering_accuracy
 from mscam_dask.plot.palette import CLUSTER_COLORS
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 N = 90
 
 
-@pytest.fixture(scope="module")
-def views() -> dict[str, pd.DataFrame]:
-    (a, b), _ = gaussian_views(0, n_samples=N, spread=2.5, dims=(4, 6))
-    return {"a": pd.DataFrame(a).add_prefix("x"), "b": pd.DataFrame(b).add_prefix("y")}
+(A, B), TRUTH = gaussian_views(0, n_samples=N, spread=2.5, dims=(4, 6))
+VIEWS = {"a": pd.DataFrame(A).add_prefix("x"), "b": pd.DataFrame(B).add_prefix("y")}
 
 
 @pytest.fixture(scope="module")
-def truth() -> Any:
-    return gaussian_views(0, n_samples=N, spread=2.5, dims=(4, 6))[1]
+def model() -> MSCAM:
+    return MSCAM(n_clusters=3, n_jobs=1).fit(VIEWS)
 
 
 @pytest.fixture(scope="module")
-def model(views: dict[str, pd.DataFrame]) -> MSCAM:
-    return MSCAM(n_clusters=3, n_jobs=1).fit(views)
-
-
-@pytest.fixture(scope="module")
-def counted(views: dict[str, pd.DataFrame]) -> MSCAM:
-    return MSCAM(n_clusters="auto", max_clusters=6, n_jobs=1).fit(views)
+def counted() -> MSCAM:
+    return MSCAM(n_clusters="auto", max_clusters=4, n_jobs=1).fit(VIEWS)
 
 
 def points(ax: Any) -> list[PathCollection]:
@@ -67,15 +60,16 @@ DRAW: dict[str, Callable[[MSCAM, Any], Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", DRAW)
 def test_axes_are_those_given_or_of_a_figure_that_pyplot_does_not_know(
-    name: str, model: MSCAM, counted: MSCAM
+    model: MSCAM, counted: MSCAM
 ) -> None:
-    fitted = counted if name == "n_clusters_curves" else model
-    given = Figure().add_subplot()
-    assert DRAW[name](fitted, given) is given
-    assert given.has_data()
-    made = DRAW[name](fitted, None)
+    assert set(plot.__all__) == {*DRAW, "ranks", "robustness"}
+    for name, draw in DRAW.items():
+        fitted = counted if name == "n_clusters_curves" else model
+        given = Figure().add_subplot()
+        assert draw(fitted, given) is given
+        assert given.has_data()
+    made: Any = plot.graph(model)
     made.get_figure(root=True).canvas.draw()
     if "matplotlib.pyplot" in sys.modules:
         import matplotlib.pyplot as plt
@@ -83,7 +77,6 @@ def test_axes_are_those_given_or_of_a_figure_that_pyplot_does_not_know(
         assert plt.get_fignums() == []
 
 
-@pytest.mark.thorough
 def test_points_of_the_graph_are_the_samples_in_the_colors_of_their_clusters(model: MSCAM) -> None:
     ax = plot.graph(model)
     sizes = np.bincount(model.labels_)
@@ -100,12 +93,6 @@ def test_points_of_the_graph_are_the_samples_in_the_colors_of_their_clusters(mod
     assert {tuple(end) for end in ends} <= {tuple(place) for place in np.asarray(places)}
 
 
-def test_a_sample_of_the_points_has_every_cluster(model: MSCAM) -> None:
-    shown = [len(item.get_offsets()) for item in points(plot.graph(model, max_samples=20))]
-    assert len(shown) == 3
-    assert 20 <= sum(shown) <= 23
-
-
 def test_points_of_an_embedding_keep_the_distances_of_two_principal_axes(model: MSCAM) -> None:
     values = model.solution_.view_coordinates["b"].astype(np.float64)
     spread = np.linalg.svd(values - values.mean(axis=0), compute_uv=False)
@@ -113,9 +100,9 @@ def test_points_of_an_embedding_keep_the_distances_of_two_principal_axes(model: 
     drawn = np.concatenate([item.get_offsets() for item in points(ax)])
     np.testing.assert_allclose(np.linalg.norm(drawn, axis=0), spread[:2], rtol=1e-9)
     assert ax.get_title() == "b"
-    with pytest.raises(ConfigurationError, match=quotes("'c'", ["a", "b"])):
+    with pytest.raises(ConfigurationError):
         plot.embedding(model, "c")
-    with pytest.raises(ConfigurationError, match=quotes("plane=3")):
+    with pytest.raises(ConfigurationError):
         plot.embedding(model, "b", plane=3)
 
 
@@ -127,12 +114,12 @@ def test_samples_are_colored_by_a_property(model: MSCAM) -> None:
     numbers = np.arange(N) / 7
     (scale,) = points(plot.embedding(model, "a", color=numbers))
     np.testing.assert_array_equal(np.sort(np.asarray(scale.get_array())), numbers)
-    with pytest.raises(DataError, match=quotes((5,), N)):
+    with pytest.raises(DataError):
         plot.graph(model, color=np.zeros(5))
 
 
-def test_counts_of_the_confusion(model: MSCAM, truth: Any) -> None:
-    names = np.array(["p", "q", "r"])[truth]
+def test_counts_of_the_confusion(model: MSCAM) -> None:
+    names = np.array(["p", "q", "r"])[TRUTH]
     ax = plot.confusion(model, names)
     expected = pd.crosstab(names, model.labels_)
     order = [int(text.get_text()) for text in ax.get_xticklabels()]
@@ -142,31 +129,22 @@ def test_counts_of_the_confusion(model: MSCAM, truth: Any) -> None:
     np.testing.assert_allclose(shares, counts / counts.sum(axis=1, keepdims=True))
     written = {text.get_position(): int(text.get_text()) for text in ax.texts}
     assert written == {(j, i): n for (i, j), n in np.ndenumerate(counts) if n}
-    assert np.trace(counts) == max(
-        sum(counts[i, p[i]] for i in range(3))
-        for p in ([0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0])
-    )
-    with pytest.raises(DataError, match=quotes((3,), N)):
+    assert np.trace(counts) == N * clustering_accuracy(TRUTH, model.labels_)
+    with pytest.raises(DataError):
         plot.confusion(model, [0, 1, 2])
 
 
-def test_bars_of_the_contributions(model: MSCAM) -> None:
+def test_bars_of_the_contributions_and_lines_of_the_history(model: MSCAM) -> None:
     ax = plot.contributions(model)
-    widths = {
-        text.get_text(): bar.get_width()
-        for text, bar in zip(ax.get_yticklabels(), ax.patches, strict=True)
-    }
-    assert widths == model.view_contributions_
-
-
-@pytest.mark.parametrize("quantity", ["score", "view_score"])
-def test_lines_of_the_history(model: MSCAM, quantity: str) -> None:
-    ax = plot.history(model, quantity=quantity)
-    curve = model.history_[quantity]
+    names = [text.get_text() for text in ax.get_yticklabels()]
+    widths = [bar.get_width() for bar in ax.patches]
+    assert dict(zip(names, widths, strict=True)) == model.view_contributions_
+    ax = plot.history(model, quantity="view_score")
+    curve = model.history_["view_score"]
     drawn = np.column_stack([line.get_ydata() for line in ax.lines])
     np.testing.assert_array_equal(drawn, curve.values.reshape(len(drawn), -1))
     np.testing.assert_array_equal(ax.lines[0].get_xdata(), np.arange(len(drawn)) + 1)
-    with pytest.raises(ConfigurationError, match=quotes("'speed'", "'score'")):
+    with pytest.raises(ConfigurationError):
         plot.history(model, quantity="speed")
 
 
@@ -181,7 +159,7 @@ def test_p_values_over_the_number_of_clusters(counted: MSCAM, model: MSCAM) -> N
     assert ax.get_yscale() == "log"
     assert set(level.get_ydata()) == {0.05}
     assert set(selected.get_xdata()) == {counted.n_clusters_}
-    with pytest.raises(ConfigurationError, match=quotes("'auto'")):
+    with pytest.raises(ConfigurationError):
         plot.n_clusters_curves(model)
 
 
@@ -193,7 +171,7 @@ def test_bars_of_the_features(model: MSCAM) -> None:
     assert names == [item.feature for item in largest]
     widths = {round(bar.get_y() + bar.get_height() / 2): bar.get_width() for bar in ax.patches}
     assert [widths[place] for place in range(5)] == pytest.approx([i.effect for i in largest])
-    with pytest.raises(ConfigurationError, match=quotes("cluster=3", 2)):
+    with pytest.raises(ConfigurationError):
         plot.features(model, 3)
 
 
@@ -209,16 +187,11 @@ def test_areas_of_the_confidence(model: MSCAM) -> None:
     assert ax.lines[0].get_xdata()[0] == pytest.approx(model.confidence_.mean())
 
 
-def test_every_picture_of_a_fit_is_tested() -> None:
-    assert set(plot.__all__) == {*DRAW, "ranks", "robustness"}
-
-
-def test_bars_of_the_presence_are_the_samples_of_each_view(views: dict[str, pd.DataFrame]) -> None:
-    a, b = views["a"].copy(), views["b"].copy()
-    a.iloc[:20], b.iloc[20:50] = np.nan, np.nan
-    ax = plot.presence(
-        MSCAM(3, constants=Constants.paper(), max_iter=1, n_jobs=1).fit({"a": a, "b": b})
-    )
+def test_bars_of_the_presence_are_the_samples_of_each_view() -> None:
+    a, b = A.copy(), B.copy()
+    a[:20], b[20:50] = np.nan, np.nan
+    fast = MSCAM(3, constants=Constants.paper(), max_iter=1, n_jobs=1)
+    ax = plot.presence(fast.fit({"a": a, "b": b}))
     bars = [item for item in ax.collections if isinstance(item, PolyCollection)]
     spans = [
         sorted((path.vertices[:, 0].min(), path.vertices[:, 0].max()) for path in bar.get_paths())
@@ -257,8 +230,6 @@ def experiment(folder: Path, **changes: Any) -> Path:
 
 def test_diamonds_are_mean_ranks_over_the_data_sets_that_all_methods_have(tmp_path: Path) -> None:
     folder = experiment(tmp_path / "e")
-    given = Figure().add_subplot()
-    assert plot.ranks(folder, given) is given
     ax = plot.ranks(folder)
     drawn = [item.get_offsets()[:, 0].tolist() for item in points(ax)]
     # x is first and third; y shares 2.5 and is first; z shares 2.5 and is second
@@ -267,11 +238,11 @@ def test_diamonds_are_mean_ranks_over_the_data_sets_that_all_methods_have(tmp_pa
     assert "on 2 data" in ax.get_xlabel()
     labels = [text.get_text() for text in plot.ranks(folder, protocol="grid").get_yticklabels()]
     assert labels == ["Z", "X"]
-    with pytest.raises(ConfigurationError, match=quotes("protocol='labels'", "grid")):
+    with pytest.raises(ConfigurationError):
         plot.ranks(folder, protocol="labels")
-    with pytest.raises(ConfigurationError, match=quotes("score='speed'", "adjusted_rand_index")):
+    with pytest.raises(ConfigurationError):
         plot.ranks(folder, score="speed")
-    with pytest.raises(DataError, match=quotes("ranks")):
+    with pytest.raises(DataError):
         plot.ranks(experiment(tmp_path / "f", rows=[]))
 
 
@@ -291,23 +262,20 @@ def test_curves_of_the_robustness(tmp_path: Path) -> None:
         )
     ]
     folder = experiment(tmp_path / "e", kind="robustness", curves=curves)
-    given = Figure().add_subplot()
-    assert plot.robustness(folder, given) is given
+    given = plot.robustness(folder)
     first, second = given.lines
     np.testing.assert_array_equal(first.get_ydata(), [0.9, np.nan, 0.2])
     np.testing.assert_array_equal(second.get_xdata(), [0.0, 0.5, 1.0])
     assert (first.get_linestyle(), second.get_linestyle()) == ("-", "--")
-    legend = given.get_legend()
-    assert legend is not None
-    assert [text.get_text() for text in legend.get_texts()] == ["X", "X (grid)"]
+    assert given.get_legend_handles_labels()[1] == ["X", "X (grid)"]
     heights = [item.get_datalim(given.transData).height for item in given.collections]
     np.testing.assert_allclose(heights, [1.0, 0.9 - 0.5 + 0.1], atol=1e-9)
-    with pytest.raises(DataError, match=quotes("comparison")):
+    with pytest.raises(DataError):
         plot.robustness(experiment(tmp_path / "f"))
 
 
 def test_other_directories_are_no_experiments(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes("experiment.json")):
+    with pytest.raises(DataError):
         plot.ranks(tmp_path)
-    with pytest.raises(DataError, match=quotes("experiment.json")):
+    with pytest.raises(DataError):
         plot.robustness(experiment(tmp_path / "e", format="other"))

@@ -1,8 +1,4 @@
-"""Command line: one command for each task, from `mscam-dask quickstart` to `mscam-dask tls`.
-
-This module imports Click only. Each command imports its dependencies when it runs, so that
-`--help` and errors in options are fast.
-"""
+"""Command line; each command imports its dependencies when it runs, so that `--help` is fast."""
 
 from __future__ import annotations
 
@@ -20,8 +16,6 @@ from mscam_dask.cli.options import (
     no_url,
     with_options,
 )
-
-__all__ = ["main"]
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 

@@ -13,26 +13,8 @@ from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
 from mscam_dask.monitor.messages import format_excluded, format_graph, plural, printable
-from mscam_dask.monitor.run_record import (
-    AssessmentEntry,
-    DataRecord,
-    FitRecord,
-    SettingEntry,
-)
-
-__all__ = [
-    "fit_pairs",
-    "key_values",
-    "origin_tables",
-    "progress_console",
-    "relative",
-    "results_console",
-    "score_text",
-    "show",
-    "sizes_text",
-    "table",
-    "views_table",
-]
+from mscam_dask.monitor.report.formatting import sentence
+from mscam_dask.monitor.run_record import DataRecord, FitRecord, SettingEntry
 
 _FILE_WIDTH = 120  # of output to a file or a pipe
 _MAX_VIEWS = 20  # rows of a table of views
@@ -64,10 +46,7 @@ def progress_console() -> Console:
 
 
 def origin_tables(origin: Sequence[Mapping[str, str]]) -> list[Table]:
-    """Return the table of what the readers decided about the files of a store, none if there are no tables.
-
-    A column that is "none" for all of them is left out, and long lists are shortened.
-    """
+    """Return the table of what the readers decided about the files of a store, without empty columns."""
     shown = origin[:_MAX_VIEWS]
     titles = dict.fromkeys(title for row in shown for title in row)
     said = [title for title in titles if any(row.get(title, "none") != "none" for row in shown)]
@@ -81,10 +60,7 @@ def origin_tables(origin: Sequence[Mapping[str, str]]) -> list[Table]:
 def table(
     titles: Sequence[str], rows: Sequence[Sequence[str]], *, numbers: Sequence[str] = ()
 ) -> Table:
-    """Return a table; the columns in `numbers` are right-aligned.
-
-    In a narrow console, cells break between words, and within words if that does not suffice.
-    """
+    """Return a table whose cells break between words; the columns in `numbers` are right-aligned."""
     result = Table(box=None, padding=(0, 2, 0, 0), header_style="dim", pad_edge=False)
     texts = [[printable(cell) for cell in row] for row in rows]
     widths = _widths([*zip(titles, *texts, strict=True)], results_console().width)
@@ -144,28 +120,24 @@ def score_text(metrics: dict[str, float | None]) -> str:
 
 def fit_pairs(fit: FitRecord) -> list[tuple[str, str]]:
     """Return names and values of a fit, for `key_values`."""
-    support = [] if fit.assessment is None else [("Support", _support_text(fit.assessment))]
+    support = (
+        None if fit.assessment is None else f"{fit.assessment.title}: {fit.assessment.message}"
+    )
     return [
         ("Clusters", _clusters_text(fit)),
-        ("Status", f"{fit.message[:1].upper()}{fit.message[1:]}."),
-        *support,
+        ("Status", sentence(fit.message)),
+        *([] if support is None else [("Support", sentence(support))]),
         ("Sizes", sizes_text(fit)),
         ("Settings", _settings_text(fit.setting)),
     ]
 
 
 def _clusters_text(fit: FitRecord) -> str:
-    """Return the number of clusters and of connected components."""
     curves = fit.n_clusters_curves
     selected = "" if curves is None else f"selected from 1 to {curves['counts'][-1]}; "
     exactly = "exactly " if fit.has_requested_components else ""
     components = plural(fit.n_connected_components, "connected component")
     return f"{fit.n_clusters} ({selected}graph has {exactly}{components})"
-
-
-def _support_text(assessment: AssessmentEntry) -> str:
-    """Return whether the data support the clusters, and which of them they do not separate."""
-    return f"{assessment.title[:1].upper()}{assessment.title[1:]}: {assessment.message}."
 
 
 def sizes_text(fit: FitRecord) -> str:

@@ -43,8 +43,6 @@ from mscam_dask.pipeline.run.list_runs import (
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 
-__all__ = ["describe_path", "describe_runs", "show_runs"]
-
 _SHORT = 16  # hexadecimal digits of a digest
 
 

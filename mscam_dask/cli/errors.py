@@ -29,8 +29,6 @@ from mscam_dask.errors import (
     without_credentials,
 )
 
-__all__ = ["handle_errors", "lazy_command", "tolerant_streams"]
-
 _INTERRUPTED = 130
 
 # Bytes that the libraries of a run take before its data.
@@ -51,17 +49,10 @@ _PATH_ERRORS = (
 
 
 def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[..., None]:
-    """Add the option --debug to a command, and print messages instead of tracebacks.
+    """Add --debug to a command that returns an exit code, and print messages instead of tracebacks.
 
-    Errors of this package, of the operating system and of its limits become a message on standard
-    error. Other exceptions are defects and keep their traceback. Credentials are removed from both.
-
-    Parameters
-    ----------
-    command
-        Function that returns the exit code; with `calls`, its docstring only.
-    calls
-        "module:function" that is imported and called in its place.
+    "module:function" in `calls` is imported and called in place of the command, which then only has the docstring.
+    Exceptions that are no errors of this package or of the system are defects, and keep their traceback.
     """
 
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
@@ -98,15 +89,8 @@ def _check_address_space() -> None:
 
 
 def lazy_command(calls: str) -> Callable[[Callable[[], None]], Callable[..., None]]:
-    """Decorator of a function that only documents a command; "module:function" carries it out.
-
-    The module is imported when the command runs. See `handle_errors`.
-    """
-
-    def decorate(documented: Callable[[], None]) -> Callable[..., None]:
-        return handle_errors(documented, calls=calls)
-
-    return decorate
+    """`handle_errors` for a function that only documents a command, which "module:function" carries out."""
+    return functools.partial(handle_errors, calls=calls)
 
 
 def _print_failure(error: BaseException, *, debug: bool) -> int:
@@ -193,15 +177,7 @@ if TYPE_CHECKING:
 
 
 class _TolerantFile(io.FileIO):
-    """File that discards what is written after its first error.
-
-    Parameters
-    ----------
-    descriptor
-    ignores_all
-        Ignore every error; otherwise only that the reader has closed the pipe, and the first of
-        the others is raised.
-    """
+    """File that discards what is written after its first error, which it raises unless a pipe is closed."""
 
     def __init__(self, descriptor: int, *, ignores_all: bool) -> None:
         super().__init__(descriptor, "wb", closefd=False)
@@ -209,7 +185,6 @@ class _TolerantFile(io.FileIO):
         self._is_lost = False
 
     def write(self, content: ReadableBuffer, /) -> int:
-        """Write, and return the number of bytes."""
         if not self._is_lost:
             try:
                 return super().write(content)
@@ -222,12 +197,7 @@ class _TolerantFile(io.FileIO):
 
 @contextlib.contextmanager
 def tolerant_streams() -> Iterator[None]:
-    """Let a command go on when its output cannot be written.
-
-    A closed pipe (``| head -1``) ends the output, not the command. For standard error this holds
-    for every error, such as a full disk; for standard output such an error is raised. Characters
-    that a stream cannot encode are escaped.
-    """
+    """Let a command go on when a pipe is closed, or standard error cannot be written; escape what is not encodable."""
     originals = sys.stdout, sys.stderr
     streams = [_tolerant(sys.stdout, ignores_all=False), _tolerant(sys.stderr, ignores_all=True)]
     sys.stdout, sys.stderr = streams

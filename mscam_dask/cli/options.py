@@ -1,7 +1,4 @@
-"""Options of several commands, and extensions of the command line, found by entry points.
-
-Imports Click only, so that --help is fast.
-"""
+"""Options of several commands, and extensions of the command line; imports Click only."""
 
 from __future__ import annotations
 
@@ -16,21 +13,6 @@ from mscam_dask.errors import TemporaryFailure
 
 if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
-
-__all__ = [
-    "GROUP",
-    "Extension",
-    "LockedError",
-    "Option",
-    "execution_options",
-    "extension_of_directory",
-    "extension_of_file",
-    "free_directory",
-    "installed_extensions",
-    "max_bytes_option",
-    "no_url",
-    "with_options",
-]
 
 _SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
 
@@ -153,13 +135,7 @@ GROUP = "mscam_dask.experiments"
 
 
 class Extension(Protocol):
-    """Commands of a package, and its files and directories for the built-in commands.
-
-    Attributes
-    ----------
-    commands
-        Commands that are added to the command line.
-    """
+    """Commands that a package adds, and its files and directories in the built-in commands."""
 
     commands: tuple[click.Command, ...]
 
@@ -184,13 +160,7 @@ class Extension(Protocol):
 
 @functools.cache
 def installed_extensions() -> tuple[Extension, ...]:
-    """Return the extensions of all installed packages.
-
-    Raises
-    ------
-    click.ClickException
-        When an entry point names an object that cannot be imported.
-    """
+    """Return the extensions of all installed packages."""
     import importlib.metadata
 
     extensions = []

@@ -21,8 +21,6 @@ from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
 from mscam_dask.pipeline.run.sample_tables import check_suffix, table_bytes
 
-__all__ = ["predict_samples", "report_run", "run_checks"]
-
 
 def predict_samples(
     run: Path,

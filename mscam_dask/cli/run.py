@@ -24,7 +24,7 @@ from mscam_dask.cli.console import (
 from mscam_dask.cli.options import extension_of_directory, extension_of_file
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.messages import duration, plural
-from mscam_dask.monitor.progress import PlainProgress, progress_on
+from mscam_dask.monitor.progress import PlainProgress, Progress, progress_on
 from mscam_dask.pipeline.config.parse import shown
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import (
@@ -38,14 +38,6 @@ from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
 from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
 from mscam_dask.pipeline.run.run import EXIT_DRIFT, RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-
-__all__ = [
-    "execution_overrides",
-    "option_overrides",
-    "resume_directory",
-    "run_file",
-    "run_quickstart",
-]
 
 _GIB = 2.0**30
 _MIB = 2.0**20
@@ -71,10 +63,7 @@ def run_file(
     max_bytes: str | None = None,
     **execution: object,
 ) -> int:
-    """Run a pipeline file, or print the plan of a dry run, and return the exit code.
-
-    A file with [data] or [cluster] is a pipeline. Other files may belong to an extension.
-    """
+    """Run a pipeline file, or print the plan of a dry run, and return the exit code."""
     document = read_document(pipeline)
     tables = document.tables.keys()
     extension = None if tables & _PIPELINE_TABLES else extension_of_file(tables)
@@ -101,9 +90,7 @@ def run_file(
         _show_plan(plan_run(settings, output, insecure=insecure))
         return 0
     serve_in_slurm(settings.execution, insecure=insecure)
-    console = progress_console()
-    progress = PlainProgress(console.file) if plain else progress_on(console)
-    with progress:
+    with _progress(plain=plain) as progress:
         outcome = run_or_resume(
             settings,
             output,
@@ -140,9 +127,7 @@ def resume_directory(
     extension = None if is_run else extension_of_directory(run_directory)
     if extension is not None:
         return extension.resume(run_directory)
-    console = progress_console()
-    progress = PlainProgress(console.file) if plain else progress_on(console)
-    with progress:
+    with _progress(plain=plain) as progress:
         outcome = resume_run(
             run_directory,
             execution=list(execution_overrides(execution)),
@@ -157,6 +142,11 @@ def resume_directory(
         )
         return 0
     return _summarize(outcome)
+
+
+def _progress(*, plain: bool) -> Progress:
+    console = progress_console()
+    return PlainProgress(console.file) if plain else progress_on(console)
 
 
 def _summarize(outcome: RunOutcome) -> int:
@@ -184,15 +174,7 @@ def _summarize(outcome: RunOutcome) -> int:
 def option_overrides(
     assignments: Sequence[str], execution: Mapping[str, object], *, others: Sequence[Override] = ()
 ) -> list[Override]:
-    """Return the overrides of the environment, of `others`, of --set and of [execution] options.
-
-    Later overrides win.
-
-    Raises
-    ------
-    ConfigurationError
-        When --set is malformed, or sets one key twice.
-    """
+    """Return the overrides of the environment, of `others`, of --set and of [execution]; later ones win."""
     assigned = [parse_override(text) for text in assignments]
     for key, count in Counter(override.key for override in assigned).items():
         if count > 1:
@@ -272,11 +254,12 @@ def _show_plan(plan: RunPlan) -> None:
     """Print the plan of a dry run."""
     data = plan.data
     views = ", ".join(f"{view.name} ({view.shape[1]})" for view in data.views)
+    held = f"at most {plan.held_bytes / _MIB:.1f} MiB of results on all workers together"
     pairs = [
         ("Run", relative(plan.place.directory)),
         ("To do", _action(plan)),
         ("Data", f"{data.n_samples} samples, {plural(len(data.views), 'view')}: {views}"),
-        ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of data, {_held(plan)}"),
+        ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of data, {held}"),
         ("Settings", _settings(plan)),
         ("Workers", f"{plan.n_workers}, {_memory(plan)}"),
         ("Time", f"about {duration(plan.seconds)} ({plan.basis})"),
@@ -291,10 +274,6 @@ def _settings(plan: RunPlan) -> str:
     *others, last = plan.selected
     names = f"{', '.join(others)} and {last} are" if others else f"{last} is"
     return f"{count} ({names} selected during the fit)"
-
-
-def _held(plan: RunPlan) -> str:
-    return f"at most {plan.held_bytes / _MIB:.1f} MiB of results on all workers together"
 
 
 def _memory(plan: RunPlan) -> str:

@@ -7,8 +7,6 @@ from pathlib import Path
 from mscam_dask.cli.console import key_values, relative, results_console, show
 from mscam_dask.pipeline.tls import make_certificates
 
-__all__ = ["make_tls_directory"]
-
 
 def make_tls_directory(directory: Path, *, hosts: tuple[str, ...], days: float, renew: bool) -> int:
     """Make certificates, print the commands that use them, and return the exit code."""

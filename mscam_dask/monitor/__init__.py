@@ -1,10 +1,7 @@
 """Monitoring of runs: progress, events as JSON lines, the dashboard, and reports.
 
-Observers are callables that receive every event of a run in order: steps of a pipeline (`events`)
-and events of a fit (`mscam_dask.types.events`).
-
 The module is also a preload of Dask: ``dask scheduler --preload mscam_dask.monitor`` installs the
-page "mscam" at the start, and requires the token of ``MSCAM_DASHBOARD_TOKEN`` if one is set.
+page "mscam", and requires the token of ``MSCAM_DASHBOARD_TOKEN`` if one is set.
 """
 
 from __future__ import annotations

@@ -32,10 +32,7 @@ class StepFinished:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class FitResumed:
-    """Resume of a fit from a checkpoint; `FitStarted` and the previous events are sent again.
-
-    `after_iteration` is 0 if only the settings are selected; notes are of damaged checkpoints that were skipped.
-    """
+    """Resume of a fit from a checkpoint, after iteration 0 with the settings only; previous events are sent again."""
 
     after_iteration: int
     notes: tuple[str, ...] = ()
@@ -73,10 +70,7 @@ class JsonLines:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RunAnnounced:
-    """First message of a run, before any of its tasks: its name, and the id of the Dask client of its tasks.
-
-    `n_clusters` is the maximum until `FitStarted`, if the number is selected.
-    """
+    """First message of a run, before its tasks: name, id of the Dask client, and the maximum of `n_clusters`."""
 
     name: str
     client: str

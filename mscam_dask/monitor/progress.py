@@ -58,6 +58,18 @@ class Progress(contextlib.AbstractContextManager["Progress"]):
     def __exit__(self, *_: object) -> None:
         pass
 
+    def _lines(self, event: Event) -> list[str]:
+        """Lines of a log, each of which begins with its step."""
+        match event:
+            case StepStarted():
+                lines = [f"{event.step} ..."]
+            case StepFinished():
+                lines = [f"{event.step}: {event.summary} ({event.seconds:.1f} s)"]
+                lines += [f"{event.step}: note: {note}" for note in event.notes]
+            case _:
+                lines = [f"fit: {line}" for line in format_event(event, self._tracker)]
+        return list(map(printable, lines))
+
     def _track(self, event: Event) -> None:
         """Update the state of a live display."""
         self._tracker.add(event)
@@ -93,13 +105,7 @@ def progress_on(console: Console) -> Progress:
 
 
 class PlainProgress(Progress):
-    """One line for each step and each iteration.
-
-    Parameters
-    ----------
-    stream : text file
-        Flushed after every line.
-    """
+    """One line for each step and each iteration, in a text file that is flushed after each event."""
 
     def __init__(self, stream: IO[str]) -> None:
         super().__init__()
@@ -107,53 +113,30 @@ class PlainProgress(Progress):
 
     def __call__(self, event: Event) -> None:
         self._tracker.add(event)
-        match event:
-            case StepStarted():
-                self._write(f"{event.step} ...")
-            case StepFinished():
-                self._write(f"{event.step}: {event.summary} ({event.seconds:.1f} s)")
-                for note in event.notes:
-                    self._write(f"{event.step}: note: {note}")
-            case _:
-                for line in format_event(event, self._tracker):
-                    self._write(f"fit: {line}")
-
-    def _write(self, line: str) -> None:
-        self._stream.write(f"{dt.datetime.now().astimezone():%H:%M:%S} {printable(line)}\n")
+        for line in self._lines(event):
+            self._stream.write(f"{dt.datetime.now().astimezone():%H:%M:%S} {line}\n")
         self._stream.flush()
 
 
 class NotebookProgress(Progress):
-    """Progress of a fit or a run, below the notebook cell that runs it.
-
-    Notes
-    -----
-    The kernel updates the HTML of one output. It works in Jupyter, in editors and in notebooks
-    that run unattended, whose files keep the last state.
-    """
+    """Progress of a fit or a run: one output below the notebook cell, which the kernel updates."""
 
     def __init__(self) -> None:
         super().__init__()
         self._shown: Any = None
-        self._lines: list[str] = []
+        self._said: list[str] = []
 
     def __exit__(self, *_: object) -> None:
         self._show()
 
     def __call__(self, event: Event) -> None:
         self._track(event)
-        match event:
-            case StepStarted():
-                self._lines.append(f"{event.step} ...")
-            case StepFinished():
-                self._lines[-1:] = [f"{event.step}: {event.summary} ({event.seconds:.1f} s)"]
-                self._lines += [f"note: {note}" for note in event.notes]
-            case SettingsSelected() | IterationFinished():
-                pass  # beside the table
-            case _:
-                self._lines += format_event(event, self._tracker)
-                if isinstance(event, FitFailed) and event.message:
-                    self._lines.append(event.message)
+        if isinstance(event, StepFinished):
+            self._said = [line for line in self._said if line != f"{event.step} ..."]
+        if not isinstance(event, SettingsSelected | IterationFinished):  # which are in the table
+            self._said += self._lines(event)
+        if isinstance(event, FitFailed) and event.message:
+            self._said.append(printable(event.message))
         self._show()
 
     def _show(self) -> None:
@@ -169,7 +152,7 @@ class NotebookProgress(Progress):
         """HTML of the output; everything that came from data is escaped."""
         return str(
             _template().render(
-                lines=list(map(printable, self._lines)),
+                lines=self._said,
                 settings=self._settings,
                 titles=_WIDTHS,
                 rows=list(map(_cells, self._rows)),

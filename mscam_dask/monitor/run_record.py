@@ -132,8 +132,7 @@ class FitRecord(Struct, frozen=True, kw_only=True):
 class DriftRecord(Struct, frozen=True, kw_only=True):
     """Differences of the clusters of a run from those of the previous run.
 
-    A run starts "warm" from the earlier clusters, "cold" afresh, or takes them as they are for "unchanged"
-    views and settings; samples that have other ids by now are new, or moved.
+    It starts "warm" from these, "cold" afresh, or takes them for "unchanged" views and settings.
     """
 
     earlier: str  # name of that run directory
@@ -173,11 +172,7 @@ class ResumeEntry(Struct, frozen=True, kw_only=True):
 
 
 class RunRecord(Struct, frozen=True, kw_only=True):
-    """Everything about a run but its arrays.
-
-    A run is "running" until its last file is written, and after a kill; all but "finished" ones can be resumed.
-    Fingerprints: see `mscam_dask.pipeline.run.open_data`.
-    """
+    """Everything about a run but its arrays; it is "running" until its last file is written, and after a kill."""
 
     format: str = RUN_FORMAT
     format_version: int = RUN_FORMAT_VERSION

@@ -61,7 +61,10 @@ def ranks(
     known = sorted({name for row in rows for name in row["scores"]})
     if rows and score not in known:
         raise ConfigurationError(f"score={score!r} is not in the rows; allowed are {known}.")
-    means = {(row["dataset"], row["method"]): _mean(row["scores"].get(score)) for row in rows}
+    means = {
+        (row["dataset"], row["method"]): (row["scores"].get(score) or {}).get("mean")
+        for row in rows
+    }
     methods = list(dict.fromkeys(row["method"] for row in rows))
     datasets = [
         name
@@ -171,7 +174,3 @@ def _record(experiment: str | os.PathLike[str]) -> Mapping[str, Any]:
 
 def _titles(record: Mapping[str, Any]) -> dict[str, str]:
     return {method["name"]: method["title"] for method in record["methods"]}
-
-
-def _mean(value: Mapping[str, Any] | None) -> float | None:
-    return None if value is None else value["mean"]

@@ -34,10 +34,7 @@ class SampleProperty:
 
 
 def sample_property(values: ArrayLike) -> SampleProperty:
-    """Text, truth values and whole numbers of at most 24 values as categories, other numbers as numbers.
-
-    Of more than 24 texts the 23 most frequent are categories, and one is "other".
-    """
+    """Text, truth values and whole numbers of at most 24 values as categories (of more texts the 23 most frequent)."""
     import pandas as pd
 
     items: list[Any] = np.asarray(values).tolist()

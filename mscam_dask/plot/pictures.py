@@ -120,10 +120,7 @@ _ATTRIBUTES = ("fill", "stroke", "stroke-width", "stroke-dasharray", "opacity", 
 
 
 def svg(figure: Figure) -> str:
-    """Elements within the SVG of a figure, without style attributes, which a content security policy refuses.
-
-    A tagged artist is one path, or one text, with its class and data.
-    """
+    """Elements of the SVG of a figure, without style attributes; a tagged artist is one path or text with its class."""
     import matplotlib as mpl
 
     stream = io.StringIO()

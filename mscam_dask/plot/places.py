@@ -52,8 +52,7 @@ def contracted_graph(
 ) -> csr_array[np.float64]:
     """Total weights (m, m) between the samples that two of the m rows represent, without a diagonal.
 
-    Each sample is represented by the row that is the fewest edges away; samples that no row can reach are
-    omitted. With all samples, (A + Aᵀ)/2. Connected components stay connected.
+    A sample is represented by the row that is the fewest edges away. Connected components stay connected.
     """
     from scipy.sparse import coo_array, csr_array
     from scipy.sparse.csgraph import dijkstra
@@ -91,10 +90,7 @@ def graph_layout(graph: csr_array[np.float64]) -> NDArray[np.float64]:
 
 
 def _start(graph: csr_array[np.float64], rng: np.random.Generator) -> NDArray[np.float64]:
-    """Ranks in the second and third eigenvector of the Laplacian, or components on a circle.
-
-    A weakly attached node may have nearly all of an eigenvector; ranks keep it near the others.
-    """
+    """Ranks in eigenvectors 2 and 3 of the Laplacian, which a weak node cannot dominate, or components on a circle."""
     size = graph.shape[0]
     count, components = connected_components(graph)
     if size < 4 or count > 1:

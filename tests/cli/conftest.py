@@ -21,6 +21,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     save_npz(Path("tiny.npz"), three_subspaces())
     Path("tiny.toml").write_text(
         "[data]\nsource = 'tiny.npz'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 3\n"
+        "[report]\nenabled = false\n"
     )
     return tmp_path
 

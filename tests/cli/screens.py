@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["numbers"]
-
 
 def numbers(screen: str) -> list[list[str]]:
     """Return the numbers of each line, sorted as text."""

@@ -17,7 +17,6 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mscam_dask.cli.errors import handle_errors
-from mscam_dask.pipeline.run import steps
 from tests.messages import quotes
 
 Call = Callable[..., Result]
@@ -32,12 +31,11 @@ def failed(error: Exception) -> Result:
     return CliRunner().invoke(command)
 
 
-@pytest.mark.parametrize("number", [errno.EACCES, errno.EPERM, errno.EROFS])
-def test_a_directory_that_may_not_be_written_to_is_exit_code_2(number: int, tmp_path: Path) -> None:
+def test_a_directory_that_may_not_be_written_to_is_exit_code_2(tmp_path: Path) -> None:
     partial = tmp_path / "absent" / ".data.zarr.135b71c9.partial"
-    result = failed(OSError(number, os.strerror(number), str(partial)))
+    result = failed(OSError(errno.EROFS, "Read-only file system", str(partial)))
     assert result.exit_code == 2
-    assert re.search(quotes(tmp_path, partial.name, os.strerror(number), "-o"), result.stderr)
+    assert re.search(quotes(tmp_path, partial.name, "Read-only", "-o"), result.stderr)
 
 
 def test_a_file_that_may_not_be_read_is_named(
@@ -70,7 +68,6 @@ def test_a_finished_run_in_a_read_only_directory_has_nothing_to_do(
 ) -> None:
     arguments = ("run", "tiny.toml", "--in-process", "-o", "out")
     assert call(*arguments).exit_code == 0
-    before = {file: file.stat().st_mtime_ns for file in Path("out").rglob("*")}
     opened = os.open
 
     def read_only(path: Any, flags: int, *rest: Any, **options: Any) -> int:
@@ -80,9 +77,7 @@ def test_a_finished_run_in_a_read_only_directory_has_nothing_to_do(
 
     monkeypatch.setattr(os, "open", read_only)
     result = call(*arguments)
-    assert result.exit_code == 0, result.output
-    assert result.stderr == "", "no step began"
-    assert {file: file.stat().st_mtime_ns for file in Path("out").rglob("*")} == before
+    assert (result.exit_code, result.stderr) == (0, ""), "no step began"
 
 
 def test_sigterm_in_the_first_seconds_is_exit_code_75(here: Path) -> None:
@@ -122,10 +117,7 @@ def run_with(here: Path, redirection: str, *, name: str) -> int:
     ).returncode
 
 
-@pytest.mark.parametrize(
-    "redirection",
-    ["2>&1 | true", "2>/dev/full", ">&-"],
-)
+@pytest.mark.parametrize("redirection", ["2>&1 | true", "2>/dev/full", ">&-"])
 @pytest.mark.thorough
 def test_a_run_goes_on_when_its_output_cannot_be_written(
     here: Path, call: Call, redirection: str
@@ -164,29 +156,11 @@ def test_limits_of_the_system_are_typed_errors(
     assert result.exit_code == code
     assert re.search(quotes(*values), result.stderr)
     assert "Traceback" not in result.stderr
+    assert isinstance(failed(ImportError("x")).exception, ImportError)  # another is a defect
 
 
-@pytest.mark.parametrize("arguments", ["run tiny.toml --in-process", "describe ."])
-def test_a_small_address_space_is_refused_before_libraries_end_the_process(
-    here: Path, arguments: str
-) -> None:
-    command = f"ulimit -v 700000; exec {sys.executable} -m mscam_dask.cli {arguments}"
+def test_a_small_address_space_is_refused_before_libraries_end_the_process() -> None:
+    command = f"ulimit -v 700000; exec {sys.executable} -m mscam_dask.cli describe ."
     done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=False)
     assert done.returncode == 4
     assert re.match(quotes("0.67 GiB", "ulimit -v", "1.5 GiB"), done.stderr)
-
-
-def test_an_import_that_fails_for_another_reason_is_a_defect() -> None:
-    assert isinstance(failed(ImportError("No module named 'x'")).exception, ImportError)
-
-
-def test_a_run_that_may_not_start_threads_records_the_exit_code(
-    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def no_thread(*args: Any, **options: Any) -> None:
-        raise RuntimeError("can't start new thread")
-
-    monkeypatch.setattr(steps, "cluster", no_thread)
-    assert call("run", "tiny.toml", "--in-process", "-o", "out").exit_code == 75
-    record = json.loads((here / "out" / "run.json").read_text())
-    assert (record["state"], record["exit_code"]) == ("failed", 75)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from click.testing import Result
 
@@ -43,7 +44,8 @@ def run(here: Path, call: Call, copies: Path) -> Path:
     """A finished run, and new.npz with 30 other samples."""
 
     def make() -> None:
-        assert call("run", "tiny.toml", "--in-process", "-o", "runs/one").exit_code == 0
+        with_report = ("--set", "report.enabled=true", "-o", "runs/one")
+        assert call("run", "tiny.toml", "--in-process", *with_report).exit_code == 0
 
     kept_or_made(copies / "run", here / "runs", make)
     save_npz(Path("new.npz"), three_subspaces(30, seed=2))
@@ -64,9 +66,8 @@ def test_predict_writes_csv_and_parquet(run: Path, call: Call) -> None:
     assert shown.exit_code == 0
     assert Path("labels.csv").read_text().splitlines() == [header, *rows]
     assert [str(size) for size in np.bincount(labels)] == re.findall(r"(\d+) in", shown.stdout)
-    pandas = pytest.importorskip("pandas")
     assert call("predict", run, "new.npz", "-o", "labels.parquet").exit_code == 0
-    frame = pandas.read_parquet("labels.parquet")
+    frame = pd.read_parquet("labels.parquet")
     np.testing.assert_array_equal(frame["cluster"], labels)
     np.testing.assert_array_equal(frame["confidence"], own)
 
@@ -80,7 +81,6 @@ def test_what_predict_refuses(run: Path, call: Call, monkeypatch: pytest.MonkeyP
     assert "--overwrite" in refused.stderr
     assert Path("labels.csv").read_text() == "mine"
     assert call(*arguments, "labels.csv", "--overwrite").exit_code == 0
-    assert call("predict", "elsewhere", "new.npz").exit_code == 3
     with np.load("new.npz") as archive:
         np.savez("short.npz", allow_pickle=False, view_0=archive["view_0"])
         np.savez("wide.npz", allow_pickle=False, view_0=archive["view_1"], view_1=archive["view_1"])
@@ -131,13 +131,9 @@ def test_runs_are_listed_and_filtered(three_runs: Path, call: Call) -> None:
     assert names_in(call("runs", "runs", "--status", "finished")) == ["one", "two"]
     both = ("--status", "failed", "--status", "running")
     assert names_in(call("runs", "runs", *both)) == ["three"]
-    assert names_in(call("runs", "runs", "--since", "2026-01-02")) == ["two", "three"]
     assert names_in(call("runs", "runs", "--since", "2026-01-02T11:00+01:00")) == ["two", "three"]
     assert names_in(call("runs", "runs", "--since", "2026-01-02T10:01")) == ["three"]
-    assert names_in(call("runs", "runs", "--name", "t*", "--name", "one")) == [
-        *("one", "two", "three"),
-    ]
-    assert names_in(call("runs", "runs", "--name", "t?o")) == ["two"]
+    assert names_in(call("runs", "runs", "--name", "t?o", "--name", "one")) == ["one", "two"]
     assert call("runs", "runs", "--since", "yesterday").exit_code == 2
     assert call("runs", ".").exit_code == 3
     changed(three_runs / "one", state="running")  # and no process runs it
@@ -152,41 +148,29 @@ def test_a_comparison_has_settings_scores_and_agreement(three_runs: Path, call: 
     runs, _ = list_runs(three_runs)
     compared = compare_runs(runs)
     assert compared.names == ("one", "two")
-    assert compared.settings == {"cluster.n_clusters": (3, 2)}
+    assert compared.settings["cluster.n_clusters"] == (3, 2)
     labels = [load_run(three_runs / name).labels_ for name in compared.names]
     expected = adjusted_rand_index(*labels)
     assert compared.agreement == ((1.0, expected), (expected, 1.0))
     assert compared.n_common == ((60, 60), (60, 60))
-    records = [run.record for run in runs[:2]]
-    assert compared.scores["cross_view_information"] == tuple(
-        record.fit.score for record in records if record.fit
-    )
-    assert compared.scores["accuracy"] == tuple(
-        record.metrics["accuracy"] for record in records if record.metrics
-    )
+    fits = [run.record.fit for run in runs[:2]]
+    assert compared.scores["cross_view_information"] == tuple(fit.score for fit in fits if fit)
     shown = call("runs", "runs", "--compare")
     assert shown.exit_code == 0
-    for record, line in zip(records, shown.stdout.splitlines()[1:], strict=False):
-        assert record.fit is not None
-        assert record.fit.assessment is not None
-        assert record.fit.assessment.structure.lower() in line.split()
-    assert ["2", "3"] in numbers(shown.stdout)  # sorted
+    assert ["2", "3"] in numbers(shown.stdout)  # settings, sorted
     alone = call("runs", "runs", "--compare", "--name", "one")
     assert alone.exit_code == 2
 
 
 def test_agreement_is_on_common_samples(here: Path, call: Call) -> None:
-    def write(ids: list[int], values: list[int]) -> None:
-        rows = (
-            f"s{i},{10 * v + i % 7 / 7},{v - i % 5 / 5}\n" for i, v in zip(ids, values, strict=True)
-        )
-        Path("t.csv").write_text("id,x,y\n" + "".join(rows))
-
     Path("t.toml").write_text(
         "[data]\nsource = 't.csv'\n[cluster]\nn_clusters = 2\nconstants.auto_settings = false\n"
+        "[report]\nenabled = false\n"
     )
     for name, ids, side in (("a", range(40), 1), ("b", range(30, 60), 1), ("c", range(90, 130), 0)):
-        write(list(ids), [i % 2 if side else i // 20 % 2 for i in ids])
+        kind = np.array([i % 2 if side else i // 20 % 2 for i in ids])
+        table = {"id": [f"s{i}" for i in ids], "x": 10 * kind + np.array(ids) % 7 / 7, "y": kind}
+        pd.DataFrame(table).to_csv("t.csv", index=False)
         assert call("run", "t.toml", "--in-process", "-o", f"runs/{name}").exit_code == 0
     runs, _ = list_runs(Path("runs"))
     compared = compare_runs(runs)
@@ -213,24 +197,18 @@ def test_the_index_page_links_reports_and_loads_nothing(three_runs: Path, call: 
 
 
 def test_drift_above_the_limit_has_its_exit_code(here: Path, call: Call) -> None:
-    views, labels = gaussian_views(0, n_samples=60, spread=2.0, dims=(4, 5))
-    other = [view[np.argsort(labels, kind="stable")] for view in views]
+    (view,), labels = gaussian_views(0, n_samples=60, spread=2.0, dims=(4,))
 
-    def write(source: list[np.ndarray]) -> None:
-        for name, view in zip("ab", source, strict=True):
-            rows = (
-                f"s{i}," + ",".join(map(str, row)) + "\n" for i, row in enumerate(view.tolist())
-            )
-            head = ",".join(f"{name}{j}" for j in range(view.shape[1]))
-            Path(f"{name}.csv").write_text(f"id,{head}\n" + "".join(rows))
+    def write(rows: np.ndarray) -> None:
+        pd.DataFrame(rows, [f"s{i}" for i in range(60)]).to_csv("d.csv", index_label="id")
 
     Path("d.toml").write_text(
-        "[data]\nsource = ['a.csv', 'b.csv']\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
-        "[incremental]\nenabled = true\nmax_drift = 0.3\n"
+        "[data]\nsource = 'd.csv'\n[cluster]\nn_clusters = 3\nconstants.auto_settings = false\n"
+        "[report]\nenabled = false\n[incremental]\nenabled = true\nmax_drift = 0.3\n"
     )
-    write(views)
+    write(view)
     assert call("run", "d.toml", "--in-process").exit_code == 0
-    write(other)
+    write(view[np.argsort(labels, kind="stable")])
     allowed = ("run", "d.toml", "--in-process", "--set", "incremental.max_drift=0.99")
     result = call("run", "d.toml", "--in-process")
     assert result.exit_code == EXIT_DRIFT == 6, result.output
@@ -261,6 +239,7 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     Path("later.csv").write_text("day3\n" * np.count_nonzero(~old))
     Path("run.toml").write_text(
         '[data]\nsource = "old.npz"\nbatches = "batches.csv"\n[cluster]\nn_clusters = 3\n'
+        "[report]\nenabled = false\n"
     )
     made = call("run", "run.toml", "--in-process", "-o", "runs/b")
     assert made.exit_code == 0, made.output
@@ -269,8 +248,7 @@ def test_batches_from_the_file_to_new_samples(here: Path, call: Call) -> None:
     assert record.fit is not None
     entry = record.fit.batches
     assert entry is not None
-    assert entry.names == ("day1", "day2")
-    assert entry.is_corrected
+    assert (entry.names, entry.is_corrected) == (("day1", "day2"), True)
     assert np.sum(entry.counts, axis=0).tolist() == np.bincount(batch[old]).tolist()
     result = call("predict", "runs/b", "new.npz", "--batches", "later.csv")
     assert result.exit_code == 0

@@ -18,7 +18,6 @@ import psutil
 import pytest
 from click.testing import Result
 
-import mscam_dask
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import WorkerLostError
 from mscam_dask.pipeline.run import steps
@@ -28,31 +27,21 @@ from tests.messages import quotes
 
 Call = Callable[..., Result]
 
-ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(mscam_dask.__file__).parents[1])}
 
-
-def test_the_end_says_components_status_scores_and_where_results_are(
+def test_results_are_on_standard_output_and_progress_on_standard_error(
     here: Path, call: Call
 ) -> None:
-    result = call("run", "tiny.toml", "--in-process", "-o", "out")
+    result = call("run", "tiny.toml", "--in-process", "--set", "report.enabled=true")
     assert result.exit_code == 0
-    record = json.loads((here / "out" / "run.json").read_text())
+    (run,) = (here / "runs").iterdir()
+    assert run.name.startswith("tiny-")
+    record = json.loads((run / "run.json").read_text())
     text = re.sub(r"\s+", " ", result.stdout)
     assert ["3", "3"] in numbers(result.stdout)  # components found and asked for
     assert record["fit"]["message"][1:] in text
-    for short, name in (
-        ("ACC", "accuracy"),
-        ("NMI", "normalized_mutual_information"),
-        ("ARI", "adjusted_rand_index"),
-    ):
-        assert f"{short} {record['metrics'][name]:.4f}" in text
+    assert f"ARI {record['metrics']['adjusted_rand_index']:.4f}" in text
     assert re.search(quotes("report.html", "labels.csv", "result.zarr", "run.json"), text)
-
-
-def test_progress_goes_to_standard_error_one_line_an_iteration(here: Path, call: Call) -> None:
-    result = call("run", "tiny.toml", "--in-process", "-o", "out")
-    record = json.loads((here / "out" / "run.json").read_text())
-    weights = read_result("out/result.zarr").history["graph_weight"].values
+    weights = read_result(run / "result.zarr").history["graph_weight"].values
     assert len(weights) == record["fit"]["n_outer_iterations"] == 3
     for iteration, weight in enumerate(weights, start=1):
         told = {str(iteration), "3", f"{weight:g}"}
@@ -61,19 +50,18 @@ def test_progress_goes_to_standard_error_one_line_an_iteration(here: Path, call:
     assert "\x1b" not in result.output
 
 
-def test_no_labels_no_scores(here: Path, call: Call) -> None:
+def test_settings_from_the_command_line_win(here: Path, call: Call) -> None:
+    (here / "tiny.toml").rename("quickstart.toml")
     with np.load("tiny.npz") as archive:
         np.savez("tiny.npz", allow_pickle=False, view_0=archive["view_0"])
-    result = call("run", "tiny.toml", "--in-process", "-o", "out")
+    arguments = ("run", "quickstart.toml", "--in-process", "-o", "out", "--set")
+    result = call(*arguments, "cluster.n_clusters=1")
     assert result.exit_code == 0
-    assert "ACC" not in result.output
-    assert json.loads((here / "out" / "run.json").read_text())["metrics"] is None
-
-
-def test_by_default_each_run_has_a_directory_of_its_own(here: Path, call: Call) -> None:
-    assert call("run", "tiny.toml", "--in-process").exit_code == 0
-    (directory,) = (here / "runs").iterdir()
-    assert directory.name.startswith("tiny-")
+    assert ["1", "1"] in numbers(result.stdout)
+    assert "ACC" not in result.output  # no labels, no scores
+    assert "n_clusters = 1" in (here / "out" / "pipeline.toml").read_text()
+    assert call("quickstart", "--in-process").exit_code == 0  # runs the file that is there
+    assert [run.name.partition("-")[0] for run in (here / "runs").iterdir()] == ["quickstart"]
 
 
 def test_memory_that_a_file_may_declare_is_limited_by_an_option_and_by_the_file(
@@ -87,24 +75,6 @@ def test_memory_that_a_file_may_declare_is_limited_by_an_option_and_by_the_file(
     assert result.exit_code == 0
 
 
-def test_settings_from_the_command_line_win(here: Path, call: Call) -> None:
-    result = call(
-        *("run", "tiny.toml", "--in-process", "-o", "out"),
-        *("--set", "cluster.n_clusters=1", "--set", "evaluate.enabled=false"),
-    )
-    assert result.exit_code == 0
-    assert ["1", "1"] in numbers(result.stdout)
-    assert "n_clusters = 1" in (here / "out" / "pipeline.toml").read_text()
-
-
-def test_a_key_set_twice_on_the_command_line_is_refused(here: Path, call: Call) -> None:
-    twice = ("--set", "cluster.n_clusters=2", "--set", "cluster.n_clusters=4")
-    result = call("run", "tiny.toml", "--in-process", "-o", "out", *twice)
-    assert result.exit_code == 2
-    assert re.search(quotes("--set cluster.n_clusters", 2, 4), result.stderr)
-    assert not (here / "out").exists()
-
-
 def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
     text = Path("tiny.toml").read_text()
     Path("tiny.toml").write_text(
@@ -112,11 +82,6 @@ def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
     )
     assert call("run", "tiny.toml", "-o", "a").exit_code == 2
     assert call("run", "tiny.toml", "-o", "b", "--in-process", "--threads", "1").exit_code == 0
-    Path("tiny.toml").write_text(f"{text}[execution]\nin_process = true\n")
-    assert call("run", "tiny.toml", "-o", "d", "--threads", "1").exit_code == 0
-    record = json.loads(Path("d/run.json").read_text())
-    assert record["settings"]["execution"]["in_process"] is True
-    assert "://" not in record["executor"]
     Path("tiny.toml").write_text(f"{text}[execution]\nworkers = 3\nmemory_limit = '1 GiB'\n")
     result = call("run", "tiny.toml", "-o", "c", "--scheduler", "tcp://192.0.2.1:8786")
     assert result.exit_code == 2
@@ -129,61 +94,43 @@ def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
 @pytest.mark.parametrize(
     ("arguments", "code", "parts"),
     [
-        (["run", "absent.toml"], 2, ["absent.toml"]),
-        (["run", "tiny.toml", "--set", "cluster.alhpa=1"], 2, ["cluster.alhpa=1", "'alpha'"]),
-        (["run", "tiny.toml", "--set", "cluster.n_clusters=61"], 2, ["n_clusters", "61", "60"]),
-        (["run", "tiny.toml", "--set", "data.source=absent.npz"], 3, ["absent.npz"]),
-        (["run", "tiny.toml", "-o", "tiny.toml"], 2, ["tiny.toml"]),
-        (["run", "tiny.toml", "-o", "."], 2, ["tiny.npz"]),
-        (
-            ["run", "tiny.toml", "--set", "data.view_type=kernel"],
-            3,
-            ["'view_0'", "kernel", "(60, 5)"],
-        ),
+        (["absent.toml"], 2, ["absent.toml"]),
+        (["tiny.toml", "--set", "cluster.alhpa=1"], 2, ["cluster.alhpa=1", "'alpha'"]),
+        (["tiny.toml", "--set", "run.seed=2", "--set", "run.seed=4"], 2, ["2 and 4"]),
+        (["tiny.toml", "--set", "data.source=absent.npz"], 3, ["absent.npz"]),
+        (["tiny.toml", "-o", "."], 2, ["tiny.npz"]),
     ],
 )
 def test_an_error_is_one_message_and_its_exit_code(
     here: Path, call: Call, arguments: list[str], code: int, parts: list[str]
 ) -> None:
-    result = call(*arguments, *(["--in-process"] if arguments[0] == "run" else []))
-    assert result.exit_code == code
-    assert result.stdout == ""
+    result = call("run", *arguments, "--in-process")
+    assert (result.exit_code, result.stdout) == (code, "")
     assert "Traceback" not in result.stderr
     message = result.stderr[result.stderr.index("Error: ") :]
     for part in parts:
         assert part in message
+    debugged = call("run", *arguments, "--in-process", "--debug")
+    assert debugged.exit_code == code
+    assert "Traceback" in debugged.stderr
 
 
-def test_debug_adds_the_traceback_and_keeps_the_exit_code(here: Path, call: Call) -> None:
-    result = call("run", "absent.toml", "--debug")
-    assert result.exit_code == 2
-    assert "Traceback" in result.stderr
-    assert "FileNotFoundError" in result.stderr
-    last = result.stderr.splitlines()[-1]
-    assert last.startswith("Error: ")
-    assert "absent.toml" in last
-
-
-def test_a_defect_keeps_its_traceback(
+def test_a_lost_cluster_is_exit_code_4_and_a_defect_keeps_its_traceback(
     here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(steps, "labels_text", lambda *args: 1 / 0)
-    result = call("run", "tiny.toml", "--in-process", "-o", "out")
-    assert isinstance(result.exception, ZeroDivisionError)
-    record = json.loads((here / "out" / "run.json").read_text())
-    assert (record["state"], record["error"]["type"]) == ("failed", "ZeroDivisionError")
+    errors = iter([WorkerLostError("task 'admm_view' was given up"), ZeroDivisionError()])
 
-
-def test_a_lost_cluster_is_exit_code_4(
-    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
-) -> None:
     def lost(*args: Any, **options: Any) -> None:
-        raise WorkerLostError("task 'admm_view' was given up")
+        raise next(errors)
 
     monkeypatch.setattr(steps, "cluster", lost)
     result = call("run", "tiny.toml", "--in-process", "-o", "out")
     assert result.exit_code == 4
     assert "Error: task 'admm_view' was given up" in result.stderr
+    result = call("run", "tiny.toml", "--in-process", "-o", "out")
+    assert isinstance(result.exception, ZeroDivisionError)
+    record = json.loads((here / "out" / "run.json").read_text())
+    assert (record["state"], record["error"]["type"]) == ("failed", "ZeroDivisionError")
 
 
 def test_components_not_reached_is_exit_code_5_after_the_results(
@@ -210,8 +157,7 @@ def test_what_is_refused_and_what_overwrite_allows(here: Path, call: Call) -> No
     assert call(*arguments).exit_code == 0
     record = (here / "out" / "run.json").read_bytes()
     again = call(*arguments)
-    assert again.exit_code == 0
-    assert again.stderr == "", "no step began"
+    assert (again.exit_code, again.stderr) == (0, ""), "no step began"
     assert (here / "out" / "run.json").read_bytes() == record
     assert re.search(quotes(json.loads(record)["ended"], "--overwrite"), again.stdout)
     other_setting = ("--set", "cluster.alpha=2.0")
@@ -227,21 +173,15 @@ def test_what_is_refused_and_what_overwrite_allows(here: Path, call: Call) -> No
     assert [item.name for item in (here / "mine").iterdir()] == ["file"]
 
 
-def real(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """The command as people run it, in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "mscam_dask.cli", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        env=ENVIRONMENT,
-    )
-
-
 @pytest.mark.thorough
 def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: Call) -> None:
-    done = real("run", "tiny.toml", "--workers", "2", "--memory-limit", "2 GiB", "-o", "there")
-    assert done.returncode == 0
+    arguments = ("run", "tiny.toml", "--workers", "2", "--memory-limit", "2 GiB", "-o", "there")
+    done = subprocess.run(
+        [sys.executable, "-m", "mscam_dask.cli", *arguments],
+        check=True,
+        capture_output=True,
+        text=True,
+    )
     assert ["3", "3"] in numbers(done.stdout)
     pages = re.findall(r"(http://127\.0\.0\.1:\d+/\w+)", done.stderr)
     start, fit = pages  # one by the step "start", the same by the fit
@@ -259,14 +199,6 @@ def test_two_worker_processes_give_the_same_bits_and_no_noise(here: Path, call: 
     np.testing.assert_array_equal(first.consensus_graph.indices, second.consensus_graph.indices)
 
 
-@pytest.mark.thorough
-def test_the_real_command_returns_the_exit_code(here: Path) -> None:
-    done = real("run", "tiny.toml", "--in-process", "--set", "data.source=absent.npz")
-    assert done.returncode == 3
-    assert re.search(r"^Error: .*absent\.npz", done.stderr, re.MULTILINE)
-    assert "Traceback" not in done.stderr
-
-
 @pytest.mark.parametrize("step", ["start", "cluster"])
 @pytest.mark.thorough
 def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
@@ -276,7 +208,6 @@ def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
         [*command, "run", "digits.toml", "--workers", "1", "-o", "out"],
         stderr=subprocess.PIPE,
         text=True,
-        env=ENVIRONMENT,
         start_new_session=True,
     ) as process:
         assert process.stderr is not None
@@ -296,18 +227,7 @@ def test_ctrl_c_ends_a_run_without_noise(here: Path, step: str) -> None:
     assert (record["state"], record["exit_code"]) == ("interrupted", 130)
 
 
-def test_the_quickstart_runs_the_file_that_is_there(here: Path, call: Call) -> None:
-    (here / "tiny.toml").rename("quickstart.toml")
-    result = call("quickstart", "--in-process")
-    assert result.exit_code == 0
-    assert [run.name.partition("-")[0] for run in (here / "runs").iterdir()] == ["quickstart"]
-
-
 @pytest.mark.slow
 def test_the_quickstart_writes_its_file_and_keeps_it(here: Path, call: Call) -> None:
     assert call("quickstart", "--in-process").exit_code == 0
-    written = (here / "quickstart.toml").read_bytes()
-    again = call("quickstart", "--in-process")
-    assert again.exit_code == 0
-    assert "overwrite" in again.stdout
-    assert (here / "quickstart.toml").read_bytes() == written
+    assert "overwrite" in call("quickstart", "--in-process").stdout

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-
-import mscam_dask
 
 HEAVY = ("numpy", "scipy", "sklearn", "dask", "distributed", "zarr", "xarray", "pandas", "rich")
 
@@ -27,21 +23,14 @@ print(json.dumps([code, sorted({name.partition(".")[0] for name in sys.modules})
 
 @pytest.mark.parametrize(
     ("arguments", "code"),
-    [
-        (["--help"], 0),
-        (["run", "--help"], 0),
-        (["compare", "--help"], 0),
-        (["run", "x.toml", "--wrokers", "3"], 2),
-    ],
+    [(["--help"], 0), (["run", "x.toml", "--wrokers", "3"], 2)],
 )
 def test_help_and_mistyped_options_import_nothing_heavy(arguments: list[str], code: int) -> None:
-    root = str(Path(mscam_dask.__file__).parents[1])
     done = subprocess.run(
         [sys.executable, "-c", SCRIPT, *arguments],
         check=True,
         capture_output=True,
         text=True,
-        env={**os.environ, "PYTHONPATH": root},
     )
     found, modules = json.loads(done.stdout.splitlines()[-1])
     assert found == code

@@ -13,8 +13,6 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-__all__ = ["write_files"]
-
 _N = 12
 _IDS = [f"P-{number:03d}" for number in range(1, _N + 1)]
 _KIND = np.arange(_N) % 3

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from sybil import Example
 
-__all__ = ["run_page"]
-
 _COMMAND_LIMIT_S = 240
 _FILE_NAME = re.compile(r"# (\S+\.(toml|py))\n")
 

@@ -17,18 +17,6 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.parameters import Scale
 
-__all__ = [
-    "BY_VIEW",
-    "ENDED",
-    "FAILED",
-    "LEARNED",
-    "RANK_SAMPLE",
-    "SELECTED",
-    "VIEWS",
-    "outer",
-    "started",
-]
-
 VIEWS = ("<script>alert(1)</script>", "colour", "form/edge")
 
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import datetime as dt
 import io
 import json
 import math
 
-from mscam_dask import MSCAM
+from mscam_dask import MSCAM, Constants
 from mscam_dask.monitor.events import JsonLines, StepFinished, StepStarted
-from mscam_dask.types.events import FitFinished
+from tests.monitor.records import ENDED
 from tests.synthetic import two_subspaces
 
 
@@ -25,30 +26,17 @@ def test_one_line_for_each_event_with_its_name_time_and_fields() -> None:
     assert (second["summary"], second["notes"], second["seconds"]) == ("line\nbreak", ["é"], 1.5)
 
 
-def test_numbers_json_has_not_become_null() -> None:
+def test_it_is_a_callback_of_the_estimators_and_numbers_json_has_not_become_null() -> None:
     stream = io.BytesIO()
-    JsonLines(stream)(
-        FitFinished(
-            status="X",
-            n_connected_components=1,
-            n_iterations=0,
-            seconds=math.nan,
-            score=math.inf,
-            view_contributions={},
-        )
+    model = MSCAM(
+        n_clusters=2, constants=Constants.paper(), n_jobs=1, callbacks=[JsonLines(stream)]
     )
-    record = json.loads(stream.getvalue())
-    assert (record["seconds"], record["score"]) == (None, None)
-
-
-def test_it_is_a_callback_of_the_estimators() -> None:
-    stream = io.BytesIO()
-    data = two_subspaces()
-    model = MSCAM(n_clusters=2, n_jobs=1, callbacks=[JsonLines(stream)]).fit(data)
-    records = [json.loads(line) for line in stream.getvalue().splitlines()]
+    model.fit(two_subspaces())
+    JsonLines(stream)(dataclasses.replace(ENDED, seconds=math.nan, score=math.inf))
+    *records, last = [json.loads(line) for line in stream.getvalue().splitlines()]
     kinds = [record["event"] for record in records]
     assert (kinds[0], kinds[-1]) == ("fit_started", "fit_finished")
     iterations = [record for record in records if record["event"] == "iteration_finished"]
     assert len(iterations) == model.n_iter_
     assert [view["view"] for view in iterations[0]["views"]] == ["view_0", "view_1"]
-    assert records[-1]["n_connected_components"] == 2
+    assert (last["seconds"], last["score"]) == (None, None)

@@ -9,10 +9,9 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from mscam_dask.monitor.events import StepFinished, StepStarted
-from mscam_dask.monitor.progress import NotebookProgress, progress_on
+from mscam_dask.monitor.progress import NotebookProgress
 from tests.messages import quotes
 from tests.monitor.records import ENDED, FAILED, SELECTED, outer, started
 
@@ -93,15 +92,3 @@ def test_names_and_messages_from_elsewhere_are_text(outputs: list[Handle]) -> No
     assert page.seen == {"div"}
     assert page.text.count("<script>alert(1)</script>\\x1b[31m") == 2
     assert re.search(quotes(FAILED.error, FAILED.message), page.text)
-
-
-def test_only_the_last_iterations_are_listed(outputs: list[Handle]) -> None:
-    progress = NotebookProgress()
-    progress(started())
-    for iteration in range(20):
-        progress(outer(iteration))
-    assert outputs[0].contents[-1].count("<tr>") == 1 + 8
-
-
-def test_a_notebook_is_recognised() -> None:
-    assert isinstance(progress_on(Console(force_jupyter=True)), NotebookProgress)

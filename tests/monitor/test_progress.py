@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import io
 import re
-from collections.abc import Iterator
 
 import pytest
 from rich.console import Console
@@ -18,7 +17,6 @@ from mscam_dask.monitor.progress import (
     TerminalProgress,
     progress_on,
 )
-from mscam_dask.types.events import NClustersSelected, RefinementFinished
 from tests.messages import quotes
 from tests.monitor.records import (
     BY_VIEW,
@@ -74,10 +72,14 @@ def lines_with(text: str, *values: object) -> list[str]:
 
 
 def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None:
+    screens = []
     with TerminalProgress(terminal) as progress:
         for event in RUN[:7]:
             progress(event)
-        shown = screen(terminal, progress)
+            screens.append(screen(terminal, progress))
+    waits = [re.sub(r"[\d.]+ s", "", text.splitlines()[-1]) for text in screens[2:5]]
+    assert len(set(waits)) == 3  # for a step, for the selection of settings, for an iteration
+    shown = screens[-1]
     rows = lines_with(shown, *OF_EACH)
     assert [re.findall(r"[\d.]+", row)[:3] for row in rows] == [["1", "1", "4"], ["2", "3", "4"]]
     assert lines_with(rows[0], "2.00")
@@ -87,84 +89,36 @@ def test_a_terminal_shows_the_iterations_as_they_come(terminal: Console) -> None
     assert lines_with(shown, 2, 20, "<54 s")  # 18 iterations of 3 s are left
 
 
-@pytest.mark.parametrize(
-    ("event", "values", "seconds"),
-    [
-        (RANK_SAMPLE, (4, 2, 5, 0.05, 0.031), "2.5 s"),
-        (LEARNED, ("0.6300",), "1.5 s"),
-    ],
-    ids=["number of clusters", "distances"],
-)
-def test_what_was_chosen_is_said_everywhere(
-    terminal: Console,
-    event: NClustersSelected | RefinementFinished,
-    values: tuple[object, ...],
-    seconds: str,
-) -> None:
-    with TerminalProgress(terminal) as progress:
-        for each in (STARTED, event):
-            progress(each)
-    assert re.search(quotes(*values, seconds), printed(terminal))
+def test_what_was_selected_and_learned_is_said_on_a_screen_and_in_a_log(terminal: Console) -> None:
     stream = io.StringIO()
-    PlainProgress(stream)(event)
-    assert lines_with(stream.getvalue(), "fit:", *values, seconds)
-    notebook = NotebookProgress()
-    notebook._show = lambda: None  # type: ignore[method-assign]  # there is no notebook
-    notebook(event)
-    assert lines_with(notebook.html(), *values, seconds)
-
-
-def test_a_terminal_says_when_distances_are_learned(terminal: Console) -> None:
-    with TerminalProgress(terminal) as progress:
-        for event in (STARTED, outer(0, 1), LEARNED):
+    with TerminalProgress(terminal) as progress, PlainProgress(stream) as log:
+        iterations = [outer(index, 1) for index in range(12)]
+        events: tuple[Event, ...] = (STARTED, RANK_SAMPLE, BY_VIEW, *iterations, LEARNED)
+        for event in events:
             progress(event)
-    assert lines_with(printed(terminal), "0.6300", "1.5 s")
-
-
-def test_preparations_chosen_by_view_are_said_everywhere(terminal: Console) -> None:
-    with TerminalProgress(terminal) as progress:
-        for event in (STARTED, BY_VIEW, outer(0, 1)):
-            progress(event)
+            log(event)
         shown = screen(terminal, progress)
-    assert re.search(quotes("unit", 10, "<script>alert(1)</script>", "standard", 0.1), shown)
-    stream = io.StringIO()
-    PlainProgress(stream)(BY_VIEW)
-    assert lines_with(stream.getvalue(), 20)
-    assert lines_with(stream.getvalue(), "unit", 10, "<script>alert(1)</script>", "form/edge")
-    assert lines_with(stream.getvalue(), "standard", 0.1, "colour")
+    for text in (printed(terminal), stream.getvalue()):
+        assert re.search(quotes(4, 2, 5, 0.05, 0.031, "2.5 s"), text)
+        assert lines_with(text, "fit", "0.6300", "1.5 s")
+    for text in (shown, stream.getvalue()):
+        assert lines_with(text, "unit", 10, "<script>alert(1)</script>", "form/edge")
+        assert lines_with(text, "standard", 0.1, "colour")
+    rows = lines_with(shown, *OF_EACH)
+    assert len(rows) == 8  # of the last iterations
+    assert "12" in rows[-1]
 
 
-def test_many_views_prepared_alike_are_counted_and_their_names_are_inert() -> None:
-    many = format_view_settings(
-        [*((f"view {i}", "unit", 10.0) for i in range(9)), ("x", "none", 1.0)]
-    )
-    for line, values in zip(many, [("unit", 10, 9), ("none", 1, "x")], strict=True):
-        assert re.search(quotes(*values), line)
-    assert "view 0" not in many[0]
+def test_views_of_the_same_settings_are_counted_and_their_names_are_inert() -> None:
+    views = [f"view {index}" for index in range(9)]
+    first, second = format_view_settings([*((v, "unit", 10.0) for v in views), ("x", "none", 1.0)])
+    assert re.search(quotes("unit", 10, 9), first)
+    assert "view 0" not in first
+    assert re.search(quotes("none", 1, "x"), second)
     escape = dataclasses.replace(BY_VIEW.view_settings[0], view="\x1b[31m")
     stream = io.StringIO()
     PlainProgress(stream)(dataclasses.replace(BY_VIEW, view_settings=(escape,)))
     assert "\x1b" not in stream.getvalue()
-
-
-def test_a_terminal_says_what_it_waits_for(terminal: Console) -> None:
-    with TerminalProgress(terminal) as progress:
-        waits = []
-        for event in (StepStarted(step="cluster"), STARTED, SELECTED):
-            progress(event)
-            last = screen(terminal, progress).splitlines()[-1]
-            waits.append(re.sub(r"\d+:\d\d:\d\d", "", last))
-    assert len(set(waits)) == 3
-
-
-def test_a_terminal_keeps_the_last_iterations_in_sight(terminal: Console) -> None:
-    with TerminalProgress(terminal) as progress:
-        progress(STARTED)
-        for index in range(12):
-            progress(outer(index, 2))
-        rows = lines_with(screen(terminal, progress), "0.5000")
-    assert len(rows) == 8
-    assert "12" in rows[-1]
 
 
 def test_a_terminal_keeps_a_line_for_each_step_and_its_notes(terminal: Console) -> None:
@@ -184,22 +138,6 @@ def test_as_a_callback_it_ends_with_the_fit(terminal: Console) -> None:
         progress(event)
     assert progress._live is None
     assert lines_with(printed(terminal), "fit", 4, 3, "6.5 s")
-
-
-def test_an_error_leaves_the_terminal_clean(terminal: Console) -> None:
-    def run() -> Iterator[None]:
-        with TerminalProgress(terminal) as progress:
-            progress(STARTED)
-            yield
-            raise RuntimeError("mid-way")
-
-    going = run()
-    next(going)
-    with pytest.raises(RuntimeError, match="mid-way"):
-        next(going)
-    assert isinstance(terminal.file, io.StringIO)
-    written = terminal.file.getvalue()
-    assert written.rindex("\x1b[?25h") > written.rindex("\x1b[?25l")  # the cursor is back
 
 
 def test_a_log_gets_one_line_for_each_thing_that_happened() -> None:
@@ -237,7 +175,7 @@ def test_a_signal_is_no_failure_of_the_fit() -> None:
     assert lines_with(failed, "fit", "WorkerLostError", "3.0 s")
 
 
-@pytest.mark.parametrize(("width", "n_columns"), [(100, 6), (71, 6), (70, 5), (56, 4), (34, 2)])
+@pytest.mark.parametrize(("width", "n_columns"), [(71, 6), (70, 5), (34, 2)])
 def test_a_narrow_terminal_has_whole_numbers_in_fewer_columns(width: int, n_columns: int) -> None:
     console = Console(file=io.StringIO(), force_terminal=True, width=width, markup=False)
     with TerminalProgress(console) as progress:
@@ -252,15 +190,11 @@ def test_a_narrow_terminal_has_whole_numbers_in_fewer_columns(width: int, n_colu
     assert len(re.sub(r"\x1b\[\d*m", "", titles).split()) == n_columns
 
 
-def test_live_progress_is_for_terminals_only(terminal: Console) -> None:
+def test_progress_fits_what_it_is_shown_on(
+    terminal: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
     assert isinstance(progress_on(terminal), TerminalProgress)
     assert isinstance(progress_on(Console(file=io.StringIO())), PlainProgress)
-
-
-@pytest.mark.parametrize("name", ["dumb", "unknown"])
-def test_a_terminal_that_cannot_redraw_gets_lines(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("TERM", name)
-    console = Console(file=io.StringIO(), force_terminal=True)
-    assert isinstance(progress_on(console), PlainProgress)
+    assert isinstance(progress_on(Console(force_jupyter=True)), NotebookProgress)
+    monkeypatch.setenv("TERM", "dumb")
+    assert isinstance(progress_on(Console(force_terminal=True)), PlainProgress)

@@ -1,8 +1,4 @@
-"""Access to the HTTP pages of a scheduler or worker by a token, where one is set.
-
-The token is the value of ``MSCAM_DASHBOARD_TOKEN`` in the environment of the process that serves the pages. Runs that
-start a cluster load this module into it as a preload of Dask.
-"""
+"""Access to the pages of a scheduler or worker by the token in its environment; loaded as a preload of Dask."""
 
 from __future__ import annotations
 
@@ -45,10 +41,9 @@ def dask_setup(server: Scheduler | Worker) -> None:
 
 
 def require_token(application: Any, token: str) -> None:
-    """Refuse requests without the token: pages, data, metrics and websockets, but not ``/health``.
+    """Refuse requests to a RoutingApplication without the token, except for ``/health``.
 
-    A browser gives the token once, as ``?token=...``, and has a cookie afterwards. Programs send it as
-    ``Authorization: Bearer ...``. `application` is the RoutingApplication of a scheduler or worker.
+    A browser gives ``?token=...`` once, and has a cookie afterwards. Programs send ``Authorization: Bearer ...``.
     """
     find_handler = application.find_handler
 

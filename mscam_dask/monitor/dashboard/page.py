@@ -34,7 +34,6 @@ from mscam_dask.types.events import (
     NClustersSelected,
     RefinementFinished,
     SettingsSelected,
-    ViewIteration,
 )
 from mscam_dask.types.rules import RULES
 
@@ -161,7 +160,8 @@ class Page:
         if other or not run.going or started >= self._not_before:
             self._drawn = state
             self._draw(run)
-            self._not_before = 0.0 if other else _pause(time.monotonic() - started) + started
+            pause = min((time.monotonic() - started) / _DRAWING_SHARE, _MAX_PAUSE_S)
+            self._not_before = 0.0 if other else started + pause
 
     def _list_runs(self) -> None:
         entries: list[str | tuple[Any, str]] = [(_NEWEST, "newest run")]
@@ -191,11 +191,6 @@ class Page:
             self._grid.children = [box for drawn, box in self._boxes.items() if drawn in self._sent]
 
 
-def _pause(seconds: float) -> float:
-    """Seconds without another drawing, after one that took `seconds`."""
-    return min(seconds / _DRAWING_SHARE, _MAX_PAUSE_S)
-
-
 def head_html(run: Run, *, now: float) -> str:
     """Summary of a run as lines and tiles of HTML; data in it is escaped."""
     lines = [
@@ -214,8 +209,10 @@ def head_html(run: Run, *, now: float) -> str:
 def _line_plots() -> tuple[LinePlot, ...]:
     title, unit = "Selection of n_clusters", "largest p-value of the borders"
     squared = "\u2016F - W\u2016 / \u221ac", "\u2016\u0394F\u2016 / \u221ac"
-    primal = _each(lambda view: view.primal_residual)
-    dual, objective = _each(lambda view: view.dual_residual), _each(lambda view: view.objective)
+    primal = _of_views(lambda record: [view.primal_residual for view in record.views])
+    dual = _of_views(lambda record: [view.dual_residual for view in record.views])
+    objective = _of_views(lambda record: [view.objective for view in record.views])
+    shares = _of_views(lambda record: [*view_shares(record).values()])
     weight = _of_run("\u03bb", lambda record: record.graph_weight)
     score = _of_run("score", lambda record: record.score)
     seconds = _of_tasks(lambda seconds, _: seconds)
@@ -226,16 +223,10 @@ def _line_plots() -> tuple[LinePlot, ...]:
         LinePlot("components", target, "components", _components, number="0"),
         LinePlot("weight", "Graph weight \u03bb", "\u03bb", weight, log=True, number="0.[000]"),
         LinePlot("score", "Score (cross-view information)", "nats", score),
-        LinePlot("primal", "Primal residual by view", squared[0], _of_views(primal), log=True),
-        LinePlot("dual", "Dual residual by view", squared[1], _of_views(dual), log=True),
-        LinePlot("objective", "Objective by view", "objective", _of_views(objective)),
-        LinePlot(
-            "shares",
-            "View contributions",
-            "share of the score",
-            _of_views(view_shares),
-            number="0%",
-        ),
+        LinePlot("primal", "Primal residual by view", squared[0], primal, log=True),
+        LinePlot("dual", "Dual residual by view", squared[1], dual, log=True),
+        LinePlot("objective", "Objective by view", "objective", objective),
+        LinePlot("shares", "View contributions", "share of the score", shares, number="0%"),
         LinePlot("seconds", "ADMM of each view: time", "seconds", seconds),
         LinePlot("bytes", "ADMM of each view: data", "MiB in and out", mib),
     )
@@ -271,23 +262,19 @@ def _of_run(name: str, value: Callable[[IterationFinished], float]) -> Callable[
     return lines
 
 
-def _each(
-    value: Callable[[ViewIteration], float],
-) -> Callable[[IterationFinished], dict[str, float]]:
-    return lambda record: {view.view: value(view) for view in record.views}
+def _of_views(values: Callable[[IterationFinished], list[float]]) -> Callable[[Run], list[Line]]:
+    """Curves of the values of the views in a record, which has no excluded views."""
 
-
-def _of_views(
-    values: Callable[[IterationFinished], dict[str, float]],
-) -> Callable[[Run], list[Line]]:
     def lines(run: Run) -> list[Line]:
-        points = [(record.iteration + 1, values(record)) for record in run.outer]
-        found = []
-        for index, name in enumerate(run.views):
-            own = [(at, by_view[name]) for at, by_view in points if name in by_view]
-            at, drawn = [point[0] for point in own], [point[1] for point in own]
-            found.append(Line(printable(name), mark_of(index), at, drawn))
-        return found
+        curves: dict[str, dict[int, float]] = {name: {} for name in run.views}
+        for record in run.outer:
+            for view, value in zip(record.views, values(record), strict=True):
+                if view.view in curves:
+                    curves[view.view][record.iteration + 1] = value
+        return [
+            Line(printable(name), mark_of(index), [*curve], [*curve.values()])
+            for index, (name, curve) in enumerate(curves.items())
+        ]
 
     return lines
 

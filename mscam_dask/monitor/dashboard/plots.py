@@ -94,11 +94,7 @@ def mark_of(index: int) -> Mark:
 
 
 class LinePlot:
-    """Plot of the lines of a run over outer iterations, or over other integers.
-
-    `number` is a format of NumeralTickFormatter. A logarithmic axis is without values that are not positive.
-    Plots `over` another quantity than iterations have their own legend, since that of the page names the views.
-    """
+    """Plot of lines of a run; one `over` another quantity than iterations has its own legend."""
 
     def __init__(
         self,

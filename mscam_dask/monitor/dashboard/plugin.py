@@ -1,7 +1,4 @@
-"""Dashboard of runs: a scheduler plugin keeps their state, and the driver sends it the events of a fit.
-
-The plugin serves the page and the metrics. Sending does not block the fit.
-"""
+"""Dashboard of runs: a scheduler plugin keeps their state, and the driver sends it the events of a fit."""
 
 from __future__ import annotations
 
@@ -168,11 +165,7 @@ _problems: weakref.WeakKeyDictionary[Client, str | None] = weakref.WeakKeyDictio
 
 
 def ensure_page(client: Client, *, log: bool = True) -> str | None:
-    """Install the page and the metrics on the scheduler, and return why there is no page, or None.
-
-    A fit does not need the page, so problems are not raised. They are logged once for each client: as a warning,
-    or as an info message for a cluster without a dashboard.
-    """
+    """Install the page and metrics, and return why there is no page; log that once for each client, without raising."""
     if client in _problems:
         return _problems[client]
     problem: str | None
@@ -207,28 +200,16 @@ class ClusterEvents:
     client : distributed.Client
     name : str, optional
         Name of the runs; by default the numbers of samples and views.
-    max_waiting : int
-        Events kept for a scheduler that does not accept them; the oldest are dropped, and their number is sent.
-    flush_timeout_s : float
-        Seconds that a fit waits at its start and end until all events are sent.
 
     Notes
     -----
-    Estimators with a client create one; add one to their callbacks to name the run.
+    Estimators with a client create one; add one to their callbacks to name the run. If the scheduler does not
+    accept events, the oldest of more than 256 are dropped, and their number is sent.
     """
 
-    def __init__(
-        self,
-        client: Client,
-        *,
-        name: str | None = None,
-        max_waiting: int = _MAX_WAITING,
-        flush_timeout_s: float = _FLUSH_TIMEOUT_S,
-    ) -> None:
+    def __init__(self, client: Client, *, name: str | None = None) -> None:
         self._client: Any = client
         self._name = name
-        self._max_waiting = max_waiting
-        self._flush_timeout_s = flush_timeout_s
         self._run_id: str | None = None
         self._waiting: deque[dict[str, Any]] = deque()
         self._n_dropped = 0
@@ -248,10 +229,10 @@ class ClusterEvents:
         self._run_id = run_id
         name, numbers = f"{n_samples} samples, {len(views)} views", (n_samples, n_clusters)
         self._put(RunAnnounced(self._name or name, str(self._client.id), tuple(views), *numbers))
-        self._idle.wait(self._flush_timeout_s)  # the announcement arrives before the tasks
+        self._idle.wait(_FLUSH_TIMEOUT_S)  # the announcement arrives before the tasks
 
     def __deepcopy__(self, memo: object) -> ClusterEvents:
-        """Return the same object: clones of an estimator report to the same cluster."""
+        # clones of an estimator report to the same cluster
         return self
 
     def __call__(self, event: Event) -> None:
@@ -259,7 +240,7 @@ class ClusterEvents:
             return
         self._put(event)
         if isinstance(event, FitFinished | FitFailed):
-            self._idle.wait(self._flush_timeout_s)
+            self._idle.wait(_FLUSH_TIMEOUT_S)
             self._run_id = None
 
     def _put(self, event: Event | RunAnnounced) -> None:
@@ -268,7 +249,7 @@ class ClusterEvents:
             return
         message["run"] = self._run_id
         with self._lock:
-            if len(self._waiting) >= self._max_waiting:
+            if len(self._waiting) >= _MAX_WAITING:
                 self._waiting.popleft()
                 self._n_dropped += 1
             self._waiting.append(message)

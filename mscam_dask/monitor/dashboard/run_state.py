@@ -1,7 +1,4 @@
-"""State of the runs on a cluster, for the page and the metrics.
-
-Independent of Dask, Bokeh and Prometheus. The limits below bound its memory, whatever is sent.
-"""
+"""State of the runs on a cluster, for the page and the metrics, within bounds whatever is sent."""
 
 from __future__ import annotations
 
@@ -35,10 +32,7 @@ State = Literal["preparing", "running", "ended", "failed", "lost"]
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewTask:
-    """Tasks of the ADMM of one view in one outer iteration (from 0), of which `worker` had the last.
-
-    Seconds of computing are summed over tasks with different graph weights; bytes were read and returned.
-    """
+    """Tasks of the ADMM of a view in an iteration: seconds of all graph weights, bytes read and returned."""
 
     iteration: int
     worker: str
@@ -56,11 +50,7 @@ class Work:
 
 
 class Run:
-    """One fit: its latest events, and the work of its tasks.
-
-    `version` counts events, and `work_version` tasks that started or ended. A viewer redraws only what has
-    changed: there are hundreds of tasks, but one event for each iteration.
-    """
+    """One fit: its latest events, and the work of its tasks; two versions count events and changes of tasks."""
 
     def __init__(self, run_id: str, announced: RunAnnounced, arrived: float) -> None:
         self.run_id = run_id

@@ -42,11 +42,9 @@ class LineChart:
 
 @dataclass(frozen=True, kw_only=True)
 class Axes:
-    """Axes of a chart.
+    """Axes of a chart: `level` and `chosen` are name and value of a horizontal and a vertical line.
 
-    `y` may be logarithmic, with smaller values drawn at `least`, or `whole`. `level` is the name and value of a
-    horizontal line, `chosen` of a vertical one. `at` are the x of the values, by default 0, 1, ...; `shared` are
-    further values within the y axis, for a common scale of several charts.
+    A logarithmic y has smaller values drawn at `least`; `at` are the x, 0, 1, ... by default; `shared` are y of other charts.
     """
 
     x: str

@@ -12,7 +12,7 @@ from mscam_dask.data.results import StoredResult
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import sentence
 from mscam_dask.plot.pictures import draw_clusters, draw_edges, empty_axes, svg, tag
-from mscam_dask.plot.places import contracted_graph, graph_layout, principal_planes
+from mscam_dask.plot.places import principal_planes
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
@@ -28,10 +28,9 @@ _LEFT, _RIGHT, _STEP = 40, 12, 18  # of the tree
 
 @dataclass(frozen=True, eq=False)
 class Scatter:
-    """Picture of samples in the plane, and for each plane its name, the places of all samples, and its frame.
+    """Picture of samples, and for each plane its name, the places x, y, x, y, ... of all samples, and its frame.
 
-    Places are x, y, x, y, ... in the picture, negative for absent samples. A frame is the coordinates of the
-    middle of the picture, and the length of one of its units; y points down in it.
+    Places of absent samples are negative. A frame is the middle of the picture in coordinates, and the length of its unit.
     """
 
     svg: str
@@ -59,18 +58,12 @@ def scatter(
         placed.append(places)
         frames.append([*middle.tolist(), unit])
     ax = empty_axes(_SIDE, _SIDE)
-    ax.set(xlim=(0, _SIDE), ylim=(_SIDE, 0))
+    ax.set(xlim=(0, _SIDE), ylim=(_SIDE, 0), xticks=[], yticks=[])
     edges = (0, 0) if graph is None else draw_edges(ax, placed[0], graph, labels)
     draw_clusters(ax, placed[0], labels, size=1.0)
     names = tuple(f"axes {2 * index + 1} and {2 * index + 2}" for index in range(len(planes)))
     spots = [np.nan_to_num(places, nan=-_SIDE).astype(int).ravel().tolist() for places in placed]
     return Scatter(svg(ax.figure), names if graph is None else ("",), spots, frames, *edges)
-
-
-def graph_figure(result: StoredResult, rows: NDArray[np.int64]) -> Scatter:
-    """Learned graph of the drawn samples, with a force-directed layout."""
-    graph = contracted_graph(result.learned_graph, rows)
-    return scatter([graph_layout(graph)], result.labels[rows], graph)
 
 
 def view_figures(result: StoredResult, rows: NDArray[np.int64]) -> list[tuple[str, str, Scatter]]:
@@ -125,17 +118,9 @@ def convergence_charts(result: StoredResult, n_clusters: int) -> list[LineChart]
 
 @dataclass(frozen=True, eq=False)
 class BlockMatrix:
-    """Density of the edge weights, with samples in the order of clusters.
+    """Edge weights by cluster: pixels `levels` (p, p) from 0 to 255, and weights `between` (c, c) of (A + Aᵀ)/2.
 
-    Attributes
-    ----------
-    levels : (p, p) uint8
-        0 for a pixel without an edge, 255 for the densest: the square root of the mean weight, relative to the
-        99.5th percentile of the pixels with edges, so that sparse and dense clusters are visible.
-    clusters, sizes : (c,)
-        Numbers of the clusters, ascending, and their numbers of samples.
-    between : (c, c) CSR
-        Weight of (A + Aᵀ)/2 within and between clusters.
+    Levels are square roots of the mean weight, relative to the 99.5th percentile, so that sparse clusters are visible.
     """
 
     levels: NDArray[np.uint8]
@@ -189,24 +174,20 @@ class BlockMatrix:
         return svg(ax.figure)
 
 
-def cluster_order(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Samples by cluster, and in reverse Cuthill-McKee order within each cluster."""
-    from scipy.sparse.csgraph import reverse_cuthill_mckee
-
-    order = reverse_cuthill_mckee(graph, symmetric_mode=True)
-    return np.asarray(order[np.argsort(labels[order], kind="stable")], dtype=np.int64)
-
-
 def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> BlockMatrix:
-    """Sum the weights of (A + Aᵀ)/2 in pixels and in pairs of clusters."""
+    """Sum the weights of (A + Aᵀ)/2 in pixels, by cluster in reverse Cuthill-McKee order, and in pairs of clusters."""
     from scipy.sparse import coo_array, csr_array
+    from scipy.sparse.csgraph import reverse_cuthill_mckee
 
     symmetric: csr_array[np.float64] = csr_array(0.5 * graph + 0.5 * graph.T)
     n_samples = len(labels)
     clusters, codes, sizes = np.unique(labels, return_inverse=True, return_counts=True)
     side = min(n_samples, _PIXELS)
     pixel = np.empty(n_samples, dtype=np.int64)
-    pixel[cluster_order(symmetric, labels)] = np.arange(n_samples) * side // n_samples
+    order = reverse_cuthill_mckee(symmetric, symmetric_mode=True)
+    pixel[order[np.argsort(labels[order], kind="stable")]] = (
+        np.arange(n_samples) * side // n_samples
+    )
     entries = symmetric.tocoo()
     row, column = (pixel[index] for index in entries.coords)
     mass = np.bincount(row * side + column, weights=entries.data, minlength=side * side)

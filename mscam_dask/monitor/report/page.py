@@ -27,7 +27,7 @@ from mscam_dask.monitor.report.figures import (
     BlockMatrix,
     block_matrix,
     convergence_charts,
-    graph_figure,
+    scatter,
     view_figures,
 )
 from mscam_dask.monitor.report.sections import drift_section, n_clusters_section
@@ -43,15 +43,19 @@ from mscam_dask.monitor.report.tables import (
 )
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.plot.palette import CLUSTER_COLORS, sample_property
-from mscam_dask.plot.places import DRAW_LIMIT, DRAW_SEED, draw_samples
+from mscam_dask.plot.places import (
+    DRAW_LIMIT,
+    DRAW_SEED,
+    contracted_graph,
+    draw_samples,
+    graph_layout,
+)
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
-LISTED_SAMPLES = 200
-"""Number of least certain samples that are listed."""
-
+_MAX_LISTED = 200  # least certain samples
 _MAX_NAME = 120
 _MAX_SETTINGS = 60
 _MAX_COLUMNS = 20
@@ -72,23 +76,8 @@ class FileLink:
 class RunContent:
     """Content of the report of a run with results.
 
-    Attributes
-    ----------
-    settings_text
-        Text of pipeline.toml.
-    sample_ids
-        n ids, or None if samples are identified by row.
-    labels_true : (n,) int64 or None
-    label_names
-        Names of the classes 0, 1, ..., or None.
-    moved
-        Name, previous cluster and cluster of each sample that moved since the previous run.
-    notes
-        Notes about the report itself.
-    membership : (n, c) or None
-        Memberships in the clusters, in ascending order of their labels.
-    columns
-        Properties of the samples by name, with n values each, to color the plots by.
+    `sample_ids` is None if samples are identified by row; `labels_true` (n,) are codes of `label_names`; `moved` are
+    name, previous cluster and cluster; `membership` is (n, c); `columns` are properties with n values each.
     """
 
     record: RunRecord
@@ -116,18 +105,16 @@ class RunContent:
 
 
 def run_page(content: RunContent) -> str:
-    """Return the report of a run as one HTML page, which loads nothing from the network.
-
-    Texts in the content may come from data and are escaped.
-    """
+    """Return the report of a run as one HTML page, which loads nothing from the network; texts are escaped."""
     result, fit = content.result, content.record.fit
     assert fit is not None
     labels = result.labels
     confidence = sample_confidence(content.membership, labels)
     order = None if confidence is None else np.argsort(confidence.values, kind="stable")
-    listed = None if order is None else order[:LISTED_SAMPLES]
+    listed = None if order is None else order[:_MAX_LISTED]
     rows = draw_samples(labels, listed=listed)
-    graph, views = graph_figure(result, rows), view_figures(result, rows)
+    drawn = contracted_graph(result.learned_graph, rows)
+    graph, views = scatter([graph_layout(drawn)], labels[rows], drawn), view_figures(result, rows)
     matrix = block_matrix(result.learned_graph, labels)
     in_degree: NDArray[np.float64] = np.asarray(result.consensus_graph.sum(axis=0)).ravel()
     points = {row: point for point, row in enumerate(rows.tolist())}
@@ -170,7 +157,12 @@ def run_page(content: RunContent) -> str:
             "max_text": _MAX_TEXT,
             "columns": columns,
             "payload": {
-                **_payload(content, rows, confidence),
+                "names": [content.name(row)[:_MAX_NAME] for row in rows],
+                "labels": [content.label(row)[:_MAX_NAME] for row in rows]
+                if content.labels_true is not None
+                else [],
+                "clusters": labels[rows].tolist(),
+                "next": [] if confidence is None else confidence.next_cluster[rows].tolist(),
                 "plots": {
                     key: {"planes": plot.planes, "frames": plot.frames, "names": plot.names}
                     for key, plot in [("graph", graph), *((key, plot) for key, _, plot in views)]
@@ -183,19 +175,6 @@ def run_page(content: RunContent) -> str:
             },
         },
     )
-
-
-def _payload(
-    content: RunContent, rows: NDArray[np.int64], confidence: Confidence | None
-) -> dict[str, Any]:
-    """Names of the drawn samples, and what is known of them."""
-    known = content.labels_true is not None
-    return {
-        "names": [content.name(row)[:_MAX_NAME] for row in rows],
-        "labels": [content.label(row)[:_MAX_NAME] for row in rows] if known else [],
-        "clusters": content.result.labels[rows].tolist(),
-        "next": [] if confidence is None else confidence.next_cluster[rows].tolist(),
-    }
 
 
 def _columns(
@@ -242,11 +221,7 @@ def _pairs(matrix: BlockMatrix) -> list[list[float]]:
 
 
 def render(template: str, context: dict[str, Any]) -> str:
-    """Fill the text of a template, including its style and script.
-
-    The content security policy of the page lists their digests, so that a browser refuses all
-    other styles and scripts, and every request.
-    """
+    """Fill a template; the content security policy of the page allows its own style and script only."""
     style = _cluster_css() + _asset("report.css")
     script = _asset("report.js") + _asset("export.js")
     return _compiled(template).render(

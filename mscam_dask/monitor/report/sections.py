@@ -19,11 +19,7 @@ _MAX_MOVES = 20
 
 
 def n_clusters_section(curves: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Why this number was selected, and a chart and rows of the p-values; None if it was given.
-
-    `curves` are fields of `mscam_dask.types.events.NClustersSelected`; those of earlier versions have neither
-    chart nor rows.
-    """
+    """Why this number was selected, a chart and rows of the p-values; None if it was given."""
     if curves is None:
         return None
     counts, selected = [int(value) for value in curves["counts"]], int(curves["n_clusters"])
@@ -68,10 +64,7 @@ def n_clusters_section(curves: Mapping[str, Any] | None) -> dict[str, Any] | Non
 def drift_section(
     drift: DriftRecord | None, moved: Sequence[tuple[str, int, int]]
 ) -> dict[str, Any] | None:
-    """How the run started, sizes of the clusters before and after, and samples that moved; None for a first run.
-
-    `moved` are lines of moved.csv: name, previous cluster and cluster.
-    """
+    """Start of the run, sizes of clusters before and after, and lines of moved.csv; None for a first run."""
     if drift is None:
         return None
     how = "Views and settings are the same, so its clusters were reused."

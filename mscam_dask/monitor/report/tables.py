@@ -27,11 +27,7 @@ _MAX_PATTERNS = 20
 def confusion(
     labels_true: NDArray[np.int64], labels: NDArray[np.int64], names: Sequence[str] | None
 ) -> dict[str, Any]:
-    """Samples by class and cluster, with columns in the order of the best assignment.
-
-    `rows` are the name of a class, its samples, and the samples in each of `clusters` with a mark of the
-    assigned one; the largest classes and clusters are shown, of `shape`.
-    """
+    """Samples of the largest classes in the largest clusters, in the order of the best assignment, which is marked."""
     classes, truth = np.unique(labels_true, return_inverse=True)
     clusters, codes = np.unique(labels, return_inverse=True)
     totals = np.bincount(truth)
@@ -75,10 +71,7 @@ def cluster_sizes(labels: NDArray[np.int64]) -> tuple[list[tuple[int, int]], lis
 
 
 def separation_rows(matrix: BlockMatrix) -> list[tuple[int, int, float, list[tuple[int, float]]]]:
-    """Clusters with edges to others, the largest share of leaving weight first.
-
-    Cluster, its samples, that share, and the clusters with the most weight to it with theirs.
-    """
+    """Cluster, samples, share of the weight that leaves it (largest first), and the clusters that most of it goes to."""
     from scipy.sparse import diags_array
 
     between = matrix.between
@@ -136,10 +129,7 @@ def next_clusters(membership: NDArray[np.float64], own: NDArray[np.int64]) -> ND
 
 
 def presence(by_view: dict[str, NDArray[Any]]) -> dict[str, Any] | None:
-    """Samples by the set of views that have them, the most frequent first; None if every view has all.
-
-    `by_view` are coordinates (n, m), NaN for samples that a view does not have.
-    """
+    """Samples by the set of views that have them, the most frequent first; None if every view (n, m) has all."""
     if not by_view:
         return None
     table = np.stack([~np.isnan(values).all(axis=1) for values in by_view.values()], axis=1)

@@ -101,13 +101,15 @@ def test_axes_without_points_are_left_out() -> None:
     assert "primal" in names
     assert "work" in names
     assert "dual" not in names
+    page.close()
+    page.update()
+    assert page.run is None
 
 
 @pytest.mark.parametrize(
     ("values", "ticks"),
     [
         ((1.3e-5, 4.8e-5), [1e-5, 2e-5, 5e-5]),
-        ((3e-6, 1.1e-4), [1e-6, 1e-5, 1e-4, 1e-3]),
         ((2e-9, 5e-3), [1e-9, 1e-7, 1e-5, 1e-3]),
         ((8.3e-4, 9.9e-4), [8e-4, 8.5e-4, 9e-4, 9.5e-4, 1e-3]),
     ],
@@ -123,14 +125,6 @@ def test_a_logarithmic_axis_has_ticks_all_along_its_curves(
     assert [tick for tick in shown.ticks if ticks[0] <= tick <= ticks[-1]] == pytest.approx(ticks)
 
 
-def test_what_was_learned_from_the_best_partition_is_said() -> None:
-    runs = begun()
-    send(runs, outer(0))
-    assert "0.6300" not in head_html(runs.by_id["01"], now=5.0)
-    send(runs, LEARNED)
-    assert "0.6300" in head_html(runs.by_id["01"], now=5.0)
-
-
 def tiles(html: str) -> dict[str, str]:
     """Values of the tiles, and the words under each."""
     return dict(re.findall(r"<b>([^<]*)</b><span>([^<]*)</span>", html))
@@ -142,17 +136,13 @@ def test_at_the_end_components_and_score_are_those_of_the_result() -> None:
     before = tiles(head_html(runs.by_id["01"], now=5.0))
     send(runs, ENDED)
     after = tiles(head_html(runs.by_id["01"], now=5.0))
-    assert before["3 of 4"] != after["4 of 4"]
-    assert before["0.5000"] != after["0.6300"]
-    assert {"4 of 4", "0.6300"}.isdisjoint(before)
-    assert {"3 of 4", "0.5000"}.isdisjoint(after)
+    assert {"3 of 4", "0.5000"} <= before.keys() - after.keys()
+    assert {"4 of 4", "0.6300"} <= after.keys() - before.keys()
 
 
 def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     runs = begun()
     page = Page(runs)
-    page.update()
-    assert visible(page) == []
     send(runs, RANK_SAMPLE)
     page.update()
     source: Any = page.root.select_one({"name": "counts-lines"})
@@ -165,33 +155,13 @@ def test_the_choice_of_a_number_is_drawn_and_said() -> None:
     assert visible(page)[0] == "counts"
 
 
-def test_preparations_by_view_are_said_and_are_no_markup() -> None:
-    runs = begun()
-    send(runs, BY_VIEW)
-    html = head_html(runs.by_id["01"], now=5.0)
-    assert re.search(quotes("standard", 0.1, "colour"), html)
-    assert "&lt;script&gt;" in html
-    assert "<script" not in html
-
-
-def test_the_head_says_how_a_run_failed_or_was_lost_and_nothing_in_it_is_markup() -> None:
+def test_the_head_says_what_was_selected_and_how_a_run_failed_and_nothing_in_it_is_markup() -> None:
     runs = begun("<i>name</i>")
-    send(runs, FAILED)
+    send(runs, BY_VIEW, LEARNED, FAILED)
     html = head_html(runs.by_id["01"], now=5.0)
-    assert re.search(quotes(FAILED.error, "&lt;b&gt;x&lt;/b&gt;"), html)
-    assert FAILED.message not in html
-    assert "&lt;i&gt;name&lt;/i&gt;" in html
-    going, lost = begun(), begun()
+    assert re.search(quotes("standard", 0.1, "colour", "&lt;script&gt;", "0.6300"), html)
+    assert re.search(quotes(FAILED.error, "&lt;b&gt;x&lt;/b&gt;", "&lt;i&gt;name&lt;/i&gt;"), html)
+    assert not re.search("<script|<i>", html)
+    lost = begun()
     lost.client_left("c")
-    heads = [head_html(one.by_id["01"], now=5.0) for one in (going, lost)]
-    states = [next(iter(tiles(head))) for head in heads]
-    assert states[0] != states[1] == "lost"
-    said = [re.findall(r"<p>[^<]*</p>", head)[0] for head in heads]
-    assert said[0] != said[1]
-
-
-def test_a_closed_window_holds_no_runs() -> None:
-    page = Page(begun())
-    page.close()
-    page.update()
-    assert page.run is None
+    assert "lost" in tiles(head_html(lost.by_id["01"], now=5.0))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,8 +16,8 @@ from mscam_dask.data.results import StoredResult, history_dataset
 from mscam_dask.monitor.report.page import FileLink, RunContent
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.types.borders import Borders
-from mscam_dask.types.events import IterationFinished, ViewIteration
 from mscam_dask.types.result import ArraysInMemory, Assessment, Status
+from tests.monitor.records import outer
 
 VIEWS = ("pixels", "edges")
 
@@ -42,43 +44,27 @@ def made_up_result(
     """A result with these labels; every embedding is indicators and a little noise."""
     rng = np.random.default_rng(5)
     n_clusters = int(labels.max()) + 1
-    share = 1 / len(views)
+    first = outer(0, views=tuple(views))
     records = [
-        IterationFinished(
+        dataclasses.replace(
+            first,
             iteration=index,
-            graph_weight=0.1 * 1.3**index,
             n_connected_components=index + 1,
             n_clusters=n_clusters,
             score=1.0 + 0.1 * index,
-            eigengap=0.1,
-            views=tuple(
-                ViewIteration(
-                    view=view,
-                    primal_residual=1e-5,
-                    dual_residual=1e-3,
-                    inner_iterations=9,
-                    converged=True,
-                    objective=3.0,
-                    seconds=0.1,
-                )
-                for view in views
-            ),
-            view_scores=tuple(1.0 for _ in views),
-            seconds=0.5,
-            spectrum_converged=True,
-            accepted=True,
+            view_scores=(1.0,) * len(views),
+            views=tuple(dataclasses.replace(view, dual_residual=1e-3) for view in first.views),
         )
         for index in range(n_iterations)
     ]
+    indicators = np.eye(n_clusters)[labels]
     return StoredResult(
         labels=labels,
         arrays=ArraysInMemory(
             consensus_graph=block_graph(labels),
             learned_graph=block_graph(labels),
             view_embeddings={
-                view: np.eye(n_clusters)[labels]
-                + 0.05 * rng.standard_normal((len(labels), n_clusters))
-                for view in views
+                view: indicators + 0.05 * rng.standard_normal(indicators.shape) for view in views
             },
             view_coordinates={
                 view: rng.standard_normal((len(labels), 4)).astype(np.float32) for view in views
@@ -88,7 +74,7 @@ def made_up_result(
         status=Status.CONVERGED.name,
         score=1.2,
         n_neighbors=4,
-        view_contributions=dict.fromkeys(views, share),
+        view_contributions=dict.fromkeys(views, 1 / len(views)),
         history=history_dataset(records, list(views)),
         assessment=made_up_assessment(np.bincount(labels), views) if n_clusters > 1 else None,
     )
@@ -132,90 +118,78 @@ def made_up_content(
     *,
     views: Sequence[str] = VIEWS,
     name: str = "made-up",
-    ids: Sequence[str] | None = None,
-    labels_true: NDArray[np.int64] | None = None,
-    label_names: Sequence[str] | None = None,
     fit: Mapping[str, Any] | None = None,
-    columns: Mapping[str, Sequence[Any]] | None = None,
+    **content: Any,
 ) -> RunContent:
     """The report's content for these labels; `fit` replaces entries of run.json's table."""
     result = made_up_result(labels, views=views)
     n_clusters = result.n_connected_components
     setting = {"scale": "unit", "alpha": 10.0, "n_neighbors": 4}
     tried = {**setting, "n_connected_components": 1, "score": 1.1}
-    scores = {
-        "accuracy": 0.9871,
-        "normalized_mutual_information": 0.9692,
-        "adjusted_rand_index": 0.9713,
+    view = {"view_type": "features", "shape": [len(labels), 7], "dtype": "float64"}
+    found = result.assessment
+    record = {
+        "state": "finished",
+        "pipeline": name,
+        "method": "mscam",
+        "seed": 0,
+        "started": "2026-11-21T02:48:03+00:00",
+        "ended": "2026-11-21T02:48:21+00:00",
+        "executor": "in this process",
+        "sources": [{"source": f"{name}.npz", "n_bytes": 9, "sha256": "ab" * 32}],
+        "data": {
+            "store": "data.zarr",
+            "digest": "cd" * 32,
+            "n_samples": len(labels),
+            "views": [{"name": each, "digest": "ef" * 32, **view} for each in views],
+            "n_classes": None,
+            "has_sample_ids": content.get("sample_ids") is not None,
+            "notes": [f"View {views[0]!r}: 1 of 7 columns has one value only."],
+        },
+        "fit": {
+            "status": result.status,
+            "message": Status.CONVERGED.message,
+            "has_requested_components": True,
+            "n_clusters": n_clusters,
+            "n_connected_components": n_clusters,
+            "n_outer_iterations": 3,
+            "score": result.score,
+            "setting": setting,
+            "candidate_settings": [tried, {**tried, "scale": "standard", "score": 1.0}],
+            "selected_setting": 0,
+            "assessment": found and {"structure": found.structure.name, "message": found.message},
+            "view_contributions": result.view_contributions,
+            "cluster_sizes": np.bincount(labels).tolist(),
+            "cluster_names": list(range(n_clusters)),
+            **(fit or {}),
+        },
+        "metrics": {
+            "accuracy": 0.9871,
+            "normalized_mutual_information": 0.9692,
+            "adjusted_rand_index": 0.9713,
+        }
+        if "labels_true" in content
+        else None,
+        "seconds": {"ingest": 0.2, "cluster": 18.2, "total": 18.7},
+        "versions": {"mscam_dask": "0.1.0", "python": "3.13.1"},
     }
+    defaults = {"sample_ids": None, "labels_true": None, "label_names": None}
     return RunContent(
-        record=msgspec.convert(
-            {
-                "state": "finished",
-                "pipeline": name,
-                "method": "mscam",
-                "seed": 0,
-                "started": "2026-11-21T02:48:03+00:00",
-                "ended": "2026-11-21T02:48:21+00:00",
-                "executor": "in this process",
-                "sources": [{"source": f"{name}.npz", "n_bytes": 9, "sha256": "ab" * 32}],
-                "data": {
-                    "store": "data.zarr",
-                    "digest": "cd" * 32,
-                    "n_samples": len(labels),
-                    "views": [
-                        {
-                            "name": view,
-                            "view_type": "features",
-                            "shape": [len(labels), 7],
-                            "dtype": "float64",
-                            "digest": "ef" * 32,
-                        }
-                        for view in views
-                    ],
-                    "n_classes": None,
-                    "has_sample_ids": ids is not None,
-                    "notes": [f"View {views[0]!r}: 1 of 7 columns has one value only."],
-                },
-                "fit": {
-                    "status": result.status,
-                    "message": Status.CONVERGED.message,
-                    "has_requested_components": True,
-                    "n_clusters": n_clusters,
-                    "n_connected_components": n_clusters,
-                    "n_outer_iterations": 3,
-                    "score": result.score,
-                    "setting": setting,
-                    "candidate_settings": [tried, {**tried, "scale": "standard", "score": 1.0}],
-                    "selected_setting": 0,
-                    "refinement": None,
-                    "assessment": None
-                    if result.assessment is None
-                    else {
-                        "structure": result.assessment.structure.name,
-                        "message": result.assessment.message,
-                        "standing_clusters": list(result.assessment.standing_clusters),
-                        "largest_p_values": [0.002] * (n_clusters - 2) + [0.4] * 2,
-                    },
-                    "view_contributions": result.view_contributions,
-                    "cluster_sizes": np.bincount(labels).tolist(),
-                    "cluster_names": list(range(n_clusters)),
-                    **(fit or {}),
-                },
-                "metrics": scores if labels_true is not None else None,
-                "seconds": {"ingest": 0.2, "cluster": 18.2, "total": 18.7},
-                "versions": {"mscam_dask": "0.1.0", "python": "3.13.1"},
-                "blas": [],
-                "error": None,
-            },
-            RunRecord,
-        ),
+        record=msgspec.convert(record, RunRecord),
         result=result,
         settings_text="[data]\nsource = 'made-up.npz'\n",
-        sample_ids=ids,
-        labels_true=labels_true,
-        label_names=label_names,
         files=(FileLink(name="run.json", href="run.json", what="the record"),),
         membership=made_up_membership(labels),
-        columns=columns or {},
+        **{**defaults, **content},
     )
+
+
+def part_of(page: str, section: str) -> str:
+    """HTML of a section."""
+    start = page.index(f'<section id="{section}"')
+    return page[start : page.index("</section>", start)]
+
+
+def text_of(page: str, section: str) -> str:
+    """Text of a section, with single blanks."""
+    return " ".join(re.sub(r"<[^>]+>", " ", part_of(page, section)).split())

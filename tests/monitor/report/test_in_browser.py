@@ -53,36 +53,11 @@ def tip(browser: Browser) -> str:
     )
 
 
-def test_it_opens_in_silence_and_asks_for_nothing(browser: Browser, open_page: Open) -> None:
+def test_it_opens_in_silence_and_answers_the_pointer(browser: Browser, open_page: Open) -> None:
     address = open_page(content())
     assert browser.complaints() == []
     assert [url for url in browser.requests() if not url.startswith("data:")] == [address]
     browser.screenshot("report")
-
-
-def test_names_from_data_do_nothing(browser: Browser, open_page: Open) -> None:
-    ids = [f"{HOSTILE}{row}" for row in range(240)]
-    open_page(
-        content(
-            views=(HOSTILE, "b"),
-            name=HOSTILE,
-            ids=ids,
-            label_names=[HOSTILE, "<img src=x onerror=alert(2)>", "c", "d"],
-        )
-    )
-    assert browser.complaints() == []  # an alert would also make every later call fail
-    assert browser.run("return document.scripts.length") == 2
-    assert browser.run("return document.images.length") == 0
-    assert HOSTILE in browser.text
-    hover(browser, "svg.scatter[data-plot=view0]")
-    browser.run("document.querySelector('.show').click()")
-    assert browser.complaints() == []
-
-
-def test_a_sample_under_the_pointer_is_ringed_in_every_plot(
-    browser: Browser, open_page: Open
-) -> None:
-    open_page(content())
     place = (  # of sample 0 in the window
         "const s = document.querySelector('svg.scatter[data-plot=graph]');"
         "s.scrollIntoView({block: 'center', behavior: 'instant'});"
@@ -99,19 +74,25 @@ def test_a_sample_under_the_pointer_is_ringed_in_every_plot(
         return "cluster 0 · class" in tip(browser) and len([x for x in rings if x > 0]) == 3
 
     browser.wait_for("three rings and the sample's name", ringed)
+    for selector, x, y, said in (
+        ("svg.lines .step", 0, 0, "iteration 1: components 1"),
+        ("svg.matrix", -150, -150, "cluster"),
+        (".confusion td.match", 0, 0, "60 of 60 samples"),
+    ):
+
+        def told(selector: str = selector, x: int = x, y: int = y, said: str = said) -> bool:
+            hover(browser, selector, x, y)
+            return said in tip(browser)
+
+        browser.wait_for(f"{selector} to say {said!r}", told)
 
 
-def test_one_cluster_alone(browser: Browser, open_page: Open) -> None:
+def test_clusters_axes_lines_and_rows_are_chosen(browser: Browser, open_page: Open) -> None:
     open_page(content())
-    browser.run("document.querySelector('[data-pick=\"2\"]').click()")
     away = "return document.querySelectorAll('path.dots.away').length"
-    assert browser.run(away) == 3 * 3  # three other clusters in three plots
-    browser.run("document.querySelector('[data-pick=\"2\"]').click()")
-    assert browser.run(away) == 0
-
-
-def test_other_axes(browser: Browser, open_page: Open) -> None:
-    open_page(content())
+    for n_away in (3 * 3, 0):  # three other clusters in three plots
+        browser.run("document.querySelector('[data-pick=\"2\"]').click()")
+        assert browser.run(away) == n_away
     path = "return document.querySelector('[data-plot=view0] path.dots').getAttribute('d')"
     before = browser.run(path)
     browser.run(
@@ -121,6 +102,38 @@ def test_other_axes(browser: Browser, open_page: Open) -> None:
     after = browser.run(path)
     assert after != before
     assert after.count("M") == before.count("M") == 60
+    browser.run("document.querySelector('[data-toggle=\"1\"]').click()")
+    assert browser.run("return document.querySelectorAll('.line.off').length") == 3
+    first = "return document.querySelector('#least tbody tr:not([hidden]) td').textContent"
+    for cluster in "03":
+        browser.run("document.querySelectorAll('#least thead button')[1].click()")
+        assert browser.run(first) == cluster
+    browser.run(
+        "const i = document.querySelector('[data-search]'); i.value = '17';"
+        "i.dispatchEvent(new Event('input'))"
+    )
+    shown = browser.run("return document.querySelectorAll('#least tbody tr:not([hidden])').length")
+    assert 0 < shown < 200
+    assert re.search(rf"\b{shown} \w+ 200\b", browser.text)
+
+
+def test_names_from_data_do_nothing(browser: Browser, open_page: Open) -> None:
+    ids = [f"{HOSTILE}{row}" for row in range(240)]
+    open_page(
+        content(
+            views=(HOSTILE, "b"),
+            name=HOSTILE,
+            sample_ids=ids,
+            label_names=[HOSTILE, "<img src=x onerror=alert(2)>", "c", "d"],
+        )
+    )
+    assert browser.complaints() == []  # an alert would also make every later call fail
+    assert browser.run("return document.scripts.length") == 2
+    assert browser.run("return document.images.length") == 0
+    assert HOSTILE in browser.text
+    hover(browser, "svg.scatter[data-plot=view0]")
+    browser.run("document.querySelector('.show').click()")
+    assert browser.complaints() == []
 
 
 def choose_color(browser: Browser, position: str) -> None:
@@ -239,23 +252,6 @@ def test_saved_figures_are_for_white_paper(browser: Browser, open_page: Open) ->
     assert pictures[0] == pictures[1]
 
 
-def test_charts_the_matrix_and_cells_answer(browser: Browser, open_page: Open) -> None:
-    open_page(content())
-    for selector, x, y, said in (
-        ("svg.lines .step", 0, 0, "iteration 1: components 1"),
-        ("svg.matrix", -150, -150, "cluster"),
-        (".confusion td.match", 0, 0, "60 of 60 samples"),
-    ):
-
-        def told(selector: str = selector, x: int = x, y: int = y, said: str = said) -> bool:
-            hover(browser, selector, x, y)
-            return said in tip(browser)
-
-        browser.wait_for(f"{selector} to say {said!r}", told)
-    browser.run("document.querySelector('[data-toggle=\"1\"]').click()")
-    assert browser.run("return document.querySelectorAll('.line.off').length") == 3
-
-
 @pytest.mark.thorough
 def test_everything_is_reached_by_keyboard(browser: Browser, open_page: Open) -> None:
     open_page(content())
@@ -287,23 +283,6 @@ def test_everything_is_reached_by_keyboard(browser: Browser, open_page: Open) ->
         "e => !(e.getAttribute('aria-label') || e.textContent.trim() || e.closest('label'))).length"
     )
     assert unnamed == 0
-
-
-def test_the_table_sorts_and_is_searched(browser: Browser, open_page: Open) -> None:
-    open_page(content())
-    first = "return document.querySelector('#least tbody tr:not([hidden]) td').textContent"
-    press = "document.querySelectorAll('#least thead button')[1].click()"
-    browser.run(press)
-    assert browser.run(first) == "0"
-    browser.run(press)
-    assert browser.run(first) == "3"
-    browser.run(
-        "const i = document.querySelector('[data-search]'); i.value = '17';"
-        "i.dispatchEvent(new Event('input'))"
-    )
-    shown = browser.run("return document.querySelectorAll('#least tbody tr:not([hidden])').length")
-    assert 0 < shown < 200
-    assert re.search(rf"\b{shown} \w+ 200\b", browser.text)
 
 
 @pytest.mark.parametrize("width", [390, 1400])
