@@ -61,6 +61,22 @@ def test_anything_else_is_refused(values: Any, quoted: list[object]) -> None:
         encode_labels(values)
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"sample_ids": ("a",)},
+        {"labels": np.zeros(2, dtype=np.int64)},
+        {"labels": np.zeros(3)},
+        {"labels": np.array([0, 2, 1]), "label_names": ("a", "b")},
+        {"labels": np.array([0, -2, 1]), "label_names": ("a", "b")},
+    ],
+    ids=["few ids", "few labels", "dtype", "no name", "negative"],
+)
+def test_ids_and_labels_that_do_not_fit_are_refused(changes: dict[str, Any]) -> None:
+    with pytest.raises(DataError):
+        MultiViewData((ArrayRows(np.ones((3, 1)), "a"),), **changes)
+
+
 @pytest.mark.parametrize("text", ["a\x1b[2J", "\ud800"])
 @pytest.mark.parametrize("place", ["view name", "sample id", "label"])
 def test_control_characters_are_refused_and_quoted_escaped(text: str, place: str) -> None:
