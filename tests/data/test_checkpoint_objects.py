@@ -101,6 +101,17 @@ def test_a_run_goes_on_in_another_directory(
     assert keys(bucket) == []
 
 
+@pytest.mark.thorough
+def test_a_run_goes_on_from_a_directory(settings: Settings, tmp_path: Path) -> None:
+    shared = f"output.checkpoints='{tmp_path / 'shared'}'"
+    elsewhere = read_config(tmp_path / "tiny.toml", [parse_override(shared)])
+    with pytest.raises(PreEmpted):
+        run_or_resume(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    outcome = run_or_resume(elsewhere, tmp_path / "node 2")
+    assert outcome.record.resumed[0].after_iteration is not None
+    assert list((tmp_path / "shared").iterdir()) == []
+
+
 @pytest.mark.slow
 def test_overwrite_starts_the_clustering_again(
     bucket: Any, settings: Settings, tmp_path: Path
