@@ -108,16 +108,6 @@ def test_empty_views_are_refused(output: Path, shape: tuple[int, int]) -> None:
         write_store(as_multi_view({"v": np.ones(shape)}), output, overwrite=True)
 
 
-def test_a_store_is_replaced_only_when_told(store: Path) -> None:
-    other = as_multi_view([np.arange(6.0).reshape(3, 2)])
-    with pytest.raises(DataError):
-        write_store(other, store)
-    assert open_store(store).digest() == example_data().digest()
-    write_store(other, store, overwrite=True)
-    assert verify_store(store).digest() == other.digest()
-    assert [item.name for item in store.parent.iterdir()] == ["data.zarr"]
-
-
 def test_a_store_may_be_rewritten_from_itself(store: Path) -> None:
     write_store(open_store(store), store, chunk_size=2, overwrite=True)
     view = verify_store(store).views[0]

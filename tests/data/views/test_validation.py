@@ -299,16 +299,6 @@ def test_blocks_of_rows_give_the_report_of_the_whole(
     assert found.digests == digests
 
 
-@pytest.mark.usefixtures("block_size")
-def test_digests_are_those_of_the_views_and_take_no_other_read(rng: np.random.Generator) -> None:
-    views = [CountedRows(rng.standard_normal((N, d)), name) for name, d in (("a", 3), ("b", 12))]
-    data = MultiViewData(tuple(views))
-    report = validate(data, n_clusters=2, n_neighbors=2, digest=True)
-    assert [view.n_read for view in views] == [[N], [N]]
-    assert report.digests == {view.name: sources.view_digest(view) for view in views}
-    assert validate(data, n_clusters=2, n_neighbors=2).digests == {}
-
-
 @dataclasses.dataclass(frozen=True)
 class CountedRows(sources.ArrayRows):
     n_read: list[int] = dataclasses.field(default_factory=lambda: [0])
