@@ -122,21 +122,19 @@ def open_store(path: str | Location) -> MultiViewData:
         again="ingest the original data again",
     )
     with usable_attributes(root):
-        names = attributes["label_names"]
+        names, ids = attributes["label_names"], None
+        if attributes["has_sample_ids"]:
+            buffer = get_array(root, schema.SAMPLE_ID_BYTES).tobytes()
+            edges = get_array(root, schema.SAMPLE_ID_OFFSETS).tolist()
+            ids = tuple(buffer[start:stop].decode() for start, stop in pairwise(edges))
         return MultiViewData(
             views=tuple(
                 _view(root, index, attributes[CHECKSUMS]) for index in range(attributes["n_views"])
             ),
-            sample_ids=_read_sample_ids(root) if attributes["has_sample_ids"] else None,
+            sample_ids=ids,
             labels=get_array(root, schema.LABELS) if attributes["has_labels"] else None,
             label_names=None if names is None else tuple(names),
         )
-
-
-def _read_sample_ids(root: Location) -> tuple[str, ...]:
-    buffer = get_array(root, schema.SAMPLE_ID_BYTES).tobytes()
-    edges = get_array(root, schema.SAMPLE_ID_OFFSETS).tolist()
-    return tuple(buffer[start:stop].decode() for start, stop in pairwise(edges))
 
 
 def _view(root: Location, index: int, checksums: dict[str, str]) -> ZarrRows | PresentRows:
