@@ -15,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from mscam_dask.cli import main
-from mscam_dask.data.checkpoints import Checkpoint, ObjectCheckpointStore
+from mscam_dask.data.checkpoints import ObjectCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
-from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import OutputTable, Settings
@@ -30,27 +30,6 @@ from tests.faults.kill_driver import outcome_of
 from tests.messages import quotes
 
 PLACE = ObjectPath("s3://bucket/checkpoints/one")
-
-
-def state(number: int) -> Checkpoint:
-    return Checkpoint({"best_labels": np.arange(9) + number}, {"iteration": number})
-
-
-@pytest.mark.thorough
-def test_what_is_saved_is_loaded_and_cleared(bucket: Any) -> None:
-    store = ObjectCheckpointStore(PLACE)
-    assert store.load() is None
-    for number in range(3):
-        store.save(state(number))
-    found = ObjectCheckpointStore(PLACE).load()
-    assert found is not None
-    assert found.record == {"iteration": 2}
-    np.testing.assert_array_equal(found.arrays["best_labels"], np.arange(9) + 2)
-    names = {key.split("/")[2] for key in keys(bucket)}
-    assert {name[:8] for name in names} == {"current.", "00000001", "00000002"}
-    bucket.put_object(Bucket="bucket", Key="checkpoints/other/mine.txt", Body=b"mine")
-    store.clear()
-    assert keys(bucket) == ["checkpoints/other/mine.txt"]
 
 
 # ----------------------------------------------------------------------------- runs
@@ -169,18 +148,6 @@ def test_wrong_credentials_are_said_and_not_shown(
     shared = f"output.checkpoints='{tmp_path / 'shared'}'"
     mended = CliRunner().invoke(main, [*arguments, "--set", shared])
     assert mended.exit_code == 0, mended.output
-
-
-@pytest.mark.thorough
-def test_no_bucket_and_nobody_there(bucket: Any, environment: pytest.MonkeyPatch) -> None:
-    from s3fs import S3FileSystem
-
-    with pytest.raises(DataError):
-        ObjectCheckpointStore(ObjectPath("s3://nowhere/x")).load()
-    environment.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
-    S3FileSystem.clear_instance_cache()
-    with pytest.raises(TemporaryFailure):
-        ObjectCheckpointStore(PLACE).save(state(1))
 
 
 @pytest.mark.parametrize(

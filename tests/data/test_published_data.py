@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy import io
 
 from mscam_dask.data.datasets.published import FLOWERS17_FILES, load_flowers17, load_nus_wide
-from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.sampling import sample_per_class
 from mscam_dask.errors import DataError
@@ -185,21 +185,3 @@ def test_nus_wide_without_an_image_of_one_concept(tmp_path: Path) -> None:
     write_nus_wide(tmp_path / "nus", {"a": np.zeros(4, int), "b": np.zeros(4, int)}, 2, "plain")
     with pytest.raises(DataError):
         load_nus_wide(tmp_path / "nus")
-
-
-@pytest.mark.parametrize("samples_in", ["rows", "columns"])
-def test_a_cell_array_and_labels_as_multi_view_sets_are_published(
-    tmp_path: Path, samples_in: str
-) -> None:
-    # Caltech101-7, -20, MSRC-v1: X a cell array of views, Y the classes from 1
-    views = [RNG.standard_normal((12, width)) for width in (3, 5)]
-    cells = np.empty((1, 2), dtype=object)
-    for index, view in enumerate(views):
-        cells[0, index] = view if samples_in == "rows" else view.T
-    labels = np.repeat([1.0, 2.0, 3.0], 4)[:, None]
-    io.savemat(tmp_path / "MSRC.mat", {"X": cells, "Y": labels})
-    report = ingest(Source(tmp_path / "MSRC.mat", samples_in=samples_in), tmp_path / "m.zarr")  # type: ignore[arg-type]
-    stored = open_store(report.output)
-    assert report.n_classes == 3
-    for stored_view, rows in zip(stored.views, views, strict=True):
-        np.testing.assert_array_equal(stored_view.read(0, 12), rows)

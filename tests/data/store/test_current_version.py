@@ -15,6 +15,7 @@ from mscam_dask.data.store.atomic_replace import (
     set_current,
 )
 from mscam_dask.data.store.object_store import ObjectPath
+from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 from tests.data.object_servers import MemoryFiles
 from tests.messages import quotes
@@ -46,6 +47,8 @@ def test_the_store_is_the_last_write_and_the_one_before_is_removed(files: Memory
     first, unfinished = written(), written()
     assert first != unfinished
     assert not is_name_taken(ROOT)  # nothing was published
+    with pytest.raises(StoreCorruptError):
+        open_store(str(ROOT))
     set_current(ROOT, first)
     assert is_name_taken(ROOT)
     assert resolve_current(ROOT) == first

@@ -29,7 +29,6 @@ from mscam_dask.errors import (
     TemporaryFailure,
     redacted,
 )
-from tests.data.conftest import keys
 from tests.data.object_servers import MemoryFiles
 from tests.messages import quotes
 
@@ -89,33 +88,6 @@ def test_a_write_that_fails_leaves_the_old_store(
     with pytest.raises(KeyboardInterrupt):
         write_store(example(30), URL, overwrite=True)
     assert object_files.content == before
-
-
-@pytest.mark.thorough
-def test_what_was_never_published_is_no_store(bucket: Any) -> None:
-    write_store(example(), URL)
-    bucket.delete_object(Bucket="bucket", Key="deep/data.zarr/current.json")
-    with pytest.raises(StoreCorruptError):
-        open_store(URL)
-    write_store(example(30), URL)  # begun again after a crash
-    assert open_store(URL).n_samples == 30
-
-
-@pytest.mark.thorough
-def test_a_store_copied_there_as_it_is_can_be_read_and_replaced(
-    bucket: Any, tmp_path: Path
-) -> None:
-    local = write_store(example(), tmp_path / "s.zarr")
-    assert isinstance(local, Path)
-    for file in local.rglob("*"):
-        if file.is_file():
-            bucket.upload_file(
-                str(file), "bucket", f"deep/data.zarr/{file.relative_to(local).as_posix()}"
-            )
-    assert verify_store(URL).n_samples == N
-    write_store(example(30), URL, overwrite=True)
-    assert open_store(URL).n_samples == 30
-    assert all("/writes/" in key or key.endswith("current.json") for key in keys(bucket))
 
 
 @pytest.mark.parametrize("final", ["values/c/1/0", "views/1/values/zarr.json", "labels/c/0"])

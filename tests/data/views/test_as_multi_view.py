@@ -144,20 +144,14 @@ def test_metric_for_all_by_name_and_by_position() -> None:
 
 
 def test_recorded_metrics_stand_unless_named_otherwise(tmp_path: Path) -> None:
+    dataset = xr.Dataset({"a": (("sample", "other"), np.eye(3), {"view_type": "kernel"})})
+    assert as_multi_view(dataset).views[0].view_type == "kernel"
     data = as_multi_view({"a": np.eye(3), "b": COLOUR[:3]}, view_type={"a": "kernel"})
     path = write_store(data, tmp_path / "data.zarr")
     assert [view.view_type for view in as_multi_view(path).views] == ["kernel", "features"]
     changed = as_multi_view(path, view_type={"a": "features"})
     assert [view.view_type for view in changed.views] == ["features", "features"]
     assert_holds(changed, a=np.eye(3), b=COLOUR[:3])
-
-
-def test_metric_attribute_of_a_dataset_variable_stands() -> None:
-    dataset = xr.Dataset({"a": (("sample", "other"), np.eye(3), {"view_type": "kernel"})})
-    assert as_multi_view(dataset).views[0].view_type == "kernel"
-    dataset["a"].attrs["view_type"] = "cosine"
-    with pytest.raises(ConfigurationError):
-        as_multi_view(dataset)
 
 
 @pytest.mark.parametrize(

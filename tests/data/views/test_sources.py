@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import pickle
 import struct
 from typing import Any
 from unittest.mock import patch
@@ -14,10 +13,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
-from scipy import sparse
 
 from mscam_dask.data.views import sources
-from mscam_dask.data.views.sources import ArrayRows, DaskRows, RowSource, row_ranges, view_digest
+from mscam_dask.data.views.sources import ArrayRows, DaskRows, row_ranges, view_digest
 from mscam_dask.errors import DataError
 from tests.clusters import local_client
 from tests.data.conftest import dask_array, finite_tables
@@ -84,22 +82,6 @@ def test_row_ranges_partition_the_rows_within_the_block_size(
     assert all(
         stop - start == 1 or 8 * n_columns * (stop - start) <= block_bytes for start, stop in ranges
     )
-
-
-@pytest.mark.parametrize(
-    "source",
-    [
-        ArrayRows(np.arange(12.0).reshape(4, 3), "a view", "kernel"),
-        ArrayRows(sparse.csr_array(np.eye(4, 3)), "sparse"),
-        DaskRows(da.ones((4, 3), chunks=2), "lazy"),
-    ],
-    ids=["array", "sparse", "dask"],
-)
-def test_sources_survive_pickling(source: RowSource) -> None:
-    copy = pickle.loads(pickle.dumps(source))
-    assert (copy.name, copy.view_type, copy.shape) == (source.name, source.view_type, source.shape)
-    np.testing.assert_array_equal(copy.read(1, 3), source.read(1, 3))
-    assert isinstance(copy, RowSource)
 
 
 @pytest.mark.parametrize(("start", "stop"), [(-1, 2), (0, 5), (3, 2)])
