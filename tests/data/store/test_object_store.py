@@ -20,8 +20,6 @@ from mscam_dask.data.ingest import append
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import (
     ConfigurationError,
     DataError,
@@ -30,28 +28,16 @@ from mscam_dask.errors import (
     redacted,
 )
 from tests.data.object_servers import MemoryFiles
+from tests.data.stores import clustered_data
 from tests.messages import quotes
 
 URL = "s3://bucket/deep/data.zarr"
 N = 60
 
 
-def example(n: int = N, first: int = 0) -> MultiViewData:
-    rng = np.random.default_rng(first)
-    labels = np.arange(n) % 3
-    centres = 8 * np.eye(3)
-    views = [
-        np.hstack([centres[labels], np.zeros((n, 1))]) + 0.1 * rng.standard_normal((n, 4))
-        for _ in range(2)
-    ]
-    data = as_multi_view({"a": views[0], "b": views[1]})
-    names = tuple(f"sample {first + i}" for i in range(n))
-    return MultiViewData(views=data.views, sample_ids=names, labels=labels)
-
-
 @pytest.mark.thorough
 def test_a_fit_from_a_url_is_the_fit_from_memory(bucket: Any) -> None:
-    data = example()
+    data = clustered_data(N)
     write_store(data, URL)
     from_url = MSCAM(n_clusters=3, constants=Constants.paper(), n_neighbors=8).fit(URL)
     from_memory = MSCAM(n_clusters=3, constants=Constants.paper(), n_neighbors=8).fit(data)
@@ -59,26 +45,26 @@ def test_a_fit_from_a_url_is_the_fit_from_memory(bucket: Any) -> None:
 
 
 def test_a_store_grows_or_is_replaced_by_one_request(object_files: MemoryFiles) -> None:
-    write_store(example(), URL)
+    write_store(clustered_data(N), URL)
     before = open_store(URL)
-    report = append(example(6, first=N), URL)
+    report = append(clustered_data(6, first=N), URL)
     assert (report.n_samples, str(report.output)) == (N + 6, URL)
     assert len({url.split("/")[5] for url in object_files.content if "/writes/" in url}) == 1
     with pytest.raises(StoreCorruptError):
         before.views[0].read(0, 1)  # told, and never given other rows
     with pytest.raises(DataError):
-        write_store(example(30), URL)
-    write_store(example(30), URL, overwrite=True)
+        write_store(clustered_data(30), URL)
+    write_store(clustered_data(30), URL, overwrite=True)
     assert verify_store(URL).n_samples == 30
     object_files.content["s3://bucket/other/notes.txt"] = b"mine"
     with pytest.raises(DataError):
-        write_store(example(), "s3://bucket/other", overwrite=True)
+        write_store(clustered_data(N), "s3://bucket/other", overwrite=True)
 
 
 def test_a_write_that_fails_leaves_the_old_store(
     object_files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_store(example(), URL)
+    write_store(clustered_data(N), URL)
     before = dict(object_files.content)
 
     def fails(_place: object) -> None:
@@ -86,13 +72,13 @@ def test_a_write_that_fails_leaves_the_old_store(
 
     monkeypatch.setattr("mscam_dask.data.store.write.verify_store", fails)
     with pytest.raises(KeyboardInterrupt):
-        write_store(example(30), URL, overwrite=True)
+        write_store(clustered_data(30), URL, overwrite=True)
     assert object_files.content == before
 
 
 @pytest.mark.parametrize("final", ["values/c/1/0", "views/1/values/zarr.json", "labels/c/0"])
 def test_damage_is_found_and_the_object_named(object_files: MemoryFiles, final: str) -> None:
-    write_store(example(), URL, chunk_size=30)
+    write_store(clustered_data(N), URL, chunk_size=30)
     name = max(url for url in object_files.content if url.endswith(final))
     content = object_files.content[name]
     middle = len(content) // 2
@@ -115,7 +101,7 @@ def test_ingest_describe_run_and_compare_take_urls(
     # cells run in a process that may have been started before the server
     environment.setattr(running, "_threads", threading.local())
     local = tmp_path / "data.npz"
-    data = example()
+    data = clustered_data(N)
     np.savez(local, a=data.views[0].read(0, N), b=data.views[1].read(0, N), labels=np.arange(N) % 3)
 
     def code(*arguments: str) -> object:
@@ -156,7 +142,7 @@ def test_no_such_store_and_no_such_bucket(bucket: Any) -> None:
     with pytest.raises(DataError):
         open_store("s3://nowhere/data.zarr")
     with pytest.raises(DataError):
-        write_store(example(), "s3://nowhere/data.zarr")
+        write_store(clustered_data(N), "s3://nowhere/data.zarr")
 
 
 def test_no_credentials(environment: pytest.MonkeyPatch) -> None:
