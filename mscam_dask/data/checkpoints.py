@@ -1,18 +1,8 @@
-"""Checkpoints of a fit: written atomically, verified by checksums, the last two kept.
+"""Checkpoints of a fit: written atomically, verified by checksums, the last two kept (docs/checkpoints.md).
 
-Layout, in a directory or below a prefix of an object store::
-
-    checkpoints/
-        current.json            name of the newest checkpoint, SHA-256 of its zarr.json
-        00000006-5c1f0a9e/      previous checkpoint
-        00000007-b2d47c13/      a Zarr v3 group; attributes: format, format_version, arrays (their
-            |                   names), and nodes and checksum (see `mscam_dask.data.store.schema`)
-            record              (byte,) uint8, JSON as UTF-8
-            arrays/...          arrays of the state
-
-A checkpoint is written under a unique name, read back, and on the disk before current.json is replaced in
-one step. That of a killed writer has a name that current.json never had, and no checksum in its zarr.json:
-it is skipped, and removed with the next checkpoint.
+A checkpoint is written under a unique name, read back, and on the disk before current.json is
+replaced in one step. That of a killed writer was never current and has no checksum: it is skipped,
+and removed with the next one.
 """
 
 from __future__ import annotations
@@ -71,21 +61,7 @@ class Checkpoint:
 
 
 class ObjectCheckpointStore:
-    """Store of one fit's checkpoints at a location; a `mscam_dask.engine.checkpoint.CheckpointStore`.
-
-    Parameters
-    ----------
-    prefix
-        Used by one fit only.
-
-    Attributes
-    ----------
-    damage : tuple of str
-        Damaged checkpoints that `load` skipped for an earlier one.
-
-    Notes
-    -----
-    Memory: the encoded bytes of one chunk beside the state itself.
+    """Store of one fit's checkpoints below `prefix`; `damage` lists the damaged ones that `load` skipped.
 
     A second writer is detected by its current.json, and the writer that detects it stops. When both replace
     it between the same two requests, the checkpoint before is kept by both.
@@ -97,16 +73,7 @@ class ObjectCheckpointStore:
         self._own: set[Pointer | None] | None = None  # what current.json says if nobody else writes
 
     def save(self, snapshot: Checkpoint) -> None:
-        """Save a checkpoint; it is on the disk or the object store when this returns.
-
-        Raises
-        ------
-        TemporaryFailure
-            When it cannot be written, or another driver saves at the same place; the states before are
-            untouched.
-        ConfigurationError
-            When the credentials do not allow it.
-        """
+        """Save a checkpoint; it is on the disk or the object store when this returns."""
         remedy = "continue the run: what was saved before is untouched."
         with failures_are_typed(f"The checkpoint at {self.prefix}", remedy):
             before, kept = self._alone(), self._names()
@@ -123,17 +90,7 @@ class ObjectCheckpointStore:
                 self._remove(kept - {last})
 
     def load(self) -> Checkpoint | None:
-        """Return the newest complete checkpoint; `damage` lists the ones that were skipped.
-
-        Raises
-        ------
-        StoreCorruptError
-            When there are checkpoints and every one is damaged; names the files.
-        DataError
-            When they are of another version of mscam_dask.
-        ConfigurationError, TemporaryFailure
-            When the store cannot be read; see `mscam_dask.data.store.object_store.translate_errors`.
-        """
+        """Return the newest complete checkpoint, None without any; `StoreCorruptError` if all are damaged."""
         problems: list[str] = []
         if isinstance(self.prefix, Path):
             check_tree(self.prefix)

@@ -1,8 +1,4 @@
-"""Arrays of a result store that have a row for each sample: graphs, embeddings, coordinates.
-
-They are written whole by the driver, or chunk by chunk by the workers; the bytes are the same. Those of
-large data are read when they are used.
-"""
+"""Arrays of a result with a row for each sample: written by the driver or by workers, with the same bytes."""
 
 from __future__ import annotations
 
@@ -132,10 +128,7 @@ def put_arrays(group: Any, arrays: ResultArrays, *, has_learned_graph: bool) -> 
 def write_rows(
     root: Path, key: str, parts: Sequence[NDArray[Any]], first: int, start: int, stop: int
 ) -> bool:
-    """Write rows start … stop − 1, whole chunks among the rows of `parts` from `first` on; False if impossible.
-
-    The driver has made the directory `root`, which a worker may not see or may not write to.
-    """
+    """Write rows start … stop − 1, of `parts` from row `first` on; False where a worker cannot write to `root`."""
     import zarr
 
     if not (root / key / METADATA).is_file():

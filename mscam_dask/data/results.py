@@ -107,11 +107,7 @@ class StoredModel:
 def write_result(
     solution: Solution, output: str | Path, *, model: StoredModel | None = None
 ) -> Path:
-    """Write a fit's result as one store, with a `model` if it is to predict, and return its absolute path.
-
-    It appears complete or not at all: a sibling directory is written, read back, synced to disk and renamed. An
-    `output` that exists is refused with a `DataError`, a full disk is a `TemporaryFailure` that leaves nothing.
-    """
+    """Write a fit's result, with a `model` if it is to predict, complete or not at all; return its absolute path."""
     root = Path(output).absolute()
     if root.exists():
         raise DataError(f"{root} exists; a result is never overwritten. Choose another output.")
@@ -198,10 +194,7 @@ def _assessment_texts(assessment: Assessment) -> dict[str, Any]:
 
 
 def read_result(path: str | Path) -> StoredResult:
-    """Read and verify a store written by `write_result`; what is damaged is a `StoreCorruptError`.
-
-    The arrays with a row for each of more than `SIZES.exact_samples` samples are read again when they are used.
-    """
+    """Read and verify a store written by `write_result`; arrays of large data are read again when they are used."""
     root = Path(path).absolute()
     attributes = _attributes(root)
     with usable_attributes(root):

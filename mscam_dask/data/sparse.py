@@ -1,8 +1,4 @@
-"""The format check of sparse arrays, made before anything converts them.
-
-SciPy's conversions trust indices and index pointers: one that is out of range reads or writes memory
-outside the array, or moves a value to another sample. Its own checks are made only when they are asked for.
-"""
+"""The format check of sparse arrays: SciPy's conversions trust indices, and one out of range reads other memory."""
 
 from __future__ import annotations
 
@@ -31,11 +27,7 @@ def is_sparse(value: object) -> bool:
 
 
 def checked_sparse(value: Any, where: str) -> Any:
-    """Return a SciPy sparse array or matrix in compressed form or as coordinates, all of them in range.
-
-    The arrays are shared where they can be, and never written to. `where` is the view, or the file and
-    variable, as the subject of the message.
-    """
+    """Return a sparse array in compressed form or as coordinates, all in range; `where` begins errors."""
     with _refused(where, value.format, value.shape):
         if len(value.shape) != 2:
             raise ValueError(f"it has {len(value.shape)} dimension(s), allowed are two")
@@ -56,11 +48,7 @@ def checked_sparse(value: Any, where: str) -> Any:
 
 
 def sparse_from_parts(form: str, parts: Mapping[str, Any], shape: Any, where: str) -> Any:
-    """Make a sparse array of the arrays that a file holds, and check it.
-
-    `parts` has "data", with "indices" and "indptr", "coords" or "offsets", as the format needs. Values
-    beyond the last index pointer, which belong to no row or column, are refused too.
-    """
+    """Make a sparse array of the arrays that a file holds by name, and check it."""
     if form not in _IN_FILES:
         raise DataError(
             f"{where} is a sparse array of format {form!r}; allowed are {', '.join(_IN_FILES)}. Save "

@@ -282,6 +282,9 @@ class MemoryFiles(AbstractFileSystem):  # type: ignore[misc]
             if name == url or name.startswith(f"{url}/")
         }
 
+    def exists(self, path: str, **_: Any) -> bool:
+        return _url(path) in self.content
+
     def info(self, path: str, **_: Any) -> dict[str, str]:
         return {"name": path, "type": "file" if _url(path) in self.content else "directory"}
 

@@ -12,7 +12,7 @@ import numpy as np
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 
-__all__ = ["N", "edit", "example_data", "names_of"]
+__all__ = ["N", "clustered_data", "edit", "example_data", "names_of"]
 
 N = 11
 
@@ -28,6 +28,20 @@ def example_data() -> MultiViewData:
         sample_ids=tuple(f"sample {i} é" for i in range(N)),
         labels=np.arange(N, dtype=np.int64) % 3,
         label_names=("a", "b", "c"),
+    )
+
+
+def clustered_data(n: int, first: int = 0) -> MultiViewData:
+    """Samples `first` … of three clusters in two views."""
+    rng = np.random.default_rng(first)
+    labels = np.arange(n) % 3
+    centers = np.hstack([8 * np.eye(3), np.zeros((3, 1))])
+    return MultiViewData(
+        tuple(
+            ArrayRows(centers[labels] + 0.1 * rng.standard_normal((n, 4)), name) for name in "ab"
+        ),
+        sample_ids=tuple(f"sample {first + i}" for i in range(n)),
+        labels=labels,
     )
 
 

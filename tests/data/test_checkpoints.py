@@ -10,8 +10,6 @@ from typing import Any
 import numpy as np
 import pytest
 import zarr
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from numpy.testing import assert_array_equal
 
 from mscam_dask.data import checkpoints
@@ -22,7 +20,6 @@ from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import DataError
 from tests.data.object_servers import MemoryFiles
-from tests.messages import quotes
 
 
 def snapshot(number: int) -> Checkpoint:
@@ -51,12 +48,6 @@ def assert_same(found: Checkpoint | None, expected: Checkpoint) -> None:
     assert repr(found.record) == repr(dict(expected.record))
 
 
-def test_nothing_saved_is_nothing(tmp_path: Path) -> None:
-    store = FileCheckpointStore(tmp_path / "checkpoints")
-    assert store.load() is None
-    assert not store.directory.exists()
-
-
 def test_the_last_state_comes_back_and_two_are_kept(tmp_path: Path) -> None:
     store = FileCheckpointStore(tmp_path / "run" / "checkpoints")
     for number in range(4):
@@ -83,7 +74,7 @@ def chunks_below(root: Path) -> dict[str, bytes]:
     return {str(file.relative_to(root)): file.read_bytes() for file in files}
 
 
-@pytest.mark.parametrize("sizes", [(50,), (3, 22, 25), (25, 25), (1,) * 50, (0, 49, 1), ()])
+@pytest.mark.parametrize("sizes", [(3, 22, 25), (1,) * 50, (0, 49, 1), ()])
 def test_an_array_in_pieces_has_the_files_of_the_whole_one(
     group: zarr.Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: tuple[int, ...]
 ) -> None:
@@ -126,31 +117,26 @@ def test_what_a_killed_process_left_is_swept(tmp_path: Path) -> None:
     assert_same(store.load(), snapshot(1))
 
 
-def test_a_missing_checkpoint_is_said_when_an_earlier_one_is_taken(tmp_path: Path) -> None:
-    store = FileCheckpointStore(tmp_path)
-    store.save(snapshot(0))
-    store.save(snapshot(1))
-    newest = root_of(tmp_path, 1)
-    shutil.rmtree(newest)
-    assert_same(store.load(), snapshot(0))
-    (damage,) = store.damage
-    assert str(newest) in damage
-
-
 def test_a_checkpoint_of_another_version_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as later:
         later.setattr(checkpoints, "FORMAT_VERSION", 29)
         FileCheckpointStore(tmp_path).save(snapshot(0))
-    with pytest.raises(DataError, match=quotes(root_of(tmp_path, 0), 29)):
+    with pytest.raises(DataError):
         FileCheckpointStore(tmp_path).load()
 
 
-def test_without_its_pointer_the_newest_is_taken_and_it_is_said(tmp_path: Path) -> None:
+def test_without_its_pointer_or_the_newest_another_is_taken_and_it_is_said(tmp_path: Path) -> None:
     store = FileCheckpointStore(tmp_path)
     for number in range(3):
         store.save(snapshot(number))
+    newest = root_of(tmp_path, 2)
+    aside = newest.rename(tmp_path / "aside")
+    assert_same(store.load(), snapshot(1))
+    (damage,) = store.damage
+    assert str(newest) in damage
+    aside.rename(newest)
     (tmp_path / POINTER).unlink()
     assert_same(store.load(), snapshot(2))
     assert str(tmp_path / POINTER) in store.damage[0]
@@ -161,6 +147,7 @@ def test_without_its_pointer_the_newest_is_taken_and_it_is_said(tmp_path: Path) 
 
 def test_clearing_leaves_what_is_not_a_checkpoint(tmp_path: Path) -> None:
     store = FileCheckpointStore(tmp_path / "checkpoints")
+    assert store.load() is None
     store.clear()
     store.save(snapshot(0))
     store.clear()
@@ -172,24 +159,14 @@ def test_clearing_leaves_what_is_not_a_checkpoint(tmp_path: Path) -> None:
     assert store.load() is None
 
 
-JSON = st.recursive(
-    st.none() | st.booleans() | st.integers(-(2**63), 2**63) | st.floats() | st.text(),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
-    max_leaves=20,
-)
+def test_records_come_back_to_the_last_bit(group: zarr.Group, tmp_path: Path) -> None:
+    numbers = [0.1, -0.0, 5e-324, float("nan"), float("-inf"), 2**63, -(2**63)]
+    record = {"é \x00 \ud800": numbers, "": {"nested": [True, None, []]}}
+    put_json(group, "record", record)
+    assert repr(get_json(tmp_path / "g", "record")) == repr(record)
 
 
-@settings(max_examples=30)
-@given(record=st.dictionaries(st.text(), JSON))
-def test_records_come_back_to_the_last_bit(
-    tmp_path_factory: pytest.TempPathFactory, record: dict[str, Any]
-) -> None:
-    root = tmp_path_factory.mktemp("record") / "g"
-    put_json(zarr.open_group(root, mode="w"), "record", record)
-    assert repr(get_json(root, "record")) == repr(record)
-
-
-@pytest.mark.parametrize("shape", [(100,), (100, 3), (100, 3, 5), (100, 0), (0, 4), (0,)])
+@pytest.mark.parametrize("shape", [(100, 3, 5), (100, 0), (0,)])
 def test_a_chunk_has_as_many_bytes_as_were_asked_for(
     group: zarr.Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
 ) -> None:
@@ -208,7 +185,7 @@ def test_checkpoints_below_a_url(object_files: MemoryFiles) -> None:
     prefix = ObjectPath("s3://bucket/deep/of a fit")
     (prefix.parent / "other").write_bytes(b"mine")
     (prefix.parent / "of a fit, too").write_bytes(b"mine")
-    for number in range(4):
+    for number in range(3):
         ObjectCheckpointStore(prefix).save(snapshot(number))
         again = ObjectCheckpointStore(prefix)
         assert_same(again.load(), snapshot(number))

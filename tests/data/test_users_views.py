@@ -11,7 +11,7 @@ import pytest
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from tests.data.known_tables import ORDER, TEXTS, A, B, csv_of, difference, table
+from tests.data.known_tables import ORDER, TEXTS, A, B, csv_of
 from tests.synthetic import distances_between
 
 
@@ -39,15 +39,3 @@ def test_square_tables_are_matched_on_both_sides(
     values = {view.name: view.read(0, 12) for view in data.views}
     np.testing.assert_allclose(values["d"], pairs.loc[ids, ids])
     np.testing.assert_allclose(values["b"], B.loc[ids])
-
-
-def absent(frame: pd.DataFrame, rows: range) -> pd.DataFrame:
-    return frame.iloc[rows].reindex(frame.index)
-
-
-def test_a_chain_of_views_is_enough() -> None:
-    big, small, third = table(60, 5), table(60, 4, prefix="b"), table(60, 3, prefix="c")
-    views = [absent(big, range(35)), absent(small, range(20, 60)), absent(third, range(40, 60))]
-    data = as_multi_view([view.to_numpy() for view in views])
-    assert data.n_samples == 60
-    assert difference(data, data.views[0].name, views[0].reset_index(drop=True).set_axis(pd.RangeIndex(5), axis=1)) is None  # fmt: skip

@@ -17,8 +17,8 @@ from mscam_dask.data.views.presence import (
     restrict_to_present,
 )
 from mscam_dask.data.views.sources import (
+    RowsOf,
     RowSource,
-    ViewType,
     as_rows,
     check_row_range,
     feature_names_of,
@@ -30,38 +30,26 @@ from mscam_dask.errors import DataError
 
 
 @dataclass(frozen=True, eq=False)
-class JoinedRows:
+class JoinedRows(RowsOf):
     """View with the rows of one view of features followed by those of another with the same columns."""
 
-    first: RowSource
+    source: RowSource
     second: RowSource
 
     @property
-    def name(self) -> str:
-        return self.first.name
-
-    @property
-    def view_type(self) -> ViewType:
-        return self.first.view_type
-
-    @property
     def shape(self) -> tuple[int, int]:
-        return self.first.shape[0] + self.second.shape[0], self.first.shape[1]
+        return self.source.shape[0] + self.second.shape[0], self.source.shape[1]
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return np.result_type(self.first.dtype, self.second.dtype)
-
-    @property
-    def feature_names(self) -> tuple[str, ...] | None:
-        return feature_names_of(self.first)
+        return np.result_type(self.source.dtype, self.second.dtype)
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
         check_row_range(self, start, stop)
-        border = self.first.shape[0]
+        border = self.source.shape[0]
         parts = []
         if start < border:
-            parts.append(self.first.read(start, min(stop, border)))
+            parts.append(self.source.read(start, min(stop, border)))
         if stop > border or not parts:
             parts.append(self.second.read(max(start, border) - border, max(stop, border) - border))
         return parts[0] if len(parts) == 1 else as_rows(np.concatenate(parts))

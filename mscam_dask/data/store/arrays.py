@@ -32,15 +32,7 @@ _CHUNK_ERRORS = (ValueError, RuntimeError, KeyError, TypeError, IndexError)
 
 @dataclass(frozen=True, eq=False)
 class ArrayPieces:
-    """An array that is never whole in memory: its rows, piece by piece.
-
-    Attributes
-    ----------
-    shape : tuple of int
-    dtype : dtype
-    pieces : callable
-        Returns the pieces in the order of their rows.
-    """
+    """An array that is never whole in memory: `pieces` returns its rows piece by piece, in order."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]

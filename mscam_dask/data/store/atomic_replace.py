@@ -1,20 +1,9 @@
 """Atomic replacement of directories, recovery from a killed writer, and the current version of a store.
 
-Beside a store ``data.zarr`` there may be, with eight random hexadecimal digits each:
-
-``.data.zarr.lock``
-    Exists during a write; the operating system's lock on it ends with the process.
-``.data.zarr.<hex>.partial``
-    A store that is being written, or one that was replaced and is being removed.
-``.data.zarr.<hex>.old``
-    The store itself, where two names cannot be swapped in one step, between the renames that
-    replace it. A writer that was killed there leaves no ``data.zarr``: the next process that
-    opens it restores the name.
-
-An object store has no rename. A store at ``s3://bucket/data.zarr`` is therefore written below
-``writes/<id>``, read back, and named by the object ``current.json``, which is replaced in one
-request: readers find the old store or the new one. A store that was copied there as it is (its
-zarr.json lies at the URL itself, no ``current.json``) is read as well.
+Beside ``data.zarr`` there may be ``.data.zarr.lock``, which a writer locks;
+``.data.zarr.<hex>.partial``, a store that is written or removed; and ``.data.zarr.<hex>.old``, the
+store itself between the two renames that replace it where names cannot be swapped. An object store
+has no rename: ``current.json`` names the write below ``writes/`` that is the store.
 """
 
 from __future__ import annotations
@@ -65,13 +54,7 @@ def new_partial(root: Path) -> Path:
 
 
 def replace_directory(partial: Path, root: Path) -> None:
-    """Give a finished directory its name, once all of it is on the disk.
-
-    `partial` is from `new_partial`; afterwards it is what had the name before, if anything had, which
-    the caller removes, also on failure. At every moment `root` is the old or the new one, except where
-    names cannot be swapped: there it is missing between two renames; on failure, and by `recover`
-    after a kill, the old one gets its name back.
-    """
+    """Give a finished directory its name, once it is on the disk; `partial` is the old one afterwards."""
     sync_tree(partial)
     is_taken = os.path.lexists(root)
     if is_taken and LOCAL.exchange(partial, root):
@@ -93,10 +76,7 @@ def replace_directory(partial: Path, root: Path) -> None:
 
 @contextmanager
 def exclusive_writer(root: Path) -> Iterator[None]:
-    """Lock a store, whose parent exists, for writing, and recover from a writer that was killed.
-
-    On entering it is a `TemporaryFailure`, at once, that another process or thread writes it.
-    """
+    """Lock a store for writing, or raise `TemporaryFailure` at once, and recover from a writer that was killed."""
     file = root.with_name(f".{root.name}.lock")
     descriptor = _locked(file, root)
     try:
@@ -109,11 +89,7 @@ def exclusive_writer(root: Path) -> Iterator[None]:
 
 
 def recover(root: Path) -> None:
-    """Restore the name of a store that a killed writer had moved aside; else do nothing.
-
-    It is a `DataError` that this process may not, a `TemporaryFailure` that another holds the lock
-    for too long.
-    """
+    """Restore the name of a store that a killed writer had moved aside; else do nothing."""
     for _ in range(_PAUSES):
         if os.path.lexists(root) or not any(map(_is_whole_old, _left_over(root))):
             return
@@ -257,10 +233,7 @@ def new_version(root: ObjectPath) -> ObjectPath:
 
 
 def set_current(root: ObjectPath, place: ObjectPath) -> None:
-    """Make a finished write the store, and remove the one it replaces.
-
-    When replacing the pointer fails nothing is removed: the answer may have been lost only.
-    """
+    """Make a finished write the store, and remove the one it replaces, unless naming it failed."""
     replaced = resolve_current(root)
     Pointer.to(root, f"{_WRITES}/{place.name}").write(root)
     assert isinstance(replaced, ObjectPath)

@@ -1,7 +1,4 @@
-"""Files of runs and stores: durable changes, and no file that is a link or not a regular one.
-
-What is synced and renamed survives a kill and a power cut.
-"""
+"""Files of runs and stores: durable changes, and no file that is a link or not a regular one."""
 
 from __future__ import annotations
 
@@ -46,10 +43,7 @@ class LocalFilesystem:
         source.replace(target)
 
     def exchange(self, first: Path, second: Path) -> bool:
-        """Swap two names in one step; False, and nothing is done, where that cannot be.
-
-        Linux can, on ext4, XFS, Btrfs and others, not on NFS.
-        """
+        """Swap two names in one step; False, and nothing is done, where that cannot be, as on NFS."""
         if sys.platform != "linux":
             return False
         renameat2 = getattr(ctypes.CDLL(None), "renameat2", None)  # glibc 2.28 and later
@@ -167,10 +161,7 @@ def rename_durably(source: Path, target: Path) -> None:
 
 
 def write_durably(path: Path, content: bytes, *, partial: Path | None = None) -> None:
-    """Replace a small file: afterwards it is the new one, before and on failure the old one.
-
-    It is written as `partial` first, beside it; a failure may leave that.
-    """
+    """Replace a small file, written as `partial` first: afterwards it is the new one, on failure the old one."""
     partial = partial or path.with_name(f".{path.name}.partial")
     partial.unlink(missing_ok=True)  # of a killed process, or a link
     with partial.open("xb") as stream:
@@ -213,12 +204,7 @@ _NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
 
 
 def take_lock(descriptor: int, file: Path, *, remedy: str, is_shared: bool = False) -> bool:
-    """Try to take the lock of an opened file without waiting; return whether it was taken.
-
-    Closing the descriptor gives it back. It is `flock`, which Linux and macOS have; over NFS it
-    excludes other computers too where the server keeps locks. A file system without locks is a
-    `ConfigurationError`, which ends with `remedy`.
-    """
+    """Try to take the `flock` of an opened file without waiting; return whether it was taken. `remedy` ends errors."""
     try:
         import fcntl
     except ImportError:

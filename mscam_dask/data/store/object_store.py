@@ -1,7 +1,4 @@
-"""Locations of stores: directories, and prefixes in an object store through fsspec.
-
-Credentials and endpoint come from the environment, where the libraries look for them.
-"""
+"""Locations of stores: directories, and prefixes in an object store, with credentials from the environment."""
 
 from __future__ import annotations
 
@@ -191,11 +188,7 @@ def as_location(place: str | Location) -> Location:
 
 @contextmanager
 def translate_errors(place: Location) -> Iterator[None]:
-    """Turn errors of an object store into those of the package; do nothing for directories.
-
-    A missing object stays a FileNotFoundError. A missing library, and credentials that are missing or
-    do not suffice, are a ConfigurationError; a store that cannot be reached or fails is a TemporaryFailure.
-    """
+    """Turn errors of an object store into those of the package; a missing object stays a FileNotFoundError."""
     if isinstance(place, Path):
         yield
         return
@@ -256,10 +249,7 @@ def size_of(place: Location) -> int:
 
 
 def zarr_place(place: Location, *, writable: bool = False) -> Any:
-    """Return the Zarr store of a location.
-
-    Read from an object store, a missing object is a FileNotFoundError and never a chunk of zeros.
-    """
+    """Return the Zarr store of a location; a missing object is a FileNotFoundError and never a chunk of zeros."""
     if isinstance(place, Path):
         return place
     from fsspec.implementations.asyn_wrapper import AsyncFileSystemWrapper

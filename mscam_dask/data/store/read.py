@@ -35,27 +35,7 @@ from mscam_dask.types.parameters import ImputeMethod
 
 @dataclass(frozen=True, eq=False)
 class ZarrRows:
-    """A view in a store, opened by the process that reads it.
-
-    Parameters
-    ----------
-    path
-        Absolute path or URL of the store; workers must see it under the same name.
-    key
-        Path of the array inside the store.
-    name, view_type, shape, dtype
-        See `RowSource`; as recorded when the store was written.
-    chunk_size
-        Rows of a chunk.
-    recorded_digest
-        `view_digest` of the values when they were written.
-    metadata_sha256
-        Digest of the array's zarr.json when it was written.
-
-    Notes
-    -----
-    Pickles to a few hundred bytes. Memory of a read: the rows asked for plus one chunk.
-    """
+    """A view in a store at an absolute `path` or URL, opened by the process that reads it."""
 
     path: str
     key: str
@@ -88,14 +68,7 @@ class ZarrRows:
                 raise corrupt_store(file, f"no usable group metadata: {error}") from error
 
     def read(self, start: int, stop: int) -> NDArray[np.float64]:
-        """Return rows start..stop-1 as read-only float64.
-
-        Raises
-        ------
-        StoreCorruptError
-            When a chunk is missing or fails its checksum, or the array is no longer the one
-            that was opened; the message names the file.
-        """
+        """Return rows start..stop-1 as read-only float64, if the array is still the one that was opened."""
         check_row_range(self, start, stop)
         root = as_location(self.path)
         self._check_unreplaced(root)
@@ -139,27 +112,7 @@ def is_store(path: str | Location) -> bool:
 
 
 def open_store(path: str | Location) -> MultiViewData:
-    """Open a store written by `ingest`; values are read at their first use.
-
-    Parameters
-    ----------
-    path
-        Directory of the store, or its URL (s3://, gs://, az://, file://).
-
-    Returns
-    -------
-    MultiViewData
-        Whose views are `ZarrRows`, or a `PresentRows` of one for a view without some samples.
-
-    Raises
-    ------
-    DataError
-        When there is no store at the path, or it was written by a newer version.
-    StoreCorruptError
-        When metadata, ids or labels are damaged; the message names the file.
-    ConfigurationError, TemporaryFailure
-        When an object store cannot be read; see `mscam_dask.data.store.object_store.translate_errors`.
-    """
+    """Open a store; its views, `ZarrRows` or a `PresentRows` of one, are read at their first use."""
     root = resolve_current(as_location(path).absolute())
     attributes = checked_attributes(
         root,
@@ -169,21 +122,19 @@ def open_store(path: str | Location) -> MultiViewData:
         again="ingest the original data again",
     )
     with usable_attributes(root):
-        names = attributes["label_names"]
+        names, ids = attributes["label_names"], None
+        if attributes["has_sample_ids"]:
+            buffer = get_array(root, schema.SAMPLE_ID_BYTES).tobytes()
+            edges = get_array(root, schema.SAMPLE_ID_OFFSETS).tolist()
+            ids = tuple(buffer[start:stop].decode() for start, stop in pairwise(edges))
         return MultiViewData(
             views=tuple(
                 _view(root, index, attributes[CHECKSUMS]) for index in range(attributes["n_views"])
             ),
-            sample_ids=_read_sample_ids(root) if attributes["has_sample_ids"] else None,
+            sample_ids=ids,
             labels=get_array(root, schema.LABELS) if attributes["has_labels"] else None,
             label_names=None if names is None else tuple(names),
         )
-
-
-def _read_sample_ids(root: Location) -> tuple[str, ...]:
-    buffer = get_array(root, schema.SAMPLE_ID_BYTES).tobytes()
-    edges = get_array(root, schema.SAMPLE_ID_OFFSETS).tolist()
-    return tuple(buffer[start:stop].decode() for start, stop in pairwise(edges))
 
 
 def _view(root: Location, index: int, checksums: dict[str, str]) -> ZarrRows | PresentRows:
@@ -213,36 +164,14 @@ def _view(root: Location, index: int, checksums: dict[str, str]) -> ZarrRows | P
 
 
 def read_origin(path: str | Location) -> tuple[dict[str, str], ...]:
-    """Return what the readers decided about the files of a store, as `write_store` was given it.
-
-    Parameters
-    ----------
-    path
-        As for `open_store`.
-
-    Returns
-    -------
-    tuple of dict
-        Empty for a store that was written without it.
-
-    Raises
-    ------
-    DataError, StoreCorruptError, ConfigurationError, TemporaryFailure
-        As `open_store`.
-    """
+    """Return what the readers decided about the files of a store; empty for one that was written without it."""
     root = resolve_current(as_location(path).absolute())
     rows = root_attributes(root).get(schema.ORIGIN, ())
     return tuple({str(name): str(value) for name, value in row.items()} for row in rows)
 
 
 def verify_store(path: str | Location) -> MultiViewData:
-    """Open a store and compare the digest of every view with the recorded one.
-
-    Raises
-    ------
-    StoreCorruptError
-        When a view's values are not those that were written.
-    """
+    """Open a store and compare the digest of every view with the recorded one."""
     data = open_store(path)
     for view in data.views:
         stored = view.source if isinstance(view, PresentRows) else view

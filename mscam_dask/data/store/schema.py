@@ -77,16 +77,9 @@ def presence_key(index: int) -> str:
 
 
 def stored_dtype(source: np.dtype[Any]) -> np.dtype[Any]:
-    """Little-endian type in which a view's values are stored, exact for all float64 can hold.
-
-    Types that convert to float64 without loss are kept (bool, integers up to 32 bits, float16,
-    float32, float64); wider ones (int64, uint64, extended precision) are stored as the float64
-    they are computed in.
-    """
-    if np.can_cast(source, np.float64, casting="safe") and source.itemsize <= 8:
-        exact = source.kind == "f" or source.itemsize < 8
-        return source.newbyteorder("<") if exact else np.dtype("<f8")
-    return np.dtype("<f8")
+    """Little-endian type in which values are stored: their own if float64 holds it exactly, else float64."""
+    exact = source.itemsize < 8 or source.newbyteorder("=") == np.float64
+    return source.newbyteorder("<") if exact else np.dtype("<f8")
 
 
 def corrupt_store(file: Location, what: str) -> StoreCorruptError:
@@ -121,11 +114,7 @@ def write_checksums(group: Any, root: Location) -> None:
 def checked_attributes(
     root: Location, kind: str, version: int, *, other: str, again: str, oldest: int | None = None
 ) -> Mapping[str, Any]:
-    """Return the attributes of a root group with checksums, of one format and version.
-
-    `other` is the remedy for another format, `again` the alternative to an upgrade, `oldest` the first
-    version that can be read too.
-    """
+    """Return the attributes of a root of one format, `oldest` to `version`; `other`, `again` are remedies."""
     attributes = root_attributes(root)
     if attributes.get("format") != kind:
         raise DataError(
@@ -145,15 +134,7 @@ def checked_attributes(
 
 
 def root_attributes(root: Location) -> Mapping[str, Any]:
-    """Return the attributes of a root group, after comparing metadata with their checksums.
-
-    Raises
-    ------
-    DataError
-        When there is no group.
-    StoreCorruptError
-        When its metadata, or those of a node with a checksum, are damaged or missing.
-    """
+    """Return the attributes of a root group, after comparing metadata with their checksums."""
     if not root.is_dir():
         raise DataError(
             f"There is no store at {root}. Give the directory that mscam-dask ingest wrote "

@@ -73,42 +73,12 @@ def write_store(
     impute: Mapping[str, ImputeMethod] = MappingProxyType({}),
     origin: Sequence[Mapping[str, str]] = (),
 ) -> Location:
-    """Write views, ids and labels as one store (layout: `mscam_dask.data.store.schema`).
+    """Write views, ids and labels as one store, complete or not at all, and return its absolute path or URL.
 
-    Parameters
-    ----------
-    data
-        Read once, by blocks of about 64 MiB.
-    output
-        Directory to make. It appears complete or not at all: a sibling directory is written,
-        read back against its digests, synced to disk and given the name, in exchange for the
-        store that had it (see `mscam_dask.data.store.atomic_replace`). Or a URL (s3://, gs://, az://, file://).
-    chunk_size
-        Samples per chunk; by default as many as make 8 MiB in each view. A fit decodes larger
-        chunks, of more than 16 MiB as float64, again and again.
-    overwrite
-        Replace a store that is there; anything else at `output` is never touched.
-    impute
-        Method by which missing cells of a view were filled, by view, which fits of the store use for new
-        samples; kept for feature views.
-    origin
-        What the readers decided about the files that the data come from, a table of text by rows;
-        `mscam_dask.data.store.read.read_origin` returns it.
-
-    Returns
-    -------
-    Path or ObjectPath
-        Absolute path, or the URL, of the store.
-
-    Raises
-    ------
-    DataError
-        When `output` exists, or a view is empty or has NaN or infinite values, or ids repeat.
-    ConfigurationError
-        When `chunk_size` is less than 1, or the file system has no locks.
-    TemporaryFailure
-        When the disk is full, nothing is left behind; another process is writing the same
-        directory; or an object store cannot be reached.
+    `chunk_size` are the samples of a chunk, by default 8 MiB of each view; a fit decodes chunks of more
+    than 16 MiB as float64 again and again. `overwrite` replaces a store, and nothing else. `impute` are
+    the methods by which missing cells of views were filled, and `origin` a table of what the readers
+    decided about the files; both are kept.
     """
     if chunk_size is not None and chunk_size < 1:
         raise ConfigurationError(f"chunk_size={chunk_size}; allowed is at least 1 sample.")
@@ -223,10 +193,7 @@ def write_view(
     *,
     block_bytes: int = BLOCK_BYTES,
 ) -> None:
-    """Write one view as an array of a group, and its name, view_type and digest as attributes.
-
-    It is read once, by blocks of whole chunks: `block_bytes` as float64, or one chunk that has more.
-    """
+    """Write a view, read once by blocks of whole chunks of about `block_bytes`, and its name, view_type and digest."""
     present, whole = present_samples(view), view.shape
     dtype = schema.stored_dtype(view.dtype)
     if present is not None:

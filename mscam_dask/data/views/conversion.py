@@ -1,7 +1,6 @@
 """Conversion of arrays, sparse matrices, frames, xarray and AnnData objects to row sources, ids and labels.
 
-Frames and Dask, xarray, Arrow or AnnData objects are recognized by the module of their class, so that
-none of those packages is imported unless it is used.
+Their classes are recognized by name, so that no package is imported unless it is used.
 """
 
 from __future__ import annotations
@@ -259,10 +258,7 @@ def labeled_samples(labels: NDArray[np.int64]) -> NDArray[np.bool_]:
 
 
 def encode_labels(values: Any) -> tuple[NDArray[np.int64], tuple[str, ...] | None]:
-    """Return codes (n,) int64, and their names for text: whole numbers as they are, text as positions in the names.
-
-    `values` are (n,), (n, 1) or (1, n) whole numbers of any dtype, booleans, or text, also as bytes.
-    """
+    """Return codes (n,) int64 of whole numbers or text, (n,), (n, 1) or (1, n), and the names for text, sorted."""
     array = np.asarray(values)
     if array.ndim == 0 or array.size != max(array.shape, default=0):
         raise DataError(

@@ -23,26 +23,10 @@ from mscam_dask.errors import DataError
 
 @dataclass(frozen=True, eq=False)
 class MultiViewData:
-    """The same n samples in one or more views.
+    """The same n samples in one or more views: row i of each is sample i.
 
-    Parameters
-    ----------
-    views
-        At least one row source, all with the same number of rows; row i is sample i in
-        every view. An incomplete view is a `PresentRows` with the samples that it has; every
-        sample is in at least one view.
-    sample_ids
-        n ids, or None when samples are known by position only.
-    labels
-        (n,) int64 ground truth for evaluation only, or None. Nothing that clusters reads it.
-    label_names
-        Name of label 0, 1, ..., or None; -1 are unlabeled samples.
-
-    Raises
-    ------
-    DataError
-        When there is no view, names or ids repeat, an id is missing, the numbers of samples differ, a sample
-        is in no view, or a name, id or label has control or invisible characters.
+    An incomplete view is a `PresentRows`; every sample is in at least one view. `labels` (n,) are the ground truth, −1
+    for unlabeled samples, for evaluation only, and `label_names` the names of label 0, 1, ....
     """
 
     views: tuple[RowSource, ...]

@@ -1,7 +1,4 @@
-"""Some rows of views: samples in another order, and views that do not have all samples.
-
-Rows that are all NaN stand for absent samples.
-"""
+"""Some rows of views: samples in another order, and views without the samples whose rows are all NaN."""
 
 from __future__ import annotations
 
@@ -79,10 +76,7 @@ class LiftedRows(RowsOf):
 def lifted(
     view: RowSource, places: NDArray[np.int64], own: Sequence[str], wanted: Sequence[str]
 ) -> RowSource:
-    """Return a view with the row at `places` (n,) for each sample, NaN for −1; `own` are the ids of its rows.
-
-    Columns that are named by the same ids are those of a pairwise view, in whichever order.
-    """
+    """Return a view with the row at `places` (n,), NaN for −1, and its columns if `own` ids name them."""
     names = feature_names_of(view)
     columns = None
     if names is not None and tuple(names) != tuple(own) and set(names) == set(own):
@@ -165,10 +159,7 @@ def restrict_to_present(
     *,
     columns: NDArray[np.int64] | None = None,
 ) -> RowSource:
-    """Return a view without its absent samples, by default the rows of an array or a file that are all NaN.
-
-    `columns` of a pairwise view are kept, and rows may be all NaN in them.
-    """
+    """Return a view without absent samples, by default the rows that are NaN in all (kept) `columns`."""
     if isinstance(view, PresentRows):
         return view
     if absent is None:

@@ -1,7 +1,4 @@
-"""Samples of several files, frames or modalities matched by id.
-
-A holder is anything whose rows are samples: a file, a frame, a modality.
-"""
+"""Samples of several holders, which are files, frames or modalities, matched by id."""
 
 from __future__ import annotations
 
@@ -54,11 +51,10 @@ class JoinedSamples:
 def join_samples(
     ids: Mapping[str, Sequence[str] | None], join: Join | None
 ) -> JoinedSamples | None:
-    """Match the samples of several holders by the ids of their rows; None when no holder has ids.
+    """Match the samples of holders by the ids of their rows; None when no holder has ids.
 
-    Without a join the holders have the same samples, in any order, and one without ids has them in the one
-    order of all others. Ids that are missing, repeat, cannot be printed or are written in two ways, and holders
-    that share no samples, are refused with a `DataError`.
+    Without a join the holders have the same samples, in any order, and one without ids has them in the
+    one order of all others.
     """
     check_join(join)
     known = {name: tuple(own) for name, own in ids.items() if own is not None}
@@ -135,10 +131,7 @@ def check_printable(texts: Iterable[str], what: str, *, at: str = "at position")
 def linked_groups(
     presence: NDArray[np.bool_], n_needed: int, *, share: float = 0.5
 ) -> tuple[list[list[int]], int]:
-    """Groups of views, or holders, that samples link, and the most samples that two of several groups share.
-
-    Links are `n_needed` samples of `presence` (n, V) that both have, or more than a `share` of those of one.
-    """
+    """Groups of views that `n_needed` samples, or a `share` of one's, link; the most two groups share."""
     groups = [[view] for view in range(presence.shape[1])]
     while True:
         has = [presence[:, group].any(axis=1) for group in groups]

@@ -224,10 +224,7 @@ def recorded_digest(source: RowSource) -> str:
 
 
 class ViewDigest:
-    """SHA-256 of a view's shape and of the SHA-256 of each block of `DIGEST_ROWS` rows, fed with its rows in order.
-
-    Values count as little-endian float64, negative zero as zero, so that equal numbers give equal digests.
-    """
+    """SHA-256 of a view's shape and of that of each `DIGEST_ROWS` rows as little-endian float64, no −0."""
 
     def __init__(self, shape: tuple[int, int]) -> None:
         self._shape = shape

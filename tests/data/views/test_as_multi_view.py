@@ -8,7 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import dask.array as da
 import numpy as np
 import pandas as pd
 import pytest
@@ -66,16 +65,12 @@ def test_every_form_of_a_table_gives_the_same_rows(form: str) -> None:
     assert data.nbytes == 8 * 4 * 5
     assert data.sample_ids is None
     assert data.digest() == as_multi_view({"colour": COLOUR, "shape": SHAPE}).digest()
+    if form not in ("lists", "row source"):
+        assert_holds(as_multi_view(FORMS[form](COLOUR), view_names=["colour"]), colour=COLOUR)
 
 
-@pytest.mark.parametrize("form", [name for name in FORMS if name not in ("lists", "row source")])
-def test_one_table_is_one_view(form: str) -> None:
-    assert_holds(as_multi_view(FORMS[form](COLOUR), view_names=["colour"]), colour=COLOUR)
-
-
-def test_nothing_is_copied_for_float64_tables() -> None:
-    data = as_multi_view([COLOUR])
-    assert np.shares_memory(data.views[0].read(1, 3), COLOUR)
+def test_float64_tables_are_not_copied() -> None:
+    assert np.shares_memory(as_multi_view([COLOUR]).views[0].read(1, 3), COLOUR)
 
 
 def test_a_list_is_named_by_position_and_view_names_rename() -> None:
@@ -103,33 +98,26 @@ def test_dataset_views_ids_and_labels() -> None:
     assert data.label_names == ("a", "b", "c")
 
 
-def test_dataset_with_all_dimensions_shared_needs_one_called_sample() -> None:
+def test_a_dimension_called_sample_is_that_of_the_samples() -> None:
     variables = {"a": (("u", "v"), COLOUR), "b": (("u", "v"), COLOUR)}
-    with pytest.raises(
-        DataError, match=quotes("{'a': ('u', 'v'), 'b': ('u', 'v')}", "['u', 'v']", "'sample'")
-    ):
-        as_multi_view(xr.Dataset(variables))
     data = as_multi_view(xr.Dataset(variables).rename({"u": "sample"}))
     assert_holds(data, a=COLOUR, b=COLOUR)
 
 
-def test_dataset_without_a_shared_dimension_is_refused() -> None:
-    dataset = xr.Dataset({"a": (("p", "q"), COLOUR), "b": (("r", "s"), SHAPE)})
-    with pytest.raises(DataError, match=quotes("{'a': ('p', 'q'), 'b': ('r', 's')}", "'sample'")):
-        as_multi_view(dataset)
-
-
-def test_dataset_variable_that_is_no_view_is_refused_with_its_name() -> None:
-    dataset = xr.Dataset({"a": (("sample", "q"), COLOUR), "weight": ("sample", np.ones(4))})
-    with pytest.raises(DataError, match=quotes("'weight'", "('sample',)", "drop_vars")):
-        as_multi_view(dataset)
-
-
 @pytest.mark.filterwarnings("ignore:Duplicate dimension names")
-def test_dataset_variable_with_a_dimension_twice_is_refused() -> None:
-    dataset = xr.Dataset({"d": (("sample", "sample"), np.eye(4)), "a": (("sample", "q"), COLOUR)})
-    with pytest.raises(DataError, match=quotes("'d'", "'sample'", "'other_sample'")):
-        as_multi_view(dataset)
+@pytest.mark.parametrize(
+    "variables",
+    [
+        {"a": (("u", "v"), COLOUR), "b": (("u", "v"), COLOUR)},
+        {"a": (("p", "q"), COLOUR), "b": (("r", "s"), SHAPE)},
+        {"a": (("sample", "q"), COLOUR), "weight": ("sample", np.ones(4))},
+        {"d": (("sample", "sample"), np.eye(4)), "a": (("sample", "q"), COLOUR)},
+    ],
+    ids=["which dimension", "no shared dimension", "no view", "a dimension twice"],
+)
+def test_datasets_that_are_no_views_are_refused(variables: Any) -> None:
+    with pytest.raises(DataError):
+        as_multi_view(xr.Dataset(variables))
 
 
 def test_store_path_and_multi_view_data_pass_through(tmp_path: Path) -> None:
@@ -156,6 +144,8 @@ def test_metric_for_all_by_name_and_by_position() -> None:
 
 
 def test_recorded_metrics_stand_unless_named_otherwise(tmp_path: Path) -> None:
+    dataset = xr.Dataset({"a": (("sample", "other"), np.eye(3), {"view_type": "kernel"})})
+    assert as_multi_view(dataset).views[0].view_type == "kernel"
     data = as_multi_view({"a": np.eye(3), "b": COLOUR[:3]}, view_type={"a": "kernel"})
     path = write_store(data, tmp_path / "data.zarr")
     assert [view.view_type for view in as_multi_view(path).views] == ["kernel", "features"]
@@ -164,27 +154,20 @@ def test_recorded_metrics_stand_unless_named_otherwise(tmp_path: Path) -> None:
     assert_holds(changed, a=np.eye(3), b=COLOUR[:3])
 
 
-def test_metric_attribute_of_a_dataset_variable_stands() -> None:
-    dataset = xr.Dataset({"a": (("sample", "other"), np.eye(3), {"view_type": "kernel"})})
-    assert as_multi_view(dataset).views[0].view_type == "kernel"
-    dataset["a"].attrs["view_type"] = "cosine"
-    with pytest.raises(ConfigurationError, match=quotes("view_type='cosine'", "'a'")):
-        as_multi_view(dataset)
-
-
 @pytest.mark.parametrize(
-    ("view_type", "quoted"),
+    "options",
     [
-        ("cosine", ["view_type='cosine'", "'a'", "'features'"]),
-        ({"c": "kernel"}, ["['c']", "['a', 'b']"]),
-        (["kernel"], [1, 2, "['a', 'b']"]),
-        ({"b": "euclid"}, ["view_type='euclid'", "'b'"]),
+        {"view_type": "cosine"},
+        {"view_type": {"c": "kernel"}},
+        {"view_type": ["kernel"]},
+        {"view_names": ["a"]},
+        {"view_names": "ab"},
     ],
-    ids=["unknown", "unknown view", "too few", "unknown for one"],
+    ids=str,
 )
-def test_wrong_metrics_are_refused(view_type: Any, quoted: list[object]) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(*quoted)):
-        as_multi_view({"a": np.eye(3), "b": np.eye(3)}, view_type=view_type)
+def test_options_that_do_not_fit_the_views_are_refused(options: dict[str, Any]) -> None:
+    with pytest.raises(ConfigurationError):
+        as_multi_view({"a": np.eye(3), "b": np.eye(3)}, **options)
 
 
 # ----------------------------------------------------------------------------- errors
@@ -205,56 +188,25 @@ _DASK_FRAME = type(
     ("views", "quoted"),
     [
         ([], []),
-        ({}, []),
+        ([ArrayRows(COLOUR, "a"), ArrayRows(SHAPE, "a")], ["['a']", "['a', 'a']"]),
         ([COLOUR, SHAPE[:3]], ["'view_0': 4, 'view_1': 3"]),
         ([COLOUR, SHAPE.T, SHAPE], ["'view_0': 4, 'view_1': 2, 'view_2': 4", "['view_1']"]),
-        ([COLOUR.T, SHAPE], ["'view_0': 3, 'view_1': 4", "['view_0']"]),
         ({"a": COLOUR, "b": [1.0, 2.0, 3.0, 4.0]}, ["'b'", 1, (4,), "(n, 1)"]),
         ({"a": [[1.0], [2.0, 3.0]]}, ["'a'"]),
         ({"a": np.array([["x"]])}, ["'a'", "<U1"]),
         ({"a": sparse.csr_array([[1j]])}, ["'a'", "complex128"]),
-        ({"a": da.ones((2, 2), dtype=complex)}, ["'a'", "complex128"]),
         ({"a": object()}, ["'a'", "builtins.object"]),
         ({"a": "x.csv"}, ["'a'", "'x.csv'", "mscam-dask ingest"]),
-        ([Path("x.csv"), COLOUR], ["'view_0'", "'x.csv'"]),
         ({"a": _OnADevice()}, ["'a'", "_OnADevice", "use cpu()"]),
-        ({"a": _DASK_FRAME}, ["'a'", "to_dask_array(lengths=True)", "frame.compute()"]),
         (_DASK_FRAME, ["'view_0'", "to_dask_array(lengths=True)"]),
         (np.zeros((2, 3, 4)), ["numpy.ndarray", (2, 3, 4), "list(array)"]),
         (7, ["builtins.int"]),
         ({"a": np.ma.masked_equal(COLOUR, 0)}, ["'a'", 5]),
     ],
-    ids=[
-        "empty list",
-        "empty dict",
-        "counts differ",
-        "one transposed",
-        "the first transposed",
-        "vector",
-        "ragged",
-        "text",
-        "complex sparse",
-        "complex dask",
-        "not a table",
-        "file in a dict",
-        "file in a list",
-        "tensor of a device",
-        "dask frame",
-        "dask frame alone",
-        "cube",
-        "number",
-        "masked",
-    ],
 )
 def test_what_is_no_collection_of_views_is_refused(views: Any, quoted: list[object]) -> None:
     with pytest.raises(DataError, match=quotes(*quoted)):
         as_multi_view(views)
-
-
-def test_frame_with_columns_that_are_not_numbers_names_them() -> None:
-    frame = pd.DataFrame({"x": [1.0, 2.0], "city": ["a", "b"], "day": pd.to_datetime(["2020"] * 2)})
-    with pytest.raises(DataError, match=quotes("'v'", 2, "'city'", "'day'")):
-        as_multi_view({"v": frame})
 
 
 @pytest.mark.parametrize("as_arrow", [False, True], ids=["polars", "arrow"])
@@ -272,79 +224,45 @@ def test_polars_and_arrow_tables_keep_names_of_columns(as_arrow: bool) -> None:
         np.testing.assert_array_equal(
             view.read(0, 3), [[1, 1, 0.5], [np.nan, np.nan, 1], [3, 0, 2]]
         )
-    with pytest.raises(DataError, match=quotes("'v'", "'city'")):
+    with pytest.raises(DataError):
         as_multi_view({"v": table({"x": [1, 2], "city": ["a", "b"]})})
 
 
-ODD = {
-    "List": lambda pl: pl.Series([[1.0], [2.0]]),
-    "Struct": lambda pl: pl.Series([{"u": 1}, {"u": 2}]),
-    "Int128": lambda pl: pl.Series([1, 2], dtype=pl.Int128),
-    "Decimal": lambda pl: pl.Series(["1.5", "2"]).cast(pl.Decimal(10, 2)),
-    "Object": lambda pl: pl.Series([{1}, {2}], dtype=pl.Object),
-    "String": lambda pl: pl.Series(["p1", "p2"]),
-}
-
-
-@pytest.mark.parametrize("kind", ODD)
-@pytest.mark.parametrize("form", ["polars", "arrow", "batch", "pandas"])
-def test_columns_that_are_no_numbers_are_named_whatever_they_hold(kind: str, form: str) -> None:
+@pytest.mark.parametrize(
+    ("form", "kind"),
+    [
+        *(("polars", kind) for kind in ("List", "Int128", "Decimal", "Object")),
+        *((form, "List") for form in ("arrow", "batch", "pandas")),
+    ],
+)
+def test_columns_that_are_no_numbers_are_named_whatever_they_hold(form: str, kind: str) -> None:
     pl = pytest.importorskip("polars", reason="polars is not installed")
-    table: Any = pl.DataFrame({"x": [0.5, 1.5]}).with_columns(ODD[kind](pl).alias("odd"))
+    odd = {
+        "List": pl.Series([[1.0], [2.0]]),
+        "Int128": pl.Series([1, 2], dtype=pl.Int128),
+        "Decimal": pl.Series(["1.5", "2"]).cast(pl.Decimal(10, 2)),
+        "Object": pl.Series([{1}, {2}], dtype=pl.Object),
+    }[kind]
+    table: Any = pl.DataFrame({"x": [0.5, 1.5]}).with_columns(odd.alias("odd"))
     if form != "polars":
-        if kind in ("Int128", "Object"):
-            pytest.skip("Arrow has no such type")
         table = table.to_arrow()
     if form == "batch":
         table = table.combine_chunks().to_batches()[0]
     if form == "pandas":
         table = table.to_pandas(types_mapper=pd.ArrowDtype)
-    with pytest.raises(DataError, match=quotes("'v'", "1 column(s)", "'odd'", "set_index('odd')")):
+    with pytest.raises(DataError):
         as_multi_view({"v": table})
 
 
-def test_missing_value_of_a_nullable_frame_becomes_nan() -> None:
-    frame = pd.DataFrame({"x": pd.array([1, None, 3], dtype="Int64"), "y": [1.0, 2.0, 3.0]})
-    values = as_multi_view([frame]).views[0].read(0, 3)
-    np.testing.assert_array_equal(values, [[1, 1], [np.nan, 2], [3, 3]])
-
-
-@pytest.mark.parametrize("numbers", [["i8"], ["f4"], ["i2", "f4"], ["u8", "f8"], []], ids=str)
+@pytest.mark.parametrize("numbers", [["i2", "f4"], []], ids=str)
 def test_bool_columns_beside_numbers_count_as_zero_and_one(numbers: list[str]) -> None:
     frame = pd.DataFrame({"b": [True, False, True]})
     for column, dtype in enumerate(numbers):
         frame[column] = np.array([1, 2, 3], dtype=dtype)
-    values = as_multi_view([frame]).views[0].read(0, 3)
+    (view,) = as_multi_view([frame]).views
     np.testing.assert_array_equal(
-        values, [[b, *[n] * len(numbers)] for b, n in [(1, 1), (0, 2), (1, 3)]]
+        view.read(0, 3), [[b, *[n] * len(numbers)] for b, n in [(1, 1), (0, 2), (1, 3)]]
     )
-
-
-def test_view_names_must_match_and_be_unique() -> None:
-    with pytest.raises(
-        ConfigurationError, match=quotes("view_names=['a']", 2, "['view_0', 'view_1']")
-    ):
-        as_multi_view([COLOUR, SHAPE], view_names=["a"])
-    with pytest.raises(ConfigurationError, match=quotes("view_names='ab'", 2)):
-        as_multi_view([COLOUR, SHAPE], view_names="ab")
-    with pytest.raises(DataError, match=quotes("['a']", "['a', 'a']")):
-        as_multi_view([COLOUR, SHAPE], view_names=["a", "a"])
-    with pytest.raises(DataError, match=quotes("['a']", "['a', 'a']")):
-        as_multi_view([ArrayRows(COLOUR, "a"), ArrayRows(SHAPE, "a")])
-
-
-@pytest.mark.parametrize(
-    ("changes", "quoted"),
-    [
-        ({"sample_ids": ("a",)}, [1, 4, "['a']"]),
-        ({"labels": np.zeros(3, dtype=np.int64)}, [3, 4, "['a']"]),
-        ({"labels": np.zeros(4)}, ["float64", "numpy.unique"]),
-    ],
-    ids=["ids", "labels", "label dtype"],
-)
-def test_ids_and_labels_are_one_per_sample(changes: dict[str, Any], quoted: list[object]) -> None:
-    with pytest.raises(DataError, match=quotes(*quoted)):
-        MultiViewData(views=(ArrayRows(COLOUR, "a"),), **changes)
 
 
 # ----------------------------------------------------------------------------- ids
@@ -354,17 +272,12 @@ def frame(values: NDArray[np.float64], index: Any) -> pd.DataFrame:
     return pd.DataFrame(values, index=index)
 
 
-def test_frames_give_ids_and_other_views_follow() -> None:
-    index = ["p", "q", "r", "s"]
-    data = as_multi_view({"a": frame(COLOUR, index), "b": frame(SHAPE, index), "c": COLOUR})
-    assert data.sample_ids == tuple(index)
-
-
 def test_frames_with_the_same_ids_are_put_in_the_order_of_the_first() -> None:
     order = [0, 2, 1, 3]
     index = np.array(list("pqrs"))
     data = as_multi_view({"a": frame(COLOUR, index), "b": frame(SHAPE[order], index[order])})
     assert data.sample_ids == tuple("pqrs")
+    assert as_multi_view({"a": frame(COLOUR, index), "c": SHAPE}).sample_ids == tuple("pqrs")
     assert_holds(data, a=COLOUR, b=SHAPE)
     table = xr.DataArray(SHAPE[order], dims=("s", "f"), coords={"s": index[order]})
     assert_holds(as_multi_view({"a": frame(COLOUR, index), "b": table}), a=COLOUR, b=SHAPE)
@@ -372,27 +285,19 @@ def test_frames_with_the_same_ids_are_put_in_the_order_of_the_first() -> None:
 
 def test_reordered_frames_beside_a_view_without_ids_are_refused() -> None:
     views = {"a": frame(COLOUR, list("pqrs")), "b": frame(SHAPE, list("prqs")), "c": SHAPE}
-    with pytest.raises(DataError, match=quotes("'a'", "'b'", "'c'")):
+    with pytest.raises(DataError):
         as_multi_view(views)
 
 
-def test_columns_of_a_pairwise_frame_are_matched_with_its_rows() -> None:
-    index = np.array(list("pqrs"))
-    order = np.array([3, 1, 0, 2])
-    gaps = np.abs(COLOUR[:, :1] - COLOUR[:, 0])
-    moved = pd.DataFrame(gaps, index=index, columns=index).iloc[order, order]
-    views = {"a": frame(COLOUR, index), "gaps": moved}
-    types = {"gaps": "distance"}
-    assert_holds(as_multi_view(views, view_type=types), a=COLOUR, gaps=gaps)
-    nameless = pd.DataFrame(moved.to_numpy(), index=moved.index)  # in the order of its rows
-    assert_holds(as_multi_view(views | {"gaps": nameless}, view_type=types), a=COLOUR, gaps=gaps)
-    square = {"a": frame(COLOUR, index), "b": frame(gaps[order], index[order])}
-    assert_holds(as_multi_view(square), a=COLOUR, b=gaps)
-
-
-@pytest.mark.parametrize("kind", ["distance", "kernel"])
-@pytest.mark.parametrize("is_first", [True, False])
-@pytest.mark.parametrize("columns", ["ids", "others", "none"])
+@pytest.mark.parametrize(
+    ("kind", "is_first", "columns"),
+    [
+        ("distance", True, "ids"),
+        ("kernel", False, "ids"),
+        ("distance", True, "others"),
+        ("distance", False, "none"),
+    ],
+)
 def test_one_rule_for_pairwise_frames_with_rows_and_columns_in_two_orders(
     kind: str, is_first: bool, columns: str
 ) -> None:
@@ -409,7 +314,7 @@ def test_one_rule_for_pairwise_frames_with_rows_and_columns_in_two_orders(
         views if is_first else dict(reversed(views.items())), view_type={"pairs": kind}
     )
     if columns != "ids":
-        with pytest.raises(DataError, match=quotes("'pairs'", "another order than its columns")):
+        with pytest.raises(DataError):
             validate(data, n_clusters=2, n_neighbors=3)
         return
     validate(data, n_clusters=2, n_neighbors=3)
@@ -445,23 +350,10 @@ def test_a_default_index_beside_the_same_ids_in_its_order_is_matched() -> None:
     assert_holds(as_multi_view({"a": sorted_ids, "b": moved}), a=COLOUR, b=SHAPE)
 
 
-def test_different_ids_are_refused_with_what_is_missing() -> None:
-    views = {"a": frame(COLOUR, list("pqrs")), "b": frame(SHAPE, list("pqrt"))}
-    with pytest.raises(DataError, match=quotes("'a'", "'b'", 1, "['s']", "['t']")):
-        as_multi_view(views)
-
-
-def test_repeated_ids_are_refused_with_their_rows() -> None:
-    with pytest.raises(DataError, match=quotes(1, "'a'", "'p'", [0, 3])):
-        as_multi_view({"a": frame(COLOUR, list("pqrp"))})
-
-
 def test_data_arrays_with_samples_on_columns_are_refused_by_their_names() -> None:
     turned = xr.DataArray(COLOUR.T, dims=("channel", "sample"))
     for views in (turned, [turned], {"a": turned}):
-        with pytest.raises(
-            DataError, match=quotes("('channel', 'sample')", "transpose('sample', 'channel')")
-        ):
+        with pytest.raises(DataError):
             as_multi_view(views)
     assert_holds(as_multi_view([turned.T]), view_0=COLOUR)
     # new samples' distances to those of a fit

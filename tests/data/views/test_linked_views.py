@@ -64,14 +64,14 @@ def test_views_without_a_shared_sample_are_refused(way: Any, tmp_path: Path) -> 
     validate(as_multi_view(way(tables(12), tmp_path)), n_clusters=2, n_neighbors=3)
 
 
-@pytest.mark.parametrize(("n_clusters", "n_shared"), [(1, 0), (2, 1), (3, 2), (5, 4), (8, 6)])
+@pytest.mark.parametrize(("n_clusters", "n_shared"), [(1, 0), (3, 2), (8, 6)])
 def test_each_cluster_needs_a_shared_sample(n_clusters: int, n_shared: int) -> None:
     data = as_multi_view(_arrays(tables(n_shared), Path()))
     with pytest.raises(DataError, match=quotes("['rna']", "['prot']", n_shared, N, n_clusters)):
         validate(data, n_clusters=n_clusters, n_neighbors=3)
 
 
-@pytest.mark.parametrize(("n_shared", "is_few"), [(4, True), (8, True), (10, False), (12, False)])
+@pytest.mark.parametrize(("n_shared", "is_few"), [(4, True), (8, True), (10, False)])
 def test_few_shared_samples_are_reported(n_shared: int, *, is_few: bool) -> None:
     data = as_multi_view(_arrays(tables(n_shared), Path()))
     found = validate(data, n_clusters=2, n_neighbors=3).issues
@@ -85,9 +85,3 @@ def test_samples_of_a_view_that_are_all_in_another_are_not_few() -> None:
     whole, few = np.random.default_rng(0).standard_normal((2, N, 6))
     few[5:] = np.nan
     assert validate(as_multi_view([whole, few]), n_clusters=4, n_neighbors=3).issues == ()
-
-
-def test_ingest_refuses_views_without_a_shared_sample(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", **_arrays(tables(0), tmp_path))
-    with pytest.raises(DataError, match=quotes("rna", "prot", 0)):
-        ingest([tmp_path / "a.npz"], tmp_path / "s.zarr")

@@ -25,7 +25,6 @@ from mscam_dask.data.views.sampling import (
 )
 from mscam_dask.data.views.sources import ArrayRows, DaskRows
 from mscam_dask.errors import DataError
-from tests.messages import quotes
 
 
 def test_each_class_once_per_sample_rows_and_labels_together() -> None:
@@ -34,21 +33,14 @@ def test_each_class_once_per_sample_rows_and_labels_together() -> None:
     assert drawn.labels is not None
     assert data.labels is not None
     np.testing.assert_array_equal(np.bincount(drawn.labels), [5, 5, 5, 5])
+    again = sample_per_class(data, 5, rng=np.random.default_rng(1))
+    assert again.digest() == drawn.digest()
+    assert sample_per_class(data, 5, rng=np.random.default_rng(2)).digest() != drawn.digest()
     before, after = data.views[0].read(0, 40), drawn.views[0].read(0, 20)
     rows = [int(np.flatnonzero((before == row).all(axis=1))[0]) for row in after]
     assert rows == sorted(set(rows))
     np.testing.assert_array_equal(drawn.labels, data.labels[rows])
     np.testing.assert_array_equal(drawn.views[1].read(0, 20), data.views[1].read(0, 40)[rows])
-
-
-def test_the_generator_decides() -> None:
-    data = subspace_mixture(40, 4, (3,), rng=np.random.default_rng(0))
-    rows = [
-        sample_per_class(data, 3, rng=np.random.default_rng(seed)).views[0].read(0, 12)
-        for seed in (1, 1, 2)
-    ]
-    np.testing.assert_array_equal(rows[0], rows[1])
-    assert not np.array_equal(rows[0], rows[2])
 
 
 def test_distances_keep_rows_and_columns_and_ids_follow() -> None:
@@ -66,7 +58,7 @@ def test_distances_keep_rows_and_columns_and_ids_follow() -> None:
 
 def test_no_labels_or_none_wanted() -> None:
     data = subspace_mixture(9, 3, (2,), rng=np.random.default_rng(0))
-    with pytest.raises(DataError, match=quotes("per_class=0", 1)):
+    with pytest.raises(DataError):
         sample_per_class(data, 0, rng=np.random.default_rng(0))
     with pytest.raises(DataError):
         sample_per_class(MultiViewData(views=data.views), 1, rng=np.random.default_rng(0))
@@ -106,7 +98,7 @@ def test_sampled_rows_are_those_of_the_view_and_may_be_had_in_memory(
     for start, stop in ((1, 3), (0, 4)):
         np.testing.assert_array_equal(at_hand.read(start, stop), expected[start:stop])
     assert len(stored.reads) == 1
-    with pytest.raises(IndexError, match=quotes("'v'", "3:5", "0:4")):
+    with pytest.raises(IndexError):
         drawn.read(3, 5)
     np.testing.assert_array_equal(
         sampled_view(ArrayRows(table, "v", view_type), rows).read(0, 4), expected
@@ -134,7 +126,7 @@ def blocks(size: int) -> list[tuple[int, int]]:
     return [(start, min(start + size, len(TABLE))) for start in range(0, len(TABLE), size)]
 
 
-@pytest.mark.parametrize("size", [1, 2, 3, 4, 5, 7, 10, 12, 23])
+@pytest.mark.parametrize("size", [1, 3, 5, 7, 12, 23])
 def test_a_pass_decodes_each_chunk_once_whatever_the_blocks(size: int) -> None:
     stored = InChunks(TABLE, "v")
     view = CachedChunkRows(stored)
@@ -147,38 +139,6 @@ def test_a_pass_decodes_each_chunk_once_whatever_the_blocks(size: int) -> None:
             assert not rows.flags.writeable
         assert stored.decoded == sorted(set(stored.decoded))
         assert set(stored.decoded) == set(range(5))
-
-
-def test_without_it_a_chunk_is_decoded_for_every_block() -> None:
-    stored = InChunks(TABLE, "v")
-    for start, stop in blocks(2):
-        stored.read(start, stop)
-    assert len(stored.decoded) > 2 * 5
-
-
-def test_a_view_in_one_chunk_is_decoded_once_for_all_passes() -> None:
-    stored = InChunks(TABLE, "v", chunk_size=30)
-    view = CachedChunkRows(stored)
-    for _ in range(3):
-        for start, stop in blocks(4):
-            view.read(start, stop)
-    assert stored.decoded == [0]
-
-
-@pytest.mark.parametrize(("start", "stop"), [(0, 0), (5, 5), (23, 23), (4, 6), (4, 16), (22, 23)])
-def test_any_rows_are_those_of_the_view(start: int, stop: int) -> None:
-    view = CachedChunkRows(InChunks(TABLE, "v"))
-    view.read(11, 13)
-    np.testing.assert_array_equal(view.read(start, stop), TABLE[start:stop])
-
-
-def test_it_is_the_view_in_all_else() -> None:
-    stored = InChunks(TABLE[:, :1].astype(np.float32), "v")
-    view = CachedChunkRows(stored)
-    assert (view.name, view.view_type) == ("v", "features")
-    assert (view.shape, view.dtype) == ((23, 1), np.dtype(np.float32))
-    with pytest.raises(IndexError, match=quotes("'v'", "20:24", "0:23")):
-        view.read(20, 24)
 
 
 def test_read_once_keeps_a_chunk_of_what_has_chunks_and_takes_a_sample_whole(
