@@ -18,21 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.store.object_store import Location, as_location
+from mscam_dask.data.views.conversion import LABEL_NAMES
 from mscam_dask.data.views.sources import READ_ERRORS, VIEW_TYPES, RowSource, ViewType
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
-
-LABEL_NAMES = (
-    *("labels", "label", "y", "gt", "gnd", "truth", "target", "class"),
-    *("truelabel", "truelabels", "true_label", "true_labels", "groundtruth", "ground_truth"),
-)
-"""Names, in any case, under which a vector of whole numbers or text is taken as labels."""
-
-LABEL_COLUMNS = (
-    *(name for name in LABEL_NAMES if name != "y"),  # a coordinate
-    *("classes", "targets", "cluster", "clusters", "cluster_id", "cluster_label", "clustering"),
-    "seurat_clusters",
-)
-"""Names, in any case, of columns of a table that are taken as labels, the surest first."""
 
 COMPRESSIONS = (".gz", ".zst", ".bz2", ".xz")
 """Suffixes of compressed text files."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, unreadable
+from mscam_dask.data.readers.base import Source, unreadable
 from mscam_dask.data.readers.registry import table_of
 from mscam_dask.data.readers.roles import (
     MISSING,
@@ -19,6 +19,7 @@ from mscam_dask.data.readers.roles import (
     is_number,
 )
 from mscam_dask.data.readers.tables import TableRows, parsed_labels
+from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
 
 

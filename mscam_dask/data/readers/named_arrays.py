@@ -13,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import (
-    LABEL_NAMES,
     Selection,
     Source,
     SourceContents,
@@ -26,7 +25,7 @@ from mscam_dask.data.readers.base import (
 )
 from mscam_dask.data.readers.roles import CERTAIN, are_unique, id_strength
 from mscam_dask.data.sparse import is_sparse, sparse_from_parts
-from mscam_dask.data.views.conversion import as_text, rows_of
+from mscam_dask.data.views.conversion import LABEL_NAMES, as_text, rows_of
 from mscam_dask.data.views.sources import RowSource, ViewType
 from mscam_dask.errors import DataError
 

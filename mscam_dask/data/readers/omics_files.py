@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.readers.base import (
-    LABEL_COLUMNS,
     Selection,
     Source,
     SourceContents,
@@ -20,7 +19,7 @@ from mscam_dask.data.readers.base import (
 from mscam_dask.data.readers.hdf5 import by_blocks, in_memory, open_hdf5
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.as_multi_view import arrays_of, main_arrays
-from mscam_dask.data.views.conversion import as_text
+from mscam_dask.data.views.conversion import LABEL_COLUMNS, as_text
 from mscam_dask.errors import DataError
 
 

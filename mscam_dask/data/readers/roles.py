@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Literal
 
-from mscam_dask.data.readers.base import LABEL_COLUMNS, Source
+from mscam_dask.data.readers.base import Source
+from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import ConfigurationError, DataError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.readers.base import LABEL_COLUMNS, Selection, SourceContents
+from mscam_dask.data.readers.base import Selection, SourceContents
 from mscam_dask.data.readers.roles import (
     MISSING,
     Block,
@@ -23,7 +23,7 @@ from mscam_dask.data.readers.roles import (
     is_number,
     told_ids,
 )
-from mscam_dask.data.views.conversion import rows_of
+from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError
 

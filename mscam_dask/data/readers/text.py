@@ -11,9 +11,10 @@ from typing import IO
 
 import numpy as np
 
-from mscam_dask.data.readers.base import LABEL_COLUMNS, Source, open_text, unreadable
+from mscam_dask.data.readers.base import Source, open_text, unreadable
 from mscam_dask.data.readers.roles import MISSING, Block, Table, id_strength, is_number
 from mscam_dask.data.readers.tables import THOUSANDS
+from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
 
 _DELIMITERS = ("\t", ";", "|", ",")

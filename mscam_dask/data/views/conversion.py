@@ -153,11 +153,15 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
     if isinstance(value, RowSource | bytes) or not (
         hasattr(value, "__array__") or isinstance(value, list | tuple)
     ):
+        convert = (
+            "with .collect()"
+            if hasattr(value, "collect")
+            else "for example with numpy.asarray(view)"
+        )
         raise DataError(
-            f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__}; allowed are "
-            "NumPy and SciPy sparse arrays, Dask arrays, pandas and polars frames, Arrow tables, AnnData "
-            "and xarray.DataArray. "
-            "Convert it, for example with numpy.asarray(view) or .to_dask_array(lengths=True)."
+            f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__}; allowed are NumPy and SciPy "
+            "sparse arrays, Dask arrays, pandas and polars frames, Arrow tables, AnnData and xarray.DataArray. "
+            f"Convert it {convert}."
         )
     try:
         return np.asarray(value)
@@ -240,6 +244,19 @@ def dataset_views(
     ids = sample_ids_of(next(iter(tables.values())))
     return tables, ids, labels
 
+
+LABEL_NAMES = (
+    *("labels", "label", "y", "gt", "gnd", "truth", "target", "class"),
+    *("truelabel", "truelabels", "true_label", "true_labels", "groundtruth", "ground_truth"),
+)
+"""Names, in any case, under which a vector of whole numbers or text is taken as labels."""
+
+LABEL_COLUMNS = (
+    *(name for name in LABEL_NAMES if name != "y"),  # a coordinate
+    *("classes", "targets", "cluster", "clusters", "cluster_id", "cluster_label", "clustering"),
+    "seurat_clusters",
+)
+"""Names, in any case, of columns of a table that are taken as labels, the surest first."""
 
 UNLABELED = -1
 """Label of samples without one."""

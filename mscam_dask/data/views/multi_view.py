@@ -85,11 +85,14 @@ class MultiViewData:
         counts = {view.name: n_samples_of(view) for view in self.views}
         if len(set(counts.values())) == 1:
             return
-        remedy = "Keep the samples all views share, in the same order."
+        remedy = (
+            "Keep the samples that all views share, in the same order, or give rows of NaN for those that a view "
+            "does not have (frame.reindex(ids))."
+        )
         for count in counts.values():
             if all(count in view.shape for view in self.views):
                 turned = [view.name for view in self.views if view.shape[0] != count]
-                remedy = f"View(s) {turned} look like (features, samples): transpose them. Else: {remedy}"
+                remedy = f"View(s) {turned} look like (features, samples): transpose them."
                 break
         listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())
         raise DataError(

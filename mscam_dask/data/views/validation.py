@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.data.views.missing_cells import LARGEST, missing_cells, refuse_missing_cells
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
@@ -22,6 +23,7 @@ from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
     check_view,
+    feature_names_of,
     recorded_digest,
     row_ranges,
 )
@@ -45,11 +47,13 @@ class DataIssue:
     """Data warning: an unusual property of the data that is accepted."""
 
     view: str  # "" for all of them together
-    kind: Literal["zero rows", "constant columns", "repeated samples", "few shared samples"]
+    kind: Literal[
+        "zero rows", "constant columns", "label columns", "repeated samples", "few shared samples"
+    ]
     count: int  # of rows, columns or samples
     first: tuple[int, ...]  # positions of the first few
     total: int  # rows, or columns, of the view
-    others: tuple[str, ...] = ()  # with which the view shares few samples
+    others: tuple[str, ...] = ()  # with which the view shares few samples; names of columns
 
     @property
     def message(self) -> str:
@@ -66,6 +70,10 @@ class DataIssue:
             "constant columns": (
                 f"View {self.view!r}: {self.count} of {self.total} columns are constant (columns {listing}). "
                 "They are zero after scaling and have no effect; they can be dropped."
+            ),
+            "label columns": (
+                f"View {self.view!r} has column(s) {list(self.others)} of whole numbers, which are clustered like the "
+                "other features. Drop them if they are labels."
             ),
             "repeated samples": (
                 f"Only {n_others} of {self.total} samples are distinct: the others (rows {listing}) equal an "
@@ -239,7 +247,24 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
         columns = np.flatnonzero(is_constant).tolist()
         first = tuple(columns[:_SHOWN])
         issues.append(DataIssue(view.name, "constant columns", len(columns), first, view.shape[1]))
+    if view.view_type == "features" and (labels := _label_columns(view, scan)):
+        names = tuple(labels.values())
+        issues.append(
+            DataIssue(view.name, "label columns", len(names), tuple(labels), view.shape[1], names)
+        )
     return issues
+
+
+def _label_columns(view: RowSource, scan: _Scan) -> dict[int, str]:
+    """Columns, by position, that are called as labels are, and whose least and largest values are different whole numbers."""
+    return {
+        at: name
+        for at, name in enumerate(feature_names_of(view) or ())
+        if name.lower() in LABEL_COLUMNS
+        and scan.lowest[at] < scan.highest[at]
+        and float(scan.lowest[at]).is_integer()
+        and float(scan.highest[at]).is_integer()
+    }
 
 
 @dataclass(frozen=True)
