@@ -1,7 +1,4 @@
-"""Assessment of the partition of a fit: its borders, the agreement of the views, and a tree over the clusters.
-
-The partition is chosen here too, among that of the fit and candidates that do not prefer equal sizes.
-"""
+"""Assessment of the partition of a fit: its borders, the agreement of the views, and a tree over the clusters."""
 
 from __future__ import annotations
 
@@ -18,7 +15,6 @@ from mscam_dask.engine.graph import extended_labels
 from mscam_dask.engine.scores import compared_views
 from mscam_dask.engine.session import FitContext
 from mscam_dask.engine.stage import Stage
-from mscam_dask.engine.views import reordered
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import borders
@@ -40,10 +36,7 @@ def submit_borders(stage: Stage, labels: Handle, context: FitContext) -> Handle:
 def choose_partition(
     stage: Stage, graph: Graph, labels: Handle, own: Handle, context: FitContext
 ) -> Handle | None:
-    """Return another partition than that of the fit, if borders support it and not its `own` ones do.
-
-    On a sample of large data, it is extended to all samples by the graph.
-    """
+    """Return another partition than that of the fit, if borders support it and not its `own` ones do."""
     if stage.value(own).support:
         return None
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
@@ -86,11 +79,7 @@ def submit_assessment(
     between: Handle | None,
     context: FitContext,
 ) -> list[Handle]:
-    """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views.
-
-    The learned graph is that before it was rebuilt from the partition, and `between` are the borders of
-    the partition if they are known.
-    """
+    """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views."""
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     names = compared_views(prepared.validation_views)
     agreement = prepared.scorer.view_agreement(names)
@@ -99,7 +88,7 @@ def submit_assessment(
     n_compared = prepared.n_validation_samples
     graphs = prepared.scorer.graphs(names)
     by_view = stage.submit(agreement_with_clusters, graphs, labels, n_compared, n_clusters)
-    by_rows = stage.submit(reordered, labels, prepared.order.order)
+    by_rows = stage.item(labels, prepared.order.order)
     weights = [
         stage.submit(row_weights_between, block, by_rows, n_clusters)
         for block in learned_graph.rows

@@ -76,10 +76,7 @@ class _Scored:
 def batch_effects(
     data: MultiViewData, batches: NDArray[np.int64], n_cells: int, executor: Executor
 ) -> BatchEffects:
-    """Estimate batch effects on a sample of every batch.
-
-    `batches` are 0 … B − 1. Distance and kernel views stay as they are.
-    """
+    """Estimate batch effects on a sample of every batch."""
     rows = sampled_batches(batches, SIZES.n_batched)
     own, n_batches = batches[rows], int(batches.max()) + 1
     sampled = {

@@ -132,10 +132,7 @@ def _solution(
     refinement: RefinementFinished | None = None,
     borders: Handle | None = None,
 ) -> Solution:
-    """Gather the solution; large arrays go to a directory if there is one.
-
-    The assessment runs beside the embeddings.
-    """
+    """Gather the solution; large arrays go to a directory if there is one."""
     prepared = context.prepared
     encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
     assessed = submit_assessment(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from mscam_dask.engine.preprocessing_selection import choice_for
 from mscam_dask.engine.refine import refine
 from mscam_dask.engine.select import (
     Search,
-    Selected,
     select,
     select_n_clusters,
     select_preprocessing,
@@ -91,7 +91,10 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     with session.open():
         saved = checkpoints.load()
         if saved is not None:
-            search = search.resumed(saved.parameters, saved.n_clusters_selection)
+            counted = saved.n_clusters_selection
+            search = Search(
+                (saved.parameters,), Choices(), init_labels, n_clusters_selection=counted
+            )
         if not is_trivial:
             search = select_preprocessing(data, search, session)
         scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
@@ -114,8 +117,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             solution = _fit_trivial(precomputed, search, session)
         else:
             if saved is None:
-                selected = select(precomputed, search, session)
-                state, context = _initialize(precomputed, selected, search, session)
+                state, context = _initialize(precomputed, search, session)
             else:
                 state, context = _resume(precomputed, saved, search, session)
             state = outer_loop(state, context, session)
@@ -138,10 +140,12 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
 
 
 def _initialize(
-    precomputed: PrecomputedViews, selected: Selected, search: Search, session: Session
+    precomputed: PrecomputedViews, search: Search, session: Session
 ) -> tuple[LoopState, FitContext]:
-    """Return the state before the first outer iteration, and save it."""
-    start, parameters = selected.start, selected.start.parameters
+    """Select the settings, and return and save the state before the first outer iteration."""
+    began = time.perf_counter()
+    start, settings, chosen = select(precomputed, search, session)
+    seconds, parameters = time.perf_counter() - began, start.parameters
     learns = precomputed.known is not None and len(start.prepared.names) == 1
     refines = search.choices.initial_graph and (
         can_use_view_graphs(start) or (learns and start.spectrum is not None)
@@ -153,10 +157,10 @@ def _initialize(
         records=precomputed.records,
         n_neighbors=start.first.n_neighbors,
         selection=SettingsSelected(
-            settings=selected.settings,
-            chosen=selected.chosen,
+            settings=tuple(settings),
+            chosen=chosen,
             max_iter=0 if start.spectrum is None else most,
-            seconds=selected.seconds,
+            seconds=seconds,
             view_settings=choice_for(parameters, search.overlaps),
         ),
         n_clusters_selection=search.n_clusters_selection,

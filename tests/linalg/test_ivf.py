@@ -14,11 +14,7 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.ivf import (
     IVFIndex,
-    _best_split,
-    assign_to_cells,
     ivf_search,
-    train_centers,
-    training_rows,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from tests.cells import build_ivf
@@ -50,11 +46,7 @@ def searched(
     return cells.order, np.where(positions < 0, -1, cells.order[positions]), squared
 
 
-@pytest.mark.parametrize("block_bytes", [1, 2**20])
-def test_cells_hold_every_point_once_and_probe_themselves_first(
-    block_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mscam_dask.linalg.ivf._BLOCK_BYTES", block_bytes)
+def test_cells_hold_every_point_once_and_probe_themselves_first() -> None:
     points = blobs()
     cells = cells_of(points)
     assert_array_equal(np.sort(cells.order), np.arange(len(points)))
@@ -95,22 +87,6 @@ def test_parts_find_the_neighbors_of_the_whole_and_those_of_whole_cells_its_bits
         assert_allclose(np.concatenate([part[1] for part in parts]), squared, rtol=rtol)
 
 
-def test_the_best_split_is_between_two_groups() -> None:
-    values = np.sort(np.r_[np.linspace(0.0, 1.0, 30), np.linspace(4.0, 5.0, 70)])
-    assert _best_split(values) == 30
-    assert _best_split(np.r_[np.zeros(97), np.full(3, 9.0)]) == 90  # a tenth at least
-    assert _best_split(np.arange(3.0)) in {1, 2}
-    assert 1 <= _best_split(np.zeros(5)) <= 4
-
-
-def test_near_cells_are_next_to_each_other() -> None:
-    points = blobs()
-    cells = cells_of(points)
-    # half of the points search in less than all of the points
-    assert len(cells.searched(0, 300)) < 0.75 * len(points)
-    assert_array_equal(cells.positions[cells.order], np.arange(len(points)))
-
-
 def test_duplicates_do_not_swell_a_cell() -> None:
     rng = np.random.default_rng(1)
     points = np.vstack([np.zeros((900, 3)), rng.standard_normal((300, 3))]).astype(np.float32)
@@ -145,55 +121,6 @@ def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:
     _, indices, squared = searched(points, cells, 20)
     assert np.all(np.count_nonzero(indices >= 0, axis=1) == 11)
     assert_array_equal(np.isinf(squared), indices < 0)
-
-
-@pytest.mark.parametrize("step", [100, 250, 1000])
-def test_blocks_of_training_rows_are_as_many_as_those_of_all_points(step: int) -> None:
-    n, cell = 1000, 100
-    blocks = [
-        training_rows(start, start + step, n, 3, cell_points=cell) for start in range(0, n, step)
-    ]
-    assert sum(map(len, blocks)) == len(training_rows(0, n, n, 3, cell_points=cell)) < n
-    for rows in blocks:
-        assert (np.diff(rows) > 0).all()
-        assert rows[0] >= 0
-        assert rows[-1] < step
-    twice = len(training_rows(0, n, n, 3, cell_points=cell // 2))
-    assert twice == 2 * sum(map(len, blocks)), "as many rows for each cell"
-
-
-def many_centers(n_centers: int = 300) -> tuple[Array, Array]:
-    """Points, and centers of them in the order of training."""
-    points = blobs(6000).stacked(slice(None), np.float32)
-    return points, train_centers(points, n_centers, np.random.default_rng(0))
-
-
-def squared_gaps(points: Array, centers: Array) -> Array:
-    gaps: Array = ((points[:, None, :] - centers[None]) ** 2).sum(axis=2)
-    return gaps
-
-
-def test_a_point_is_assigned_to_its_nearest_center() -> None:
-    points, centers = many_centers()
-    assigned = assign_to_cells(points[:500], centers)
-    gaps = squared_gaps(points[:500], centers)
-    assert_allclose(gaps[np.arange(500), assigned], gaps.min(axis=1), rtol=1e-4)
-
-
-def test_many_centers_are_searched_in_the_nearest_groups(monkeypatch: pytest.MonkeyPatch) -> None:
-    points, centers = many_centers()
-    monkeypatch.setattr("mscam_dask.linalg.ivf._MAX_CENTERS_COMPARED", 100)
-    rows = points[:500]
-    assigned = assign_to_cells(rows, centers)
-    edges = np.linspace(0, len(centers), int(np.sqrt(len(centers))) + 1).astype(int)
-    means = np.array([centers[start:stop].mean(axis=0) for start, stop in pairwise(edges)])
-    near = np.sort(np.argsort(squared_gaps(rows, means), axis=1)[:, :8])
-    group_of = np.repeat(np.arange(len(means)), np.diff(edges))
-    gaps = squared_gaps(rows, centers)
-    allowed = np.array([np.isin(group_of, groups) for groups in near])
-    expected = np.where(allowed, gaps, np.inf).min(axis=1)
-    assert_allclose(gaps[np.arange(500), assigned], expected, rtol=1e-4)
-    assert np.mean(assigned == gaps.argmin(axis=1)) > 0.9
 
 
 def test_cells_of_many_centers_find_as_many_neighbors(monkeypatch: pytest.MonkeyPatch) -> None:

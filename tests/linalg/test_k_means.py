@@ -39,20 +39,6 @@ def test_given_centers_lead_to_the_bits_of_the_estimator() -> None:
     np.testing.assert_array_equal(centers, kept)
 
 
-@pytest.mark.parametrize("n_clusters", [1, 2, 3, 8, 21])
-def test_a_start_is_the_same_in_any_range(n_clusters: int) -> None:
-    rows = np.random.default_rng(2).normal(size=(90, 3))
-    whole = k_means_starts(rows, n_clusters, 5, range(6))
-    model = KMeans(n_clusters, n_init=1, max_iter=100, tol=0.0, random_state=5).fit(rows)
-    np.testing.assert_array_equal(whole[0][0], model.labels_)
-    for first in range(1, 6):
-        for one, other in zip(
-            whole[first:], k_means_starts(rows, n_clusters, 5, range(first, 6)), strict=True
-        ):
-            np.testing.assert_array_equal(one[0], other[0])
-            assert one[1] == other[1]
-
-
 def test_a_later_minimum_is_taken_if_it_is_lower_and_another_partition() -> None:
     rng = np.random.default_rng(3)
     for _ in range(200):

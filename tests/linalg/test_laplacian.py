@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import scipy.linalg
 from hypothesis import given
 from hypothesis import strategies as st
@@ -51,14 +50,6 @@ def test_graph_holds_the_weights_given(n: int, data: st.DataObject) -> None:
         columns = graph.indices[graph.indptr[i] : graph.indptr[i + 1]]
         assert (np.diff(columns) > 0).all()
     assert_allclose(graph.sum(axis=1), 1.0)
-
-
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_laplacian_has_the_precision_of_its_graph(dtype: type) -> None:
-    graph: csr_array[np.float64] = csr_array(random_graph(12, 0.5, 0))
-    single = laplacian(graph.astype(dtype))
-    assert single.dtype == dtype
-    assert_allclose(single.toarray(), laplacian(graph).toarray(), rtol=1e-6, atol=1e-6)
 
 
 @given(graphs, st.integers(0, 99))

@@ -28,29 +28,16 @@ def by_definition(weights: NDArray[np.float64], labels: NDArray[np.int64]) -> fl
     return float(np.sum(joint[some] * np.log(joint[some] / independent[some])))
 
 
-@pytest.mark.parametrize("largest_table", [46_340, 0])
 @pytest.mark.parametrize("n_alone", [0, 3])
-def test_by_definition(largest_table: int, n_alone: int) -> None:
+def test_by_definition(n_alone: int) -> None:
     rng = np.random.default_rng(n_alone)
     weights = rng.random((30, 30)) * (rng.random((30, 30)) < 0.2)
     weights[rng.choice(30, n_alone, replace=False)] = 0.0
     partitions = [rng.integers(0, c, 30) for c in (1, 2, 5, 12)]
     walk = random_walk(csr_array(weights))
-    found = [information(walk, labels, largest_table=largest_table) for labels in partitions]
+    found = [information(walk, labels) for labels in partitions]
     expected = [by_definition(weights, labels) for labels in partitions]
     np.testing.assert_allclose(found, expected, rtol=1e-10, atol=1e-12)
-
-
-def test_more_clusters_than_a_table_has_cells_for() -> None:
-    """On a cycle a sample of its own cluster has one of two neighbours: log c − log 2."""
-    n = 46_342
-    samples = np.arange(n)
-    neighbors = np.column_stack([(samples - 1) % n, (samples + 1) % n]).ravel()
-    cycle: csr_array[np.float64] = csr_array(
-        (np.ones(2 * n), neighbors, np.arange(0, 2 * n + 1, 2)), shape=(n, n)
-    )
-    found = information(random_walk(cycle), samples)
-    assert found == pytest.approx(np.log(n) - np.log(2.0), rel=1e-12)
 
 
 def test_the_entropy_of_a_partition_is_by_definition() -> None:
@@ -58,13 +45,6 @@ def test_the_entropy_of_a_partition_is_by_definition() -> None:
     labels = np.repeat(np.arange(4), (shares * 64).astype(int))
     assert entropy(labels) == pytest.approx(-np.sum(shares * np.log(shares)), rel=1e-14)
     assert entropy(np.zeros(9, dtype=np.int64)) == 0.0
-
-
-def test_information_is_the_entropy_where_no_cluster_is_cut() -> None:
-    labels = np.repeat(np.arange(3), [40, 9, 11])
-    apart = np.equal.outer(labels, labels).astype(float)
-    whole = information(random_walk(csr_array(apart)), labels)
-    assert whole == pytest.approx(entropy(labels), rel=1e-12)
 
 
 def posterior(
@@ -101,21 +81,6 @@ def test_what_several_graphs_tell_together_is_by_definition(n_alone: int) -> Non
     information = np.sum(table * np.log(table / independent))
     assert joint_information(labels, told) == pytest.approx(information, rel=1e-5)
     np.testing.assert_allclose(told, expected, rtol=1e-4)  # it is overwritten
-
-
-def test_what_one_view_tells_and_another_does_not_is_told_by_both_together() -> None:
-    """Each of two views has two of three clusters together: each tells little, both tell all."""
-    labels = np.repeat(np.arange(3), 40)
-    graphs = []
-    for merged in (1, 2):
-        seen = np.where(labels == merged, 0, labels)
-        graphs.append(random_walk(csr_array(np.equal.outer(seen, seen).astype(float))))
-    most = entropy(labels)
-    alone = [joint_information(labels, evidence(graph, labels, 3)) for graph in graphs]
-    both = np.sum([evidence(graph, labels, 3) for graph in graphs], axis=0)
-    together = joint_information(labels, both)
-    assert max(alone) < 0.7 * most
-    assert together > 0.9 * most
 
 
 def test_a_cluster_that_no_row_is_of_is_never_told() -> None:

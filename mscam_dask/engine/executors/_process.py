@@ -209,11 +209,7 @@ def without_dask_trim(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def aligned(value: Any) -> Any:
-    """Return `value` with unaligned arrays in it replaced by copies of the same memory order.
-
-    They may be in sparse arrays, dataclasses, lists, tuples and mappings of any depth. Nothing is
-    changed in place, and anything else is returned as it is.
-    """
+    """Return `value` with unaligned arrays in it replaced by copies of the same memory order."""
     if isinstance(value, np.ndarray):
         return value if value.flags.aligned else value.copy(order="K")
     if isinstance(value, list) or type(value) is tuple:

@@ -142,10 +142,7 @@ def _address(client: Client) -> str:
 
 
 def wait_for_a_worker(client: Client, timeout_s: float) -> None:
-    """Wait for up to `timeout_s` until a worker can run tasks.
-
-    An adaptive cluster may have no worker until there is a task, so one is submitted.
-    """
+    """Wait for up to `timeout_s` until a worker can run tasks."""
     watchdog = WorkerWatchdog(
         lambda: present_workers(client, timeout_s), _address(client), timeout_s
     )
@@ -178,10 +175,7 @@ def check_versions(client: Client, timeout_s: float) -> None:
 def ask_workers(
     client: Client, function: Callable[..., Any], *args: Any, timeout_s: float
 ) -> dict[str, Any]:
-    """Run a function on every worker outside of tasks; results or exceptions by address.
-
-    Workers that leave meanwhile are left out.
-    """
+    """Run a function on every worker outside of tasks; results or exceptions by address."""
     with _translated(client):
         try:
             answers: dict[str, Any] = client.run(
@@ -303,11 +297,7 @@ class DaskExecutor:
         self._stack.close()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        """See `Executor.submit`.
-
-        The stage becomes the key's prefix on the dashboard; tasks of one stage in one outer
-        iteration are a group, and those of an iteration a span.
-        """
+        """See `Executor.submit`."""
         stage, _, name = key.partition("/")
         first, _, rest = name.partition("/")
         group = f"{stage}-{self.run_id}"
@@ -372,10 +362,7 @@ class DaskExecutor:
         return WorkerWatchdog(self._workers, self._address, self._timeout_s)
 
     def _unique(self, group: str, name: str) -> tuple[str, str]:
-        """Return the key, numbered if it was used before: names of views may look like paths.
-
-        The number comes before the name, whose end is the view for the dashboard.
-        """
+        """Return the key, numbered if it was used before: names of views may look like paths."""
         key, count = (group, name), 1
         while key in self._keys:
             count += 1
@@ -398,10 +385,7 @@ class DaskExecutor:
 
 @contextlib.contextmanager
 def _translated(client: Client) -> Iterator[None]:
-    """Translate the exceptions of Dask after the scheduler is lost into one error.
-
-    A client that has lost its scheduler keeps submitted tasks and would wait for a new one.
-    """
+    """Translate the exceptions of Dask after the scheduler is lost into one error."""
     if client.status != "running":
         raise _scheduler_lost()
     try:

@@ -21,10 +21,7 @@ def _is_usable(worker: Mapping[str, Any]) -> bool:
 
 
 class WorkerWatchdog:
-    """Check, repeated during a wait, that the cluster has a worker that can run tasks.
-
-    `workers` returns those that there are now, as `present_workers` does; `address` is for the message.
-    """
+    """Check, repeated during a wait, that the cluster has a worker that can run tasks."""
 
     def __init__(
         self,
