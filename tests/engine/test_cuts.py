@@ -71,21 +71,6 @@ def cuts_of(
 BLOCKS = (0, 66, 100, 200)
 
 
-def test_the_cut_uses_all_pairs() -> None:
-    given = spectrum(20, mixing=0.25)
-    (cut,), (of_few,) = (cuts_of(given, 4, n_pairs=m, random=True) for m in (20, 8))
-    assert not np.array_equal(cut, of_few)
-    assert_array_equal(np.unique(cut), np.arange(4))
-
-
-@pytest.mark.parametrize("n_wanted", [40, 200])
-@pytest.mark.parametrize("n_clusters", [4, 10])
-def test_cuts_by_blocks_have_all_clusters(n_clusters: int, n_wanted: int) -> None:
-    given = spectrum(2 * n_clusters, mixing=0.25)
-    for cut in cuts_of(given, n_clusters, n_wanted=n_wanted, edges=BLOCKS):
-        assert_array_equal(np.unique(cut), np.arange(n_clusters))
-
-
 @pytest.mark.parametrize("all_minima", [False, True])
 def test_cuts_do_not_depend_on_the_blocks(all_minima: bool) -> None:
     given, known = spectrum(20, mixing=0.1), np.arange(200) % 4

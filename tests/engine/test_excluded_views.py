@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
 from typing import Any
 
@@ -10,11 +9,9 @@ import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist, squareform
 
-from mscam_dask import MSCAM, MSCAN, Constants
+from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.preprocessing_selection import with_view_settings
@@ -22,7 +19,6 @@ from mscam_dask.errors import ConfigurationError, DataError, DataWarning, Unstab
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
-from mscam_dask.types.rules import SIZES
 from tests.messages import quotes
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -139,47 +135,8 @@ def test_new_samples_need_no_views_that_are_left_out(
         model.predict({**new, "d": new["d"][:, 1:]})
 
 
-@pytest.mark.parametrize(
-    "view_type", [["features", "distance", "distance"], {"y": "distance", "z": "distance"}]
-)
-def test_new_samples_come_without_the_metric_of_what_is_left_out(view_type: Any) -> None:
-    views, _ = with_useless(60)
-    distances = squareform(pdist(views["b"]))
-    given = {"x": views["a"], "y": distances, "z": squareform(pdist(views["d"]))}
-    model = MSCAM(4, view_type=view_type, exclude_views=["z"], constants=Constants.paper()).fit(
-        given
-    )
-    new = {name: view[:9] for name, view in given.items()}
-    found = model.predict(new)
-    assert_array_equal(model.predict({"y": new["y"], "x": new["x"]}), found)
-    with pytest.raises(DataError, match=quotes("'y'", f"{-new['y'].max():.6g}")):
-        model.predict({"y": -new["y"], "x": new["x"]})
-
-
-def test_the_order_of_the_views_changes_no_partition(
-    fitted: tuple[Views, NDArray[np.int64], MSCAM],
-) -> None:
-    views, _, model = fitted
-    with pytest.warns(DataWarning, match=quotes(["d", "c", "e"])):
-        turned = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "dbcea"})
-    assert adjusted_rand_index(model.labels_, turned.labels_) == 1.0
-
-
-@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
-def test_mscan_and_a_number_of_clusters_to_be_found_leave_them_out_too(
-    fitted: tuple[Views, NDArray[np.int64], MSCAM],
-) -> None:
-    views = fitted[0]
-    assert MSCAN(4, n_jobs=1, max_iter=2).fit(views).excluded_views_ == USELESS
-    counted = MSCAM("auto", max_clusters=8, n_jobs=1).fit(views)
-    assert counted.excluded_views_ == USELESS
-    alone = MSCAM("auto", max_clusters=8, n_jobs=1).fit({name: views[name] for name in "ab"})
-    assert counted.n_clusters_ == alone.n_clusters_
-    assert_array_equal(counted.labels_, alone.labels_)
-
-
-def test_large_data_leave_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=300))
+@pytest.mark.usefixtures("small_blocks")
+def test_large_data_leave_them_out() -> None:
     views, labels = with_useless(700)
     parameters = Parameters(n_clusters=4, n_neighbors=20, exact_samples=400)
     solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=LEAVES_OUT)

@@ -19,7 +19,6 @@ from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store import arrays
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import blocks, neighbors, prepare
 from mscam_dask.engine.executors._process import n_bytes
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
@@ -36,12 +35,9 @@ VIEWS, _ = gaussian_views(2, n_samples=N, n_clusters=4, spread=0.9, dims=(6, 20)
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twelve blocks of rows, chunks of a tenth of a graph, and large data from 400 samples on."""
-    monkeypatch.setattr(prepare, "SIZES", dataclasses.replace(SIZES, n_scored=250))
+def small_chunks(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of a tenth of a graph, and results of large data from 400 samples on."""
     monkeypatch.setattr(results, "SIZES", dataclasses.replace(SIZES, exact_samples=400))
-    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 100)
-    monkeypatch.setattr(neighbors, "CELL_POINTS", 50)
     monkeypatch.setattr(arrays, "CHUNK_BYTES", 5600)
 
 
