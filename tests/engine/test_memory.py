@@ -260,15 +260,6 @@ def test_large_results_may_be_spilled_but_a_task_has_to_fit() -> None:
     check_memory(views, parameters, Small(need, kept_bytes=kept))  # without a warning
 
 
-def test_whole_fits_and_small_data_are_not_spilled() -> None:
-    parameters = Parameters(n_clusters=10, n_neighbors=20, exact_samples=100_000)
-    for n_samples, whole_fits in ((300_000, True), (50_000, False)):
-        views = shapes_only(n_samples, (100,))
-        limit = plan_memory(views, parameters).worker_bytes(1) - 1
-        with pytest.raises(MemoryPlanError):
-            check_memory(views, parameters, Small(limit, kept_bytes=0), whole_fits=whole_fits)
-
-
 class Apart(Small):
     """An executor whose tasks run somewhere else."""
 

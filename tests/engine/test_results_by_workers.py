@@ -92,12 +92,6 @@ def test_arrays_are_those_of_a_fit_in_memory(tmp_path: Path) -> None:
         same_arrays(fit(DaskExecutor(client), tmp_path / "workers"), expected)
 
 
-def test_exhaustive_fits_keep_their_arrays(tmp_path: Path) -> None:
-    solution = fit(SerialExecutor(), tmp_path / "unused", exact_samples=5000)
-    assert isinstance(solution.arrays, ArraysInMemory)
-    assert not (tmp_path / "unused").exists()
-
-
 class OtherMount(SerialExecutor):
     """Executor of which one worker has nothing, or another file system, at the path of the driver."""
 
@@ -147,17 +141,6 @@ def test_the_driver_gathers_labels_and_scalars(tmp_path: Path) -> None:
     assert max(to_store.n_bytes) < 2 * of_labels
     fewer = sum(to_memory.n_bytes) - sum(to_store.n_bytes)
     assert fewer > graph.data.nbytes + of_arrays / 2  # embeddings are sent in single precision
-
-
-def test_a_large_result_is_read_when_it_is_used(tmp_path: Path) -> None:
-    path = tmp_path / "result.zarr"
-    solution = fit(SerialExecutor(), new_partial(path))
-    write_result(solution, path)
-    result = read_result(path)
-    assert isinstance(result.arrays, StoredArrays)
-    assert not {"consensus_graph", "view_embeddings"} & set(vars(result.arrays))
-    assert result.consensus_graph is result.consensus_graph
-    same_arrays(dataclasses.replace(solution, arrays=result.arrays), solution)
 
 
 def test_damage_of_a_large_result_is_found_before_it_is_used(tmp_path: Path) -> None:

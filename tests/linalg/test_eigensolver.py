@@ -181,26 +181,13 @@ def test_a_misleading_warm_start_is_overcome(blobs: csr_array[np.float64]) -> No
     check(L, solve(L, 5, warm_start=vectors[:, 6:]), 5)
 
 
-@pytest.mark.parametrize("start", ["constant", "zero", "one", "dependent", "many"])
-def test_odd_warm_starts(start: str, blobs: csr_array[np.float64]) -> None:
-    L = laplacian(blobs)
-    rng = np.random.default_rng(3)
-    random = rng.standard_normal((1200, 3))
-    given_start = {
-        "constant": np.ones((1200, 2)),
-        "zero": np.zeros((1200, 4)),
-        "one": random[:, :1],
-        "dependent": np.hstack((random, random)),
-        "many": rng.standard_normal((1200, 40)),
-    }[start]
-    check(L, solve(L, 6, warm_start=given_start), 6)
-
-
 def test_a_large_graph_and_a_warm_start(blobs: csr_array[np.float64]) -> None:
     L = laplacian(blobs)
     found = solve(L, 12)
     check(L, found, 12)
     check(L, solve(L, 12, warm_start=found.vectors + 1e-3), 12)
+    for start in (np.zeros((1200, 4)), np.ones((1200, 20))):  # it need not be independent
+        check(L, solve(L, 12, warm_start=start), 12)
     L = laplacian(csr_array((6, 6), dtype=np.float64))  # without edges
     assert_array_equal(np.abs(solve(L, 6).vectors), np.eye(6))
 
