@@ -55,24 +55,12 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
 ) -> Solution:
     """Run a fit on validated views; the solution is the same on every executor, which is entered here.
 
-    Several candidates differ in scale, alpha and n_neighbors only, and the best is selected without
-    labels (`mscam_dask.engine.select`). The `choices` are the other selections: scale and α of each
-    view and the excluded views, if there are two views and two view settings or more
-    (`mscam_dask.engine.preprocessing_selection`); the initial graph and with it the refinement
-    (`mscam_dask.engine.refine`); the number of clusters, from 2 to that of the candidates.
-
-    Observers are called with `FitStarted`, `NClustersSelected` if the number of clusters is selected,
-    `SettingsSelected`, one `IterationFinished` per outer iteration, `RefinementFinished` if there was a
-    refinement, and `FitFinished` or `FitFailed`. After a restart the events of earlier iterations are
-    sent again.
-
-    A checkpoint in the store at the start is resumed, with a solution that is bit-identical to that of
-    an uninterrupted fit with the same versions, linear algebra library and processor. Initial labels
-    (n,) are of an earlier fit, −1 for samples that it did not have, and need one candidate. Samples of
-    one group in `equal` (n,) get one label; −1 is in none. Labels 0 … q − 1 of some samples are `known`
-    (n,), −1 for the others (`mscam_dask.solvers.known_labels`). Of large data (`Parameters.exact_samples`)
-    the workers write graphs, embeddings and coordinates to the `results_directory`, unless one of them
-    cannot; `mscam_dask.data.results.write_result` makes a result of it.
+    Several candidates differ in scale, alpha and n_neighbors only. Observers are called with the events of
+    `mscam_dask.types.events` in order, again after a restart. A checkpoint in the store is resumed, with a
+    solution that is bit-identical to that of an uninterrupted fit. Initial labels (n,) are of an earlier fit,
+    −1 for samples that it did not have, and need one candidate. Samples of one group in `equal` (n,) get one
+    label. Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. Workers write the arrays of
+    large data to the `results_directory`, unless one of them cannot.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     check_incomplete(data, candidates)

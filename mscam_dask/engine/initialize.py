@@ -1,12 +1,7 @@
 """Initialization for one setting: initial graph, bottom eigenvectors and best spectral cut.
 
-The initial graph is by the mean distance over views, which is better if each view is weak, or the mean
-of it and the graphs of the single views. The latter is better if one view has the right neighbors and
-the others do not. Partition scores decide between the two: docs/decisions/0057.
-
-An incremental fit keeps the settings of the earlier fit. Its labels are the first candidate partition,
-extended to new samples; spectral cuts of the new initial graph compete with them by their scores. The
-graph weight starts at the last one of the earlier fit.
+The initial graph is by the mean distance over views, or the mean of it and the graphs of the single
+views; partition scores decide between the two (docs/decisions/0057).
 """
 
 from __future__ import annotations

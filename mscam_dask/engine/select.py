@@ -1,9 +1,4 @@
-"""Selection of scale, α, k, the initial graph and the number of clusters without labels, by scores of spectral cuts.
-
-A setting costs a neighbor search, one eigenproblem and one spectral cut. The SVD of the views is
-computed once per scaling, and the reference graphs once. All numbers of clusters use the same initial
-graph and its bottom eigenvectors; for large data these are of the sample. See docs/method.md.
-"""
+"""Selection of scale, α, k, the initial graph and the number of clusters without labels, by scores of spectral cuts."""
 
 from __future__ import annotations
 

@@ -197,10 +197,11 @@ print(SerialExecutor().memory_limit_bytes)
     assert int(found.stdout) <= 2**20
 
 
-def test_a_fit_is_refused_before_it_starts() -> None:
+def test_a_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mscam_dask.engine.executors.base.available_memory_bytes", lambda: 2**20)
     events: list[object] = []
     with pytest.raises(MemoryPlanError):
-        MSCAM(3, n_jobs=1, callbacks=[events.append]).fit(shapes_only(10**9, (10**5, 50)))
+        MSCAM(3, n_jobs=1, callbacks=[events.append]).fit(gaussian_views(0, n_samples=30)[0])
     assert events == []
 
 

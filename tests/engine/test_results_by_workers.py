@@ -158,6 +158,7 @@ def test_damage_of_a_large_result_is_found_before_it_is_used(tmp_path: Path) -> 
     assert np.isfinite(read_result(path).score)
 
 
+@pytest.mark.thorough
 def test_results_on_the_disks_of_workers_have_the_same_bits(tmp_path: Path) -> None:
     expected = fit(SerialExecutor(), None)
     with (

@@ -130,5 +130,6 @@ def test_many_centers_are_compared_by_groups() -> None:
         rng.standard_normal((5000, 1)).astype(np.float32), axis=0
     )  # near ones in a row
     points = rng.standard_normal((200, 1)).astype(np.float32)
-    nearest = np.argmin(np.abs(points - centers.T), axis=1)
-    assert np.mean(assign_to_cells(points, centers) == nearest) > 0.95
+    gaps = np.abs(points - centers.T)
+    found = gaps[np.arange(200), assign_to_cells(points, centers)]
+    assert np.mean(found <= gaps.min(axis=1) + 1e-3) > 0.95

@@ -14,8 +14,7 @@ from scipy.sparse import csr_array
 from mscam_dask import MSCAM, Constants
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.engine.executors._process import n_bytes
-from mscam_dask.engine.executors._spans import MAX_CACHED_KEYS
-from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.dask import MAX_CACHED_KEYS, DaskExecutor
 from tests.clusters import local_client
 from tests.synthetic import gaussian_views
 

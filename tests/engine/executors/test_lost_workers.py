@@ -60,14 +60,7 @@ def test_a_task_that_kills_its_worker_is_named(unforgiving_client: Client) -> No
     assert isinstance(caught.value, ClusterError)
 
 
-def test_what_needs_the_lost_task_fails_with_it(unforgiving_client: Client) -> None:
-    with DaskExecutor(unforgiving_client) as executor:
-        lost = executor.submit(die, 0.0, key="lost/0")
-        later = executor.submit(sum, [lost, 1.0], key="later/0")
-        with pytest.raises(WorkerLostError):
-            executor.gather([later])
-
-
+@pytest.mark.thorough
 def test_one_death_is_forgiven_by_default(tmp_path: Path) -> None:
     marker = str(tmp_path / "died")
     with local_client(1) as client, DaskExecutor(client) as executor:

@@ -14,8 +14,7 @@ import pytest
 from distributed import Client, LocalCluster
 
 from mscam_dask import MSCAM
-from mscam_dask.engine.executors.dask import DaskExecutor, workers_timeout_s
-from mscam_dask.engine.executors.watchdog import WorkerWatchdog
+from mscam_dask.engine.executors.dask import DaskExecutor, WorkerWatchdog, workers_timeout_s
 from mscam_dask.errors import (
     ConfigurationError,
     NoWorkersError,
