@@ -91,14 +91,3 @@ def test_the_cut_is_that_of_the_walk_embedding() -> None:
     minima = [start_minima(embedding, None)[0], *random_minima(embedding, drawn)]
     expected, _ = min(minima, key=lambda minimum: minimum[1])
     assert_array_equal(cut, canonical_labels(expected[::-1]))
-
-
-@pytest.mark.parametrize("n_wanted", [80, 200])
-def test_clear_clusters_are_found_by_any(n_wanted: int) -> None:
-    given, group = spectrum(20), np.arange(200) % 4
-    cuts = cuts_of(
-        given, 4, n_wanted=n_wanted, edges=BLOCKS, known=group[::-1], random=True, all_minima=True
-    )
-    assert len(cuts) >= 3
-    for cut in cuts:
-        assert_array_equal(cut, canonical_labels(group[::-1]))

@@ -23,7 +23,6 @@ from mscam_dask.types.events import (
     FitFinished,
     IterationFinished,
     RefinementFinished,
-    SettingsSelected,
 )
 from mscam_dask.types.parameters import Choices, Parameters
 from mscam_dask.types.result import Solution
@@ -89,18 +88,6 @@ def test_iterations_end_with_the_first_that_is_not_taken_and_are_recorded() -> N
         assert 0.0 < seconds <= told.seconds <= events[-1].seconds
         assert adjusted_rand_score(labels, solution.labels) > 0.9
         assert_partition_and_graph_agree(solution, n_clusters=4)
-
-
-@pytest.mark.parametrize(("max_iter", "limit"), [(1, 1), (4, 4), (None, 6)])
-def test_the_limit_of_the_iterations_is_told_before_the_first(
-    max_iter: int | None, limit: int
-) -> None:
-    """By ADMM as many as are allowed, at most three, and of the refinement the rest, at most three."""
-    events: list[Any] = []
-    solution = solve(blurred()[0], max_iter=max_iter, observers=[events.append])
-    (selected,) = (event for event in events if isinstance(event, SettingsSelected))
-    assert selected.max_iter == limit
-    assert len(solution.history) <= limit
 
 
 def clear_views() -> list[Array]:

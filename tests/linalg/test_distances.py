@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ def by_definition(rows: NDArray[np.float64], others: NDArray[np.float64]) -> NDA
     return result
 
 
+@settings(max_examples=30)
 @given(st.integers(0, 6), st.integers(0, 7), st.integers(0, 5), st.integers(0, 1000))
 def test_all_pairs(m: int, n: int, r: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -41,6 +42,7 @@ def test_a_common_offset_costs_no_digits() -> None:
     assert (shifted >= 0).all()
 
 
+@settings(max_examples=30)
 @given(st.integers(1, 9), st.integers(1, 6), st.integers(0, 4), st.integers(0, 1000))
 def test_edges(n: int, k: int, r: int, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -72,6 +74,7 @@ def test_edges_do_not_depend_on_blocks() -> None:
     assert_array_equal(np.vstack(parts), whole)
 
 
+@settings(max_examples=30)
 @given(st.integers(2, 9), st.integers(0, 4), st.integers(0, 1000))
 def test_mean_over_ordered_pairs(n: int, r: int, seed: int) -> None:
     points = np.random.default_rng(seed).standard_normal((n, r)) + 5.0

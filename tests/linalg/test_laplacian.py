@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import scipy.linalg
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
@@ -31,6 +31,7 @@ graphs = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(st.integers(2, 9), st.data())
 def test_graph_holds_the_weights_given(n: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, n - 1))
@@ -52,6 +53,7 @@ def test_graph_holds_the_weights_given(n: int, data: st.DataObject) -> None:
     assert_allclose(graph.sum(axis=1), 1.0)
 
 
+@settings(max_examples=30)
 @given(graphs, st.integers(0, 99))
 def test_laplacian_by_definition(weights: NDArray[np.float64], seed: int) -> None:
     L = laplacian(csr_array(weights)).toarray()
@@ -64,6 +66,7 @@ def test_laplacian_by_definition(weights: NDArray[np.float64], seed: int) -> Non
     assert_array_equal(symmetric_affinity(csr_array(weights)).toarray(), symmetric)
 
 
+@settings(max_examples=30)
 @given(graphs)
 def test_zero_eigenvalues_count_the_components(weights: NDArray[np.float64]) -> None:
     # Theorem 1; isolated vertices included
@@ -73,6 +76,7 @@ def test_zero_eigenvalues_count_the_components(weights: NDArray[np.float64]) -> 
     assert np.count_nonzero(values < 1e-9) == count
 
 
+@settings(max_examples=30)
 @given(graphs)
 def test_components_against_a_search(weights: NDArray[np.float64]) -> None:
     linked = (weights + weights.T) > 0

@@ -125,6 +125,7 @@ def overlap(lists: NDArray[np.int64], graph: NDArray[np.float32]) -> NDArray[np.
     return shared_neighbors(lists, weights, graph.mean(axis=0, dtype=np.float64))
 
 
+@settings(max_examples=30)
 @given(neighbor_lists())
 def test_graph_is_the_mean_of_the_lists(
     pair: tuple[NDArray[np.int64], NDArray[np.int64]],
@@ -137,6 +138,7 @@ def test_graph_is_the_mean_of_the_lists(
     assert_allclose(graph_of(*pair, n=n), expected)
 
 
+@settings(max_examples=30)
 @given(neighbor_lists(), st.integers(1, 9))
 def test_shared_neighbors_by_definition(
     pair: tuple[NDArray[np.int64], NDArray[np.int64]], n_rows: int
@@ -184,6 +186,7 @@ def test_hubs_alone_say_nothing() -> None:
     assert permutation_z(lists, graph_of(lists, n=50) + equal) == 0.0
 
 
+@settings(max_examples=30)
 @given(st.integers(2, 12), st.integers(1, 4), st.integers(0, 999))
 def test_modularity_by_the_double_sum(n: int, n_clusters: int, seed: int) -> None:
     rng = np.random.default_rng(seed)

@@ -25,6 +25,7 @@ shapes = st.integers(1, 8).flatmap(lambda h: st.tuples(st.just(h), st.integers(1
 seeds = st.integers(0, 999)
 
 
+@settings(max_examples=30)
 @given(seeds)
 def test_orientation_does_not_depend_on_the_sign_given(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -57,6 +58,7 @@ def test_nearest_orthonormal_matrix(distance: float) -> None:
     check_nearest(orthonormalize_nearby(matrix), matrix)
 
 
+@settings(max_examples=30)
 @given(shapes, seeds)
 def test_polar_factor_is_the_nearest_orthonormal_matrix(shape: tuple[int, int], seed: int) -> None:
     matrix = np.random.default_rng(seed).standard_normal(shape)

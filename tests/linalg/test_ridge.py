@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ rows_strategy = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(rows_strategy)
 def test_basis_is_the_thin_svd(rows: NDArray[np.float64]) -> None:
     basis = basis_from_rows(rows)
@@ -43,6 +44,7 @@ def test_basis_is_the_thin_svd(rows: NDArray[np.float64]) -> None:
     assert_allclose((q * s2) @ q.T, rows @ rows.T, atol=1e-11 * s2[0])
 
 
+@settings(max_examples=30)
 @given(rows_strategy, st.floats(0.01, 100))
 def test_self_representation_solves_the_ridge_problem(
     rows: NDArray[np.float64], alpha: float
@@ -56,6 +58,7 @@ def test_self_representation_solves_the_ridge_problem(
     assert_allclose(gram @ Z + alpha * Z, gram, atol=1e-10 * scale)
 
 
+@settings(max_examples=30)
 @given(rows_strategy, st.floats(0.01, 100))
 def test_anchor_distances_are_those_between_columns_of_z(
     rows: NDArray[np.float64], alpha: float

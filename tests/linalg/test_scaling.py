@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
@@ -39,6 +39,7 @@ def transformed(kind: Scale, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return fit_transform_from_moments(kind, ColumnMoments.from_rows(rows)).apply(rows)
 
 
+@settings(max_examples=30)
 @given(blocks)
 def test_merged_moments_are_those_of_all_rows(parts: list[NDArray[np.float64]]) -> None:
     rows = np.vstack(parts)
@@ -66,6 +67,7 @@ def test_scalings_have_no_unit(kind: Scale, unit: float) -> None:
     assert_allclose(transformed(kind, base * unit), transformed(kind, base), atol=1e-13)
 
 
+@settings(max_examples=30)
 @given(blocks)
 def test_standard_columns_have_mean_zero_and_variance_one(
     parts: list[NDArray[np.float64]],
@@ -80,6 +82,7 @@ def test_standard_columns_have_mean_zero_and_variance_one(
     assert_allclose(scaled[:, usual].std(axis=0), 1.0, rtol=1e-8)
 
 
+@settings(max_examples=30)
 @given(blocks)
 def test_minmax_columns_span_zero_to_one(parts: list[NDArray[np.float64]]) -> None:
     rows = np.vstack(parts)
@@ -91,6 +94,7 @@ def test_minmax_columns_span_zero_to_one(parts: list[NDArray[np.float64]]) -> No
     assert (scaled[:, ~varying] == 0).all()
 
 
+@settings(max_examples=30)
 @given(blocks)
 def test_unit_rows_have_norm_one_and_zero_rows_stay(parts: list[NDArray[np.float64]]) -> None:
     rows = np.vstack((*parts, np.zeros((1, 3))))
