@@ -204,6 +204,18 @@ def test_any_number_of_clusters_is_reached(n_samples: int, n_clusters: int, mode
     assert (solution.status is Status.SINGLETONS) is (n_clusters == n_samples)
 
 
+def test_a_smaller_graph_weight_joins_pieces_and_so_do_more_neighbors() -> None:
+    views, _ = gaussian_views(5, n_samples=60, n_clusters=2, spread=40.0)
+    solution = fit(views, n_clusters=2, n_neighbors=3, model="mscan", max_iter=12)
+    assert_partition_and_graph_agree(solution, n_clusters=2)
+    assert solution.status is Status.CONVERGED
+    assert solution.history[0].graph_weight < solution.parameters.constants.graph_weight
+    views, _ = gaussian_views(5, n_samples=60, n_clusters=6, spread=40.0)
+    solution = fit(views, n_clusters=2, n_neighbors=3)
+    assert_partition_and_graph_agree(solution, n_clusters=2)
+    assert solution.n_neighbors > 3
+
+
 @pytest.mark.parametrize("model", MODELS)
 def test_more_pieces_than_clusters_are_merged_whole(model: str) -> None:
     # six far blobs of 60: more than the candidates of a sample can bridge

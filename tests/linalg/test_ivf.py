@@ -16,6 +16,7 @@ from mscam_dask.linalg.ivf import (
     IVFIndex,
     assign_to_cells,
     ivf_search,
+    train_centers,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from tests.cells import build_ivf
@@ -122,6 +123,18 @@ def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:
     _, indices, squared = searched(points, cells, 20)
     assert np.all(np.count_nonzero(indices >= 0, axis=1) == 11)
     assert_array_equal(np.isinf(squared), indices < 0)
+
+
+def test_many_centers_are_trained_in_groups() -> None:
+    points = blobs(6000).stacked(slice(None), np.float32)
+    few, many = (train_centers(points, n, np.random.default_rng(0)) for n in (30, 300))
+    assert 290 <= len(many) <= 330
+
+    def spread(centers: Array) -> float:
+        own = centers[assign_to_cells(points, centers)]
+        return float(np.square(points - own).sum(axis=1).mean())
+
+    assert spread(many) < 0.75 * spread(few)
 
 
 def test_many_centers_are_compared_by_groups() -> None:
