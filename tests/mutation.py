@@ -45,15 +45,15 @@ _FIT_TESTS = tuple(
     for name in (
         *("arguments", "candidate_neighbors", "checkpoint", "cuts", "excluded_views", "fit"),
         *(
-            "iteration_steps",
+            "initial_graph",
             "large",
             "loop_rules",
-            "minima",
             "n_clusters",
+            "reduction",
             "refine",
-            "repeats",
+            "results_by_workers",
+            "warm_start",
         ),
-        *("assess", "reduction", "results_by_workers", "view_graphs", "warm_start"),
     )
 )
 _SOLVER_TESTS = (

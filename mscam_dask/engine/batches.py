@@ -41,25 +41,12 @@ SMALLEST_NEW_BATCH = 10
 
 @dataclasses.dataclass(frozen=True)
 class BatchEffects:
-    """Batch effects of a fit, from which new samples of its batches, and of others, are corrected.
+    """Batch effects of a fit, from which new samples of its batches, and of others, are corrected."""
 
-    Attributes
-    ----------
-    corrections : dict of str to BatchCorrection
-        By feature view. Empty if there were no effects.
-    encoders : dict of str to Encoder
-        Of the rows of each of these views to their scores.
-    score_means : (K, q)
-        Mean scores of the cells, all views side by side.
-    row_means : dict of str to (K, d)
-        Mean rows of the cells in each view, corrected.
-    shares : dict of str to BatchShares
-    """
-
-    corrections: dict[str, BatchCorrection]
-    encoders: dict[str, Encoder]
-    score_means: NDArray[np.float64]
-    row_means: dict[str, NDArray[np.float64]]
+    corrections: dict[str, BatchCorrection]  # by feature view; empty if there were no effects
+    encoders: dict[str, Encoder]  # of the rows of each of these views to their scores
+    score_means: NDArray[np.float64]  # (K, q) mean scores of the cells, all views side by side
+    row_means: dict[str, NDArray[np.float64]]  # (K, d) corrected, by view
     shares: dict[str, BatchShares]
 
 
@@ -76,10 +63,7 @@ class _Scored:
 def batch_effects(
     data: MultiViewData, batches: NDArray[np.int64], n_cells: int, executor: Executor
 ) -> BatchEffects:
-    """Estimate batch effects on a sample of every batch.
-
-    `batches` are 0 … B − 1. Distance and kernel views stay as they are.
-    """
+    """Estimate batch effects on a sample of every batch."""
     rows = sampled_batches(batches, SIZES.n_batched)
     own, n_batches = batches[rows], int(batches.max()) + 1
     sampled = {

@@ -45,10 +45,7 @@ class View:
 
 @dataclass(frozen=True)
 class RowOrder:
-    """Order of the rows: sample at each position, and position of each sample, both (n,).
-
-    `known` has the known label of each sample in the order of the data, −1 for most; None without such labels.
-    """
+    """Order of the rows: sample at each position, and position of each sample, both (n,)."""
 
     ranges: Ranges
     order: Handle
@@ -68,10 +65,7 @@ class RowOrder:
 
 @dataclass(frozen=True)
 class Candidates:
-    """Candidate edges of consecutive parts of the rows, and the blocks with the rows of each part.
-
-    Of several blocks each is a part. One block has several parts, so that several tasks search.
-    """
+    """Candidate edges of consecutive parts of the rows, and the blocks with the rows of each part."""
 
     order: RowOrder
     parts: tuple[Handle, ...]
@@ -107,10 +101,7 @@ class Graph:
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Rows of the Laplacian and of its bottom eigenvectors, and the eigenvalues.
-
-    `values` and `converged` are handles where one task found all eigenpairs.
-    """
+    """Rows of the Laplacian and of its bottom eigenvectors, and the eigenvalues."""
 
     laplacian: tuple[Handle, ...]
     vectors: tuple[Handle, ...]

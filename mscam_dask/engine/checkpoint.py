@@ -81,14 +81,7 @@ class CheckpointMetadata:
 
 
 class CheckpointManager:
-    """Manager of the checkpoints of one fit; without a store it does nothing.
-
-    A checkpoint of a fit with other data, candidates, choices, initial or known labels (n,) is
-    refused. The graph and the eigenvectors are sent to the driver: 16 bytes for each of n·k entries and for each
-    number of the eigenvectors (2c vectors of float64, 20 at least below 12 000 samples), about 40 MB for
-    100 000 samples, 15 neighbors and 10 clusters. The driver writes those of large data by blocks of
-    rows. A resumed fit reads them whole.
-    """
+    """Manager of the checkpoints of one fit; without a store it does nothing."""
 
     def __init__(
         self,
@@ -206,11 +199,7 @@ class CheckpointManager:
         )
 
     def save(self, stage: Stage, state: LoopState, context: FitContext) -> None:
-        """Save the state after an outer iteration, or before the first one.
-
-        Graph and eigenvectors are gathered by blocks while they are written. Their rows are in the order
-        of the fit, which is computed again with identical bits.
-        """
+        """Save the state after an outer iteration, or before the first one."""
         if self._store is None:
             return
         order = context.prepared.order

@@ -45,12 +45,7 @@ def spectral_cuts(
     random: bool = False,
     all_minima: bool = False,
 ) -> Handle:
-    """Submit the partitions of a spectral embedding, in the order of the data.
-
-    k-means starts from the eigenvectors, unless all minima are wanted and there is no partition; from
-    `init_labels` if given; and with `random` from random starts. `all_minima` are all good ones of these. With
-    known labels the last partition is by the nearest class mean.
-    """
+    """Submit the partitions of a spectral embedding, in the order of the data."""
     n, c = order.n_samples, parameters.n_clusters
     n_wanted = n if order.is_whole else min(n, max(SIZES.n_cut, _PER_CLUSTER * c))
     n_pairs = parameters.n_pairs(n)

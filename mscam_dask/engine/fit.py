@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import time
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,7 +26,6 @@ from mscam_dask.engine.preprocessing_selection import choice_for
 from mscam_dask.engine.refine import refine
 from mscam_dask.engine.select import (
     Search,
-    Selected,
     select,
     select_n_clusters,
     select_preprocessing,
@@ -55,24 +55,12 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
 ) -> Solution:
     """Run a fit on validated views; the solution is the same on every executor, which is entered here.
 
-    Several candidates differ in scale, alpha and n_neighbors only, and the best is selected without
-    labels (`mscam_dask.engine.select`). The `choices` are the other selections: scale and α of each
-    view and the excluded views, if there are two views and two view settings or more
-    (`mscam_dask.engine.preprocessing_selection`); the initial graph and with it the refinement
-    (`mscam_dask.engine.refine`); the number of clusters, from 2 to that of the candidates.
-
-    Observers are called with `FitStarted`, `NClustersSelected` if the number of clusters is selected,
-    `SettingsSelected`, one `IterationFinished` per outer iteration, `RefinementFinished` if there was a
-    refinement, and `FitFinished` or `FitFailed`. After a restart the events of earlier iterations are
-    sent again.
-
-    A checkpoint in the store at the start is resumed, with a solution that is bit-identical to that of
-    an uninterrupted fit with the same versions, linear algebra library and processor. Initial labels
-    (n,) are of an earlier fit, −1 for samples that it did not have, and need one candidate. Samples of
-    one group in `equal` (n,) get one label; −1 is in none. Labels 0 … q − 1 of some samples are `known`
-    (n,), −1 for the others (`mscam_dask.solvers.known_labels`). Of large data (`Parameters.exact_samples`)
-    the workers write graphs, embeddings and coordinates to the `results_directory`, unless one of them
-    cannot; `mscam_dask.data.results.write_result` makes a result of it.
+    Several candidates differ in scale, alpha and n_neighbors only. Observers are called with the events of
+    `mscam_dask.types.events` in order, again after a restart. A checkpoint in the store is resumed, with a
+    solution that is bit-identical to that of an uninterrupted fit. Initial labels (n,) are of an earlier fit,
+    −1 for samples that it did not have, and need one candidate. Samples of one group in `equal` (n,) get one
+    label. Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. Workers write the arrays of
+    large data to the `results_directory`, unless one of them cannot.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     check_incomplete(data, candidates)
@@ -91,7 +79,10 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     with session.open():
         saved = checkpoints.load()
         if saved is not None:
-            search = search.resumed(saved.parameters, saved.n_clusters_selection)
+            counted = saved.n_clusters_selection
+            search = Search(
+                (saved.parameters,), Choices(), init_labels, n_clusters_selection=counted
+            )
         if not is_trivial:
             search = select_preprocessing(data, search, session)
         scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
@@ -114,8 +105,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
             solution = _fit_trivial(precomputed, search, session)
         else:
             if saved is None:
-                selected = select(precomputed, search, session)
-                state, context = _initialize(precomputed, selected, search, session)
+                state, context = _initialize(precomputed, search, session)
             else:
                 state, context = _resume(precomputed, saved, search, session)
             state = outer_loop(state, context, session)
@@ -138,10 +128,12 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
 
 
 def _initialize(
-    precomputed: PrecomputedViews, selected: Selected, search: Search, session: Session
+    precomputed: PrecomputedViews, search: Search, session: Session
 ) -> tuple[LoopState, FitContext]:
-    """Return the state before the first outer iteration, and save it."""
-    start, parameters = selected.start, selected.start.parameters
+    """Select the settings, and return and save the state before the first outer iteration."""
+    began = time.perf_counter()
+    start, settings, chosen = select(precomputed, search, session)
+    seconds, parameters = time.perf_counter() - began, start.parameters
     learns = precomputed.known is not None and len(start.prepared.names) == 1
     refines = search.choices.initial_graph and (
         can_use_view_graphs(start) or (learns and start.spectrum is not None)
@@ -153,10 +145,10 @@ def _initialize(
         records=precomputed.records,
         n_neighbors=start.first.n_neighbors,
         selection=SettingsSelected(
-            settings=selected.settings,
-            chosen=selected.chosen,
+            settings=tuple(settings),
+            chosen=chosen,
             max_iter=0 if start.spectrum is None else most,
-            seconds=selected.seconds,
+            seconds=seconds,
             view_settings=choice_for(parameters, search.overlaps),
         ),
         n_clusters_selection=search.n_clusters_selection,

@@ -16,7 +16,6 @@ from mscam_dask.engine.blocks import Candidates, Graph, RowOrder, Spectrum, View
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import candidates_in_order
 from mscam_dask.engine.stage import Stage
-from mscam_dask.engine.views import reordered
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers import partition_graph as partition
@@ -50,11 +49,9 @@ def a_step(
     data_weight: float,
     projected_weight: float,
 ) -> Graph:
-    """Submit the A-step, and gather the number of connected components of the graph.
-
-    `summed` has the projected distances of each part of the candidates, summed over views.
-    """
-    ranges, known = candidates.order.ranges, known_by_rows(stage, candidates.order)
+    """Submit the A-step, and gather the number of connected components of the graph."""
+    order, ranges = candidates.order, candidates.order.ranges
+    known = None if order.known is None else stage.item(order.known, order.order)
     rows = [
         stage.submit(
             graph_block,
@@ -69,14 +66,9 @@ def a_step(
         )
         for number, part in enumerate(candidates.parts)
     ]
-    if candidates.order.is_whole and len(rows) > 1:
+    if order.is_whole and len(rows) > 1:
         rows = [stage.submit(joined_rows, rows)]
     return connected(stage, rows, ranges)
-
-
-def known_by_rows(stage: Stage, order: RowOrder) -> Handle | None:
-    """Submit the known labels in the order of the rows, if there are any."""
-    return None if order.known is None else stage.submit(reordered, order.known, order.order)
 
 
 def connected(stage: Stage, rows: Sequence[Handle], ranges: Ranges) -> Graph:
@@ -136,10 +128,7 @@ def mean_of_view_graphs(
 def view_graph(
     view: RidgeView, n_neighbors: int, known: NDArray[np.int64] | None = None
 ) -> GraphRows:
-    """Adaptive-neighbor graph of a single view; samples that it does not have have no neighbors.
-
-    Samples with other known labels (n,) are not neighbors.
-    """
+    """Adaptive-neighbor graph of a single view; samples that it does not have have no neighbors."""
     if view.present is None:
         graph = neighbor_graph(joint_embedding([view]), n_neighbors)
     else:
@@ -228,7 +217,7 @@ def partition_graph(
     if order.is_whole:
         own = [view.rows[0] for view in views]
         return connected(stage, [stage.submit(rebuilt_graph, own, labels, n_neighbors)], ranges)
-    by_rows = stage.submit(reordered, labels, order.order)
+    by_rows = stage.item(labels, order.order)
     of_blocks = [[view.rows[number] for view in views] for number in range(len(ranges))]
     pools = [
         stage.submit(
@@ -281,10 +270,7 @@ def of_points(
 
 
 def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
-    """Return data, indices and indptr of the graph in the order of the rows, gathered by blocks.
-
-    Those of one block are arrays.
-    """
+    """Return data, indices and indptr of the graph in the order of the rows, gathered by blocks."""
     if len(graph.rows) == 1:
         affinity = stage.value(graph.rows[0]).affinity
         return affinity.data, affinity.indices, affinity.indptr

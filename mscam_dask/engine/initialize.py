@@ -1,12 +1,7 @@
 """Initialization for one setting: initial graph, bottom eigenvectors and best spectral cut.
 
-The initial graph is by the mean distance over views, which is better if each view is weak, or the mean
-of it and the graphs of the single views. The latter is better if one view has the right neighbors and
-the others do not. Partition scores decide between the two: docs/decisions/0057.
-
-An incremental fit keeps the settings of the earlier fit. Its labels are the first candidate partition,
-extended to new samples; spectral cuts of the new initial graph compete with them by their scores. The
-graph weight starts at the last one of the earlier fit.
+The initial graph is by the mean distance over views, or the mean of it and the graphs of the single
+views; partition scores decide between the two (docs/decisions/0057).
 """
 
 from __future__ import annotations
@@ -128,12 +123,7 @@ def evaluate_graph(
     init_labels: Handle | None = None,
     is_only: bool = False,
 ) -> Initialization:
-    """Return the initialization from a graph: its best spectral cut, or its merged components.
-
-    Components are merged if there are more than clusters. With `init_labels`, all good minima of
-    k-means and the cuts that start from this partition are scored. If the fit has no other initial
-    graph (`is_only`), the spectrum of the first outer iteration is computed beside the scores.
-    """
+    """Return the initialization from a graph: its best spectral cut, or its merged components."""
     graph, views, order = first.graph, prepared.views, prepared.order
     if graph.n_components > parameters.n_clusters:
         labels = merged_components(stage, views, graph, order, parameters.n_clusters)
@@ -188,11 +178,7 @@ def have_view_graphs(n_views: int, n_samples: int) -> bool:
 
 
 def can_use_view_graphs(start: Initialization) -> bool:
-    """Return whether the mixed initial graph is tried and a fit has a refinement.
-
-    Not if the initial graph has too many components, if its cut is nearly perfect (then a growing
-    graph weight leads to exactly c components), or if the graphs of the views are too large.
-    """
+    """Return whether the mixed initial graph is tried and a fit has a refinement."""
     return (
         start.spectrum is not None
         and not is_nearly_perfect(start.best.partition_score, start.parameters)
@@ -201,10 +187,7 @@ def can_use_view_graphs(start: Initialization) -> bool:
 
 
 def with_view_graphs(stage: Stage, first: InitialGraph, own: Graph) -> InitialGraph:
-    """Return the mixed graph: two thirds `first` and one third the mean of the view graphs.
-
-    It has no more components than `first`.
-    """
+    """Return the mixed graph: two thirds `first` and one third the mean of the view graphs."""
     mixed = mean_graph(stage.sub("mixed"), [first.graph, own], CONSTANTS.graph_weights)
     return dataclasses.replace(first, graph=mixed, kind="mixed")
 
@@ -215,12 +198,7 @@ def warm_start(
     parameters: Parameters,
     init_labels: NDArray[np.int64],
 ) -> Initialization:
-    """Return the initialization from the labels (n,) of an earlier fit, `UNKNOWN` for a new sample.
-
-    The parameters are those of the earlier fit, with its last graph weight. Initial labels that lack a
-    cluster are not a candidate. The candidates are then the spectral cuts of the new graph into c
-    clusters, or its components merged to c if it has more.
-    """
+    """Return the initialization from the labels (n,) of an earlier fit, `UNKNOWN` for a new sample."""
     constants = parameters.constants
     constants = dataclasses.replace(constants, patience=min(constants.patience, _PATIENCE))
     parameters = dataclasses.replace(parameters, constants=constants)

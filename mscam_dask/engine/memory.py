@@ -74,11 +74,7 @@ def plan_memory(
     view_graphs: bool = False,
     views_in_tasks: bool = False,
 ) -> MemoryPlan:
-    """Bound the memory of every kind of task.
-
-    With `view_graphs`, the mixed initial graph may be tried. With `views_in_tasks`, views in memory
-    are sent inside the tasks that read them, and kept as long as the results of these.
-    """
+    """Bound the memory of every kind of task."""
     n, c, k, views = data.n_samples, parameters.n_clusters, parameters.n_neighbors, data.views
     large, incomplete, n_views = parameters.is_large(n), data.is_incomplete, len(views)
     truncated = large or uses_sample(data)
@@ -191,11 +187,7 @@ def check_memory(
     view_graphs: bool = False,
     whole_fits: bool = False,
 ) -> MemoryPlan:
-    """Refuse a fit that does not fit in memory; with `whole_fits`, every task is a fit by itself.
-
-    Results of large data that do not fit are spilled to the disks of the workers, if Dask's settings
-    allow it, with a `MemoryPlanWarning`.
-    """
+    """Refuse a fit that does not fit in memory; with `whole_fits`, every task is a fit by itself."""
     views_in_tasks = not executor.shares_memory
     plan = plan_memory(data, parameters, view_graphs=view_graphs, views_in_tasks=views_in_tasks)
     limit = executor.memory_limit_bytes

@@ -1,7 +1,4 @@
-"""Candidate neighbors: only they can have an edge in the consensus graph.
-
-The search is exhaustive in one block of rows, and within near cells of the joint embedding in several.
-"""
+"""Candidate neighbors: only they can have an edge in the consensus graph."""
 
 from __future__ import annotations
 
@@ -70,13 +67,7 @@ def ordered_candidates(
     seed: int,
     known: Handle | None = None,
 ) -> tuple[list[View], Candidates]:
-    """Submit the candidate neighbors in the joint embedding, and the views in the order of their rows.
-
-    The order has the known labels of some samples.
-
-    The order of several blocks is that of the cells. Then the list of views is emptied, so that their
-    rows in the order of the data are freed before the search.
-    """
+    """Submit the candidate neighbors in the joint embedding, and the views in the order of their rows."""
     if len(ranges) == 1:
         own = functools.partial(np.arange, dtype=np.int32)
         order = stage.submit(own, ranges[-1][1], kind="row_order")
@@ -183,7 +174,7 @@ def _by_cells(
     searched = stage.submit(searched_blocks, index, ranges)
     moved = [_moved(stage, view, order) for view in views]
     del blocks
-    views.clear()
+    views.clear()  # rows in the order of the data are freed before the search
     rows = []
     for number, needed in enumerate(stage.value(searched)):
         points = [

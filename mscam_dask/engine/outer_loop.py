@@ -1,8 +1,4 @@
-"""Outer iterations: a sequence of consensus graphs with a changing graph weight.
-
-An iteration depends on the previous one through `LoopState` only: the graph, the start vectors of the
-eigensolver, the rank control and the best partition so far. Views keep no state between iterations.
-"""
+"""Outer iterations: a sequence of consensus graphs with a changing graph weight."""
 
 from __future__ import annotations
 

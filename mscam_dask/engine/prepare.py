@@ -84,13 +84,7 @@ def precompute_views(
     *,
     exact_samples: int | None = None,
 ) -> PrecomputedViews:
-    """Read every view and compute its SVD for each scaling.
-
-    `scales` has the scalings of all views for each setting. Scalings that make all rows of a view
-    equal, such as unit length for one positive column, are skipped unless they are the only ones.
-    With more than `exact_samples` samples, a seeded sample of them is used. With many views or
-    samples, the reference graphs are those of a sample.
-    """
+    """Read every view and compute its SVD for each scaling."""
     if exact_samples is not None and data.n_samples > exact_samples:
         rows = sampled_rows(data.n_samples, SIZES.n_scored)
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
@@ -164,10 +158,7 @@ def _collected(refusals: list[DataError]) -> Iterator[None]:
 def prepare_views(
     stage: Stage, precomputed: PrecomputedViews, parameters: Parameters, *, all_score: bool = False
 ) -> Prepared:
-    """Submit the ridge views and candidate neighbors of one setting, without its excluded views.
-
-    Excluded views do not score partitions either, unless `all_score`.
-    """
+    """Submit the ridge views and candidate neighbors of one setting, without its excluded views."""
     active = parameters.active_views(len(precomputed.names))
     names = tuple(precomputed.names[index] for index in active)
     validation_views = precomputed.names if all_score else names
@@ -176,15 +167,12 @@ def prepare_views(
     data, n = precomputed.data, precomputed.n_samples
     if data is None:
         factored = precomputed.factored[parameters.scales(len(precomputed.names))]
-        views = [
-            of_views.of_svd(
-                stage,
-                factored[index],
-                parameters.settings_of_view(index).alpha,
-                precomputed.names[index],
-            )
-            for index in active
+        alphas = [parameters.settings_of_view(index).alpha for index in active]
+        own = [
+            stage.submit(of_views.ridge_view_of, factored[index], alpha, part=name)
+            for index, alpha, name in zip(active, alphas, names, strict=True)
         ]
+        views = [View((view,), view) for view in own]
     else:
         # no partition is scored before the eigenvectors are there: until then workers have time for these
         precomputed.scorer.graphs(names)

@@ -7,9 +7,12 @@ excluded: docs/decisions/0014.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import itertools
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -68,14 +71,17 @@ def select_view_settings(
     rows = _drawn(data.n_samples, rows_compared(len(data.views), n_compared), rng)
     k = min(CONSTANTS.validation_neighbors, len(rows) - 1)
     some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
-    coarse = Coarse(some, max(k, len(some) // CONSTANTS.coarse_divisor))
-    neighbors = [
-        _neighbors_of_view(stage, sampled_view(source, rows), options, k, coarse, len(data.views))
+    n_coarse = max(k, len(some) // CONSTANTS.coarse_divisor)
+    searched = [
+        _neighbors_of_view(
+            stage, sampled_view(source, rows), options, k, some, n_coarse, len(data.views)
+        )
         for source in data.views
     ]
+    neighbors, coarse = zip(*searched, strict=True)
     alphas = sorted({option.alpha for option in options})
-    selections = _select(stage, neighbors, [Rule(tuple(options), least) for least in alphas[:2]])
-    of_many = selections.pop()
+    rules = [Rule(tuple(options), least) for least in alphas[:2]]
+    selections, of_many = _select(stage, neighbors, coarse, rules)
     # the same for all of them: partitions are compared by the scores of the same views
     uninformative = uninformative_views(selections[0], of_many)
     if not data.covers_samples_without(uninformative):
@@ -97,23 +103,22 @@ def _neighbors_of_view(
     source: RowSource,
     options: Sequence[ViewSettings],
     n_neighbors: int,
-    coarse: Coarse,
+    some: NDArray[np.int64],
+    n_coarse: int,
     n_views: int,
-) -> Handle:
-    """Submit the neighbors of all rows of a view, which are a sample, for each candidate setting.
+) -> tuple[Handle, Handle]:
+    """Submit the neighbors of all rows of a view for each candidate setting, and many of `some` rows.
 
-    Settings that make all rows equal are skipped, and unit length for rows of few columns. Distance and
-    kernel views ignore the scaling, so that only one is tried. Rows of samples that the view does not
-    have are −1. Each scaling is a task if there are many views, otherwise each setting.
+    Settings that make all rows equal are skipped, and unit length for rows of few columns.
     """
     shape, present = view_shape(source), present_samples(source)
     if present is not None:
-        shape = dataclasses.replace(shape, n_samples=present.n_samples)
-        few = int(np.count_nonzero(present.positions[coarse.rows] >= 0))
+        few = int(np.count_nonzero(present.positions[some] >= 0))
         if min(len(present), few) < _MIN_PRESENT:
             nothing = np.full((present.n_samples, 1), -1, dtype=np.int32)
             of_settings = dict.fromkeys(range(len(options)), nothing)
-            return SampledNeighbors(shape, of_settings, nothing[: len(coarse.rows)])
+            coarse = SampledNeighbors(shape, {0: nothing[: len(some)]})
+            return SampledNeighbors(shape, of_settings), coarse
     settings: dict[Scale, dict[float, int]] = {}
     for position, option in enumerate(options):
         scale = option.scale if source.view_type == "features" else options[0].scale
@@ -134,39 +139,34 @@ def _neighbors_of_view(
             for first in range(0, len(tried), together)
         ]
     alphas = [max(settings[scale]) for scale in scales]
-    many = stage.submit(default_neighbors, views, alphas, coarse)
-    return stage.submit(joined_settings, shape, lists, many)
+    many = stage.submit(default_neighbors, shape, views, alphas, some, n_coarse)
+    return stage.submit(joined_settings, shape, lists), many
 
 
 def rows_compared(n_views: int, most: int) -> int:
-    """Number of rows of each view in which neighbors are searched exhaustively: `most`, or fewer.
-
-    With more than eight views it falls with the root of their number, but not below 1000, so that the
-    searches in all views take as long as in eight.
-    """
+    """Number of rows of each view in which neighbors are searched exhaustively: `most`, or fewer."""
     wanted = int(most * math.sqrt(min(1.0, SIZES.few_views / n_views)))
     return min(most, max(SIZES.n_coarsely_compared, wanted))
 
 
 def _select(
-    stage: Stage, neighbors: Sequence[Handle], rules: Sequence[Rule]
-) -> list[tuple[Choice, ...]]:
-    """Select the settings of each view by each rule; the coarse overlaps come last.
+    stage: Stage, neighbors: Sequence[Handle], coarse: Sequence[Handle], rules: Sequence[Rule]
+) -> tuple[list[tuple[Choice, ...]], tuple[Choice, ...]]:
+    """Select the settings of each view by each rule, and its coarse overlap.
 
     In the first round a view is compared with the mean over all settings of every other view, then with
-    those selected in the previous round, until nothing changes. The result does not depend on the order
-    of the views. The coarse overlaps, which take one round, are awaited at the end.
+    those selected in the previous round, until nothing changes.
     """
     found: list[tuple[Choice, ...]] = [()] * len(rules)
     chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(rules)))
-    coarse: list[Handle] = []
+    overlaps: list[Handle] = []
     for _ in range(SIZES.max_overlap_rounds):
         submitted = [
-            _submit_choices(stage, neighbors, rules[which], before)
+            _submit_choices(stage, choices_of_views, neighbors, rules[which], before)
             for which, before in chosen.items()
         ]
-        if not coarse:
-            coarse = _submit_choices(stage, neighbors, Rule((), is_coarse=True), None)
+        if not overlaps:  # they are awaited at the end
+            overlaps = _submit_choices(stage, coarse_choices, coarse, Rule(rules[0].options), None)
         following: dict[int, tuple[int, ...] | None] = {}
         gathered = stage.gather(*submitted)
         for (which, before), groups in zip(chosen.items(), gathered, strict=True):
@@ -177,12 +177,15 @@ def _select(
         chosen = following
         if not chosen:
             break
-    overlaps = tuple(itertools.chain.from_iterable(stage.executor.gather(coarse)))
-    return [*found, overlaps]
+    return found, tuple(itertools.chain.from_iterable(stage.executor.gather(overlaps)))
 
 
 def _submit_choices(
-    stage: Stage, neighbors: Sequence[Handle], rule: Rule, before: tuple[int, ...] | None
+    stage: Stage,
+    function: Callable[..., list[Choice]],
+    neighbors: Sequence[Handle],
+    rule: Rule,
+    before: tuple[int, ...] | None,
 ) -> list[Handle]:
     """Submit the selection of the settings of each view in one round, by groups of views."""
     n_views = len(neighbors)
@@ -192,9 +195,7 @@ def _submit_choices(
     ]
     total = stage.submit(summed_votes, votes)
     return [
-        stage.submit(
-            choices_of_views, list(neighbors[span]), total, rule, before and before[span], n_views
-        )
+        stage.submit(function, list(neighbors[span]), total, rule, before and before[span], n_views)
         for span in _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
     ]
 
@@ -236,26 +237,21 @@ def with_view_settings(
     *,
     may_exclude_views: bool,
 ) -> tuple[Parameters, ...]:
-    """Return the candidates with the view settings of each selection in turn, without duplicates.
-
-    With `may_exclude_views`, each is tried without the uninformative views and then with all views;
-    otherwise its own excluded views are kept.
-    """
+    """Return the candidates with the view settings of each selection in turn, without duplicates."""
     replaced = (
         dataclasses.replace(
             candidate, view_settings=_view_settings(agreement), exclude_views=exclude_views
         )
         for agreement in agreements
+        for uninformative in [
+            tuple(view for view, record in enumerate(agreement) if not record.is_informative)
+        ]
         for candidate in candidates
         for exclude_views in (
-            (_uninformative(agreement), ()) if may_exclude_views else (candidate.exclude_views,)
+            (uninformative, ()) if may_exclude_views else (candidate.exclude_views,)
         )
     )
     return tuple(dict.fromkeys(replaced))
-
-
-def _uninformative(agreement: ViewSettingsChoice) -> tuple[int, ...]:
-    return tuple(view for view, record in enumerate(agreement) if not record.is_informative)
 
 
 def choice_for(
@@ -277,20 +273,11 @@ _MIN_PRESENT = 3
 
 
 @dataclasses.dataclass(frozen=True)
-class Coarse:
-    """Rows among the sampled ones, and the number of neighbors among them, for coarse overlaps."""
-
-    rows: NDArray[np.int64]
-    n_neighbors: int
-
-
-@dataclasses.dataclass(frozen=True)
 class SampledNeighbors:
-    """Neighbors of sampled rows in one view."""
+    """Neighbors (m, k) of sampled rows in one view, by the position of the view settings."""
 
-    shape: ViewShape  # of the sample
-    by_settings: dict[int, NDArray[np.int32]]  # (m, k) by the position of the view settings
-    coarse: NDArray[np.int32]  # (m', k') of fewer rows with default settings
+    shape: ViewShape
+    by_settings: dict[int, NDArray[np.int32]]
 
 
 @dataclasses.dataclass(frozen=True)
@@ -299,18 +286,16 @@ class Rule:
 
     options: tuple[ViewSettings, ...]
     least_alpha: float = 0.0  # options with at least this α are tried if a view has any
-    is_coarse: bool = False  # compare the coarse neighbors of each view instead
 
     def lists(self, view: SampledNeighbors) -> dict[int, NDArray[np.int32]]:
         """Neighbors of a view by the positions of the settings that are tried."""
-        if self.is_coarse:
-            return {0: view.coarse}
+        ordered = dict(sorted(view.by_settings.items()))
         tried = {
-            position: view.by_settings[position]
-            for position in sorted(view.by_settings)
+            position: found
+            for position, found in ordered.items()
             if self.options[position].alpha >= self.least_alpha
         }
-        return tried or dict(sorted(view.by_settings.items()))
+        return tried or ordered
 
 
 def svd_or_error(source: RowSource, scale: Scale) -> TimedView | DataError:
@@ -340,19 +325,24 @@ def sampled_neighbors(
 
 
 def default_neighbors(
-    views: list[TimedView | DataError], alphas: list[float], coarse: Coarse
-) -> NDArray[np.int32]:
-    """Many neighbors (m', k') of fewer rows, with the first scaling that does not make all rows equal."""
+    shape: ViewShape,
+    views: list[TimedView | DataError],
+    alphas: list[float],
+    some: NDArray[np.int64],
+    n_neighbors: int,
+) -> SampledNeighbors:
+    """Many neighbors of some rows, with the first scaling that does not make all rows equal."""
     usable = ((one, a) for one, a in zip(views, alphas, strict=True) if isinstance(one, TimedView))
     found, alpha = next(usable, (None, 0.0))
     if found is None:
         raise next(one for one in views if isinstance(one, DataError))
     if found.present is None:
-        return coarse_neighbors(found.view, alpha, coarse.n_neighbors, coarse.rows)
-    positions = found.present.positions[coarse.rows]
+        return SampledNeighbors(shape, {0: coarse_neighbors(found.view, alpha, n_neighbors, some)})
+    positions = found.present.positions[some]
     own = PresentSamples(np.flatnonzero(positions >= 0), len(positions))
-    k = min(coarse.n_neighbors, len(own) - 1)
-    return _of_all_samples(own, coarse_neighbors(found.view, alpha, k, positions[own.samples]))
+    k = min(n_neighbors, len(own) - 1)
+    lists = coarse_neighbors(found.view, alpha, k, positions[own.samples])
+    return SampledNeighbors(shape, {0: _of_all_samples(own, lists)})
 
 
 def _of_all_samples(present: PresentSamples, lists: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -361,11 +351,12 @@ def _of_all_samples(present: PresentSamples, lists: NDArray[np.int32]) -> NDArra
 
 
 def joined_settings(
-    shape: ViewShape, lists: list[dict[int, NDArray[np.int32]]], coarse: NDArray[np.int32]
+    shape: ViewShape, lists: list[dict[int, NDArray[np.int32]]]
 ) -> SampledNeighbors:
     """Neighbors of one view for all settings."""
-    by_settings = {position: found for part in lists for position, found in part.items()}
-    return SampledNeighbors(shape, by_settings, coarse)
+    return SampledNeighbors(
+        shape, {position: found for part in lists for position, found in part.items()}
+    )
 
 
 def votes_of_views(
@@ -373,20 +364,14 @@ def votes_of_views(
 ) -> NDArray[np.float32]:
     """Sum of the neighbor graphs of some views with the chosen settings, or their mean over all settings."""
     lists = [rule.lists(view) for view in views]
-    n_samples = views[0].shape.n_samples
-    if rule.is_coarse:
-        n_samples = len(views[0].coarse)
     counted = _counted(lists, chosen)
     voted = [[by[at] for at in positions] for by, positions in zip(lists, counted, strict=True)]
-    return neighbor_votes(voted, n_samples)
+    return neighbor_votes(voted, len(voted[0][0]))
 
 
 def summed_votes(votes: list[NDArray[np.float32]]) -> NDArray[np.float32]:
     """Sum over groups of views."""
-    total = votes[0]
-    for part in votes[1:]:
-        total = total + part
-    return total
+    return functools.reduce(operator.add, votes)
 
 
 def choices_of_views(
@@ -404,22 +389,27 @@ def choices_of_views(
         for tried, positions in zip(places, _counted(lists, chosen), strict=True)
     ]
     usual = [
-        0
-        if rule.is_coarse
-        else default_settings(view.shape, [rule.options[position] for position in tried])
+        default_settings(view.shape, [rule.options[position] for position in tried])
         for view, tried in zip(views, places, strict=True)
     ]
     choices = choose_view_settings(
         [list(by.values()) for by in lists], counted, usual, votes, n_views
     )
-    if rule.is_coarse:  # lists of many neighbors are far from Poisson
-        return [
-            dataclasses.replace(choice, standardized=overlap_of_permutations(view.coarse, votes))
-            for choice, view in zip(choices, views, strict=True)
-        ]
     return [
         dataclasses.replace(choice, index=tried[choice.index])
         for choice, tried in zip(choices, places, strict=True)
+    ]
+
+
+def coarse_choices(
+    views: list[SampledNeighbors], votes: NDArray[np.float32], *arguments: Any
+) -> list[Choice]:
+    """Overlap of some views with many neighbors, whose shared numbers are far from Poisson."""
+    return [
+        dataclasses.replace(
+            choice, standardized=overlap_of_permutations(view.by_settings[0], votes)
+        )
+        for choice, view in zip(choices_of_views(views, votes, *arguments), views, strict=True)
     ]
 
 

@@ -54,8 +54,9 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
         )
     refinement = state.refinement
     assert refinement is not None
-    own_graphs = context.view_graphs
-    if own_graphs is None and _is_mixed(context):  # the settings are those of a checkpoint
+    own_graphs, selection = context.view_graphs, context.selection
+    is_mixed = selection.settings[selection.chosen].initial_graph == "mixed"
+    if own_graphs is None and is_mixed:  # the settings are those of a checkpoint
         stage = session.stage("refinement")
         prepared = context.prepared
         own_graphs = mean_of_view_graphs(stage, prepared.views, prepared.order, context.parameters)
@@ -134,10 +135,7 @@ def refine_iteration(
 
 
 def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext) -> bool:
-    """Return whether a new partition replaces the best one: its score is not clearly lower, and it differs.
-
-    After an earlier fit, which was refined already, its score must be higher by more than a tie.
-    """
+    """Return whether a new partition replaces the best one: its score is not clearly lower, and it differs."""
     new, best = proposal.best.partition_score, state.best.partition_score
     parameters = context.parameters
     if proposal.first.graph.n_components != parameters.n_clusters and new == best:
@@ -145,12 +143,6 @@ def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext
     if context.from_previous_fit:
         return is_better(new, best, parameters)
     return not is_worse(new, best, RULES.score_margin)
-
-
-def _is_mixed(context: FitContext) -> bool:
-    """Return whether the initial graph is mixed with the graphs of the single views."""
-    selection = context.selection
-    return selection.settings[selection.chosen].initial_graph == "mixed"
 
 
 def _next_graph(

@@ -43,10 +43,7 @@ def gather_arrays(
     coordinates: RowsOfViews,
     order: RowOrder,
 ) -> ArraysInMemory:
-    """Gather graphs, embeddings and coordinates in the order of the data.
-
-    The driver waits once, unless the rows are in several blocks: then for one array at a time.
-    """
+    """Gather graphs, embeddings and coordinates in the order of the data."""
     groups: list[Sequence[Handle]] = [[order.order], *(graph.rows for graph in graphs.values())]
     groups += [*embeddings.rows, *coordinates.rows]
     together = len(groups) if order.is_whole else 1
@@ -79,10 +76,7 @@ def write_arrays(
     views: Sequence[RowsOfViews],
     order: RowOrder,
 ) -> StoredArrays | None:
-    """Write graphs, embeddings and coordinates to a new directory; only numbers of entries are gathered.
-
-    None if a worker could not write there; nothing is left behind.
-    """
+    """Write graphs, embeddings and coordinates to a new directory; only numbers of entries are gathered."""
     store = _Store(directory, new_group(directory), order, stage)
     for key, graph in graphs.items():
         store.write_graph(key, graph)
@@ -207,11 +201,7 @@ def written(
     start: int,
     stop: int,
 ) -> bool:
-    """Write rows start … stop − 1 of an array of a result: array `number` of each block.
-
-    A shift is added to each block; `first` is the row of the array where the blocks start. False where
-    this worker does not see the directory.
-    """
+    """Write rows start … stop − 1 of an array of a result: array `number` of each block."""
     parts = [
         block[number] + shift if shift else block[number]
         for block, shift in zip(blocks, shifts, strict=True)

@@ -6,6 +6,7 @@ import dataclasses
 import functools
 import operator
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,68 +64,64 @@ class BestPartition:
 
 
 class Scorer:
-    """Reference graphs of the views, and what a fit computes from them alone, submitted when first needed.
-
-    They are of all samples (of large data, of the sample), or of some ascending `rows`, and are not
-    needed before the first partition is scored. By then the eigensolver of the initial graph runs, which
-    is one task: the other workers would be idle.
-    """
+    """Reference graphs of the views, and what a fit computes from them alone, submitted when first needed."""
 
     def __init__(
         self, stage: Stage, data: MultiViewData, rows: NDArray[np.int64] | None = None
     ) -> None:
         self._stage = stage
-        self._views = {source.name: source for source in data.views}
+        self._views = {
+            source.name: source if rows is None else sampled_view(source, rows)
+            for source in data.views
+        }
         self._is_incomplete = data.is_incomplete
-        self._rows = rows
         self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
         n_present = [source.shape[0] for source in data.views]
         mean = sum(n_present) / len(n_present)
         self._weights = {view.name: view.shape[0] / mean for view in data.views}
-        self._graphs: dict[str, Handle] = {}
-        self._points: dict[tuple[str, Scale, int], Handle] = {}
-        self._complete: dict[tuple[tuple[str, Scale], ...], Handle] = {}
-        self._agreement: dict[tuple[str, ...], Handle] = {}
+        self._submitted: dict[tuple[object, ...], Handle] = {}
+
+    def _once(self, key: tuple[object, ...], function: Any, *args: Any, **names: str) -> Handle:
+        """Submit a task, or return the handle of the earlier one with this key."""
+        if key not in self._submitted:
+            self._submitted[key] = self._stage.submit(function, *args, **names)
+        return self._submitted[key]
 
     def graphs(self, names: Sequence[str]) -> list[Handle]:
-        """Return the reference graphs of these views, the same handles in each call."""
-        for name in names:
-            if name not in self._graphs:
-                self._graphs[name] = self._stage.submit(
-                    reference_graphs_of_view,
-                    self._source(name),
-                    self._n_neighbors,
-                    self._weights[name],
-                    kind="reference_graphs",
-                    part=name,
-                )
-        return [self._graphs[name] for name in names]
-
-    def _source(self, name: str) -> RowSource:
-        source = self._views[name]
-        return source if self._rows is None else sampled_view(source, self._rows)
+        """Return the reference graphs of these views."""
+        return [
+            self._once(
+                ("graphs", name),
+                reference_graphs_of_view,
+                self._views[name],
+                self._n_neighbors,
+                self._weights[name],
+                kind="reference_graphs",
+                part=name,
+            )
+            for name in names
+        ]
 
     def points(self, views: tuple[tuple[str, Scale], ...]) -> Handle:
-        """Return the points of these views with these scalings, the same handle in each call."""
-        if views not in self._complete:
-            most = min(SIZES.max_rank, max(1, SIZES.max_joint_rank // len(views)))
-            for name, scale in views:
-                if (name, scale, most) not in self._points:
-                    self._points[name, scale, most] = self._stage.submit(
-                        points_of_view, self._source(name), scale, most, part=f"{scale}/{name}"
-                    )
-            own = [self._points[name, scale, most] for name, scale in views]
-            graphs = self.graphs([name for name, _ in views]) if self._is_incomplete else None
-            self._complete[views] = self._stage.submit(joint_points, own, graphs, kind="points")
-        return self._complete[views]
+        """Return the points of these views with these scalings."""
+        most = min(SIZES.max_rank, max(1, SIZES.max_joint_rank // len(views)))
+        own = [
+            self._once(
+                (name, scale, most),
+                points_of_view,
+                self._views[name],
+                scale,
+                most,
+                part=f"{scale}/{name}",
+            )
+            for name, scale in views
+        ]
+        graphs = self.graphs([name for name, _ in views]) if self._is_incomplete else None
+        return self._once(("points", views), joint_points, own, graphs, kind="points")
 
     def view_agreement(self, names: tuple[str, ...]) -> Handle:
-        """Return the agreement of each pair of these views, the same handle in each call."""
-        if names not in self._agreement:
-            self._agreement[names] = self._stage.submit(
-                assessment.view_agreement, self.graphs(names)
-            )
-        return self._agreement[names]
+        """Return the agreement of each pair of these views."""
+        return self._once(("agreement", names), assessment.view_agreement, self.graphs(names))
 
     def scores(
         self,
@@ -231,10 +228,7 @@ def score_partitions(
     partitions: list[NDArray[np.int64]],
     n_validation_samples: int = 0,
 ) -> list[list[float]]:
-    """Scores by view, then by partition; equal partitions are scored once.
-
-    With `n_validation_samples` the reference graphs are of a sample of that size.
-    """
+    """Scores by view, then by partition; equal partitions are scored once."""
     if n_validation_samples:
         rows = sampled_rows(len(partitions[0]), n_validation_samples)
         partitions = [np.unique(labels[rows], return_inverse=True)[1] for labels in partitions]

@@ -1,9 +1,4 @@
-"""Selection of scale, α, k, the initial graph and the number of clusters without labels, by scores of spectral cuts.
-
-A setting costs a neighbor search, one eigenproblem and one spectral cut. The SVD of the views is
-computed once per scaling, and the reference graphs once. All numbers of clusters use the same initial
-graph and its bottom eigenvectors; for large data these are of the sample. See docs/method.md.
-"""
+"""Selection of scale, α, k, the initial graph and the number of clusters without labels, by scores of spectral cuts."""
 
 from __future__ import annotations
 
@@ -61,14 +56,6 @@ class Search:
     overlaps: tuple[ViewSettingsChoice, ...] = ()  # selections that gave the candidates
     n_clusters_selection: NClustersSelected | None = None  # that gave the candidates their number
 
-    def resumed(
-        self, parameters: Parameters, n_clusters_selection: NClustersSelected | None
-    ) -> Search:
-        """Search without a choice: the selection of a checkpoint."""
-        return Search(
-            (parameters,), Choices(), self.init_labels, n_clusters_selection=n_clusters_selection
-        )
-
     def usable(self, precomputed: PrecomputedViews) -> list[Parameters]:
         """Candidates without scalings that make all rows of a view equal."""
         n_views = len(precomputed.names)
@@ -77,16 +64,6 @@ class Search:
             for candidate in self.candidates
             if candidate.scales(n_views) in precomputed.factored
         ]
-
-
-@dataclasses.dataclass(frozen=True)
-class Selected:
-    """Initialization of the selected setting."""
-
-    start: Initialization
-    settings: tuple[CandidateSettings, ...]  # in the order in which they were tried
-    chosen: int  # position of the selected one
-    seconds: float
 
 
 def select_preprocessing(data: MultiViewData, search: Search, session: Session) -> Search:
@@ -117,14 +94,10 @@ def select_n_clusters(precomputed: PrecomputedViews, search: Search, session: Se
     return dataclasses.replace(search, candidates=candidates, n_clusters_selection=selection)
 
 
-def select(precomputed: PrecomputedViews, search: Search, session: Session) -> Selected:
-    """Return the initialization with the best score; in a tie the earlier candidate is kept.
-
-    With `Choices.initial_graph`, the best candidate is also tried with the mixed initial graph, unless
-    its score is nearly perfect. The settings of large data are compared on a sample. With initial
-    labels there is no selection.
-    """
-    began = time.perf_counter()
+def select(
+    precomputed: PrecomputedViews, search: Search, session: Session
+) -> tuple[Initialization, list[CandidateSettings], int]:
+    """Return the initialization with the best score, the records of all settings, and its position."""
     candidates = search.usable(precomputed)
     if search.init_labels is not None:
         start = warm_start(session.stage("warm"), precomputed, candidates[0], search.init_labels)
@@ -133,7 +106,7 @@ def select(precomputed: PrecomputedViews, search: Search, session: Session) -> S
         start, settings, chosen = _best_setting(precomputed, candidates, search.choices, session)
         start = improve_by_restarts(session.stage("minima"), start)
     precomputed.factored.clear()
-    return Selected(start, tuple(settings), chosen, time.perf_counter() - began)
+    return start, settings, chosen
 
 
 def _best_setting(

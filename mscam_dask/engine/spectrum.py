@@ -41,10 +41,7 @@ def bottom_eigenpairs(
     n_pairs: int | None = None,
     all_accurate: bool = False,
 ) -> Spectrum:
-    """Submit the bottom eigenpairs of a graph, from the previous eigenvectors if there are any.
-
-    With `all_accurate`, a graph with c components does not get fewer accurate pairs.
-    """
+    """Submit the bottom eigenpairs of a graph, from the previous eigenvectors if there are any."""
     wanted = parameters.n_pairs(graph.ranges[-1][1]) if n_pairs is None else n_pairs
     laplacian = _laplacian(stage, graph)
     if len(graph.ranges) == 1:

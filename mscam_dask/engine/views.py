@@ -93,12 +93,6 @@ def ridge_view_of(timed: TimedView, alpha: float) -> RidgeView:
     return ridge_view(timed.view, alpha=alpha, present=timed.present)
 
 
-def of_svd(stage: Stage, factored: Handle, alpha: float, part: str) -> View:
-    """Submit the ridge view of a view in one block."""
-    view = stage.submit(ridge_view_of, factored, alpha, part=part)
-    return View((view,), view)
-
-
 def by_blocks(
     stage: Stage, source: RowSource, settings: ViewSettings, ranges: Ranges, max_rank: int
 ) -> View:
@@ -184,7 +178,7 @@ def learn_metrics(
     stage: Stage, views: Sequence[View], names: Sequence[str], labels: Handle, order: RowOrder
 ) -> tuple[list[View], list[Handle]]:
     """Submit the linear discriminants of each view for a partition, and their records."""
-    by_rows = stage.submit(reordered, labels, order.order)
+    by_rows = stage.item(labels, order.order)
     metrics, records = [], []
     for view, name in zip(views, names, strict=True):
         sums = [
@@ -196,11 +190,6 @@ def learn_metrics(
         metrics.append(View(rows, stage.item(metric, 1)))
         records.append(stage.item(metric, 2))
     return metrics, records
-
-
-def reordered(labels: NDArray[np.int64], order: NDArray[np.int32]) -> NDArray[np.int64]:
-    """Labels in the order of the rows."""
-    return np.asarray(labels[order])
 
 
 def class_sums_of(view: RidgeView, labels: NDArray[np.int64], start: int, stop: int) -> ClassSums:

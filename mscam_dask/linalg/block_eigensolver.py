@@ -84,10 +84,7 @@ def coarse_block(
 def coarse_vectors(
     blocks: Sequence[csr_array[np.float64]], sizes: NDArray[np.float64], n_vectors: int
 ) -> NDArray[np.float32]:
-    """Bottom eigenvectors of the Laplacian of the aggregates, as values of their samples, (g, p).
-
-    The Laplacian is the sum of the blocks (≤ g, ≤ g); aggregates have `sizes` (g,).
-    """
+    """Bottom eigenvectors of the Laplacian of the aggregates, as values of their samples, (g, p)."""
     g = len(sizes)
     total = np.zeros((g, g))
     for block in blocks:

@@ -1,7 +1,4 @@
-"""Squared Euclidean distances: all pairs, on given edges, and on average.
-
-Points are arrays or weighted blocks of columns, which join views without a copy.
-"""
+"""Squared Euclidean distances: all pairs, on given edges, and on average."""
 
 from __future__ import annotations
 

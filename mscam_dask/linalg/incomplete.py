@@ -196,10 +196,7 @@ class SharedDistances:
 def nearest_sharing(
     points: IncompleteBlocks, n_candidates: int, row_start: int, row_stop: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """K nearest other samples of some rows, and exact squared distances, ascending, (m, K) each.
-
-    Ties go to the lower index. Samples without a common block are infinitely far and come last.
-    """
+    """K nearest other samples of some rows, and exact squared distances, ascending, (m, K) each."""
     n = len(points)
     n_asked = min(n, n_candidates + n_candidates // 4 + 1 + _PADDING)
     indices = np.empty((row_stop - row_start, n_candidates), dtype=np.int64)
@@ -218,11 +215,7 @@ def nearest_sharing(
 
 
 def with_finite_distances(squared_distances: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Distances (m, K) in which infinite ones are twice the largest finite one of their row.
-
-    Adaptive-neighbor weights of samples without a common block are then 0 unless a row has no
-    others.
-    """
+    """Distances (m, K) in which infinite ones are twice the largest finite one of their row."""
     finite = np.isfinite(squared_distances)
     if finite.all():
         return squared_distances

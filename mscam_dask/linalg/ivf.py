@@ -103,10 +103,7 @@ def training_rows(
 def train_centers(
     sample: NDArray[np.float32], n_cells: int, rng: np.random.Generator
 ) -> NDArray[np.float32]:
-    """Centers of about `n_cells` cells by k-means on a sample, near centers next to each other.
-
-    Many are trained in groups: the time grows as the sample times the root of their number.
-    """
+    """Centers of about `n_cells` cells by k-means on a sample, near centers next to each other."""
     if n_cells > _MAX_CENTERS_AT_ONCE:
         n_groups = int(np.sqrt(n_cells))
         some = np.sort(
@@ -190,10 +187,7 @@ def _nearest_center(points: NDArray[np.float32], centers: NDArray[np.float32]) -
 
 
 def assign_to_cells(points: NDArray[np.float32], centers: NDArray[np.float32]) -> NDArray[np.int64]:
-    """Cell of each point, (n,): its nearest center, or that of its nearest groups of many.
-
-    Consecutive centers are near each other, so √g of them are a group.
-    """
+    """Cell of each point, (n,): its nearest center, or that of its nearest groups of many."""
     n_centers = len(centers)
     if n_centers <= _MAX_CENTERS_COMPARED:
         return _nearest_center(points, centers)

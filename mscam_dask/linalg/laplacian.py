@@ -12,10 +12,7 @@ from scipy.sparse import csgraph, csr_array, diags_array, get_index_dtype
 def graph_from_neighbors(
     indices: NDArray[np.integer[Any]], weights: NDArray[np.float64], n_columns: int | None = None
 ) -> csr_array[np.float64]:
-    """Rows (m, n) of a directed graph from distinct neighbors and weights (m, k); all by default.
-
-    Weights 0 are not stored.
-    """
+    """Rows (m, n) of a directed graph from distinct neighbors and weights (m, k); all by default."""
     order = np.argsort(indices, axis=1)
     values = np.take_along_axis(weights, order, axis=1)
     stored = values > 0

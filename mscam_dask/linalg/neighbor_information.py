@@ -9,10 +9,7 @@ from typing import Any
 import numpy as np
 import scipy.special
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array
-
-# Number of clusters up to which the index of a (c, c) table fits 32 bits.
-_MAX_TABLE = 46_340
+from scipy.sparse import csr_array
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,21 +37,15 @@ def random_walk(affinity: csr_array[np.float64]) -> RandomWalk:
     return RandomWalk(affinity.indices, steps, affinity.indptr, connected)
 
 
-def information(
-    walk: RandomWalk, labels: NDArray[np.int64], *, largest_table: int = _MAX_TABLE
-) -> float:
+def information(walk: RandomWalk, labels: NDArray[np.int64]) -> float:
     """Mutual information I(y_0; y_1) of the clusters (n,) before and after a step, in nats.
 
     The walk starts at a uniformly drawn sample: auto-information of the partition. Unlike
-    modularity, it weighs *which* other clusters the remaining edges lead to. More clusters than
-    `largest_table` are counted without a (c, c) table.
+    modularity, it weighs *which* other clusters the remaining edges lead to.
 
     M. Faccin, M. T. Schaub, J.-C. Delvenne, doi:10.1103/PhysRevLett.127.078301.
     """
-    n_clusters = int(labels.max()) + 1
-    if n_clusters > largest_table:
-        return _information_of_pairs(walk, labels, n_clusters)
-    return _of_table(_joint_table(walk, labels, n_clusters))
+    return _of_table(_joint_table(walk, labels, int(labels.max()) + 1))
 
 
 def evidence(
@@ -125,25 +116,6 @@ def _of_table(joint: NDArray[np.float64]) -> float:
     present = joint > 0
     terms = joint[present] * np.log(joint[present] / independent[present])
     return max(0.0, float(np.sum(terms)))
-
-
-def _information_of_pairs(walk: RandomWalk, labels: NDArray[np.int64], n_clusters: int) -> float:
-    """Mutual information without a (c, c) table, from the pairs of clusters that edges connect."""
-    n = len(labels)
-    walks = coo_array(
-        (walk.steps, (np.repeat(labels, walk.counts), labels[walk.neighbors])),
-        shape=(n_clusters, n_clusters),
-    ).tocsr()
-    sizes = csr_array(np.bincount(labels, minlength=n_clusters)[None, :] / n)
-    alone = csr_array(np.bincount(labels[~walk.connected], minlength=n_clusters)[:, None])
-    joint = coo_array(walks + alone @ sizes)
-    first, second, p = joint.row, joint.col, joint.data / n
-    independent = (
-        np.bincount(first, weights=p, minlength=n_clusters)[first]
-        * np.bincount(second, weights=p, minlength=n_clusters)[second]
-    )
-    present = p > 0
-    return max(0.0, float(np.sum(p[present] * np.log(p[present] / independent[present]))))
 
 
 def add_mean_graph(total: NDArray[np.float32], lists: Sequence[NDArray[np.integer[Any]]]) -> None:

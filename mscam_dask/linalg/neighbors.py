@@ -131,11 +131,7 @@ def nearest_neighbors(
 def approximate_neighbors(
     embedding: NDArray[np.float64] | WeightedBlocks, n_candidates: int
 ) -> NDArray[np.int64]:
-    """K nearest other samples (n, K) by float32 products alone, in no particular order.
-
-    Distances that agree to six digits of the squared norms may be exchanged: for large K, of which
-    few are near the boundary.
-    """
+    """K nearest other samples (n, K) by float32 products alone, in no particular order."""
     points = as_weighted_blocks(embedding)
     n = len(points)
     found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n)
@@ -152,10 +148,7 @@ def _propose(
     start: int,
     stop: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
-    """Nearest samples (m, n_asked) by float32 products, including the sample itself.
-
-    Also their squared distances by these products, and the bound (m,) on the rounding of each.
-    """
+    """Nearest samples (m, n_asked) by float32 products, including the sample itself."""
     n = len(points)
     exponent = _exponent([of_block.magnitude for of_block in facts])
     blocks = [

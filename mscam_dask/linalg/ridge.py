@@ -36,11 +36,7 @@ class Basis:
 
 
 def basis_from_rows(rows: NDArray[np.float64]) -> Basis:
-    """Thin SVD X = Q S V^T of rows (n, d) through the smaller of X^T X and X X^T; r = 0 for zeros.
-
-    The columns X v / s inherit the conditioning of the Gram matrix and are brought back to
-    orthonormality. Directions with s^2 <= 1e-10 * max(s^2) are dropped.
-    """
+    """Thin SVD X = Q S V^T of rows (n, d) through the smaller of X^T X and X X^T; r = 0 for zeros."""
     n, d = rows.shape
     if n < d:
         return basis_from_kernel(rows @ rows.T)

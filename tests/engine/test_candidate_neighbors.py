@@ -16,7 +16,8 @@ from mscam_dask.engine import neighbors
 from mscam_dask.engine.blocks import View
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.stage import Stage
-from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
+from mscam_dask.solvers.graph_update import candidate_neighbors
+from mscam_dask.solvers.ridge_view import RidgeView, joint_embedding, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 
@@ -51,31 +52,18 @@ def test_row_ranges_depend_on_the_samples_alone_and_cover_them(n: int) -> None:
 
 
 @pytest.mark.parametrize("n_views", [1, 20])
-def test_bits_do_not_depend_on_the_tasks(n_views: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_do_not_depend_on_the_tasks(n_views: int) -> None:
     n = 700
     views = ridge_views(n_views, n)
-    keys: list[str] = []
-
-    class Listed(SerialExecutor):
-        def submit(self, function, /, *args, key):  # type: ignore[no-untyped-def]
-            keys.append(key)
-            return super().submit(function, *args, key=key)
-
-    found = []
-    for together in (1000, 16, 1):
-        monkeypatch.setattr(neighbors, "_VIEWS_TOGETHER", together)
-        executor = Listed()
-        stage = Stage(executor, "k")
-        handles = [stage.submit(ridge, view) for view in views]
-        of_one_block = [View((handle,), handle) for handle in handles]
-        _, candidates = neighbors.ordered_candidates(stage, of_one_block, ((0, n),), 50, 0)
-        assert candidates.links == ((0,),) * len(candidates.parts)
-        found.append(executor.gather(candidates.parts))
-    for several in found[1:]:
-        for block, expected in zip(several, found[0], strict=True):
-            assert block.row_start == expected.row_start
-            assert_array_equal(block.indices, expected.indices)
-            assert_array_equal(block.squared_distances, expected.squared_distances)
-    n_searches = sum(key.startswith("exact_neighbors/") for key in keys)
-    n_blocks = len(found[0])
-    assert n_searches == (3 if n_views == 1 else 1 + 2 + 16) * n_blocks
+    executor = SerialExecutor()
+    stage = Stage(executor, "k")
+    handles = [stage.submit(ridge, view) for view in views]
+    of_one_block = [View((handle,), handle) for handle in handles]
+    _, candidates = neighbors.ordered_candidates(stage, of_one_block, ((0, n),), 50, 0)
+    assert candidates.links == ((0,),) * len(candidates.parts)
+    found = executor.gather(candidates.parts)
+    whole = candidate_neighbors(joint_embedding(views), 50, 0, n)
+    assert_array_equal(np.concatenate([part.indices for part in found]), whole.indices)
+    squared = np.concatenate([part.squared_distances for part in found])
+    assert_array_equal(squared, whole.squared_distances)
+    assert [part.row_start for part in found] == [start for start, _ in neighbors.row_parts(n)]

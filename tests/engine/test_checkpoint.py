@@ -10,16 +10,12 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.checkpoints import Checkpoint
-from mscam_dask.data.views import multi_view as multiview
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import RowSource, view_digest
-from mscam_dask.engine import blocks, neighbors
 from mscam_dask.engine.executors.base import SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import ConfigurationError, StoreCorruptError
-from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.types.events import (
     FitEvent,
     FitFinished,
@@ -28,11 +24,14 @@ from mscam_dask.types.events import (
     SettingsSelected,
 )
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
-from mscam_dask.types.result import Solution, Status
+from mscam_dask.types.result import Solution
 from tests.clusters import local_client
+from tests.engine.same_bits import bits
 from tests.messages import quotes
 from tests.snapshots import Memory
 from tests.synthetic import gaussian_views
+
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 def data(n_samples: int = 150, *, spread: float = 0.7) -> MultiViewData:
@@ -47,55 +46,21 @@ def candidates(model: str = "mscam", **more: Any) -> list[Parameters]:
     ]
 
 
-def signature(solution: Solution) -> Any:
-    """Everything of a solution but the time it took."""
-    graph = solution.consensus_graph
-    arrays: list[Any] = [solution.labels, graph.data, graph.indices, graph.indptr]
-    arrays += [solution.view_embeddings[name] for name in sorted(solution.view_embeddings)]
-    history = [
-        dataclasses.replace(
-            record,
-            seconds=0.0,
-            views=tuple(dataclasses.replace(view, seconds=0.0) for view in record.views),
-        )
-        for record in solution.history
-    ]
-    prepared = [dataclasses.replace(record, seconds=0.0) for record in solution.prepared]
-    return (
-        [(array.dtype.str, array.shape, array.tobytes()) for array in arrays],
-        history,
-        prepared,
-        solution.settings,
-        solution.parameters,
-        solution.score,
-        solution.view_contributions,
-        solution.status,
-        solution.n_neighbors,
-    )
-
-
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
-def test_every_state_leads_to_the_same_end(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(neighbors, "_MIN_PART", 40)
+def test_every_state_leads_to_the_same_end(model: str) -> None:
     views, asked = data(), candidates(model, max_iter=5)
     memory = Memory()
     whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
-    assert signature(whole) == signature(run_fit(views, asked, SerialExecutor()))
+    assert bits(whole) == bits(run_fit(views, asked, SerialExecutor()))
     assert len(memory.saved) == len(whole.history) + 1  # and one after the selection
     for index, snapshot in enumerate(memory.saved):
         again = Memory(snapshot)
-        assert signature(
-            run_fit(views, asked, SerialExecutor(), checkpoint_store=again)
-        ) == signature(whole)
+        assert bits(run_fit(views, asked, SerialExecutor(), checkpoint_store=again)) == bits(whole)
         assert len(again.saved) == len(whole.history) - index  # nothing is done twice
 
 
 @pytest.mark.parametrize("model", ["mscam", "mscan"])
-def test_every_state_of_large_data_leads_to_the_same_end(
-    model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 200)
-    monkeypatch.setattr(neighbors, "CELL_POINTS", 50)
+def test_every_state_of_large_data_leads_to_the_same_end(model: str) -> None:
     views = data(800, spread=0.5)
     asked = candidates(model, max_iter=2, exact_samples=400)[:1]
     memory = Memory()
@@ -103,7 +68,7 @@ def test_every_state_of_large_data_leads_to_the_same_end(
     assert len(memory.saved) == len(whole.history) + 1 == 3
     for snapshot in memory.saved:
         again = run_fit(views, asked, ThreadExecutor(2), checkpoint_store=Memory(snapshot))
-        assert signature(again) == signature(whole)
+        assert bits(again) == bits(whole)
 
 
 def test_the_warm_start_of_the_eigensolver_is_part_of_the_state() -> None:
@@ -115,11 +80,11 @@ def test_the_warm_start_of_the_eigensolver_is_part_of_the_state() -> None:
     assert len(whole.history) == 3
     state = memory.saved[1]
     again = run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state))
-    assert signature(again) == signature(whole)
+    assert bits(again) == bits(whole)
     elsewhere = np.random.default_rng(0).standard_normal(state.arrays["spectrum_vectors"].shape)
     state = Checkpoint({**state.arrays, "spectrum_vectors": elsewhere}, state.record)
     again = run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state))
-    assert signature(again) != signature(whole)
+    assert bits(again) != bits(whole)
 
 
 def test_another_executor_goes_on_to_the_same_end() -> None:
@@ -129,7 +94,7 @@ def test_another_executor_goes_on_to_the_same_end() -> None:
     start = Memory(memory.saved[1])
     with local_client(1, processes=False) as client:
         again = run_fit(views, asked, DaskExecutor(client), checkpoint_store=start)
-    assert signature(again) == signature(whole)
+    assert bits(again) == bits(whole)
 
 
 def test_observers_hear_of_the_iterations_before_the_restart() -> None:
@@ -147,35 +112,25 @@ def test_observers_hear_of_the_iterations_before_the_restart() -> None:
     assert all(isinstance(event, IterationFinished) for event in heard[1][2:-1])
 
 
-def test_data_in_more_pieces_than_clusters_restart_too() -> None:
-    rng = np.random.default_rng(0)
-    centers = 100.0 * np.arange(5)[:, None]
-    views = as_multi_view([np.repeat(centers, 20, axis=0) + rng.normal(size=(100, 3))])
-    asked = [Parameters(n_clusters=2, n_neighbors=3, n_candidates=4)]
-    memory = Memory()
-    whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
-    assert whole.status is Status.MERGED_COMPONENTS
-    (snapshot,) = memory.saved
-    again = run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(snapshot))
-    assert signature(again) == signature(whole)
+class Counted(MultiViewData):
+    """Data that count how often they are digested."""
+
+    n_digests = 0
+
+    def digest(self) -> str:
+        Counted.n_digests += 1
+        return super().digest()
 
 
-def test_the_data_are_digested_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    digested: list[str] = []
-
-    def counted(source: RowSource) -> str:
-        digested.append(source.name)
-        return view_digest(source)
-
-    monkeypatch.setattr(multiview, "view_digest", counted)
-    views, asked, memory = data(), candidates(max_iter=3)[:1], Memory()
+def test_the_data_are_digested_once() -> None:
+    views, asked, memory = Counted(data().views), candidates(max_iter=3)[:1], Memory()
+    Counted.n_digests = 0
     run_fit(views, asked, SerialExecutor())
-    assert digested == []
+    assert Counted.n_digests == 0
     run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
     assert len(memory.saved) > 2
-    assert digested == ["a", "b", "c"]
     run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(memory.saved[0]))
-    assert digested == 2 * ["a", "b", "c"]
+    assert Counted.n_digests == 2
 
 
 def test_one_cluster_needs_no_checkpoint() -> None:
@@ -184,86 +139,59 @@ def test_one_cluster_needs_no_checkpoint() -> None:
     assert memory.saved == []
 
 
-def first_state(views: MultiViewData, asked: list[Parameters]) -> Checkpoint:
+KNOWN = np.where(np.arange(150) < 100, np.arange(150) % 3, -1)
+TRIED = tuple(ViewSettings("unit", alpha) for alpha in (10.0, 1.0))
+CHOICES = Choices(TRIED, initial_graph=True, n_clusters=True, may_exclude_views=True)
+
+
+def resume(store: Memory, **more: Any) -> Solution:
+    given: dict[str, Any] = {"views": data(), "asked": candidates(max_iter=1)[:1], **more}
+    return run_fit(
+        given.pop("views"), given.pop("asked"), SerialExecutor(), checkpoint_store=store, **given
+    )
+
+
+def first_state(**given: Any) -> Checkpoint:
     memory = Memory()
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
+    resume(memory, **given)
     return memory.saved[0]
 
 
-def test_the_state_of_another_fit_is_refused() -> None:
-    views, asked = data(), candidates(max_iter=1)
-    memory = Memory(first_state(views, asked))
-    with pytest.raises(ConfigurationError, match=quotes("digest")):
-        run_fit(data(spread=0.8), asked, SerialExecutor(), checkpoint_store=memory)
-    other = Memory(first_state(data(spread=0.8), asked))
-    with pytest.raises(ConfigurationError, match=quotes("digest")):
-        run_fit(views, asked, SerialExecutor(), checkpoint_store=other)
-    with pytest.raises(ConfigurationError, match=quotes("alpha", "scale", "n_neighbors")):
-        run_fit(views, asked[:1], SerialExecutor(), checkpoint_store=memory)
-
-
-def test_the_state_of_a_fit_that_chose_among_other_preparations_is_refused() -> None:
-    """Candidates stand for what is chosen later: they may be the same where choices differ."""
-    tried = tuple(ViewSettings("unit", alpha) for alpha in (10.0, 1.0))
-    views, asked = data(), candidates(max_iter=1)[:1]
-    memory = Memory()
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, choices=Choices(tried))
-    state = memory.saved[-1]
-    for others in ((), tried[:1], (*tried, ViewSettings("standard", 1.0))):
-        with pytest.raises(ConfigurationError, match=quotes("scale", "alpha", "unit", 10)):
-            run_fit(
-                views,
-                asked,
-                SerialExecutor(),
-                checkpoint_store=Memory(state),
-                choices=Choices(others),
-            )
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=Memory(state), choices=Choices(tried))
-    chosen, fixed = (MSCAM(3, alpha=alpha, n_jobs=1, max_iter=1) for alpha in (None, 10.0))
-    memory = Memory()
-    chosen.set_params(checkpoint_store=memory).fit(views)
-    assert chosen.candidate_settings(views) == fixed.candidate_settings(views)
-    with pytest.raises(ConfigurationError, match=quotes("scale", "alpha")):
-        fixed.set_params(checkpoint_store=Memory(memory.saved[-1])).fit(views)
-
-
 @pytest.mark.parametrize(
-    ("argument", "name"), [("init_labels", "init_labels"), ("known", "partial_labels")]
+    ("before", "now", "named"),
+    [
+        ({}, {"views": data(spread=0.8)}, ("digest",)),
+        ({}, {"asked": candidates(max_iter=2)[:1]}, ("alpha", "scale", "n_neighbors")),
+        (
+            {"choices": CHOICES},
+            {"choices": dataclasses.replace(CHOICES, view_settings=TRIED[:1])},
+            ("scale", "alpha", "unit", 10),
+        ),
+        (
+            {"choices": CHOICES},
+            {"choices": Choices(TRIED)},
+            ("exclude_views", "auto_settings", "it was selected"),
+        ),
+        ({}, {"choices": Choices(n_clusters=True)}, ("it was given",)),
+        ({"init_labels": KNOWN}, {}, ("init_labels", "recorded: others")),
+        ({}, {"known": KNOWN}, ("partial_labels", "recorded: none")),
+        ({"known": KNOWN}, {"known": KNOWN[::-1].copy()}, ("partial_labels", "recorded: others")),
+    ],
+    ids=str,
 )
-def test_the_state_of_a_fit_that_began_with_other_labels_is_refused(
-    argument: str, name: str
+def test_the_state_of_another_fit_is_refused(
+    before: dict[str, Any], now: dict[str, Any], named: tuple[object, ...]
 ) -> None:
-    views, asked = data(), candidates(max_iter=1)[:1]
-    known = np.arange(150) % 3
-    known[100:] = -1
-    memory = Memory()
-
-    def resume(store: Memory, labels: Any) -> Any:
-        given = {argument: labels}
-        return run_fit(views, asked, SerialExecutor(), checkpoint_store=store, **given)
-
-    whole = resume(memory, known)
-    state = memory.saved[-1]
-    for other in (None, known[::-1].copy()):
-        with pytest.raises(ConfigurationError, match=quotes(name, "recorded: others")):
-            resume(Memory(state), other)
-    np.testing.assert_array_equal(resume(Memory(state), known).labels, whole.labels)
-    cold = Memory(first_state(views, asked))
-    with pytest.raises(ConfigurationError, match=quotes(name, "recorded: none")):
-        resume(cold, known)
+    state = first_state(**before)
+    with pytest.raises(ConfigurationError, match=quotes(*named)):
+        resume(Memory(state), **now)
 
 
-@pytest.mark.parametrize("is_selected", [False, True])
-def test_the_state_of_a_fit_whose_number_of_clusters_was_selected_or_not_is_refused(
-    is_selected: bool,
-) -> None:
-    views, asked, memory = data(), candidates(max_iter=1)[:1], Memory()
-    before, now = Choices(n_clusters=is_selected), Choices(n_clusters=not is_selected)
-    run_fit(views, asked, SerialExecutor(), checkpoint_store=memory, choices=before)
-    state = Memory(memory.saved[-1])
-    was = "it was selected" if is_selected else "it was given"
-    with pytest.raises(ConfigurationError, match=quotes(was)):
-        run_fit(views, asked, SerialExecutor(), checkpoint_store=state, choices=now)
+@pytest.mark.parametrize("argument", ["init_labels", "known"])
+def test_a_fit_that_began_with_labels_resumes(argument: str) -> None:
+    given, memory = {argument: KNOWN}, Memory()
+    whole = resume(memory, **given)
+    assert bits(resume(Memory(memory.saved[-1]), **given)) == bits(whole)
 
 
 def without_labels(snapshot: Checkpoint) -> Checkpoint:
@@ -284,7 +212,5 @@ def with_decision(snapshot: Checkpoint) -> Checkpoint:
     "change", [without_labels, without_choices, with_decision, lambda snapshot: Checkpoint({}, {})]
 )
 def test_what_is_no_state_is_refused(change: Callable[[Checkpoint], Checkpoint]) -> None:
-    views, asked = data(), candidates(max_iter=1)
-    memory = Memory(change(first_state(views, asked)))
     with pytest.raises(StoreCorruptError):
-        run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
+        resume(Memory(change(first_state())))

@@ -71,21 +71,6 @@ def cuts_of(
 BLOCKS = (0, 66, 100, 200)
 
 
-def test_the_cut_uses_all_pairs() -> None:
-    given = spectrum(20, mixing=0.25)
-    (cut,), (of_few,) = (cuts_of(given, 4, n_pairs=m, random=True) for m in (20, 8))
-    assert not np.array_equal(cut, of_few)
-    assert_array_equal(np.unique(cut), np.arange(4))
-
-
-@pytest.mark.parametrize("n_wanted", [40, 200])
-@pytest.mark.parametrize("n_clusters", [4, 10])
-def test_cuts_by_blocks_have_all_clusters(n_clusters: int, n_wanted: int) -> None:
-    given = spectrum(2 * n_clusters, mixing=0.25)
-    for cut in cuts_of(given, n_clusters, n_wanted=n_wanted, edges=BLOCKS):
-        assert_array_equal(np.unique(cut), np.arange(n_clusters))
-
-
 @pytest.mark.parametrize("all_minima", [False, True])
 def test_cuts_do_not_depend_on_the_blocks(all_minima: bool) -> None:
     given, known = spectrum(20, mixing=0.1), np.arange(200) % 4
@@ -106,14 +91,3 @@ def test_the_cut_is_that_of_the_walk_embedding() -> None:
     minima = [start_minima(embedding, None)[0], *random_minima(embedding, drawn)]
     expected, _ = min(minima, key=lambda minimum: minimum[1])
     assert_array_equal(cut, canonical_labels(expected[::-1]))
-
-
-@pytest.mark.parametrize("n_wanted", [80, 200])
-def test_clear_clusters_are_found_by_any(n_wanted: int) -> None:
-    given, group = spectrum(20), np.arange(200) % 4
-    cuts = cuts_of(
-        given, 4, n_wanted=n_wanted, edges=BLOCKS, known=group[::-1], random=True, all_minima=True
-    )
-    assert len(cuts) >= 3
-    for cut in cuts:
-        assert_array_equal(cut, canonical_labels(group[::-1]))

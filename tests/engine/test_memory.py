@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import psutil
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -178,51 +179,30 @@ def test_grows_with_samples(exact_samples: int, shape: tuple[int, list[int]]) ->
     assert grows(small, large)
 
 
-@pytest.mark.parametrize(
-    ("n_samples", "n_views", "more"),
-    [(5000, 3, True), (100_000, 3, True), (100_000, 1, False), (40_000, 16, False)],
-)
-def test_graphs_of_views_are_planned_where_they_may_be_tried(
-    n_samples: int, n_views: int, more: bool
-) -> None:
-    views, parameters = shapes_only(n_samples, [50] * n_views), Parameters(n_clusters=5)
-    with_graphs, without = (
-        plan_memory(views, parameters, view_graphs=joined).worker_bytes(1)
-        for joined in (True, False)
-    )
-    assert with_graphs > without if more else with_graphs == without
-
-
-def test_the_limit_of_the_address_space_is_one_of_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    def limits(process: psutil.Process, which: int) -> tuple[int, int]:
-        return process.memory_info().vms + 2**20, -1
-
-    before = SerialExecutor().memory_limit_bytes
-    assert before is not None
-    assert before > 2**20
-    monkeypatch.setattr(psutil.Process, "rlimit", limits)
-    after = SerialExecutor().memory_limit_bytes
-    assert after is not None
-    assert after <= 2**20
-
-
-def test_the_largest_task_comes_first_and_every_view_has_its_tasks() -> None:
-    tasks = plan(100, (3, 4)).tasks
-    assert list(tasks.values()) == sorted(tasks.values(), reverse=True)
-    assert min(tasks.values()) > 0
-    for view in ("v0", "v1"):
-        assert sum(view in name for name in tasks) >= 3
-
-
-def test_pair_views_count_their_square() -> None:
-    assert max(plan(10_000, (10_000,), "kernel").tasks.values()) >= 3 * 8 * 10_000**2
-
-
-def test_a_million_samples_fit_two_workers_of_three_gib() -> None:
-    assert plan(10**6, (100, 200, 64), n_clusters=10).worker_bytes(2) < 3 * GIB
-
-
 # Refusals -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit is one of Linux")
+def test_the_limit_of_the_address_space_is_one_of_memory() -> None:
+    program = """
+import resource
+from mscam_dask.engine.executors.base import SerialExecutor, psutil
+limit = psutil.Process().memory_info().vms + 2**20
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+print(SerialExecutor().memory_limit_bytes)
+"""
+    found = subprocess.run(
+        [sys.executable, "-c", program], check=True, capture_output=True, text=True
+    )
+    assert int(found.stdout) <= 2**20
+
+
+def test_a_fit_is_refused_before_it_starts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("mscam_dask.engine.executors.base.available_memory_bytes", lambda: 2**20)
+    events: list[object] = []
+    with pytest.raises(MemoryPlanError):
+        MSCAM(3, n_jobs=1, callbacks=[events.append]).fit(gaussian_views(0, n_samples=30)[0])
+    assert events == []
 
 
 class Small(SerialExecutor):
@@ -263,7 +243,7 @@ def test_a_worker_that_does_whole_fits_holds_all_of_each() -> None:
     assert of.worker_bytes(4) < of.worker_bytes(1)
     check_memory(WIDE, PARAMETERS, Small(of.worker_bytes(4), n_workers=4))
     check_memory(WIDE, PARAMETERS, Small(of.worker_bytes(1), n_workers=4), whole_fits=True)
-    with pytest.raises(MemoryPlanError, match=quotes(f"{of.worker_bytes(1) / GIB:.2f} GiB")):
+    with pytest.raises(MemoryPlanError):
         check_memory(WIDE, PARAMETERS, Small(of.worker_bytes(1) - 1, n_workers=4), whole_fits=True)
 
 
@@ -279,15 +259,6 @@ def test_large_results_may_be_spilled_but_a_task_has_to_fit() -> None:
         with pytest.raises(MemoryPlanError):
             check_memory(views, parameters, executor)
     check_memory(views, parameters, Small(need, kept_bytes=kept))  # without a warning
-
-
-def test_whole_fits_and_small_data_are_not_spilled() -> None:
-    parameters = Parameters(n_clusters=10, n_neighbors=20, exact_samples=100_000)
-    for n_samples, whole_fits in ((300_000, True), (50_000, False)):
-        views = shapes_only(n_samples, (100,))
-        limit = plan_memory(views, parameters).worker_bytes(1) - 1
-        with pytest.raises(MemoryPlanError):
-            check_memory(views, parameters, Small(limit, kept_bytes=0), whole_fits=whole_fits)
 
 
 class Apart(Small):
@@ -308,13 +279,3 @@ def test_arrays_that_travel_inside_tasks_count_where_they_arrive(
     assert times * 2 * rows.nbytes < there - here < times * (3 * rows.nbytes + 2000)
     stored = open_store(write_store(views, tmp_path / "data.zarr"))
     assert check_memory(stored, parameters, Apart(None)).held_bytes == here
-
-
-@pytest.mark.parametrize("n_jobs", [1, 2])
-def test_a_fit_is_refused_before_it_starts(n_jobs: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("mscam_dask.engine.executors.base.available_memory_bytes", lambda: 2**20)
-    events: list[object] = []
-    views, _ = gaussian_views(0, n_samples=30)
-    with pytest.raises(MemoryPlanError, match=quotes("0.00 GiB")):
-        MSCAM(3, n_jobs=n_jobs, callbacks=[events.append]).fit(views)
-    assert events == []

@@ -1,11 +1,7 @@
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
@@ -15,7 +11,6 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
-from mscam_dask.engine.prepare import precompute_views
 from mscam_dask.engine.preprocessing_selection import (
     choice_for,
     rows_compared,
@@ -25,9 +20,7 @@ from mscam_dask.engine.preprocessing_selection import (
 from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import adjusted_rand_index
-from mscam_dask.types.events import CandidateSettings, ViewSettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters, ViewSettings
-from mscam_dask.types.rules import SIZES
 from tests.messages import quotes
 from tests.synthetic import distances_between
 
@@ -45,55 +38,28 @@ def spoilt_by_units(n: int = 240) -> dict[str, NDArray[np.float64]]:
     return views
 
 
-def test_a_column_of_another_unit_makes_the_columns_be_standardised() -> None:
-    data = as_multi_view(spoilt_by_units())
+@pytest.mark.parametrize(("n_samples", "n_compared"), [(240, 3000), (600, 150)])
+@pytest.mark.parametrize("n_copies", [1, 4])
+def test_a_column_of_another_unit_makes_the_columns_be_standardised(
+    n_samples: int, n_compared: int, n_copies: int, tmp_path: Path
+) -> None:
+    """Also of a sample of the rows, of stored views, and of many views, which are in groups."""
+    views = spoilt_by_units(n_samples)
+    rng = np.random.default_rng(3)
+    for copy in range(3 * (n_copies - 1)):
+        views[f"more {copy}"] = views["a"] + 0.3 * rng.standard_normal(views["a"].shape)
+    data = as_multi_view(views)
+    stored = as_multi_view(write_store(data, tmp_path / "data.zarr"))
     with SerialExecutor() as executor:
-        records = {
-            r.view: r for r in select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)[0]
-        }
+        found, of_store = (
+            select_view_settings(Stage(executor, "views"), one, OPTIONS, 3, n_compared=n_compared)
+            for one in (data, stored)
+        )
+    assert of_store == found
+    records = {record.view: record for record in found[0]}
     assert records["c"].scale == "standard"
     assert records["c"].ahead > 4.0
-    assert all(record.agreement > 0.2 for record in records.values())
-
-
-class Noting(SerialExecutor):
-    """Executor that keeps the keys of its tasks."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.keys: list[str] = []
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Any:
-        self.keys.append(key)
-        return super().submit(function, *args, key=key)
-
-
-def test_settings_are_tried_side_by_side_with_the_same_choices_for_stored_views(
-    tmp_path: Path,
-) -> None:
-    data = as_multi_view({**spoilt_by_units(), "d": np.arange(1.0, 241.0)[:, None]})
-    stored = as_multi_view(write_store(data, tmp_path / "data.zarr"))
-    for n_compared in (3000, 120):
-        found = []
-        for views in (data, stored):
-            with Noting() as executor:
-                stage = Stage(executor, "views")
-                found.append(select_view_settings(stage, views, OPTIONS, 0, n_compared=n_compared))
-            n_searches = sum(key.startswith("sampled_neighbors/") for key in executor.keys)
-            assert n_searches == 3 * len(OPTIONS) + 2  # unit length is no option for one column
-        assert found[0] == found[1]
-
-
-def test_a_sample_of_the_rows_decides_where_there_are_many() -> None:
-    data = as_multi_view(spoilt_by_units(600))
-    with SerialExecutor() as executor:
-        found = select_view_settings(Stage(executor, "views"), data, OPTIONS, 3, n_compared=150)
-        assert (
-            select_view_settings(Stage(executor, "views"), data, OPTIONS, 3, n_compared=150)
-            == found
-        )
-    records = found[0]
-    assert records[2].scale == "standard"
+    assert all(record.agreement > 0.1 for record in records.values())
 
 
 def test_distance_views_differ_in_alpha_alone() -> None:
@@ -140,22 +106,6 @@ def test_what_is_faint_and_shared_is_one_choice_and_leaving_it_out_another() -> 
     assert choice_for(Parameters(n_clusters=3), (every, mild)) == ()
 
 
-def test_the_same_views_are_confirmed_in_every_agreement(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions without other views are judged by other views: their scores do not compare."""
-    told = iter([(1,), ()])
-    monkeypatch.setattr(
-        "mscam_dask.engine.preprocessing_selection.uninformative_views", lambda *choices: next(told)
-    )
-    options = tuple(ViewSettings("none", alpha) for alpha in (10.0, 1.0, 1e-6))
-    with SerialExecutor() as executor:
-        agreements = select_view_settings(
-            Stage(executor, "views"), as_multi_view(shares_a_faint_nuisance()), options, 0
-        )
-    assert [[one.is_informative for one in each] for each in agreements] == [
-        [True, False, True]
-    ] * 2
-
-
 def test_the_judge_of_partitions_decides_between_the_two() -> None:
     views = shares_a_faint_nuisance()
     data = as_multi_view(views)
@@ -176,44 +126,6 @@ def test_the_judge_of_partitions_decides_between_the_two() -> None:
     assert adjusted_rand_index(truth, solution.labels) == 1.0
 
 
-def test_settings_that_share_the_scaling_of_a_view() -> None:
-    data = as_multi_view(spoilt_by_units(90))
-    unit, standard = ViewSettings("unit", 10.0), ViewSettings("standard", 10.0)
-    mixed = [(unit, unit, standard), (unit, unit, unit), (standard, unit, standard)]
-    candidates = [Parameters(n_clusters=3, view_settings=one) for one in mixed]
-    solution = run_fit(data, candidates, SerialExecutor())
-    assert len(solution.settings) == 3
-    # every one, taken or not, says how it prepares the views
-    told = [record.view_settings for record in solution.settings]
-    assert told == [
-        tuple((name, way.scale, way.alpha) for name, way in zip(data.view_names, one, strict=True))
-        for one in mixed
-    ]
-    assert (
-        msgspec.convert(msgspec.to_builtins(solution.settings[0]), CandidateSettings)
-        == (solution.settings[0])
-    )
-
-
-def test_candidates_that_become_equal_are_kept_once() -> None:
-    agreement = tuple(
-        ViewSettingsSelected(
-            view=name,
-            scale="unit",
-            alpha=1.0,
-            agreement=0.1,
-            ahead=0.0,
-            overlap=9.0,
-            is_informative=True,
-        )
-        for name in ("a", "b")
-    )
-    first = Parameters(n_clusters=2)
-    assert with_view_settings([first, first], [agreement], may_exclude_views=True) == (
-        Parameters(n_clusters=2, view_settings=(ViewSettings("unit", 1.0),) * 2),
-    )
-
-
 def rings(n_samples: int) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]:
     """Two rings about one centre, in two views with the same angles: what these share is no cluster."""
     rng = np.random.default_rng(0)
@@ -226,23 +138,13 @@ def rings(n_samples: int) -> tuple[list[NDArray[np.float64]], NDArray[np.int64]]
     return views, labels
 
 
-def test_rows_of_few_columns_keep_their_length(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rows_of_few_columns_keep_their_length() -> None:
     views, labels = rings(400)
     model = MSCAM(2).fit(views)
     assert adjusted_rand_index(labels, model.labels_) == 1.0
     assert {one.scale for one in model.view_settings_.values()} == {"standard"}
-    monkeypatch.setattr(
-        "mscam_dask.engine.preprocessing_selection.has_few_columns", lambda shape: False
-    )
-    model = MSCAM(2).fit(views)
-    assert {one.scale for one in model.view_settings_.values()} == {"unit"}
-    assert adjusted_rand_index(labels, model.labels_) < 0.1
-
-
-def test_rows_of_few_columns_have_unit_length_if_it_is_asked_for() -> None:
-    data = as_multi_view(rings(60)[0])
-    unit = [option for option in OPTIONS if option.scale == "unit"]
-    with SerialExecutor() as executor:
+    data, unit = as_multi_view(views), [option for option in OPTIONS if option.scale == "unit"]
+    with SerialExecutor() as executor:  # if it is asked for, they have unit length
         chosen = select_view_settings(Stage(executor, "views"), data, unit, 0)
     assert {one.scale for one in chosen[0]} == {"unit"}
 
@@ -255,41 +157,3 @@ def test_many_views_are_compared_by_fewer_rows() -> None:
         1000,
     ]
     assert rows_compared(1000, 150) == 150
-
-
-@pytest.mark.parametrize("n_views", [9, 20])
-def test_groups_of_views_choose_as_all_views_together(
-    n_views: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    rng = np.random.default_rng(3)
-    points = rng.standard_normal((300, 12))
-    views = [points + 0.3 * rng.standard_normal(points.shape) for _ in range(n_views)]
-    views[4] = np.hstack([views[4], 1e3 * rng.standard_normal((300, 1))])
-    data = as_multi_view(views)
-    with SerialExecutor() as executor:
-        in_groups = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
-        monkeypatch.setattr("mscam_dask.engine.preprocessing_selection._MIN_TOGETHER", n_views)
-        together = select_view_settings(Stage(executor, "views"), data, OPTIONS, 0)
-    assert [one.scale for one in in_groups[0]].count("standard") == 1
-    assert in_groups[0][4].scale == "standard"
-    for one, other in zip(in_groups[0], together[0], strict=True):
-        assert (one.scale, one.alpha) == (other.scale, other.alpha)
-        assert one.agreement == pytest.approx(other.agreement, abs=1e-6)
-
-
-def test_partitions_of_many_views_are_scored_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The fit and the number of clusters, which looks at the modularity in the same graphs."""
-    sizes = dataclasses.replace(SIZES, n_scored=150, n_coarsely_compared=90)
-    monkeypatch.setattr("mscam_dask.engine.prepare.SIZES", sizes)
-    monkeypatch.setattr("mscam_dask.engine.preprocessing_selection.SIZES", sizes)
-    rng = np.random.default_rng(4)
-    labels = np.arange(240) % 3
-    centers = 6.0 * rng.standard_normal((9, 3, 5))
-    views = [own[labels] + rng.standard_normal((240, 5)) for own in centers]
-    model = MSCAM("auto", n_jobs=1).fit(views)
-    assert model.n_clusters_ == 3
-    assert adjusted_rand_index(labels, model.labels_) == 1.0
-    stage = Stage(SerialExecutor(), "views")
-    precomputed = precompute_views(stage, as_multi_view(views), [("unit",) * 9])
-    ((graphs,),) = stage.gather(precomputed.scorer.graphs(["view_0"]))
-    assert {graph.shape for graph in graphs.graphs} == {(141, 141)}

@@ -32,12 +32,6 @@ def test_groups_of_sixteen_are_subtrees_of_one_tree(n_terms: int) -> None:
     np.testing.assert_array_equal(groups[0], added(terms))
 
 
-def test_the_terms_are_left_as_they_were() -> None:
-    terms = [np.ones(3), np.ones(3), np.ones(3)]
-    assert added(terms).tolist() == [3.0, 3.0, 3.0]
-    assert all(term.tolist() == [1.0, 1.0, 1.0] for term in terms)
-
-
 @pytest.mark.parametrize("n_together", [1, 2, 5, 100])
 def test_views_side_by_side_have_the_sum_of_their_distances(n_together: int) -> None:
     n, c, start = 30, 4, 10

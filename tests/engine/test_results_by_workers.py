@@ -19,7 +19,6 @@ from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store import arrays
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.engine import blocks, neighbors, prepare
 from mscam_dask.engine.executors._process import n_bytes
 from mscam_dask.engine.executors.base import Executor, Handle, SerialExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
@@ -36,12 +35,9 @@ VIEWS, _ = gaussian_views(2, n_samples=N, n_clusters=4, spread=0.9, dims=(6, 20)
 
 
 @pytest.fixture(autouse=True)
-def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Twelve blocks of rows, chunks of a tenth of a graph, and large data from 400 samples on."""
-    monkeypatch.setattr(prepare, "SIZES", dataclasses.replace(SIZES, n_scored=250))
+def small_chunks(small_blocks: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Chunks of a tenth of a graph, and results of large data from 400 samples on."""
     monkeypatch.setattr(results, "SIZES", dataclasses.replace(SIZES, exact_samples=400))
-    monkeypatch.setattr(blocks, "_BLOCK_ROWS", 100)
-    monkeypatch.setattr(neighbors, "CELL_POINTS", 50)
     monkeypatch.setattr(arrays, "CHUNK_BYTES", 5600)
 
 
@@ -96,12 +92,6 @@ def test_arrays_are_those_of_a_fit_in_memory(tmp_path: Path) -> None:
         same_arrays(fit(DaskExecutor(client), tmp_path / "workers"), expected)
 
 
-def test_exhaustive_fits_keep_their_arrays(tmp_path: Path) -> None:
-    solution = fit(SerialExecutor(), tmp_path / "unused", exact_samples=5000)
-    assert isinstance(solution.arrays, ArraysInMemory)
-    assert not (tmp_path / "unused").exists()
-
-
 class OtherMount(SerialExecutor):
     """Executor of which one worker has nothing, or another file system, at the path of the driver."""
 
@@ -153,17 +143,6 @@ def test_the_driver_gathers_labels_and_scalars(tmp_path: Path) -> None:
     assert fewer > graph.data.nbytes + of_arrays / 2  # embeddings are sent in single precision
 
 
-def test_a_large_result_is_read_when_it_is_used(tmp_path: Path) -> None:
-    path = tmp_path / "result.zarr"
-    solution = fit(SerialExecutor(), new_partial(path))
-    write_result(solution, path)
-    result = read_result(path)
-    assert isinstance(result.arrays, StoredArrays)
-    assert not {"consensus_graph", "view_embeddings"} & set(vars(result.arrays))
-    assert result.consensus_graph is result.consensus_graph
-    same_arrays(dataclasses.replace(solution, arrays=result.arrays), solution)
-
-
 def test_damage_of_a_large_result_is_found_before_it_is_used(tmp_path: Path) -> None:
     path = tmp_path / "result.zarr"
     write_result(fit(SerialExecutor(), new_partial(path)), path)
@@ -179,6 +158,7 @@ def test_damage_of_a_large_result_is_found_before_it_is_used(tmp_path: Path) -> 
     assert np.isfinite(read_result(path).score)
 
 
+@pytest.mark.thorough
 def test_results_on_the_disks_of_workers_have_the_same_bits(tmp_path: Path) -> None:
     expected = fit(SerialExecutor(), None)
     with (

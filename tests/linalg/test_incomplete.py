@@ -19,7 +19,6 @@ from mscam_dask.linalg.incomplete import (
     with_finite_distances,
 )
 from mscam_dask.linalg.laplacian import induced_laplacian, laplacian
-from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
 from mscam_dask.types.rules import CONSTANTS
 
@@ -78,15 +77,6 @@ def test_points_that_are_taken_keep_their_distances(rng: np.random.Generator) ->
     assert_allclose(taken.distances(np.arange(4), np.arange(4)), expected, atol=1e-12)
 
 
-def test_complete_blocks_have_the_mean_distance(rng: np.random.Generator) -> None:
-    views = [rng.standard_normal((N, r)) for r in (2, 3)]
-    joint = np.hstack(views) / np.sqrt(2)
-    indices, distances = nearest_sharing(as_incomplete_blocks(views), 6, 0, N)
-    expected, squared = nearest_neighbors(joint, 6)
-    assert_array_equal(indices, expected)
-    assert_allclose(distances, squared, rtol=1e-10)
-
-
 @pytest.mark.parametrize("k", [1, 5, N - 1])
 def test_neighbors_are_the_nearest_and_those_without_a_common_view_come_last(
     rng: np.random.Generator, k: int
@@ -128,13 +118,6 @@ def test_induced_laplacian_is_that_of_the_subgraph(rng: np.random.Generator) -> 
     assert_allclose(found.toarray(), expected.toarray(), atol=1e-14)
 
 
-def test_present_samples_spread_rows_over_all_samples() -> None:
-    present = PresentSamples(np.array([1, 3]), 4)
-    assert len(present) == 2
-    assert_array_equal(present.positions, [-1, 0, -1, 1])
-    assert_array_equal(present.spread(np.array([[5.0], [6.0]]), 0.0), [[0], [5], [0], [6]])
-
-
 def _rows(seed: int) -> np.ndarray:
     rng = np.random.default_rng(seed)
     rows = rng.standard_normal((40, 6))
@@ -146,11 +129,7 @@ def _rows(seed: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("method", IMPUTE_METHODS)
-@pytest.mark.parametrize("block_bytes", [1, 2**20])
-def test_values_are_those_of_scikit_learn(
-    method: ImputeMethod, block_bytes: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("mscam_dask.linalg.incomplete._IMPUTED_BYTES", block_bytes)
+def test_values_are_those_of_scikit_learn(method: ImputeMethod) -> None:
     rows, others = _rows(0), _rows(1)[:7]
     reference = KNNImputer() if method == "knn" else SimpleImputer(strategy=method)
     reference.fit(rows)
@@ -159,11 +138,6 @@ def test_values_are_those_of_scikit_learn(
         found = imputer(given)
         assert_allclose(found, reference.transform(given), rtol=1e-12)
         assert_array_equal(found[~np.isnan(given)], given[~np.isnan(given)])
-
-
-def test_fewer_donors_than_neighbors_are_averaged() -> None:
-    rows = np.array([[1.0, 2.0], [2.0, np.nan], [3.0, 6.0]])
-    assert_array_equal(fit_imputer(rows, "knn")(rows), [[1, 2], [2, 4], [3, 6]])
 
 
 def test_donors_at_no_finite_distance_give_nothing() -> None:

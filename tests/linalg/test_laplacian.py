@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 import scipy.linalg
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
@@ -32,6 +31,7 @@ graphs = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(st.integers(2, 9), st.data())
 def test_graph_holds_the_weights_given(n: int, data: st.DataObject) -> None:
     k = data.draw(st.integers(1, n - 1))
@@ -53,14 +53,7 @@ def test_graph_holds_the_weights_given(n: int, data: st.DataObject) -> None:
     assert_allclose(graph.sum(axis=1), 1.0)
 
 
-@pytest.mark.parametrize("dtype", [np.float32, np.float64])
-def test_a_laplacian_has_the_precision_of_its_graph(dtype: type) -> None:
-    graph: csr_array[np.float64] = csr_array(random_graph(12, 0.5, 0))
-    single = laplacian(graph.astype(dtype))
-    assert single.dtype == dtype
-    assert_allclose(single.toarray(), laplacian(graph).toarray(), rtol=1e-6, atol=1e-6)
-
-
+@settings(max_examples=30)
 @given(graphs, st.integers(0, 99))
 def test_laplacian_by_definition(weights: NDArray[np.float64], seed: int) -> None:
     L = laplacian(csr_array(weights)).toarray()
@@ -73,6 +66,7 @@ def test_laplacian_by_definition(weights: NDArray[np.float64], seed: int) -> Non
     assert_array_equal(symmetric_affinity(csr_array(weights)).toarray(), symmetric)
 
 
+@settings(max_examples=30)
 @given(graphs)
 def test_zero_eigenvalues_count_the_components(weights: NDArray[np.float64]) -> None:
     # Theorem 1; isolated vertices included
@@ -82,6 +76,7 @@ def test_zero_eigenvalues_count_the_components(weights: NDArray[np.float64]) -> 
     assert np.count_nonzero(values < 1e-9) == count
 
 
+@settings(max_examples=30)
 @given(graphs)
 def test_components_against_a_search(weights: NDArray[np.float64]) -> None:
     linked = (weights + weights.T) > 0

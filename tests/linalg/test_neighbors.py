@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.linalg import neighbors
-from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
+from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.neighbors import (
     approximate_neighbors,
     column_facts,
@@ -56,13 +55,6 @@ def test_ties_on_a_lattice_go_to_the_lower_index(
     assert_array_equal(nearest(points, k), by_enumeration(points, k))
 
 
-@pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_all_samples_equal(offset: float) -> None:
-    found = nearest(np.full((40, 2), offset), 3)
-    expected = [[j for j in range(5) if j != i][:3] for i in range(40)]
-    assert_array_equal(found, expected)
-
-
 def test_duplicates_hide_no_one_else() -> None:
     # 30 copies of one point, and a ring of distinct ones around it
     rng = np.random.default_rng(0)
@@ -76,46 +68,6 @@ def test_far_from_the_origin_distances_are_still_exact() -> None:
     points = np.asarray(1e9 + rng.integers(0, 1000, size=(80, 2)) * 2.0**-10, dtype=np.float64)
     points[0] = -1e9  # so that centring does not help
     assert_array_equal(nearest(points, 6), by_enumeration(points, 6))
-
-
-def test_row_blocks_agree_with_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
-    rng = np.random.default_rng(2)
-    points = rng.integers(0, 3, size=(70, 3)).astype(np.float64)
-    whole = nearest(points, 7)
-    monkeypatch.setattr(neighbors, "_BLOCK_BYTES", 1)
-    blocks = [
-        nearest(points, 7, row_start=start, row_stop=min(70, start + 16))
-        for start in range(0, 70, 16)
-    ]
-    assert_array_equal(np.vstack(blocks), whole)
-    assert_array_equal(nearest(points, 7), whole)
-    assert nearest(points, 7, row_start=9, row_stop=9).shape == (0, 7)
-
-
-def many_blocks(n: int, n_blocks: int, width: int) -> WeightedBlocks:
-    """Ten clusters, with coordinates in single precision as those of views."""
-    rng = np.random.default_rng(3)
-    cluster = rng.integers(0, 10, n)
-    blocks = []
-    for _ in range(n_blocks):
-        points = rng.standard_normal((10, width))[cluster] + 0.5 * rng.standard_normal((n, width))
-        blocks.append((points - points.mean(axis=0)).astype(np.float32))
-    weights = tuple(rng.uniform(0.0, 1.0 / n_blocks, width) for _ in blocks)
-    return WeightedBlocks(tuple(blocks), weights)
-
-
-@pytest.mark.parametrize(("n_blocks", "width"), [(1, 300), (96, 24), (300, 1)])
-def test_no_sample_is_nearer_than_the_radius_of_the_proposals(n_blocks: int, width: int) -> None:
-    points = many_blocks(400, n_blocks, width)
-    found, squared, error = neighbors._propose(points, column_facts(points), 30, 100, 140)
-    reach = squared.max(axis=1) - error
-    whole = points.stacked(slice(None))
-    for row, (proposed, radius) in enumerate(zip(found, reach, strict=True), start=100):
-        squared = np.sum((whole - whole[row]) ** 2, axis=1)
-        others = np.delete(squared, proposed)
-        assert radius <= others.min()
-        # the radius is no looser than it has to be: most samples are beyond it
-        assert radius > 0.98 * np.sort(squared)[29]
 
 
 def test_facts_of_blocks_in_different_units_are_combined() -> None:
@@ -134,28 +86,6 @@ def test_facts_of_blocks_in_different_units_are_combined() -> None:
     centered = points - points.mean(axis=0)
     assert_allclose(sum(squared), np.sum(centered**2, axis=1), rtol=1e-2)
     assert_array_equal(distances, nearest_neighbors(weighted, 7)[1][20:50])
-
-
-@pytest.mark.thorough
-def test_rows_of_many_views_are_decided_in_single_precision(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    points = many_blocks(600, 128, 40)
-    in_double = as_weighted_blocks(points.stacked(slice(None)))
-    expected = nearest_neighbors(in_double, 20)[0]
-
-    def never(*_: Any) -> None:
-        raise AssertionError("searched in double precision")
-
-    monkeypatch.setattr(neighbors, "_search_in_float64", never)
-    assert_array_equal(nearest_neighbors(points, 20)[0], expected)
-
-
-def test_embedding_is_left_alone() -> None:
-    points = np.arange(12.0).reshape(6, 2)
-    points.flags.writeable = False
-    nearest(points, 2)
-    assert_array_equal(points, np.arange(12.0).reshape(6, 2))
 
 
 def check_top_k(values: NDArray[Any], count: int) -> NDArray[np.int64]:
@@ -186,32 +116,6 @@ def test_top_k_of_rising_and_spread_rows() -> None:
     check_top_k(spread, 7)
     check_top_k(np.zeros((4, n)), 7)
     check_top_k(np.random.default_rng(0).integers(0, 3, (50, n)).astype(np.float32), 12)
-
-
-def test_infinite_entries_of_a_row_come_last() -> None:
-    values = np.full((2, 200), np.inf)
-    values[0, 150], values[0, 20], values[1, 199] = 1.0, -np.inf, 5.0
-    columns = check_top_k(values, 3)
-    assert {20, 150} <= set(columns[0].tolist())
-    assert 199 in columns[1]
-
-
-def test_a_matrix_without_rows_has_no_top_k() -> None:
-    assert top_k_columns(np.empty((0, 100)), 4).shape == (0, 4)
-
-
-def test_top_k_leaves_the_matrix_alone_and_it_need_not_be_contiguous() -> None:
-    whole = np.random.default_rng(1).standard_normal((300, 20))
-    kept = whole.copy()
-    check_top_k(whole.T, 5)
-    check_top_k(whole.T[::2, ::3], 5)
-    assert_array_equal(whole, kept)
-
-
-def test_approximate_neighbors_are_the_nearest_where_distances_differ() -> None:
-    points = np.random.default_rng(0).standard_normal((300, 5))
-    found = approximate_neighbors(points, 40)
-    assert_array_equal(np.sort(found, axis=1), np.sort(nearest(points, 40), axis=1))
 
 
 def test_approximate_neighbors_of_duplicates_are_others() -> None:

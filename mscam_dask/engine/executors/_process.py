@@ -2,16 +2,12 @@
 
 One BLAS and OpenMP thread for each task makes results independent of the executor.
 
-Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536: glibc then returns every block of 128 KiB
-or more to the system as soon as it is freed and fetches it again, page by page and zeroed, for the
-next array of that size. Kernels with temporary arrays of the size of the second-level cache take
-more than twice the time. Without any threshold, free memory below a block in use stays with the
-process, however large it is. Hence a process keeps a bounded amount: docs/decisions/0002.
+Dask starts workers with MALLOC_TRIM_THRESHOLD_=65536, by which large arrays are fetched from the system
+again and again: kernels take twice the time. A process keeps a bounded amount instead (docs/decisions/0002).
 
-An array from another process may start at an address in its message that is not a multiple of its
-item size. NumPy computes with it in another order, so the last bits of a product would depend on
-the worker that a task ran on. A copy is aligned. Dask moves and spills results by `dask.sizeof`,
-which counts a dataclass as a few dozen bytes whatever arrays it holds; `n_bytes` counts these.
+An array from another process may be unaligned. NumPy computes with it in another order, so the last bits
+would depend on the worker; a copy is aligned. Dask's `sizeof` does not see the arrays in a dataclass;
+`n_bytes` does.
 """
 
 from __future__ import annotations
@@ -209,11 +205,7 @@ def without_dask_trim(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def aligned(value: Any) -> Any:
-    """Return `value` with unaligned arrays in it replaced by copies of the same memory order.
-
-    They may be in sparse arrays, dataclasses, lists, tuples and mappings of any depth. Nothing is
-    changed in place, and anything else is returned as it is.
-    """
+    """Return `value` with unaligned arrays in it replaced by copies of the same memory order."""
     if isinstance(value, np.ndarray):
         return value if value.flags.aligned else value.copy(order="K")
     if isinstance(value, list) or type(value) is tuple:

@@ -12,15 +12,16 @@ import asyncio
 import concurrent.futures
 import contextlib
 import itertools
+import re
 import time
 import uuid
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Self, cast
 
 import dask.config
 import sklearn.cluster  # noqa: F401  solvers import it where they need it; workers load it here, before their first task
-from dask.base import annotate
+from dask.base import annotate, get_annotations
 from dask.utils import key_split, parse_timedelta
 from distributed import Client, KilledWorker, wait
 from distributed.client import ClosedClientError, FutureCancelledError, FuturesCancelledError
@@ -35,20 +36,23 @@ from mscam_dask.engine.executors._process import (
     prepare_worker,
     return_freed_memory,
 )
-from mscam_dask.engine.executors._spans import (
-    MAX_CACHED_KEYS,
-    Spans,
-    phase_of,
-    scheduler_cleaner,
-)
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.executors.watchdog import GIB, WorkerWatchdog
 from mscam_dask.errors import (
     ClusterError,
     ConfigurationError,
+    NoWorkersError,
     SchedulerLostError,
     WorkerLostError,
+    WorkersPausedError,
 )
+
+_GIB = 2.0**30
+
+# Name of the spans of a fit, by which the dashboard groups tasks.
+_TOP = "mscam"
+
+MAX_CACHED_KEYS = 2000
+"""Keys of tasks that Dask's cache of key prefixes may hold before it is emptied."""
 
 POLL_S = 2.0
 """Seconds between two checks of a driver that waits."""
@@ -142,10 +146,7 @@ def _address(client: Client) -> str:
 
 
 def wait_for_a_worker(client: Client, timeout_s: float) -> None:
-    """Wait for up to `timeout_s` until a worker can run tasks.
-
-    An adaptive cluster may have no worker until there is a task, so one is submitted.
-    """
+    """Wait for up to `timeout_s` until a worker can run tasks."""
     watchdog = WorkerWatchdog(
         lambda: present_workers(client, timeout_s), _address(client), timeout_s
     )
@@ -178,10 +179,7 @@ def check_versions(client: Client, timeout_s: float) -> None:
 def ask_workers(
     client: Client, function: Callable[..., Any], *args: Any, timeout_s: float
 ) -> dict[str, Any]:
-    """Run a function on every worker outside of tasks; results or exceptions by address.
-
-    Workers that leave meanwhile are left out.
-    """
+    """Run a function on every worker outside of tasks; results or exceptions by address."""
     with _translated(client):
         try:
             answers: dict[str, Any] = client.run(
@@ -218,6 +216,116 @@ def _spill_threshold_bytes(dask_worker: Any) -> int:
     return int(share * limit / dask_worker.state.nthreads) if spills else 0
 
 
+def _is_usable(worker: Mapping[str, Any]) -> bool:
+    """Return whether a worker starts tasks or runs one; Dask pauses it when its memory is full."""
+    metrics = worker.get("metrics") or {}
+    return worker["status"] == "running" or bool(metrics.get("executing"))
+
+
+class WorkerWatchdog:
+    """Check, repeated during a wait, that the cluster has a worker that can run tasks."""
+
+    def __init__(
+        self,
+        workers: Callable[[], Mapping[str, Mapping[str, Any]]],
+        address: str,
+        timeout_s: float,
+    ) -> None:
+        self._workers = workers
+        self._address = address
+        self._timeout_s = timeout_s
+        self._last_seen = time.monotonic()
+
+    def check(self) -> bool:
+        """Check for usable workers; whether there is one. An error if there has been none for too long."""
+        workers = self._workers().values()
+        if any(map(_is_usable, workers)):
+            self._last_seen = time.monotonic()
+            return True
+        if time.monotonic() - self._last_seen > self._timeout_s:
+            raise self._error(list(workers))
+        return False
+
+    def _error(self, workers: list[Mapping[str, Any]]) -> NoWorkersError:
+        if not workers:
+            return NoWorkersError(
+                f"the Dask scheduler {self._address} has had no worker for {self._timeout_s:g} s. "
+                f"Start workers, for example dask worker {self._address}, and repeat the command."
+            )
+        fullest = max(workers, key=lambda worker: _used_bytes(worker) / _limit_bytes(worker))
+        memory = (
+            f"{_used_bytes(fullest) / _GIB:.2f} of {_limit_bytes(fullest) / _GIB:.2f} GiB in use "
+            f"on {fullest.get('name', 'one')}"
+        )
+        return WorkersPausedError(
+            f"all {len(workers)} Dask workers of {self._address} have been paused for "
+            f"{self._timeout_s:g} s, because their memory is full ({memory}). Give workers more "
+            "memory (--memory-limit) or use fewer of them, and repeat the command."
+        )
+
+
+def _used_bytes(worker: Mapping[str, Any]) -> float:
+    return float((worker.get("metrics") or {}).get("memory") or 0)
+
+
+def _limit_bytes(worker: Mapping[str, Any]) -> float:
+    return float(worker.get("memory_limit") or float("inf"))
+
+
+def _phase_of(first: str) -> str | None:
+    """Phase named by the first part of a key after the function: an iteration, a setting, or None."""
+    if first.isdecimal():
+        return f"outer iteration {int(first) + 1}"
+    setting = re.fullmatch(r"setting-\d+-(\d+)", first)
+    return None if setting is None else f"setting {int(setting[1]) + 1}"
+
+
+class _Spans:
+    """Span annotations of a fit: one span for each outer iteration or setting, "set-up", "result".
+
+    All fits on a cluster share these spans. Dask's scheduler and workers keep totals for every
+    span they have seen, so spans of its own for each fit would grow without bound.
+    """
+
+    def __init__(self) -> None:
+        self._has_iterated = False
+
+    def annotation(self, phase: str | None) -> dict[str, tuple[str, ...]]:
+        """Return the annotation of a task in a phase, or of one before or after all phases."""
+        self._has_iterated |= phase is not None and phase.startswith("outer")
+        name = phase or ("result" if self._has_iterated else "set-up")
+        caller = get_annotations().get("span", {"name": (), "ids": ()})
+        top = "/".join((*caller["ids"][-1:], _TOP))
+        return {
+            "name": (*caller["name"], _TOP, name),
+            "ids": (*caller["ids"], top, f"{top}/{name}"),
+        }
+
+
+def _scheduler_cleaner() -> Callable[..., None]:
+    """Return a function for the scheduler that drops what it keeps of the tasks of ended fits.
+
+    Dask's spans keep every task group and one record for each task submitted; its cache of key
+    prefixes keeps 100 000 keys. The function is nested so that it is pickled by value: the
+    scheduler may not have this package.
+    """
+
+    def clean(dask_scheduler: Any, top: str = _TOP, max_keys: int = MAX_CACHED_KEYS) -> None:
+        from dask.utils import key_split
+
+        if key_split.cache_info().currsize > max_keys:
+            key_split.cache_clear()
+        extension = dask_scheduler.extensions.get("spans")
+        for span in () if extension is None else list(extension.spans_search_by_tag.get(top, ())):
+            ended = [group for group in span.groups if group.name not in dask_scheduler.task_groups]
+            span.groups.difference_update(ended)
+            metadata = getattr(span, "_metadata", None)
+            if metadata:
+                del metadata["collections"][1:]
+
+    return clean
+
+
 class DaskExecutor:
     """Executor on the workers of a connected `distributed.Client`, which is neither opened nor closed here.
 
@@ -242,7 +350,7 @@ class DaskExecutor:
         self._address = _address(client)
         self._keys: set[tuple[str, str]] = set()
         self._next_workers: tuple[str, Iterator[str]] = ("", iter(()))
-        self._spans = Spans()
+        self._spans = _Spans()
         self._stack = contextlib.ExitStack()
         self._handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
@@ -299,19 +407,15 @@ class DaskExecutor:
                 handle.release()
             # without it the next fit does the same; an error on the way out says more than its own
             with contextlib.suppress(Exception):
-                self._client.run_on_scheduler(scheduler_cleaner(), callback_timeout=_CLEANING_S)
+                self._client.run_on_scheduler(_scheduler_cleaner(), callback_timeout=_CLEANING_S)
         self._stack.close()
 
     def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        """See `Executor.submit`.
-
-        The stage becomes the key's prefix on the dashboard; tasks of one stage in one outer
-        iteration are a group, and those of an iteration a span.
-        """
+        """See `Executor.submit`."""
         stage, _, name = key.partition("/")
         first, _, rest = name.partition("/")
         group = f"{stage}-{self.run_id}"
-        phase = phase_of(first)
+        phase = _phase_of(first)
         if phase is not None:
             group, name = f"{group}-{first}", rest
         unique = self._unique(group, name)
@@ -372,10 +476,7 @@ class DaskExecutor:
         return WorkerWatchdog(self._workers, self._address, self._timeout_s)
 
     def _unique(self, group: str, name: str) -> tuple[str, str]:
-        """Return the key, numbered if it was used before: names of views may look like paths.
-
-        The number comes before the name, whose end is the view for the dashboard.
-        """
+        """Return the key, numbered if it was used before: names of views may look like paths."""
         key, count = (group, name), 1
         while key in self._keys:
             count += 1
@@ -388,7 +489,7 @@ class DaskExecutor:
         stage, _, first = str(group).partition(f"-{self.run_id}")
         task = f"{stage} {'/'.join(part for part in (first.strip('-'), str(name)) if part)}"
         limit = self.memory_limit_bytes
-        memory = f"the smallest worker's limit is {limit / GIB:.1f} GiB" if limit else "no limit"
+        memory = f"the smallest worker's limit is {limit / _GIB:.1f} GiB" if limit else "no limit"
         return WorkerLostError(
             f"task {task!r} was given up after {error.allowed_failures + 1} workers died while "
             f"running it, the last one {error.last_worker.address}. They most likely ran out of "
@@ -398,10 +499,7 @@ class DaskExecutor:
 
 @contextlib.contextmanager
 def _translated(client: Client) -> Iterator[None]:
-    """Translate the exceptions of Dask after the scheduler is lost into one error.
-
-    A client that has lost its scheduler keeps submitted tasks and would wait for a new one.
-    """
+    """Translate the exceptions of Dask after the scheduler is lost into one error."""
     if client.status != "running":
         raise _scheduler_lost()
     try:

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.utils import key_split
-from distributed import Client, span
+from distributed import Client
 from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM, Constants
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.engine.executors._process import n_bytes
-from mscam_dask.engine.executors._spans import MAX_CACHED_KEYS
-from mscam_dask.engine.executors.dask import DaskExecutor
+from mscam_dask.engine.executors.dask import MAX_CACHED_KEYS, DaskExecutor
 from tests.clusters import local_client
 from tests.synthetic import gaussian_views
 
@@ -42,17 +41,6 @@ def test_one_span_for_each_outer_iteration_and_for_what_is_around_them() -> None
     expected = [f"outer iteration {number + 1}" for number in range(model.n_iter_)]
     assert [leaf for leaf in leaves if leaf.startswith("outer")] == expected
     assert {"set-up", "setting 1", "result"} <= set(leaves)
-
-
-def test_no_number_but_that_of_an_iteration_makes_a_span_of_one() -> None:
-    data = subspace_mixture(90, 3, (5, 6), rng=np.random.default_rng(3), separation=2.0, noise=0.4)
-    views = {"7": data.views[0].read(0, 90), "8": data.views[1].read(0, 90)}
-    with local_client(1, processes=False) as client:
-        model = MSCAM("auto", client=client).fit(views)
-        leaves = [name[1] for name in span_names(client) if len(name) == 2]
-    expected = [f"outer iteration {number + 1}" for number in range(model.n_iter_)]
-    assert [leaf for leaf in leaves if leaf.startswith("outer")] == expected
-    assert leaves[0] == "set-up"
 
 
 @pytest.mark.thorough
@@ -90,18 +78,6 @@ def test_the_cache_of_key_prefixes_is_bounded() -> None:
             gaussian_views(0, n_samples=40)[0]
         )
     assert key_split.cache_info().currsize < MAX_CACHED_KEYS
-
-
-def test_spans_around_a_fit_are_the_parents_of_its_own() -> None:
-    with local_client(1, processes=False) as client:
-        with span("mine"):
-            MSCAM(3, constants=Constants.paper(), max_iter=1, client=client).fit(
-                gaussian_views(0, n_samples=40)[0]
-            )
-            client.submit(sum, [1, 2], pure=False).result()
-        (mine,) = spans_of(client).spans_search_by_name["mine",]
-        assert {child.name for child in mine.children} == {("mine", "mscam")}
-        assert len(mine.groups) == 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -86,11 +86,6 @@ def test_what_is_free_below_a_used_block_is_given_back_once_it_is_much() -> None
     assert run("", None, _HOLES)[0] is False
 
 
-def test_another_value_is_somebodys_choice() -> None:
-    assert run("undo", "1000000")[0] is False
-    assert run("undo", None)[0] is False
-
-
 def test_processes_that_a_worker_starts_have_the_usual_allocator() -> None:
     given = {"PATH": "/bin", DASK_TRIM[0]: DASK_TRIM[1]}
     assert without_dask_trim(given) == {"PATH": "/bin"}
