@@ -142,7 +142,7 @@ def _k_means(rows: NDArray[np.float64], n_clusters: int, n_starts: int = 2) -> N
     """Labels of k-means; the order of the rows does not matter."""
     order = np.lexsort((rows[:, 0], np.einsum("ij,ij->i", rows, rows)))
     labels = np.empty(len(rows), dtype=np.int64)
-    minima = k_means_starts(rows[order], n_clusters, 0, range(n_starts))
+    minima = k_means_starts(rows[order], n_clusters, 0, n_starts)
     labels[order] = least(minima, n_clusters)[0]
     return labels
 

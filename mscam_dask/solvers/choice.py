@@ -101,7 +101,7 @@ def candidate_partitions(
 ) -> list[NDArray[np.int64]]:
     """Candidates with c clusters, each with some rounds of reassignment."""
     order = np.argsort(np.einsum("ij,ij->i", points.scores, points.scores), kind="stable")
-    minima = k_means_starts(points.scores[order], n_clusters, 0, range(_N_STARTS))
+    minima = k_means_starts(points.scores[order], n_clusters, 0, _N_STARTS)
     by_means = np.empty(len(order), dtype=np.int64)
     by_means[order] = least(minima, n_clusters)[0]
     found = [by_means]

@@ -43,7 +43,7 @@ def test_divided_clusters_are_named() -> None:
         12.0 * np.eye(2)[labels] @ rng.normal(size=(2, 5)) + rng.normal(size=(240, 5))
         for _ in range(3)
     ]
-    with pytest.warns(DataWarning, match="No cluster is separated") as caught:
+    with pytest.warns(DataWarning) as caught:
         model = MSCAM(5, n_jobs=1).fit(views)
     assert model.structure_ is Structure.NONE
     assert model.standing_clusters_ == ()
