@@ -1,8 +1,7 @@
 """Spectral cuts of a graph: spectral embedding, by random walks with restart, and k-means on it.
 
-k-means is the computation of scikit-learn's `KMeans.fit` without the estimator. Autologgers
-(MLflow) replace the `fit` of every estimator, and would log each of some hundred k-means runs as a
-model of its own.
+k-means is the computation of scikit-learn's `KMeans.fit` without the estimator, each run of which an autologger
+(MLflow) would log as a model of its own.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     assert_allclose(distances(found), expected, rtol=1e-4, atol=1e-4)
     off = ~np.eye(60, dtype=bool)
     assert found.mean_distance == pytest.approx(expected[off].mean(), rel=1e-4)
-    _, separation = discriminant_loadings(class_sums(view, labels), view)
+    _, separation = discriminant_loadings(class_sums(view, labels), np.sqrt(view.coordinates()[1]))
     assert separation == pytest.approx(np.trace(solve(within + between, between)), rel=1e-4)
 
 
