@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 from numpy.typing import NDArray
-from scipy.cluster.hierarchy import fcluster, is_valid_linkage
+from scipy.cluster.hierarchy import fcluster
 from scipy.spatial.distance import pdist
 from sklearn.metrics import adjusted_rand_score
 
@@ -155,11 +155,3 @@ def test_trivial_partitions_have_every_attribute(n_clusters: int, n_views: int) 
     assert model.neighbor_overlap_ == {}
     assert model.cluster_tree_.shape == (n_clusters - 1, 4)
     assert model.membership_.shape == (20, n_clusters)
-
-
-def test_the_tree_over_single_samples_is_a_linkage() -> None:
-    views, _ = gaussian_views(0, n_samples=20)
-    tree = quick(20).fit(views).cluster_tree_
-    assert is_valid_linkage(tree, throw=True)
-    assert len(set(fcluster(tree, 0.5, "distance"))) == 20
-    assert set(fcluster(tree, 1, "maxclust")) == {1}

@@ -65,7 +65,7 @@ def test_one_cluster_cut_anywhere_has_no_border(kind: str) -> None:
     [((300, 300), 6, 3), ((300, 300), 6, 30), ((900, 60), 6, 10), ((995, 5), 8, 10)],
 )
 def test_separate_normals_have_a_border(sizes: tuple[int, ...], separation: float, p: int) -> None:
-    for seed in range(10):
+    for seed in range(3):
         points, labels = normals(seed, sizes, separation, p)
         found = borders(points, labels, 2)
         assert found.p_values[0, 1] <= 0.05

@@ -104,20 +104,6 @@ def test_a_view_that_says_nothing_has_no_distances() -> None:
     assert found.mean_distance == pytest.approx(0.0, abs=1e-12)
 
 
-def test_as_many_directions_as_are_looked_at() -> None:
-    rows, labels = example(5, d=12)
-    view = prepared(rows)
-    strongest = RidgeView(
-        type(view.basis)(view.basis.vectors[:, :4], view.basis.singular_values_squared[:4]),
-        view.alpha,
-        view.weight,
-        view.effective_rank,
-        view.encoder,
-    )
-    found = linear_discriminants(view, labels, most_directions=4)
-    assert np.array_equal(found.points, linear_discriminants(strongest, labels).points)
-
-
 def test_blocks_of_rows_make_no_difference() -> None:
     rows, labels = example(6)
     view = prepared(rows)

@@ -66,7 +66,7 @@ def clusterings(draw: st.DrawFn) -> tuple[Array, Labels, int]:
 
 
 @given(clusterings())
-@settings(max_examples=200)
+@settings(max_examples=80)
 def test_components_are_exactly_the_clusters(problem: tuple[Array, Labels, int]) -> None:
     embedding, labels, k = problem
     assert_closed_around(partition_graph(embedding, labels, k), labels)
@@ -178,7 +178,7 @@ def blocked(points: Array, labels: Labels, k: int, candidates: Labels, n_rows: i
     st.sampled_from([(4, 2**24), (8, 2**24), (16, 2**24), (4096, 2**24), (4096, 40)]),
     st.sampled_from([3, 20, 59]),
 )
-@settings(max_examples=80)
+@settings(max_examples=40)
 def test_blocks_of_rows_select_from_candidates_and_the_pool(
     problem: tuple[int, int, int, int], n_rows: int, bounds: tuple[int, int], n_candidates: int
 ) -> None:

@@ -65,7 +65,7 @@ def eq_15(X: Matrix, Z: Matrix, state: DenseState, alpha: float) -> float:
     return float(np.sum((X - X @ Z) ** 2) + alpha * np.sum(Z**2) + mu / 2 * np.sum(residual**2))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_slip_1_ridge_of_the_z_step(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X, state = rng.standard_normal((4, 7)), random_state(7, 2, rng)
@@ -154,7 +154,7 @@ def ridge_representation(X: Matrix, alpha: float) -> Matrix:
     return np.asarray(scipy.linalg.solve(K + alpha * np.eye(len(K)), K, assume_a="pos"))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_slip_4_given_the_graph_the_infimum_forgets_the_data(seed: int) -> None:
     n, d, c, alpha, graph_weight = 18, 5, 3, 1.0, 0.7
     _, L = overlapping_clouds(n, c, seed)
