@@ -118,6 +118,7 @@ def test_rows_of_incomplete_views_are_those_of_the_shared_views(seed: int, k: in
     graph = partition_graph(points, labels, k)
     assert_closed_around(graph, labels)
     expected = oracle.bridged(distances, rows, labels, k)
+    assume(not np.diag(expected).any())  # components without a common view may be joined anywhere
     assert_allclose(graph.toarray(), expected, atol=1e-8)
 
 
