@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances, with_finite_distances
@@ -218,7 +218,9 @@ class Calibration:
         counts = has.sum(axis=1)
         exponents = np.where(counts == 1, self.of_view[has.argmax(axis=1)], self.of_count[counts])
         ratios = _log_ratios(shares, self.sizes, self.n_neighbors)
-        return np.exp(_log_softmax(exponents[:, None] * ratios + np.log(self.sizes)))
+        return np.asarray(
+            np.exp(log_softmax(exponents[:, None] * ratios + np.log(self.sizes), axis=1))
+        )
 
 
 def fit_folds(
@@ -283,7 +285,7 @@ def _exponent(ratios: Points, sizes: Points, labels: NDArray[np.int64]) -> float
     rows = np.arange(len(labels))
 
     def loss(exponent: float) -> float:
-        logarithms = _log_softmax(exponent * ratios + np.log(sizes))
+        logarithms = log_softmax(exponent * ratios + np.log(sizes), axis=1)
         return -float(logarithms[rows, labels].mean())
 
     return float(minimize_scalar(loss, bounds=(0.02, 8.0), method="bounded").x)
@@ -292,10 +294,6 @@ def _exponent(ratios: Points, sizes: Points, labels: NDArray[np.int64]) -> float
 def _log_ratios(shares: Points, sizes: Points, n_neighbors: int) -> Points:
     """Logarithms (m, c) of the shares of the votes over the sizes of the clusters; one vote more is spread by these (Laplace)."""
     return np.asarray(np.log((n_neighbors * shares + sizes) / ((n_neighbors + 1.0) * sizes)))
-
-
-def _log_softmax(logarithms: Points) -> Points:
-    return np.asarray(logarithms - logsumexp(logarithms, axis=1, keepdims=True))
 
 
 def _presence(views: Sequence[Points]) -> NDArray[np.bool_]:
