@@ -21,7 +21,7 @@ Loader = Callable[[str], BenchmarkData]
 Array = NDArray[np.float64]
 
 FACTORS = (1e-7, 3.0, 1e9, 0.2, 41.0, 1e-3)
-SEEDS = (1, 2, 3, 4, 5)
+SEEDS = (1, 2)
 
 
 def same_partition(left: NDArray[np.int64], right: NDArray[np.int64]) -> bool:
@@ -53,7 +53,7 @@ def plain(estimator: Any) -> NDArray[np.int64]:
     return labels_of(estimator, synthetic_views())
 
 
-@pytest.mark.parametrize("order", ["cba", "bca", "acb"])
+@pytest.mark.parametrize("order", ["cba", "bca"])
 def test_order_of_views(estimator: Any, plain: NDArray[np.int64], order: str) -> None:
     views = synthetic_views()
     assert same_partition(labels_of(estimator, {name: views[name] for name in order}), plain)
@@ -103,7 +103,7 @@ def test_every_sample_and_every_view_twice(estimator: Any) -> None:
     assert_array_equal(twice.labels_[60:], twice.labels_[:60])
 
 
-@pytest.mark.parametrize("seed", SEEDS[:3])
+@pytest.mark.parametrize("seed", SEEDS[:1])
 @pytest.mark.parametrize("constants", [None, Constants.paper()], ids=["default", "paper"])
 def test_equal_samples_share_a_cluster(estimator: Any, constants: Any, seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -131,46 +131,6 @@ def test_everything_at_once(benchmark_data: Loader, name: str) -> None:
     order = np.random.default_rng(0).permutation(len(data.labels))
     model = fit_views(data, data.names[::-1], samples=order, factors=FACTORS, random_state=11)
     assert same_partition(model.labels_, default_fit(name, data).labels_[order])
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_handwritten_order_of_views(benchmark_data: Loader) -> None:
-    data = benchmark_data("handwritten")
-    names = [data.names[i] for i in np.random.default_rng(1).permutation(len(data.names))]
-    assert same_partition(fit_views(data, names).labels_, default_fit("handwritten", data).labels_)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_handwritten_order_of_samples(benchmark_data: Loader) -> None:
-    data = benchmark_data("handwritten")
-    order = np.random.default_rng(2).permutation(len(data.labels))
-    assert same_partition(
-        fit_views(data, data.names, samples=order).labels_,
-        default_fit("handwritten", data).labels_[order],
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_handwritten_unit_of_each_view(benchmark_data: Loader) -> None:
-    data = benchmark_data("handwritten")
-    assert same_partition(
-        fit_views(data, data.names, factors=FACTORS).labels_,
-        default_fit("handwritten", data).labels_,
-    )
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-@pytest.mark.parametrize("seed", SEEDS)
-def test_handwritten_seed(benchmark_data: Loader, seed: int) -> None:
-    data = benchmark_data("handwritten")
-    assert same_partition(
-        fit_views(data, data.names, random_state=seed).labels_,
-        default_fit("handwritten", data).labels_,
-    )
 
 
 # ---------------------------------------------------------------------------------------------

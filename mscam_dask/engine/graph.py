@@ -191,7 +191,7 @@ def merged_by_sums(
 ) -> NDArray[np.int64]:
     """Connected components, merged to c clusters, in the order of the data."""
     sizes = added(size for size, _ in sums)
-    merged = ward_merge(added(total for _, total in sums) / sizes[:, None], sizes, n_clusters)
+    merged, _ = ward_merge(added(total for _, total in sums) / sizes[:, None], sizes, n_clusters)
     return canonical_labels(merged[components.labels[positions]])
 
 

@@ -37,8 +37,8 @@ from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
     sampled_rows,
-    spectral_cut,
     spread_rows,
+    start_minima,
     walk_embedding,
 )
 from mscam_dask.types.events import CandidateSettings, NClustersSelected
@@ -276,11 +276,10 @@ def cuts_of(
     embedding = walk_embedding(values, vectors, n_clusters)
     n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, _PER_CLUSTER * n_clusters)
     if n <= enough:
-        return spectral_cut(embedding)
+        return [start_minima(embedding, None)[0][0]]
     samples = spread_rows(n, enough)
-    return [
-        extend_cut(embedding, samples, labels) for labels in spectral_cut(embedding.of(samples))
-    ]
+    (labels, _), _ = start_minima(embedding.of(samples), None)
+    return [extend_cut(embedding, samples, labels)]
 
 
 def best_of_number(

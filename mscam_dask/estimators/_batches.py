@@ -165,13 +165,7 @@ class BatchMixin:
 def validated_batches(
     batches: Any, X: Any, data: MultiViewData
 ) -> tuple[NDArray[np.int64], tuple[Any, ...]]:
-    """Batch (n,) of each sample as a position in the names of the batches, which are in ascending order.
-
-    Raises
-    ------
-    DataError
-        Their number or a value is not allowed.
-    """
+    """Batch (n,) of each sample as a position in the ascending names of the batches."""
     values = sample_values(batches, "batches", X, data)
     missing = np.flatnonzero(is_missing(values))
     if missing.size:
@@ -197,15 +191,7 @@ def validated_batches(
 
 
 def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArray[Any]:
-    """One value (n,) for each sample: from an array, a Series, or the name of a column of obs.
-
-    A Series with the ids of the samples as its index is matched by them.
-
-    Raises
-    ------
-    DataError
-        There is no such column, or the number of values is not that of the samples.
-    """
+    """One value (n,) for each sample: from an array, a Series (matched by ids), or the name of a column of obs."""
     if isinstance(values, str):
         obs = getattr(X, "obs", None)
         if obs is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -28,72 +28,34 @@ from mscam_dask.solvers.partition_score import (
     view_modularity,
     view_scores,
 )
-from mscam_dask.solvers.predict import NeighborVotes, fit_votes
+from mscam_dask.solvers.predict import NeighborVotes, fit_votes, n_voting_neighbors
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.result import Assessment, Structure
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
-if TYPE_CHECKING:
-    from distributed import Client
-    from distributed.deploy.cluster import Cluster
-
-__all__ = [
-    "ClusterDescriptionMixin",
-    "ClusterFeature",
-    "ClusterSpaceMixin",
-    "label_free_scores",
-]
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ClusterFeature:
-    """One feature of one view that sets a cluster apart.
-
-    Attributes
-    ----------
-    view : str
-    cluster : int
-        As in `labels_`.
-    feature : str
-        Name of the column, or its position where the view has no names.
-    column : int
-        Position of the column in its view.
-    mean, mean_of_rest : float
-        Mean over the samples of the cluster and over all others, in the units of the data.
-    share, share_of_rest : float
-        Share of values other than 0 in the cluster and among all others.
-    effect : float
-        Difference of the means in units of the pooled standard deviation (Cohen's d), positive where the
-        cluster has more; infinite where the column varies neither in the cluster nor outside.
-    """
+    """One feature of one view that sets a cluster apart."""
 
     view: str
-    cluster: int
-    feature: str
-    column: int
-    mean: float
-    mean_of_rest: float
-    share: float
+    cluster: int  # as in `labels_`
+    feature: str  # name of the column, or its position where the view has no names
+    column: int  # position of the column in its view
+    mean: float  # over the samples of the cluster, in the units of the data
+    mean_of_rest: float  # over all other samples
+    share: float  # of values other than 0 in the cluster
     share_of_rest: float
-    effect: float
+    effect: float  # difference of the means over the pooled standard deviation (Cohen's d)
 
 
 class ClusterDescriptionMixin(NeighborPredictMixin):
     """Mixin for estimators that describes the clusters of a fit."""
 
-    client: Client | Cluster | None
-    n_jobs: int | None
-
     @property
     def cluster_borders_(self) -> NDArray[np.float64]:
-        """p-value (n_clusters, n_clusters) of the border between each pair of clusters, without labels.
-
-        The hypothesis is that the samples of both are one cluster, with no fewer samples between them than
-        on both sides; up to 0.05 the border holds. 1 for clusters of fewer than 5 samples, 0 on the
-        diagonal and for pairs with a dozen nearer clusters each; empty for one cluster and for one for each
-        sample. ``solution_.assessment.borders.counts`` has the numbers of samples. See docs/method.md.
-        """
+        """p-value (n_clusters, n_clusters) of the border between each pair of clusters."""
         borders = self._assessment.borders
         return np.zeros((0, 0)) if borders is None else borders.p_values
 
@@ -104,43 +66,24 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
 
     @property
     def structure_(self) -> Structure:
-        """Whether the data support the clusters: ``Structure.CLEAR``, ``PARTLY``, ``NONE`` or ``TRIVIAL``.
-
-        CLEAR if borders separate all clusters, up to clusters with 5 % of the samples and at least 5 each; PARTLY if they
-        separate some, `standing_clusters_`; NONE if no cluster is separated from all others, or none was
-        found. TRIVIAL for one cluster and for one for each sample, which fit any data. `fit` warns of
-        PARTLY and NONE.
-        """
+        """Whether the data support the clusters."""
         return self._assessment.structure
 
     @property
     def neighbor_overlap_(self) -> dict[str, float]:
-        """Overlap of each view's neighbors with those of the other views, in standard errors.
-
-        Expected around 0 for views that are independent of each other, whatever their own clusters.
-        Empty where the settings of the views were not selected: one view, `Constants.paper()`, or
-        given `scale` and `alpha`.
-        """
+        """Overlap of each view's neighbors with those of the other views, in standard errors; empty if settings were given."""
         check_is_fitted(self)
         return {one.view: one.overlap for one in self.solution_.selected_view_settings}
 
     @property
     def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
-        """Agreement of each view with each cluster (n_clusters,): at most 1, about 0 by chance.
-
-        Share of a cluster's neighbors in that view that are in the cluster, corrected for chance; NaN
-        for one cluster and for one for each sample. Of more than 16 views, 16 are compared.
-        """
+        """Agreement of each view with each cluster, (n_clusters,) by view."""
         assessment = self._assessment
         return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
 
     @property
     def contradictions_(self) -> dict[str, dict[int, int]]:
-        """Clusters that a view contradicts, by view: the cluster with which it puts each of them.
-
-        More of the neighbors of its samples in that view are in the other cluster, both corrected for
-        chance. A view that neither contradicts nor supports a cluster has an agreement of about 0.
-        """
+        """By view, the clusters that it contradicts, and the cluster with which it puts each of them."""
         assessment = self._assessment
         names = assessment.cluster_names
         return {
@@ -150,11 +93,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
 
     @property
     def view_agreement_(self) -> dict[str, dict[str, float]]:
-        """Share of neighbors that two views have in common, corrected for chance.
-
-        1 for equal views, about 0 for independent ones; NaN for two views that share fewer than three
-        samples.
-        """
+        """Share of neighbors that each two views have in common, corrected for chance."""
         assessment = self._assessment
         return {
             name: dict(zip(assessment.view_names, map(float, row), strict=True))
@@ -163,13 +102,7 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
 
     @property
     def cluster_tree_(self) -> NDArray[np.float64]:
-        """Tree over the clusters: linkage matrix (n_clusters − 1, 4) of SciPy.
-
-        Clusters that the learned graph connects most are merged first.
-        ``scipy.cluster.hierarchy.fcluster(model.cluster_tree_, m, "maxclust")[model.labels_]`` is a
-        partition into m groups of clusters, without another fit. Empty for one cluster; with one for each
-        sample, all distances are 1.
-        """
+        """Tree over the clusters: linkage matrix (n_clusters − 1, 4) of SciPy."""
         return self._assessment.cluster_tree
 
     @property
@@ -301,7 +234,12 @@ class ClusterSpaceMixin(
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_)
-        model = fit_votes(views, positions[samples], self.n_clusters_, self._n_voting(len(samples)))
+        model = fit_votes(
+            views,
+            positions[samples],
+            self.n_clusters_,
+            n_voting_neighbors(len(samples), self.n_clusters_),
+        )
         sums = np.zeros((self.n_clusters_, _in_discriminants(model, views).shape[1]))
         counts = np.zeros_like(sums)
         for start, parts in self._training_blocks():
@@ -316,7 +254,7 @@ class ClusterSpaceMixin(
             widths = [loadings.shape[1] for loadings in model.loadings]
         distances = [
             _mean_distances(
-                _in_discriminants(model, self._coordinates(new, start, stop)), centers, widths
+                _in_discriminants(model, self._encoded(new)(start, stop)), centers, widths
             )
             for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views))
         ]
@@ -403,19 +341,7 @@ def _mean_distances(
 
 
 def label_free_scores(data: MultiViewData, labels: NDArray[np.int64]) -> dict[str, float]:
-    """Scores of a partition on the reference graphs of the views: of a sample of large data.
-
-    Parameters
-    ----------
-    data : MultiViewData
-        At least three samples.
-    labels : (n,) int64
-
-    Returns
-    -------
-    dict
-        "adjusted_modularity" and "cross_view_information" (nats).
-    """
+    """Adjusted modularity and cross-view information (nats) of labels (n,) on the reference graphs of at least three samples."""
     rows = sampled_rows(data.n_samples, SIZES.n_scored)
     views = data.views
     if len(rows) < data.n_samples:

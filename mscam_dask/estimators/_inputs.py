@@ -35,13 +35,6 @@ from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import DataError, DataTypeError, MscamError
 
-__all__ = [
-    "MultiViewInputMixin",
-    "check_feature_names",
-    "validate_labels",
-]
-
-
 _OF_TABLE = ("n_features_in_", "feature_names_in_")
 
 
@@ -194,13 +187,7 @@ def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
 
 
 def validate_labels(init_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:
-    """Validated initial labels: a cluster for each sample, or `UNKNOWN`.
-
-    Raises
-    ------
-    DataError
-        Shape, dtype or range is not allowed.
-    """
+    """Validated initial labels: a cluster for each sample, or `UNKNOWN`."""
     labels = np.asarray(init_labels)
     if labels.shape != (n_samples,) or labels.dtype.kind not in "iu":
         raise DataError(
@@ -237,34 +224,12 @@ _Names = tuple[str, ...]
 def check_feature_names(
     pairs: Iterable[tuple[RowSource, RowSource]], *, estimator: str, stacklevel: int
 ) -> None:
-    """Raise if the columns of a view have other names than in the fit, or another order.
+    """Raise if the columns of a view, of the fit and of new samples, have other names or another order.
 
-    Parameters
-    ----------
-    pairs : iterable of (RowSource, RowSource)
-        A view of the fit and the same view of new samples, with as many columns.
-    estimator : str
-        Name of its class, for warnings.
-    stacklevel : int
-        Stack level of warnings, relative to the caller of this function.
-
-    Raises
-    ------
-    DataError
-        The names or their order differ; the message names view and columns.
-
-    Warns
-    -----
-    UserWarning
-        Only one of the two has names: columns are then matched by their order.
-
-    Notes
-    -----
-    The default numbering 0, 1, ... of a frame counts as names only if the other view has the same
-    numbers in another order.
+    Warn if only one of the two has names. The numbering 0, 1, ... of a frame counts as names only if the other
+    view has the same numbers in another order.
     """
-    nameless: list[str] = []
-    named_anew: list[str] = []
+    unmatched: dict[tuple[str, str], list[str]] = {}
     for fitted, new in pairs:
         expected, got = feature_names_of(fitted), feature_names_of(new)
         if expected is not None and got is not None and set(expected) == set(got):
@@ -275,19 +240,12 @@ def check_feature_names(
         if expected is not None and got is not None:
             raise DataError(_other_names(new.name, expected, got))
         if expected is not None:
-            nameless.append(new.name)
+            unmatched.setdefault(("no ", ""), []).append(new.name)
         elif got is not None:
-            named_anew.append(new.name)
-    if nameless:
+            unmatched.setdefault(("", "out"), []).append(new.name)
+    for (no, out), names in unmatched.items():
         warnings.warn(
-            f"View(s) {nameless} have no feature names, but {estimator} was fitted with feature "
-            "names; columns are taken in their order.",
-            UserWarning,
-            stacklevel=stacklevel + 1,
-        )
-    if named_anew:
-        warnings.warn(
-            f"View(s) {named_anew} have feature names, but {estimator} was fitted without feature "
+            f"View(s) {names} have {no}feature names, but {estimator} was fitted with{out} feature "
             "names; columns are taken in their order.",
             UserWarning,
             stacklevel=stacklevel + 1,

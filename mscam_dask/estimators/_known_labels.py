@@ -20,25 +20,9 @@ def validated_partial_labels(
     n_clusters: int | None,
     equal: NDArray[np.int64] | None,
 ) -> NDArray[np.int64]:
-    """Class (n,) of each sample with a known label, numbered from 0 by first appearance, `UNKNOWN` for the others.
+    """Class (n,) of each sample with a known label, from 0 by first appearance, `UNKNOWN` for the others.
 
-    Parameters
-    ----------
-    partial_labels : (n,) array, Series, or name of a column of obs
-        Labels, unknown where they are −1, None, NaN or empty text.
-    X : as for `fit`
-    data : MultiViewData
-    n_clusters : int or None
-        None if the number of clusters is selected.
-    equal : (n,) int64 or None
-        Group of the samples that are equal in every view, −1 for the others: the label of one is that of all.
-
-    Raises
-    ------
-    DataError
-        Number or type of the values is not allowed, none is known, or equal samples have different labels.
-    ConfigurationError
-        The number of clusters is not possible with these labels.
+    The label of one of `equal` samples is that of all. `n_clusters` is None if it is selected.
     """
     values = sample_values(partial_labels, "partial_labels", X, data)
     has = ~is_missing(values)

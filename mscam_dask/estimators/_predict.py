@@ -38,8 +38,6 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster
 
-__all__ = ["CHANGED", "NeighborPredictMixin"]
-
 # Largest coordinate of a new sample, in units of the spread of the training samples: squares are finite.
 _FARTHEST = 1e150
 
@@ -104,7 +102,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         """
         check_is_fitted(self)
         new = self._corrected(X, self._views(X, reset=False), batches)
-        own = self._coordinates(new, 0, new.n_samples)
+        own = self._encoded(new)(0, new.n_samples)
         between, unit = squared_distances, np.sqrt(len(own))  # views count the same
         if self._training.is_incomplete or any(np.isnan(part).any() for part in own):
             between, unit = SharedDistances(tuple(part.shape[1] for part in own)), 1.0
@@ -142,42 +140,31 @@ class NeighborPredictMixin(MultiViewInputMixin):
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         views = self._training_coordinates(samples)
         positions = np.searchsorted(self.cluster_names_, self.labels_[samples])
-        n_voting = self._n_voting(len(samples))
+        n_voting = n_voting_neighbors(len(samples), self.n_clusters_)
         model = fit_votes(views, positions, self.n_clusters_, n_voting)
         folds = folds_of(len(self.labels_))[samples]
         calibration = fit_folds(views, positions, folds, self.n_clusters_, n_voting).calibration
         parts = []
         for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views)):
-            rows = self._coordinates(new, start, stop)
+            rows = self._encoded(new)(start, stop)
             parts.append(calibration(model(rows), rows))
         return np.concatenate(parts)
 
     @property
     def cluster_names_(self) -> NDArray[np.int64]:
-        """Label (n_clusters,) of each cluster in the order of the columns of `membership_`.
-
-        0 … c − 1, but for a loaded run whose clusters have kept the names of an earlier run.
-        """
+        """Label (n_clusters,) of each column of `membership_`: 0 … c − 1, but for a run with the names of an earlier one."""
         check_is_fitted(self)
         has_gaps = int(self.labels_.max()) >= self.n_clusters_
         return np.unique(self.labels_) if has_gaps else np.arange(self.n_clusters_)
 
     @property
     def membership_(self) -> NDArray[np.float64]:
-        """Memberships (n_samples, n_clusters) of the training samples; rows sum to one.
-
-        Computed at the first access, by reading the views once or twice more, and kept. The workers of
-        `client` read a store of more than 12 000 samples while it is connected, else `n_jobs` threads.
-        """
+        """Memberships (n_samples, n_clusters) of the training samples."""
         return self._votes()[0]
 
     @property
     def view_votes_(self) -> dict[str, NDArray[np.int64]]:
-        """Cluster (n_samples,) that the neighbors of each sample in each view prefer, by view.
-
-        From the votes behind `membership_`; excluded views do not vote. −1 for samples that a view
-        does not have.
-        """
+        """Cluster (n_samples,) that the neighbors of each sample in each view prefer, by view; −1 for absent samples."""
         votes = self._votes()[1]
         names = self.cluster_names_
         return {
@@ -203,10 +190,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         return [view.name for view in self._training.views if view.name in self.solution_.encoders]
 
     def _cross_fitted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-        """Memberships and votes of the training samples, each by the voters of the other folds.
-
-        Rows of a large store are read by tasks: of the client while it is connected, else of threads.
-        """
+        """Memberships and votes of the training samples, each by the voters of the other folds; a large store is read by tasks."""
         folds = folds_of(len(self.labels_))
         samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
         fit = functools.partial(
@@ -214,11 +198,11 @@ class NeighborPredictMixin(MultiViewInputMixin):
             labels=np.searchsorted(self.cluster_names_, self.labels_[samples]),
             folds=folds[samples],
             n_clusters=self.n_clusters_,
-            n_neighbors=self._n_voting(len(samples)),
+            n_neighbors=n_voting_neighbors(len(samples), self.n_clusters_),
         )
         train = self._training_views()
         if len(samples) < len(folds) and all(map(recorded_digest, train.views)):
-            rows = EncodedRows(train, self._voting_encoders())
+            rows = self._encoded(train)
             with connected(self.client if is_connected(self.client) else None) as client:
                 return _votes_by_tasks(rows, samples, fit, folds, executor_for(client, self.n_jobs))
         views = self._training_coordinates(samples)
@@ -236,17 +220,8 @@ class NeighborPredictMixin(MultiViewInputMixin):
             parts.append([view[samples[first:last] - start] for view in views])
         return [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
 
-    def _n_voting(self, n_voters: int) -> int:
-        return n_voting_neighbors(n_voters, self.n_clusters_)
-
     def _training_blocks(self) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
-        """Start and coordinates by view of each row block of the training samples.
-
-        Raises
-        ------
-        DataError
-            After the last block, where a training array was changed since the fit.
-        """
+        """Start and coordinates by view of each row block of the training samples; DataError after the last if an array was changed."""
         train = self._training_views()
         width = sum(source.shape[1] for source in train.views)
         if self._coordinates_loaded is not None:
@@ -260,42 +235,24 @@ class NeighborPredictMixin(MultiViewInputMixin):
             if not recorded_digest(source)
         }
         for start, stop in row_blocks(train.n_samples, width):
-            yield start, self._coordinates(train, start, stop, digests)
+            yield start, self._encoded(train)(start, stop, digests)
         for name, digest in digests.items():
             if digest.hexdigest() != self._training_digests[name]:
                 raise DataError(CHANGED.format(name))
 
-    def _coordinates(
-        self,
-        data: MultiViewData,
-        start: int,
-        stop: int,
-        digests: Mapping[str, ViewDigest] | None = None,
-    ) -> list[NDArray[np.float64]]:
-        """Encode rows of each view; see `EncodedRows`."""
-        return EncodedRows(data, self._voting_encoders())(start, stop, digests)
+    def _encoded(self, data: MultiViewData) -> EncodedRows:
+        encoders = {name: self.solution_.encoders[name] for name in self._voting_views()}
+        return EncodedRows(data, cast("dict[str, Encoder]", encoders))
 
     def _training_views(self) -> MultiViewData:
         """Views of the fit that vote, without ids and labels."""
         names = self._voting_views()
         return MultiViewData(tuple(view for view in self._training.views if view.name in names))
 
-    def _voting_encoders(self) -> dict[str, Encoder]:
-        encoders = {name: self.solution_.encoders[name] for name in self._voting_views()}
-        return cast("dict[str, Encoder]", encoders)
-
 
 @dataclasses.dataclass(frozen=True)
 class EncodedRows:
-    """Ridge coordinates of samples.
-
-    Attributes
-    ----------
-    data : MultiViewData
-        Views without an encoder are not read.
-    encoders : dict of str to Encoder
-        By view. The coordinates of a view that is not in `data` are NaN.
-    """
+    """Ridge coordinates of samples by view; views without an encoder are not read."""
 
     data: MultiViewData
     encoders: Mapping[str, Encoder]
@@ -303,20 +260,7 @@ class EncodedRows:
     def __call__(
         self, start: int, stop: int, digests: Mapping[str, ViewDigest] | None = None
     ) -> list[NDArray[np.float64]]:
-        """Return the coordinates (stop − start, r) of some samples in each view; NaN where a view does not have a sample.
-
-        Parameters
-        ----------
-        start, stop : int
-            Samples.
-        digests : dict of str to ViewDigest, optional
-            For training samples: their rows are added to the digest of their view, if it has one.
-
-        Raises
-        ------
-        DataError
-            Samples are too far away, or training samples were changed.
-        """
+        """Coordinates (stop − start, r) in each view, NaN for absent samples; rows are added to the digests of training samples."""
         sources = {source.name: source for source in self.data.views}
         parts = []
         for name, encoder in self.encoders.items():

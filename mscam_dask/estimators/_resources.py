@@ -22,34 +22,11 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster
 
-__all__ = [
-    "CallbackSupportMixin",
-    "FitCallbacks",
-    "SharedResourcesMixin",
-    "connected",
-    "executor_for",
-    "is_connected",
-    "map_views",
-    "validate_callbacks",
-    "with_callbacks",
-    "with_dashboard",
-]
-
 _MAX_THREADS = 8
 
 
 def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False) -> Executor:
-    """Executor of a fit: the workers of the client, or `n_jobs` threads of this process.
-
-    With `watched`, its description has the address of the dashboard page, which is installed.
-
-    Raises
-    ------
-    ConfigurationError
-        `n_jobs` is not a whole number of threads, None or −1.
-    ClusterError
-        The client is closed.
-    """
+    """Executor of a fit: the workers of the client, with a dashboard page if `watched`, or `n_jobs` threads of this process."""
     if client is not None:
         from mscam_dask.engine.executors.dask import DaskExecutor
         from mscam_dask.monitor.dashboard.plugin import ensure_page, page_link
@@ -73,15 +50,7 @@ def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False
 
 @contextlib.contextmanager
 def connected(client: Client | Cluster | None) -> Iterator[Client | None]:
-    """Client for tasks: the given one, or one of the given cluster that is closed at the end.
-
-    Raises
-    ------
-    ConfigurationError
-        `client` is neither None nor a synchronous client or cluster.
-    ClusterError
-        The cluster is closed, or its scheduler does not answer.
-    """
+    """Client for tasks: the given one, or one of the given cluster that is closed at the end."""
     if client is None:
         yield None
         return
@@ -119,13 +88,7 @@ def is_connected(client: Client | Cluster | None) -> bool:
 
 
 def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
-    """Raise for unusable callbacks or an unusable checkpoint store, before a fit starts.
-
-    Raises
-    ------
-    ConfigurationError
-        `callbacks` is neither None nor a list of callables, or `checkpoint_store` has no load and save.
-    """
+    """Raise for unusable callbacks or an unusable checkpoint store, before a fit starts."""
     if callbacks is not None and not (
         isinstance(callbacks, list | tuple) and all(callable(one) for one in callbacks)
     ):
@@ -173,13 +136,9 @@ _SHARED = ("client", "callbacks", "checkpoint_store")
 
 
 class SharedResourcesMixin:
-    """Mixin for estimators: clones share client, callbacks and checkpoint store; pickles do not.
+    """Mixin for estimators: clones share client, callbacks and checkpoint store.
 
-    Notes
-    -----
-    A client is a connection of this process and is never pickled. Callbacks and checkpoint store
-    are pickled if they can be. After loading, an omitted client or checkpoint store is None and
-    omitted callbacks are missing; the model then fits in its own process, with the same result.
+    A client is never pickled, callbacks and checkpoint store if they can be; a loaded model fits in its own process.
     """
 
     client: Client | Cluster | None
@@ -239,17 +198,9 @@ def with_callbacks(method: _Method) -> _Method:
 
 
 class FitCallbacks:
-    """Observer that forwards the events of a fit to the callbacks set by ``set_callbacks``.
+    """Observer that forwards the events of a fit to the callbacks set by ``set_callbacks``, inside `with_callbacks`.
 
-    Parameters
-    ----------
-    estimator
-        Estimator that is being fitted, inside `with_callbacks`.
-
-    Notes
-    -----
-    The fit is the root task, with at most `max_iter` subtasks "outer iteration"; their number is not
-    known in advance. A subtask begins and ends when its iteration is over. Early stopping by a
+    The fit is the root task, with a subtask "outer iteration" when each of them is over. Early stopping by a
     callback is ignored, because the outer loop has its own stopping rule.
     """
 
@@ -289,24 +240,8 @@ def map_views(
 ) -> list[_Result]:
     """Apply a function to each view, or part of a view, and return the results in their order.
 
-    Stored views are read by tasks, one for each of them, so that a large store does not pass through the
-    driver. Arrays in the memory of the driver are processed there, unless tasks share this memory.
-
-    Parameters
-    ----------
-    function : callable
-        Function of a view; importable at module level.
-    views : sequence of RowSource
-        Views, or rows of views.
-    executor : Executor
-        Entered while tasks run.
-    stage : str
-        First part of the keys of the tasks.
-
-    Raises
-    ------
-    DataError
-        Error of the first view, in order, that has one.
+    Stored views are read by one task each, so that a large store does not pass through the driver; arrays in its
+    memory are processed there, unless tasks share this memory. DataError: that of the first view that has one.
     """
     in_driver = [is_in_memory(view) and not executor.shares_memory for view in views]
     outcomes: dict[int, _Result | DataError] = {

@@ -24,8 +24,6 @@ from mscam_dask.types.parameters import (
     view_settings_grid,
 )
 
-__all__ = ["SearchSpaceMixin", "seed_of"]
-
 
 class SearchSpaceMixin:
     """Mixin for estimators: candidate settings of a fit, from the parameters."""
@@ -136,20 +134,7 @@ _ALLOWED = "allowed is a whole number >= 0, a RandomState or None"
 
 
 def seed_of(random_state: object, *, is_continued: bool = False) -> int:
-    """Seed that determines all random numbers of a fit.
-
-    Parameters
-    ----------
-    random_state : int, RandomState or None
-        A whole number is the seed; from the others a seed is drawn.
-    is_continued : bool
-        Whether another fit may resume from the checkpoints, and so needs the same seed.
-
-    Raises
-    ------
-    ConfigurationError
-        `random_state` is none of these, or differs for each fit although `is_continued`.
-    """
+    """Seed of all random numbers of a fit; it must be a fixed one if the fit is continued from checkpoints."""
     if isinstance(random_state, int | np.integer):
         if random_state < 0:
             raise ConfigurationError(f"random_state={random_state} is not usable: {_ALLOWED}.")

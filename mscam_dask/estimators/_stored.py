@@ -48,15 +48,6 @@ from mscam_dask.types.rules import SIZES
 if TYPE_CHECKING:
     from mscam_dask.estimators.mscam import MSCAM
 
-__all__ = [
-    "restore_fit",
-    "stored_feature_names",
-    "stored_impute_methods",
-    "stored_model",
-    "with_constants",
-    "write_anndata",
-]
-
 # Records of a fit that are stored as JSON, by their names in a Solution.
 _RECORDS: dict[str, Any] = {
     "parameters": Parameters,
@@ -71,12 +62,7 @@ _RECORDS: dict[str, Any] = {
 
 
 def stored_model(estimator: MSCAM) -> StoredModel:
-    """Parts of a fitted estimator from which `restore_fit` makes another that predicts the same.
-
-    Notes
-    -----
-    Reads the training samples once, and a second time above `SIZES.exact_samples`.
-    """
+    """Parts of a fitted estimator from which `restore_fit` makes another that predicts the same."""
     solution = estimator.solution_
     names = estimator._voting_views()
     records: dict[str, Any] = {
@@ -153,22 +139,7 @@ def restore_fit(
     model: StoredModel,
     training: MultiViewData,
 ) -> None:
-    """Set the fitted attributes of an estimator from a stored fit.
-
-    Parameters
-    ----------
-    estimator
-        With the parameters of the fit.
-    result, model
-    training
-        Views of the fit in its order, with names, types and shapes; their rows are read only for
-        what is not stored.
-
-    Raises
-    ------
-    ValueError, KeyError, TypeError
-        The records are not those of this version.
-    """
+    """Set the fitted attributes of an estimator with the parameters of a stored fit; ValueError, KeyError or TypeError for other versions."""
     known = {"auto_settings": estimator.chooses_graph, **model.records["parameters"]}
     stored_records = {**model.records, "parameters": with_constants(known)}
     records = {name: msgspec.convert(stored_records[name], kind) for name, kind in _RECORDS.items()}

@@ -46,13 +46,7 @@ from mscam_dask.estimators._resources import (
     with_dashboard,
 )
 from mscam_dask.estimators._search_space import SearchSpaceMixin
-from mscam_dask.estimators._warnings import (
-    warn_duplicate_samples,
-    warn_excluded_views,
-    warn_few_shared_samples,
-    warn_no_structure,
-    warn_unconverged_spectra,
-)
+from mscam_dask.estimators._warnings import warn_of_data, warn_of_result
 from mscam_dask.types.parameters import Constants, Parameters, Scale
 from mscam_dask.types.result import Solution
 
@@ -61,8 +55,6 @@ if TYPE_CHECKING:
     from distributed import Client
     from distributed.deploy.cluster import Cluster
     from scipy.sparse import csr_array
-
-__all__ = ["MSCAM", "MSCAN"]
 
 
 class MSCAM(
@@ -157,7 +149,8 @@ class MSCAM(
     membership_ : (n_samples, n_clusters) float64
         Memberships of each sample in the clusters, rows summing to one: shares of the votes of its
         neighbors in the joint embedding and in each view's discriminants, by cross-fitting. Computed
-        at the first access.
+        at the first access, which reads the views once or twice more: those of a large store by the
+        workers of `client` while it is connected.
     confidence_ : (n_samples,) float64
         Membership of each sample in its own cluster.
     n_connected_components_ : int
@@ -168,18 +161,32 @@ class MSCAM(
         With ``n_clusters="auto"``: ``p_value``, the largest of the borders, over n_clusters, with the
         selected number as an attribute.
     cluster_borders_ : (n_clusters, n_clusters)
-        p-value of the border between each pair of clusters; up to 0.05 the border holds.
+        p-value of the border between each pair of clusters, under the hypothesis that both are one cluster
+        with no fewer samples between them; up to 0.05 the border holds. 1 for clusters of fewer than 5
+        samples, 0 for pairs with a dozen nearer clusters each; empty for trivial partitions.
+        ``solution_.assessment.borders.counts`` has the numbers of samples.
     standing_clusters_ : tuple of int
         Clusters that a border separates from each other cluster.
     structure_ : Structure
-        CLEAR, PARTLY (some clusters are separated), NONE (no cluster structure), or TRIVIAL (one cluster, or
-        one for each sample).
-    cluster_agreement_, view_agreement_ : dict
-        Agreement of each view with each cluster, and of each view with each other view.
+        CLEAR if borders separate all clusters, up to clusters with 5 % of the samples and at least 5 each;
+        PARTLY if they separate some; NONE if no cluster is separated from all others, or none was found;
+        TRIVIAL for one cluster and for one for each sample, which fit any data.
+    cluster_agreement_ : dict of str to (n_clusters,)
+        Share of a cluster's neighbors in a view that are in the cluster, corrected for chance: at most 1, about
+        0 by chance, NaN for trivial partitions. Of more than 16 views, 16 are compared.
     contradictions_ : dict of str to dict of int to int
-        By view, the clusters that it contradicts, and the cluster with which it puts each of them.
+        By view, the clusters that it contradicts, and the cluster with which it puts each of them: more
+        of the neighbors in the view are in the other cluster, both corrected for chance.
+    view_agreement_ : dict of str to dict of str to float
+        Share of neighbors that two views have in common, corrected for chance: 1 for equal views, about 0
+        for independent ones, NaN if they share fewer than three samples.
+    neighbor_overlap_ : dict of str to float
+        Overlap of each view's neighbors with those of the other views, in standard errors: about 0 for
+        independent views. Empty if the settings of the views were not selected.
     cluster_tree_ : (n_clusters − 1, 4)
-        Linkage matrix of SciPy over the clusters.
+        Linkage matrix of SciPy: clusters that the learned graph connects most are merged first.
+        ``scipy.cluster.hierarchy.fcluster(model.cluster_tree_, m, "maxclust")[model.labels_]`` is a
+        partition into m groups of clusters.
     status_ : Status
         Origin of the labels; ``status_.message`` is a sentence.
     cross_view_information_ : float
@@ -206,7 +213,8 @@ class MSCAM(
     sample_ids_ : tuple of str or None
         Ids of the samples; None if samples are identified by row.
     view_votes_ : dict of str to (n_samples,) int64
-        Cluster for which most neighbors of each sample in each view vote.
+        Cluster for which most neighbors of each sample in each view vote; −1 for samples that the view
+        does not have.
     history_ : xarray.Dataset
         Quantities of the fit over (outer_iteration, view).
     batch_shares_ : dict of str to BatchShares
@@ -353,7 +361,7 @@ class MSCAM(
                 n_cells = None if self._chooses_count else first.n_clusters
                 data, of_batches = self._without_batches(X, data, batches, n_cells, executor)
                 report = dataclasses.replace(report, digests=check(data).digests)
-            warn_few_shared_samples(report.issues, stacklevel=3)
+            warn_of_data(report.issues, stacklevel=3)
             labels = None
             if init_labels is not None:
                 labels = self._validated_labels(init_labels, data, candidates)
@@ -376,9 +384,6 @@ class MSCAM(
                 equal=equal,
                 known=known,
             )
-            warn_unconverged_spectra(solution, stacklevel=3)
-            if self.exclude_views is None:
-                warn_excluded_views(solution, stacklevel=3)
             self._keep_fit(solution, data)
             self.data_warnings_ = tuple(report.issues)
             self.imputed_shares_ = imputed.shares
@@ -390,8 +395,8 @@ class MSCAM(
             }
             self._training_digests = report.digests
             self._keep(of_table)
-            warn_duplicate_samples(report.issues, self.n_clusters_, stacklevel=3)
-            warn_no_structure(solution, stacklevel=3)
+            is_selected = self.exclude_views is None
+            warn_of_result(solution, report.issues, views_selected=is_selected, stacklevel=3)
         return self
 
     def _keep_fit(self, solution: Solution, data: MultiViewData) -> None:

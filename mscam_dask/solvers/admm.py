@@ -52,7 +52,7 @@ class ReducedProblem:
 def n_shrunk(
     singular_values_squared: NDArray[np.float64], alpha: float, min_shrinkage: float
 ) -> int:
-    """Number of directions, which come first, with a gain s²/(s²+α) not too small; at least one."""
+    """Number of leading directions with a gain s²/(s²+α) not too small; at least one."""
     gains = singular_values_squared / (singular_values_squared + alpha)
     return int(np.count_nonzero(gains >= min(min_shrinkage, 0.5 * float(gains[0]))))
 
@@ -84,9 +84,7 @@ class ViewSolution:
 def initial_state(start: NDArray[np.float64], penalty: float) -> AdmmState:
     """State before the first iteration: w = p = f = the orthonormal matrix nearest to HᵀV_c (h, c).
 
-    V_c, the bottom eigenvectors of L, is inside span(H). The iteration depends only on the graph, λ
-    and the view, and is equivariant under rotations of V_c: no state is kept between outer
-    iterations.
+    It depends only on the graph, λ and the view: no state is kept between outer iterations.
     """
     h, c = start.shape
     if h < c:
@@ -207,10 +205,7 @@ def is_converged(state: AdmmState, tolerance: float) -> bool:
 
 
 def objective(problem: ReducedProblem, state: AdmmState) -> float:
-    """Objective ‖X − XZ‖² + α‖Z‖² + τ‖P‖² + λ tr(FᵀLF) at a state, in O(h c²) flops.
-
-    With Ĉ = diag(g) + l rᵀ the two norms expand into diagonal, cross and low-rank parts.
-    """
+    """Objective ‖X − XZ‖² + α‖Z‖² + τ‖P‖² + λ tr(FᵀLF) at a state, in O(h c²) flops, as Ĉ = diag(g) + l rᵀ."""
     s2 = problem.squared_singular_values
     gains = s2 / (s2 + problem.alpha)
     left, right = state.core

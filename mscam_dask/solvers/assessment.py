@@ -38,9 +38,8 @@ def views_agree(
 ) -> bool:
     """Whether views share more neighbors of the samples of some cluster than by chance.
 
-    Poisson test, for each cluster, of the shared neighbors of two views, or of each two views together,
-    counted at both ends, against the products of the degrees. True if no two views have samples enough in
-    common, where neighbors are most of a cluster, and for one view.
+    Poisson test, for each cluster, of the shared neighbors of two views, or of each two views together, counted at both
+    ends, against the products of the degrees. True if no two views have samples enough in common.
     """
     if n_compared:
         labels = labels[sampled_rows(len(labels), n_compared)]
@@ -81,12 +80,10 @@ def view_graph(view: ReferenceGraphs) -> csr_array[np.float64]:
 def cluster_agreement(
     graph: csr_array[np.float64], labels: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.float64]:
-    """Agreement (c,) of a view with each cluster: share of neighbors within it, minus chance.
+    """Agreement (c,) of a view with each cluster: (w_k − p_k) / (1 − p_k).
 
-    (w_k − p_k) / (1 − p_k), with w_k the share of the edge weight of cluster k that stays in the
-    cluster, and p_k the share of all edge weight at its samples: 1 where no edge leaves the
-    cluster, about 0 for a view that does not support it; NaN for clusters without edges, or with
-    all of them.
+    w_k is the share of the edge weight of cluster k that stays in it, and p_k the share of all edge weight at its
+    samples: 1 where no edge leaves the cluster, about 0 by chance; NaN for clusters without edges, or with all of them.
     """
     degrees: NDArray[np.float64] = np.asarray(graph.sum(axis=1)).ravel()
     rows = np.repeat(labels, np.diff(graph.indptr))
@@ -104,8 +101,8 @@ def contradictions(
 ) -> NDArray[np.int64]:
     """Cluster (c,) with which a view puts each cluster, −1 where its neighbors support the cluster.
 
-    That is another cluster with more of its neighbors than itself, both minus chance. A cluster of n
-    samples has at most n − 1 of the k neighbors of a sample: its own share counts as one of these.
+    That has more of its neighbors than the cluster itself, both minus chance. A cluster of n samples has at most n − 1 of
+    the k neighbors of a sample: its own share counts as one of these.
     """
     members = csr_array(
         (np.ones(len(labels)), (np.arange(len(labels)), labels)), shape=(len(labels), n_clusters)
@@ -130,11 +127,10 @@ def view_agreement(views: Sequence[ReferenceGraphs]) -> NDArray[np.float64]:
 
 
 def neighbor_agreement(graphs: Sequence[csr_array[np.float64]]) -> NDArray[np.float64]:
-    """Agreement (V, V) of the neighbors of each pair of views (n, n), corrected for chance.
+    """Agreement (V, V) of the neighbors of each pair of views (n, n): (s − e) / (√(Σ A² Σ B²) − e).
 
-    (s − e) / (√(Σ A² Σ B²) − e), with s = Σ A_ij B_ij and e its mean if the samples of one view are
-    permuted: 1 for equal graphs, and about 0 for independent views. Of the samples that have edges
-    in both; NaN if there are fewer than three.
+    s = Σ A_ij B_ij, and e is its mean if the samples of one view are permuted; of the samples that have edges in both,
+    NaN if these are fewer than three.
     """
     agreement = np.eye(len(graphs))
     for i, of_first in enumerate(graphs):
@@ -180,9 +176,8 @@ def feature_effects(
 ) -> FeatureEffects:
     """Cohen's d, mean and share of nonzeros of each column, of clusters against the other samples.
 
-    In one pass over blocks (start, (b, d)) in order: sums of values and squares by cluster, about
-    the mean of the first block. J. Cohen, "Statistical Power Analysis for the Behavioral Sciences",
-    1988.
+    In one pass over blocks (start, (b, d)) in order, about the mean of the first.
+    J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
     """
     shift: NDArray[np.float64] | None = None
     sums = squares = n_nonzero = np.zeros((n_clusters, 0))

@@ -1,10 +1,8 @@
 """Batch effects of feature views: offsets and scales of batches, found together with cells of samples.
 
-Each row of a view is modeled as x = s_b (μ_z + e) + o_b, with the batch b, which is given, and the cell
-z, which is not: a common mean would take a cluster that is in one batch only for a batch effect. The
-cells are those of k-means with an offset for each batch, over the scores of all views. An offset comes
-from cells with samples of several batches alone, so that other clusters stay where they are. See
-docs/method.md.
+Each row of a view is modeled as x = s_b (μ_z + e) + o_b, with the given batch b and the cell z of k-means with an
+offset for each batch, over the scores of all views. An offset comes from cells with samples of several batches
+alone, so that clusters of one batch stay where they are. See docs/method.md.
 """
 
 from __future__ import annotations
@@ -15,9 +13,11 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.solvers.choice import signal_rank
+from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.row_blocks import RowReader, ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import k_means_starts, least, nearest_mean
@@ -65,8 +65,7 @@ def score_encoder(
 ) -> Encoder:
     """Encoder of rows to their scores on the principal directions within batches, in units of the noise.
 
-    Those of standardized columns whose variance noise does not explain, of at most 2048 samples. The
-    difference of two batches has no direction of its own.
+    Those of standardized columns whose variance noise does not explain; the difference of two batches has none.
     """
     found = view_svd(
         lambda start, stop: read(start, stop) - means[batches[start:stop]],
@@ -86,8 +85,8 @@ def batch_cells(
 ) -> BatchCells:
     """Cells and offsets with the least residual squares, among fits from several offsets.
 
-    Scores (m, q) are NaN where a view does not have the sample. Offsets cost log n_b units of the noise
-    each (the Bayesian information criterion), so that there are none without batch effects.
+    Scores (m, q) are NaN for absent samples. Offsets cost log n_b units of the noise each (the Bayesian information
+    criterion), so that there are none without batch effects.
     """
     absent = np.isnan(scores)
     filled = np.where(absent, _means_of(scores, batches, n_batches)[batches], scores)
@@ -142,7 +141,7 @@ def _k_means(rows: NDArray[np.float64], n_clusters: int, n_starts: int = 2) -> N
     """Labels of k-means; the order of the rows does not matter."""
     order = np.lexsort((rows[:, 0], np.einsum("ij,ij->i", rows, rows)))
     labels = np.empty(len(rows), dtype=np.int64)
-    minima = k_means_starts(rows[order], n_clusters, 0, range(n_starts))
+    minima = k_means_starts(rows[order], n_clusters, 0, n_starts)
     labels[order] = least(minima, n_clusters)[0]
     return labels
 
@@ -179,7 +178,7 @@ def _offsets_of_pairs(
             offsets[batch] = candidates[chosen]
             base = np.vstack([base, own - offsets[batch]])
             weights = np.concatenate([weights, sizes])
-            groups, _ = _grouped(base, weights, n_cells)
+            groups = np.unique(ward_merge(base, weights, n_cells)[0], return_inverse=True)[1]
             totals = np.bincount(groups, weights).astype(np.float64)
             sums = np.zeros((len(totals), base.shape[1]))
             np.add.at(sums, groups, base * weights[:, None])
@@ -196,47 +195,17 @@ def _candidate_offsets(
     sizes: NDArray[np.float64],
     n_cells: int,
 ) -> list[NDArray[np.float64]]:
-    """Offsets (q,) that put one cluster of a batch on one of the others, the best first.
-
-    They are ordered by the squares of K groups of all clusters, with the offset removed.
-    """
+    """Offsets (q,) that put a cluster of a batch on one of the others, in the order of the squares of K groups without the offset."""
     offsets = (own[:, None] - base[None]).reshape(-1, base.shape[1])
-    distances = np.stack([_squared(own - offset, base).min(axis=1) for offset in offsets])
+    distances = np.stack([squared_distances(own - offset, base).min(axis=1) for offset in offsets])
     # clusters of one batch only are far from all others, by whatever distance
     most = np.median(distances)
     coarse = np.argsort(np.minimum(distances, most) @ sizes, kind="stable")[:_N_COARSE]
     joint = np.concatenate([weights, sizes])
     squares = [
-        _grouped(np.vstack([base, own - offsets[index]]), joint, n_cells)[1] for index in coarse
+        ward_merge(np.vstack([base, own - offsets[index]]), joint, n_cells)[1] for index in coarse
     ]
     return [offsets[coarse[index]] for index in np.argsort(squares, kind="stable")]
-
-
-def _squared(a: NDArray[np.float64], b: NDArray[np.float64]) -> NDArray[np.float64]:
-    found = np.einsum("ij,ij->i", a, a)[:, None] + np.einsum("ij,ij->i", b, b) - 2.0 * (a @ b.T)
-    return np.asarray(np.maximum(found, 0.0))
-
-
-def _grouped(
-    points: NDArray[np.float64], weights: NDArray[np.float64], n_groups: int
-) -> tuple[NDArray[np.int64], float]:
-    """K groups (m,) of weighted points, merged by Ward's criterion, and the sum of squares within them."""
-    weights, groups = weights.copy(), np.arange(len(points))
-    squared = _squared(points, points)
-    np.fill_diagonal(squared, np.inf)
-    total = 0.0
-    for _ in range(len(points) - n_groups):
-        cost = squared * (weights[:, None] * weights / (weights[:, None] + weights))
-        a, b = divmod(int(cost.argmin()), len(points))
-        total += float(cost[a, b])
-        share = weights[a] / (weights[a] + weights[b])
-        # squared distances to the mean of both
-        merged = share * squared[a] + (1 - share) * squared[b] - share * (1 - share) * squared[a, b]
-        weights[a] += weights[b]
-        groups[groups == b] = a
-        squared[a], squared[:, a] = merged, merged
-        squared[b], squared[:, b], squared[a, a] = np.inf, np.inf, np.inf
-    return np.unique(groups, return_inverse=True)[1].astype(np.int64), total
 
 
 def _squares_fit(
@@ -299,10 +268,7 @@ class TwoWay:
 
 
 def two_way(counts: NDArray[np.float64], sums: NDArray[np.float64]) -> TwoWay:
-    """Offsets of batches and means of cells; offsets of batches without a common cell are not changed.
-
-    The normal equations of the offsets have the Laplacian matrix of the batches, linked by their cells.
-    """
+    """Offsets of batches and means of cells, by the Laplacian of the batches linked by their cells; unlinked batches keep theirs."""
     of_cells = np.maximum(counts.sum(axis=1), 1.0)
     laplacian = np.diag(counts.sum(axis=0)) - counts.T @ (counts / of_cells[:, None])
     inverse = np.linalg.pinv(laplacian, rcond=1e-9, hermitian=True)
@@ -347,9 +313,8 @@ def group_sums(
 def view_correction(of: GroupSums) -> tuple[BatchCorrection, NDArray[np.float64]]:
     """Correction of one view, and the mean row (K, d) of each cell after it.
 
-    Offsets are shrunk to zero by the factor of James and Stein, all columns of a batch together, and
-    scales of columns to that of their batch. A batch is scaled only if the means of its cells are as far
-    apart as its samples are: more noise is no other scale.
+    Offsets are shrunk to zero by the factor of James and Stein, all columns of a batch together, and scales of columns
+    to that of their batch. A batch is scaled only if its cells are as far apart as its samples: more noise is no scale.
 
     W. E. Johnson, C. Li, A. Rabinovic, doi:10.1093/biostatistics/kxj037.
     """
@@ -403,10 +368,7 @@ def _variances(of: GroupSums) -> NDArray[np.float64]:
 
 
 def _slope(of: GroupSums, batch: int, deviations: NDArray[np.float64], scale: float) -> float:
-    """Logarithm of how much farther apart the means of cells are in a batch than in the others.
-
-    Both are lengths without the part of the noise. Zero if they cannot be compared.
-    """
+    """Logarithm of how much farther apart the means of cells are in a batch than in others, without noise; 0 if unknown."""
     own = of.counts[:, batch]
     others = of.counts.sum(axis=1) - own
     both = (own >= SMALLEST) & (others >= SMALLEST)

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammaln, logsumexp
 
+from mscam_dask.solvers.lda import ClassSums
 from mscam_dask.types.borders import SMALLEST, Borders
 from mscam_dask.types.rules import RULES
 
@@ -56,10 +57,7 @@ def valley_p_value(left: int, center: int, right: int, depth: float = RULES.dept
 
 
 def borders(points: NDArray[np.float64], labels: NDArray[np.int64], n_clusters: int) -> Borders:
-    """Borders of a partition (n,) into clusters 0 … c−1 of points (n, p).
-
-    Those of a cluster without samples do not hold.
-    """
+    """Borders of a partition (n,) into clusters 0 … c−1 of points (n, p); those of a cluster without samples do not hold."""
     here, labels = np.unique(labels, return_inverse=True)
     tested = _Tested(points, labels)
     p_values = np.ones((n_clusters, n_clusters))
@@ -154,10 +152,9 @@ class _Tested:
 def nested_cells(
     points: NDArray[np.float64], labels: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Cells (n,) of the finest scale, and the part (4, K) of each at every scale.
+    """Cells (n,) of the finest scale, and the part (4, K) of each at every scale, of which the first is the clusters.
 
-    The parts of the first scale are the clusters. Each part is halved at its mean along its first
-    principal axis, if it has samples enough.
+    Each part with samples enough is halved at its mean along its first principal axis.
     """
     parts = [np.flatnonzero(labels == cluster) for cluster in range(int(labels.max()) + 1)]
     numbers = [labels]
@@ -197,11 +194,7 @@ class CellFunctions:
 
 
 def cell_functions(points: NDArray[np.float64], cells: NDArray[np.int64]) -> CellFunctions:
-    """Discriminant functions of cells (n,), none empty, of points (n, p).
-
-    Each cell is spread over the folds by the lengths of its points, so that the order of the samples
-    does not matter.
-    """
+    """Discriminant functions of cells (n,), none empty, of points (n, p), spread over folds by their lengths, not their order."""
     n, k = len(points), int(cells.max()) + 1
     squares = np.einsum("ij,ij->i", points, points)
     fold = np.empty(n, dtype=np.int64)
@@ -209,38 +202,23 @@ def cell_functions(points: NDArray[np.float64], cells: NDArray[np.int64]) -> Cel
     member = csr_array((np.ones(n), (cells, np.arange(n))), shape=(k, n))
     folds = [np.flatnonzero(fold == number) for number in range(_N_FOLDS)]
     own = [
-        _Moments(
-            np.asarray(member[:, rows] @ points[rows]), np.bincount(cells[rows], minlength=k), gram
+        ClassSums(
+            np.bincount(cells[rows], minlength=k).astype(np.float64),
+            np.asarray(member[:, rows] @ points[rows]),
+            points[rows].T @ points[rows],
         )
-        for rows, gram in ((rows, points[rows].T @ points[rows]) for rows in folds)
+        for rows in folds
     ]
-    total = functools.reduce(_Moments.plus, own)
+    total = functools.reduce(ClassSums.merge, own)
     values = np.empty((n, k))
     for rows, left_out in zip(folds, own, strict=True):
-        rest = total.plus(left_out, -1)
+        rest = total.merge(left_out, -1)
         others = np.flatnonzero(fold != fold[rows[0]]) if len(rows) else rows
         if len(rows):
             means, loadings = _discriminants(points, cells, squares, others, rest)
             values[rows] = points[rows] @ loadings - 0.5 * np.einsum("kp,pk->k", means, loadings)
     means, loadings = _discriminants(points, cells, squares, np.arange(n), total)
-    return CellFunctions(values, cells, total.sizes.astype(np.float64), means @ loadings)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Moments:
-    """Sums (K, p) and sizes (K,) of the cells, and Σ x xᵀ (p, p), over some samples."""
-
-    sums: NDArray[np.float64]
-    sizes: NDArray[np.int64]
-    squares: NDArray[np.float64]
-
-    def plus(self, other: _Moments, sign: int = 1) -> _Moments:
-        """Moments of both sets of samples, or of the difference."""
-        return _Moments(
-            self.sums + sign * other.sums,
-            self.sizes + sign * other.sizes,
-            self.squares + sign * other.squares,
-        )
+    return CellFunctions(values, cells, total.sizes, means @ loadings)
 
 
 def _discriminants(
@@ -248,7 +226,7 @@ def _discriminants(
     cells: NDArray[np.int64],
     squares: NDArray[np.float64],
     rows: NDArray[np.int64],
-    of: _Moments,
+    of: ClassSums,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means m (K, p) and S⁻¹ mᵀ (p, K), with S the covariance within cells, shrunk.
 
@@ -278,10 +256,9 @@ def _discriminants(
 def _facing(
     of: CellFunctions, parts: NDArray[np.int64]
 ) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
-    """Gabriel neighbors (q, q) among parts (K,) of the cells, and squared distances of their means.
+    """Gabriel neighbors (q, q) among parts (K,) of the cells, and squared Mahalanobis distances of their means.
 
-    Two parts are neighbors unless the mean of a third is in the ball over their means. Distances are
-    those of Mahalanobis within cells.
+    Two parts are neighbors unless the mean of a third is in the ball over their means.
     """
     q = int(parts.max()) + 1
     weights = np.zeros((q, len(parts)))
@@ -301,8 +278,7 @@ def reassigned(
 ) -> NDArray[np.int64]:
     """Partition after some rounds of y ← argmax_k g_k(x) + log n_k with cross-fitted functions.
 
-    A classification EM of normal clusters with a common covariance and their own shares. A round that
-    would empty a cluster is not taken.
+    A classification EM of normal clusters with a common covariance; a round that would empty a cluster is not taken.
     """
     for _ in range(n_rounds):
         of = cell_functions(points, labels)

@@ -101,7 +101,7 @@ def candidate_partitions(
 ) -> list[NDArray[np.int64]]:
     """Candidates with c clusters, each with some rounds of reassignment."""
     order = np.argsort(np.einsum("ij,ij->i", points.scores, points.scores), kind="stable")
-    minima = k_means_starts(points.scores[order], n_clusters, 0, range(_N_STARTS))
+    minima = k_means_starts(points.scores[order], n_clusters, 0, _N_STARTS)
     by_means = np.empty(len(order), dtype=np.int64)
     by_means[order] = least(minima, n_clusters)[0]
     found = [by_means]
@@ -120,9 +120,9 @@ def linkage_partition(
     rows: NDArray[np.float64],
     n_clusters: int,
 ) -> list[NDArray[np.int64]]:
-    """The c largest groups of the first cut of a linkage tree that has c groups of enough samples.
+    """The c largest groups of the first cut of a linkage tree that has c groups of enough samples; none without.
 
-    All other rows join the nearest mean. Nothing if no cut has so many.
+    All other rows join the nearest mean.
     """
     children = tree[:, :2].astype(np.int64)
     is_large = np.concatenate([np.ones(len(linked)), tree[:, 3]]) >= SMALLEST
@@ -148,12 +148,11 @@ def best_by_borders(
     views: Sequence[ReferenceGraphs],
     n_clusters: int,
 ) -> int:
-    """Position of the partition that takes the place of the first, whose borders do not support it.
+    """Position of the partition that takes the place of the first, whose borders do not support it; 0 if none.
 
-    It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of
-    its entropy. Of several, the one with most clusters left when clusters are merged until all borders hold,
-    then with the largest share. 0 if there is none, or if the views separate each pair of clusters of the
-    first that has no border.
+    It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of its entropy.
+    Of several, the one with most clusters left when they are merged until all borders hold, then with the largest share.
+    None if the views separate each pair of clusters of the first that has no border.
     """
     least_share = explained_share(views, partitions[0])
     better = []
@@ -169,10 +168,8 @@ def best_by_borders(
 def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -> bool:
     """Whether views separate, in the same way, each pair of clusters that has no border.
 
-    Within both clusters, the cross-fitted discriminants of each two views are correlated. Halves of one
-    cluster in which views are independent have little correlation: some, since neighbors have the same
-    label. Pairs with a cluster of few samples do not count. True for one view, with which nothing can be
-    compared.
+    The cross-fitted discriminants of each two views are correlated within both clusters; in halves of one cluster they
+    have little correlation. Pairs with a cluster of few samples do not count; True for one view.
     """
     if len(points.widths) == 1:
         return True
@@ -194,10 +191,7 @@ def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -
 def best_by_p_value(
     points: LinkedPoints, cuts: Sequence[NDArray[np.int64]], n_clusters: int
 ) -> tuple[float, NDArray[np.int64]]:
-    """Partition into c clusters with the least of the largest p-values of its borders, and this.
-
-    The partitions are these cuts and the candidates, reassigned once.
-    """
+    """Least of the largest p-values of the borders of partitions into c clusters, and this partition; candidates included."""
     found = [reassigned(points.rows, labels, 1) for labels in cuts]
     found += candidate_partitions(points, n_clusters, 1)
     p_values = [largest_p_value(points.rows, labels) for labels in found]

@@ -15,10 +15,8 @@ from mscam_dask.solvers.spectral_cut import canonical_labels
 def cluster_tree(weights: NDArray[np.float64]) -> NDArray[np.float64]:
     """Merge clusters by pair sampling, the most connected first: linkage (c − 1, 4) of SciPy.
 
-    From the symmetric edge weight (c, c). The distance of a and b is p(a) p(b) / p(a, b), with p(a,
-    b) the probability that a random edge connects them and p(a) that it starts in a. Merged nodes
-    add up, and distances never decrease. One edge is spread evenly over all pairs: no distance is
-    infinite.
+    From the symmetric edge weight (c, c), of which one edge is spread evenly over all pairs. The distance of a and b is
+    p(a) p(b) / p(a, b), with p(a, b) the probability that a random edge connects them and p(a) that it starts in a.
 
     T. Bonald, B. Charpentier, A. Galland, A. Hollocou, arXiv:1806.01664.
     """
@@ -49,22 +47,21 @@ def merge_components(
 ) -> NDArray[np.int64]:
     """Merge the connected components (n,) of a graph into c clusters (n,) by Ward's criterion.
 
-    Centroids are weighted by the sizes of the components, so Ward's update on the distances √(2 n_i
-    n_j / (n_i + n_j)) ‖m_i − m_j‖ is exact. In incomplete views a component has a centroid in each
-    view that it has samples of, and those without a common view are merged last, smallest first.
+    In incomplete views a component has a centroid in each view that it has samples of, and those without a common view
+    are merged last, smallest first.
     """
     if isinstance(embedding, IncompleteBlocks):
         return _merge_incomplete(embedding, components, n_clusters)
     sizes = np.bincount(components).astype(np.float64)
     centroids = as_weighted_blocks(embedding).means(components, sizes)
-    merged = ward_merge(centroids, sizes, n_clusters)
+    merged, _ = ward_merge(centroids, sizes, n_clusters)
     return canonical_labels(merged[components].astype(np.int64))
 
 
 def ward_merge(
     centroids: NDArray[np.float64], sizes: NDArray[np.float64], n_clusters: int
-) -> NDArray[np.int64]:
-    """Cluster of each group of samples, merged by Ward's criterion from centroids and sizes."""
+) -> tuple[NDArray[np.int64], float]:
+    """Cluster of each group of samples, merged by Ward's criterion, and the squares that merges add."""
     centroids, sizes = centroids.copy(), sizes.copy()
     merged = np.arange(len(sizes))
     members = [np.array([i]) for i in range(len(sizes))]
@@ -74,8 +71,10 @@ def ward_merge(
     squared = np.maximum(norms[:, None] + norms - 2.0 * centroids @ centroids.T, 0.0)
     cost = sizes[:, None] * sizes / (sizes[:, None] + sizes) * squared
     np.fill_diagonal(cost, np.inf)
+    squares = 0.0
     for _ in range(len(sizes) - n_clusters):
         i, j = sorted(divmod(int(np.argmin(cost)), len(cost)))
+        squares += float(cost[i, j])
         total = sizes[i] + sizes[j]
         centroids[i] = (sizes[i] * centroids[i] + sizes[j] * centroids[j]) / total
         sizes[i], alive[j] = total, False
@@ -88,7 +87,7 @@ def ward_merge(
         cost[i, :] = cost[:, i] = row
     for cluster in np.flatnonzero(alive):
         merged[members[cluster]] = cluster
-    return merged
+    return merged, squares
 
 
 def _merge_incomplete(

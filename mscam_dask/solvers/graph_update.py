@@ -103,8 +103,7 @@ def graph_rows(
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Solve the A-step for a block of rows: k neighbors and their weights (m, k), Eq. (29)–(30).
 
-    `projected` is Σ_v ‖F_v,i − F_v,j‖² (m, K), or None for the data distances alone. With known labels (n,) of the
-    rows, weights of cannot-linked pairs are 0.
+    `projected` is Σ_v ‖F_v,i − F_v,j‖² (m, K), or None. Weights of pairs with other known labels (n,) are 0.
     """
     squared, shared = candidates.in_double(), None
     if candidates.coverage is not None:
@@ -151,11 +150,9 @@ def adaptive_neighbor_weights(
 ) -> NDArray[np.float64]:
     """Solve argmin_a Σ_j d_ij a_ij + γ_i ‖a_i‖² on the simplex, with k weights above 0 (n, k).
 
-    From the k + 1 least distances of each row, ascending. With γ_i from Eq. (30) of the paper the
-    solution of Eq. (29) is a_ij = (d_{i,k+1} − d_ij) / (k d_{i,k+1} − Σ_{h≤k} d_ih). The
-    denominator is summed as differences (no cancellation) relative to d_{i,k+1} (no overflow). A
-    candidate tied with the (k + 1)-th gets 0; a row of equal distances (0/0, duplicates) gets 1/k
-    everywhere.
+    From the k + 1 least distances of each row, ascending: a_ij = (d_{i,k+1} − d_ij) / (k d_{i,k+1} − Σ_{h≤k} d_ih),
+    Eq. (29) with γ_i from Eq. (30). Sums are of differences (no cancellation) relative to d_{i,k+1} (no overflow). A
+    candidate tied with the (k + 1)-th gets 0; a row of equal distances (0/0, duplicates) gets 1/k everywhere.
 
     F. Nie, X. Wang, H. Huang, doi:10.1145/2623330.2623726. Xu et al., arXiv:1709.03656.
     """
@@ -172,11 +169,9 @@ def tied_neighbor_weights(
 ) -> NDArray[np.float64]:
     """Adaptive-neighbor weights (n, K) that keep or drop all tied candidates: k_i of row i.
 
-    k_i is the smallest number, at least k, such that the next candidate is farther (by a share of
-    1e-5); if the ties extend beyond the K > k candidates, the number of neighbors nearer than the
-    ties. So neither rounding nor the order of the samples determines which of many samples at one
-    distance is the k-th, as in word counts or citation links. If all K are at one distance, the
-    weights are 1/K.
+    k_i is the smallest number, at least k, such that the next candidate is farther (by a share of 1e-5); if the ties
+    extend beyond the K > k candidates, the number of neighbors nearer than the ties. So neither rounding nor the order
+    of the samples determines which of many samples at one distance is the k-th. If all are at one, weights are 1/K.
     """
     d = sorted_squared_distances
     kth = d[:, n_neighbors - 1 : n_neighbors]
@@ -215,10 +210,7 @@ def _relative_gaps(
 def neighbor_graph(
     points: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks, n_neighbors: int
 ) -> csr_array[np.float64]:
-    """Adaptive-neighbor graph (n, n) of all samples from the data distances alone, Eq. (29)–(30).
-
-    Samples that tie with the k-th neighbor are all kept, up to 4k, or all dropped.
-    """
+    """Adaptive-neighbor graph (n, n) of the data distances alone, Eq. (29)–(30); ties with the k-th are all kept, up to 4k, or dropped."""
     n = len(points)
     found = candidate_neighbors(points, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
     if found.indices.shape[1] == n_neighbors:

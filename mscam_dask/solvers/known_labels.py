@@ -1,9 +1,8 @@
 """Known labels of some samples: links in the graph, their clusters in a cut, and how many a partition misses.
 
 Samples of one class are must-linked, and those of two classes cannot-linked. Classes have the numbers 0 … q − 1,
-and −1 is a sample without a known label. Clusters of a partition have other numbers than classes: each class is
-matched with another cluster so that most known samples are in the cluster of their class (H. W. Kuhn,
-doi:10.1002/nav.3800020109).
+−1 is unknown. Each class is matched with a cluster of its own so that most known samples are in the cluster of their
+class (H. W. Kuhn, doi:10.1002/nav.3800020109).
 """
 
 from __future__ import annotations
@@ -47,10 +46,7 @@ def are_enough(known: NDArray[np.int64]) -> bool:
 def with_known(
     labels: NDArray[np.int64], known: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Partition (n,) with each known sample in the cluster of its class.
-
-    A cluster that loses all its samples gets one without a known label, of the largest cluster that has such ones.
-    """
+    """Partition (n,) with each known sample in the cluster of its class; a cluster left empty gets an unknown one of the largest."""
     rows = np.flatnonzero(known >= 0)
     found = labels.astype(np.int64)
     found[rows] = clusters_of_classes(labels, known, n_clusters)[known[rows]]
@@ -72,8 +68,8 @@ def with_links(
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
     """Candidate neighbors (m, K + 1) and distances of a block of rows under the links of known samples.
 
-    Cannot-linked candidates are as far as the farthest, where weights of the A-step are 0. The first sample of a
-    class is a candidate of the others at distance 0: a star of must-links.
+    Cannot-linked candidates are as far as the farthest, where weights are 0. The first sample of a class is a candidate
+    of the others at distance 0: a star of must-links.
     """
     m = len(indices)
     own = known[row_start : row_start + m]
@@ -129,9 +125,9 @@ def cut_by_classes(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]] | None:
     """Nearest class mean: labels of rows (m, p) and of known rows (l, p), and unit means (c, p).
 
-    The mean of the known rows of a class takes the place of the mean of the cluster that is matched with it; the
-    other clusters keep theirs. A known row is compared with the mean of the others of its class, so that known
-    samples in other clusters than that of their class estimate the error. None if a cluster is left empty.
+    The mean of the known rows of a class takes the place of that of the cluster that is matched with it. A known row is
+    compared with the mean of the others of its class, so that known samples in other clusters estimate the error. None
+    if a cluster is left empty.
     """
     n_clusters, n_classes = len(means), int(known.max()) + 1
     nearest = nearest_mean(known_rows, means)

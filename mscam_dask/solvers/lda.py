@@ -1,14 +1,9 @@
 """Linear discriminant analysis (LDA) of a view for a given partition.
 
-The discriminants are the directions u that solve
-
-    B u = s S u,    uᵀ S u = 1,
-
-with B the covariance of the cluster means and S the covariance within clusters, shrunk toward a
-multiple of the identity. They separate the clusters best relative to the variance within clusters.
-Each is weighted by s / (1 + s), its share of variance between clusters. Distances are in units of
-the spread within clusters, so a view that separates the clusters has larger distances, and views
-need no other weights.
+The discriminants are the directions u that solve B u = s S u, uᵀ S u = 1, with B the covariance of the cluster
+means and S the covariance within clusters, shrunk toward a multiple of the identity. Each is weighted by
+s / (1 + s), its share of variance between clusters: distances are in units of the spread within clusters, so a
+view that separates the clusters has larger distances, and views need no other weights.
 """
 
 from __future__ import annotations
@@ -55,16 +50,15 @@ def fitted_discriminants(
     """Solve B u = s S u for a view and a partition: loadings (r, q), discriminants without rows.
 
     Clusters without a sample in the view are left out; with one cluster there are no discriminants.
-    Of the view the weights and present samples are used.
 
-    R. A. Fisher, doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li,
-    ICML 2007.
+    R. A. Fisher, doi:10.1111/j.1469-1809.1936.tb02137.x; for a learned partition: C. Ding, T. Li, ICML 2007.
     """
     has = sums.sizes > 0
     present = ClassSums(sums.sizes[has], sums.sums[has], sums.squares)
     loadings, separation = np.zeros((len(sums.squares), 0)), 0.0
     if np.count_nonzero(has) > 1:
-        loadings, separation = discriminant_loadings(present, view)
+        scale = np.sqrt(view.coordinates()[1][: len(sums.squares)])
+        loadings, separation = discriminant_loadings(present, scale)
     empty = np.empty((0, loadings.shape[1]), dtype=np.float32)
     distance = mean_distance(present, loadings)
     return loadings, LinearDiscriminants(empty, distance, separation, view.present)
@@ -78,10 +72,12 @@ class ClassSums:
     sums: NDArray[np.float64]  # (c, r) of the rows of each cluster
     squares: NDArray[np.float64]  # (r, r) Σ x xᵀ
 
-    def merge(self, other: ClassSums) -> ClassSums:
-        """Sums over both sets of samples."""
+    def merge(self, other: ClassSums, sign: int = 1) -> ClassSums:
+        """Sums over both sets of samples, or their difference."""
         return ClassSums(
-            self.sizes + other.sizes, self.sums + other.sums, self.squares + other.squares
+            self.sizes + sign * other.sizes,
+            self.sums + sign * other.sums,
+            self.squares + sign * other.squares,
         )
 
 
@@ -92,11 +88,16 @@ def class_sums(
     *,
     most_directions: int = SIZES.max_rank,
 ) -> ClassSums:
-    """Sums over the rows of a view, or of a block of them, with these labels; rows with −1 are left out."""
-    vectors, _ = view.coordinates()
-    vectors = vectors[:, :most_directions]
+    """Sums over the rows of a view, or of a block of them; rows with the label −1 are left out."""
+    return sums_of_classes(view.coordinates()[0][:, :most_directions], labels, n_clusters or 0)
+
+
+def sums_of_classes(
+    vectors: NDArray[Any], labels: NDArray[np.int64], n_clusters: int = 0
+) -> ClassSums:
+    """Sums over rows (n, r) with labels (n,)."""
     rank = vectors.shape[1]
-    sizes = np.bincount(labels[labels >= 0], minlength=n_clusters or 0).astype(np.float64)
+    sizes = np.bincount(labels[labels >= 0], minlength=n_clusters).astype(np.float64)
     sums, squares = np.zeros((len(sizes), rank)), np.zeros((rank, rank))
     start = 0
     for block in _blocks(vectors):
@@ -112,19 +113,19 @@ def class_sums(
     return ClassSums(sizes, sums, squares)
 
 
-def discriminant_loadings(sums: ClassSums, view: RidgeView) -> tuple[NDArray[np.float64], float]:
-    """Solve B u = s S u: loadings (r, q) of the discriminants in rows of Q, and separation."""
+def discriminant_loadings(
+    sums: ClassSums, scale: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], float]:
+    """Solve B u = s S u for rows times a scale (r,): loadings (r, q) of the rows, and separation."""
     rank = len(sums.squares)
-    scale = np.sqrt(view.coordinates()[1][:rank])
     n = int(sums.sizes.sum())
     means, mean = sums.sums / sums.sizes[:, None], sums.sums.sum(axis=0) / n
     scatter = (means.T * sums.sizes) @ means
     between = scale[:, None] * (scatter / n - np.outer(mean, mean)) * scale
     within = scale[:, None] * ((sums.squares - scatter) / n) * scale
     spread, floor = np.trace(within) / rank, _MIN_SPREAD * np.trace(between + within) / rank
-    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * max(
-        CONSTANTS.shrinkage * spread, floor
-    )
+    least = max(CONSTANTS.shrinkage * spread, floor, np.finfo(np.float64).tiny)
+    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * least
     kept = min(len(sums.sizes) - 1, rank)
     shares, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
     shares = np.maximum(shares, 0.0)

@@ -51,8 +51,8 @@ def smooth_self_representation(
 ) -> SmoothedView:
     """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) for one view, the Z-step of MSCAN.
 
-    `graph_vectors` (n, m), the bottom eigenvectors of L, are for the initial guess: it removes the
-    smooth part of the error, on which conjugate gradients converge slowest.
+    `graph_vectors` (n, m), the bottom eigenvectors of L, give the initial guess without the smooth part of the error, on
+    which conjugate gradients converge slowest.
     """
     s2 = basis.singular_values_squared
     shift = s2 + alpha
@@ -95,11 +95,7 @@ def _conjugate_gradients(
     start: NDArray[np.float64],
     diagonal: NDArray[np.float64],
 ) -> tuple[NDArray[np.float64], int]:
-    """Solve the systems by Jacobi-preconditioned CG; returns solution and largest number of steps.
-
-    Converged columns are not iterated further: columns with a large shift need a few steps, those
-    with a small shift hundreds.
-    """
+    """Solve the systems by Jacobi-preconditioned CG without the columns that converged: solution, largest number of steps."""
     size = _positive(_norms(rhs))
     solution = start.copy()
     residual = rhs - _applied(weighted, shift, start)

@@ -44,9 +44,8 @@ def partition_graph(
 ) -> csr_array[np.float64]:
     """Graph (n, n) whose connected components are exactly the given clusters (n,), none empty.
 
-    Exact search within each cluster; in clusters of at most k samples all other members are
-    neighbors, and the row of a sample alone in its cluster is empty. Neighbors without a common
-    view come last.
+    Exact search within each cluster; in clusters of at most k samples all other members are neighbors. Neighbors without
+    a common view come last.
     """
     points = embedding if isinstance(embedding, IncompleteBlocks) else as_weighted_blocks(embedding)
     order: list[NDArray[np.int64]] = []
@@ -202,10 +201,7 @@ def cluster_rows(
     pool: Pool,
     n_neighbors: int,
 ) -> GraphRows:
-    """Rows of the partition graph: neighbors of a block of rows in their own clusters.
-
-    In clusters of at most k samples, all other members are neighbors.
-    """
+    """Rows of the partition graph: neighbors of a block of rows in their clusters, all others in those of at most k samples."""
     n, m, start = len(labels), len(points), candidates.row_start
     rows = np.arange(start, start + m)
     own = labels[rows]
@@ -306,10 +302,7 @@ def bridges(
     components: Components,
     labels: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Edges (2, b) that connect the components of each cluster, smallest component first.
-
-    `samples` (p,) are from `bridge_ends`, `parts` their points by block.
-    """
+    """Edges (2, b) that connect the components of each cluster, smallest first, from `bridge_ends` (p,) and their points by block."""
     points = np.concatenate(parts).astype(np.float64)
     sizes = np.bincount(components.labels).astype(np.int64)
     edges: list[tuple[int, int]] = []

@@ -27,7 +27,7 @@ from mscam_dask.linalg.neighbor_information import (
     random_walk,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from mscam_dask.linalg.scaling import RowTransform, fit_transform_from_moments, safe_exponent
+from mscam_dask.linalg.scaling import fit_transform_from_moments, safe_exponent
 from mscam_dask.solvers.graph_update import select_neighbors
 from mscam_dask.solvers.row_blocks import (
     RowReader,
@@ -109,8 +109,7 @@ def reference_graphs(
 ) -> ReferenceGraphs:
     """Reference graphs of one view: adaptive-neighbor graphs, Eq. (29), of its raw rows.
 
-    Feature views have two (unit rows, standardized columns), distance and kernel views one. The
-    search is exact, in the precision `dtype`; the transformed view is held in memory once.
+    Feature views have two (unit rows, standardized columns), distance and kernel views one. The search is exact.
     """
     n = shape.n_samples
     if shape.view_type != "features":
@@ -123,8 +122,11 @@ def reference_graphs(
         graphs = []
         for scale in _SCALES:
             transform = fit_transform_from_moments(scale, moments)
-            rows = _transformed(read, shape, transform, dtype)
-            graphs.append(_graph_from_rows(rows, n_neighbors))
+            rows = np.empty((n, shape.n_features), dtype=dtype)
+            for start, stop in row_blocks(n, shape.n_features):
+                rows[start:stop] = transform.apply(read(start, stop))
+            found = nearest_neighbors(rows, min(n_neighbors + 1, n - 1))
+            graphs.append(_graph(*found, n_neighbors))
     return ReferenceGraphs(tuple(csr_array(graph.astype(dtype)) for graph in graphs))
 
 
@@ -137,8 +139,8 @@ def view_scores(view: ReferenceGraphs, partitions: Sequence[NDArray[np.int64]]) 
 def explained_share(views: Sequence[ReferenceGraphs], labels: NDArray[np.int64]) -> float:
     """Uncertainty coefficient U, 0 to 1: share of the entropy of a partition that all views explain.
 
-    A cluster that only one view explains counts in full. Samples that a view does not have have no evidence
-    in it. Unlike information, U does not prefer equal sizes: it is 0 for random labels of any sizes.
+    A cluster that only one view explains counts in full. Unlike information, U does not prefer equal sizes: it is 0 for
+    random labels of any sizes.
     """
     n_clusters = int(labels.max()) + 1
     total = np.zeros((len(labels), n_clusters), dtype=np.float32)
@@ -163,24 +165,6 @@ def _best_informed(
 def view_modularity(view: ReferenceGraphs, labels: NDArray[np.int64]) -> float:
     """Modularity of a partition (n,): the highest of the reference graphs of a view."""
     return max(modularity(graph, view.own(labels)) for graph in view.graphs)
-
-
-def _transformed(
-    read: RowReader,
-    shape: ViewShape,
-    transform: RowTransform,
-    dtype: type[np.floating[Any]],
-) -> NDArray[Any]:
-    rows = np.empty((shape.n_samples, shape.n_features), dtype=dtype)
-    for start, stop in row_blocks(shape.n_samples, shape.n_features):
-        rows[start:stop] = transform.apply(read(start, stop))
-    return rows
-
-
-def _graph_from_rows(rows: NDArray[Any], n_neighbors: int) -> csr_array[np.float64]:
-    wanted = min(n_neighbors + 1, len(rows) - 1)
-    indices, distances = nearest_neighbors(rows, wanted)
-    return _graph(indices, distances, n_neighbors)
 
 
 def _pair_distances(rows: NDArray[np.float64], shape: ViewShape) -> NDArray[np.float64]:

@@ -1,11 +1,9 @@
 """Clusters of new samples, by neighbors and by propagation on a graph; soft memberships.
 
-Memberships are votes of out-of-sample neighbors in every view. Neighbors in a view are those in its
-linear discriminants, which separate the clusters. Neighbors in the joint ridge embedding, which
-also assigns new samples, vote like those of one more view. All views count equally. Memberships of
-the samples of a fit are cross-fitted: those of each of five folds use discriminants and neighbors
-from the other four, so no sample votes for itself. They are calibrated: among samples with a membership
-of p in their cluster, others would put a share of p there.
+Memberships are votes of neighbors in the joint ridge embedding and in the linear discriminants of each view, all
+counted equally. Those of the samples of a fit are cross-fitted: discriminants and neighbors of each of five folds are
+from the other four. They are calibrated: among samples with a membership of p in their cluster, others would put a
+share of p there.
 """
 
 from __future__ import annotations
@@ -15,15 +13,15 @@ from collections.abc import Callable, Iterable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh
 from scipy.optimize import minimize_scalar
 from scipy.sparse import csr_array
-from scipy.special import logsumexp
+from scipy.special import log_softmax
 
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances, with_finite_distances
 from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
+from mscam_dask.solvers.lda import discriminant_loadings, sums_of_classes
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
@@ -41,11 +39,10 @@ def predict_by_neighbors(
     n_neighbors: int,
     distances_between: _Distances = squared_distances,
 ) -> NDArray[np.int64]:
-    """Cluster (m,) of each query: the one with the largest sum of adaptive-neighbor weights.
+    """Cluster (m,) of each query: the one with the largest sum of adaptive-neighbor weights, Eq. (29).
 
-    The weights are the row of A by Eq. (29) for the query (m, Σr) and the training samples, which
-    come in consecutive blocks (start, (b, Σr)); the fit does not change. `distances_between` is
-    infinite without a common view. Ties go to the lower cluster number.
+    The training samples come in consecutive blocks (start, (b, Σr)); distances are infinite without a common view. Ties
+    go to the lower cluster number.
     """
     m, n = len(queries), len(labels)
     wanted = min(n_neighbors + 1, n)
@@ -75,9 +72,8 @@ def extend_labels(
 ) -> NDArray[np.int64]:
     """Propagate labels (n,) on a graph (n, n) to the samples without one (−1); some have one.
 
-    A sample joins the cluster with the largest weight of its edges to labeled samples; ties go to
-    the lower number. Samples without such an edge are labeled in a later round, and components
-    without a labeled sample join the largest cluster.
+    In rounds, a sample joins the cluster with the largest weight of its edges to labeled samples, ties the lower number;
+    components without a labeled sample join the largest cluster.
     """
     labels = init_labels.copy()
     assert (labels >= 0).any(), "nothing to extend"
@@ -101,13 +97,6 @@ N_FOLDS = 5
 
 # Limits of the number of neighbors that vote.
 _MIN_NEIGHBORS, _MAX_NEIGHBORS = 5, 40
-
-# As in `mscam_dask.solvers.lda`.
-_MIN_CLUSTERS = 2
-_MIN_SPREAD = 1e-6
-
-# Bytes of the distances of one block of samples to all voters.
-_VOTES_BYTES = 16 * 2**20
 
 Points = NDArray[np.float64]
 
@@ -133,53 +122,31 @@ class NeighborVotes:
         Ties go to the lower cluster number. Samples may be absent from views, with rows of NaN: the
         other views vote, and the preferred cluster is −1.
         """
-        if any(np.isnan(view).any() for view in views) or np.isnan(self.joint).any():
-            return self._with_absent(views)
-        votes = self._votes(np.hstack(list(views)), self.joint)
-        if not self.discriminants:
-            return votes, np.repeat(votes.argmax(axis=1)[:, None], len(views), axis=1)
-        by_view = [
-            self._votes(view[:, : len(loadings)] @ loadings, voters)
-            for view, loadings, voters in zip(views, self.loadings, self.discriminants, strict=True)
-        ]
-        shares: Points = np.mean([votes, *by_view], axis=0)
-        return shares, np.stack([one.argmax(axis=1) for one in by_view], axis=1)
-
-    def _with_absent(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
-        between = SharedDistances(tuple(view.shape[1] for view in views))
-        votes = self._votes_of_near(np.hstack(list(views)), self.joint, self.labels, between)
-        has = np.stack([~np.isnan(view[:, 0]) for view in views], axis=1)
-        if not self.discriminants:
-            return votes, np.where(has, votes.argmax(axis=1)[:, None], -1)
+        has = _presence(views)
+        distances: _Distances = squared_distances
+        if not has.all() or np.isnan(self.joint).any():
+            distances = SharedDistances(tuple(view.shape[1] for view in views))
+        votes = self._votes(np.hstack(list(views)), self.joint, self.labels, distances)
         shares, counts = votes.copy(), np.ones((len(votes), 1))
-        preferred = np.full(has.shape, -1, dtype=np.int64)
-        for index, (view, loadings) in enumerate(zip(views, self.loadings, strict=True)):
-            own = ~np.isnan(self.discriminants[index]).any(axis=1)
-            rows = np.flatnonzero(has[:, index])
+        preferred = np.where(has, votes.argmax(axis=1)[:, None], -1)
+        for index, loadings in enumerate(self.loadings):
             if not loadings.size:  # all voters of the view are in one cluster, or there are none
-                preferred[rows, index] = votes[rows].argmax(axis=1)
                 continue
-            by_view = self._votes_of_near(
-                view[rows, : len(loadings)] @ loadings,
-                self.discriminants[index][own],
-                self.labels[own],
-                squared_distances,
-            )
+            rows, voters = np.flatnonzero(has[:, index]), self.discriminants[index]
+            own = ~np.isnan(voters).any(axis=1)
+            points = views[index][rows, : len(loadings)] @ loadings
+            by_view = self._votes(points, voters[own], self.labels[own], squared_distances)
             shares[rows] += by_view
             counts[rows] += 1.0
             preferred[rows, index] = by_view.argmax(axis=1)
         return shares / counts, preferred
 
-    def _votes_of_near(
-        self,
-        points: Points,
-        voters: Points,
-        labels: NDArray[np.int64],
-        between: Callable[[Points, Points], Points],
+    def _votes(
+        self, points: Points, voters: Points, labels: NDArray[np.int64], between: _Distances
     ) -> Points:
         """Shares of the votes (b, c) of the nearest voters at finite distances."""
         votes = np.zeros((len(points), self.n_clusters))
-        step = max(1, _VOTES_BYTES // (8 * len(voters)))
+        step = max(1, _BLOCK_BYTES // (8 * len(voters)))
         for start in range(0, len(points), step):
             distances = between(points[start : start + step], voters)
             nearest = top_k_columns(distances, min(self.n_neighbors, len(voters)))
@@ -188,16 +155,6 @@ class NeighborVotes:
             np.add.at(votes, (rows, labels[nearest]), finite)
         total = votes.sum(axis=1, keepdims=True)
         return np.where(total > 0.0, votes / np.maximum(total, 1.0), 1.0 / self.n_clusters)
-
-    def _votes(self, points: Points, voters: Points) -> Points:
-        votes = np.zeros((len(points), self.n_clusters))
-        step = max(1, _VOTES_BYTES // (8 * len(voters)))
-        for start in range(0, len(points), step):
-            distances = squared_distances(points[start : start + step], voters)
-            nearest = top_k_columns(distances, self.n_neighbors)
-            rows = np.arange(start, start + len(nearest))[:, None]
-            np.add.at(votes, (rows, self.labels[nearest]), 1.0 / self.n_neighbors)
-        return votes
 
 
 def n_voting_neighbors(n_voters: int, n_clusters: int) -> int:
@@ -261,7 +218,9 @@ class Calibration:
         counts = has.sum(axis=1)
         exponents = np.where(counts == 1, self.of_view[has.argmax(axis=1)], self.of_count[counts])
         ratios = _log_ratios(shares, self.sizes, self.n_neighbors)
-        return np.exp(_log_softmax(exponents[:, None] * ratios + np.log(self.sizes)))
+        return np.asarray(
+            np.exp(log_softmax(exponents[:, None] * ratios + np.log(self.sizes), axis=1))
+        )
 
 
 def fit_folds(
@@ -273,8 +232,8 @@ def fit_folds(
 ) -> CrossFit:
     """Fit the votes for the samples of each fold to the voters (m, r_v) of the other folds (m,).
 
-    The exponents are those with the largest likelihood of the labels of some voters. Those of one view are
-    fitted to voters that have others too, without these: their labels do not come from that view alone.
+    The exponents are those with the largest likelihood of the labels of some voters. Those of one view are fitted to
+    voters that have others too, without these: their labels do not come from that view alone.
     """
     models = tuple(
         fit_votes([view[others] for view in views], labels[others], n_clusters, n_neighbors)
@@ -326,22 +285,15 @@ def _exponent(ratios: Points, sizes: Points, labels: NDArray[np.int64]) -> float
     rows = np.arange(len(labels))
 
     def loss(exponent: float) -> float:
-        logarithms = _log_softmax(exponent * ratios + np.log(sizes))
+        logarithms = log_softmax(exponent * ratios + np.log(sizes), axis=1)
         return -float(logarithms[rows, labels].mean())
 
     return float(minimize_scalar(loss, bounds=(0.02, 8.0), method="bounded").x)
 
 
 def _log_ratios(shares: Points, sizes: Points, n_neighbors: int) -> Points:
-    """Logarithms (m, c) of the shares of the votes over the sizes of the clusters.
-
-    One vote more is spread by the sizes: no share is 0 (Laplace's rule of succession).
-    """
+    """Logarithms (m, c) of the shares of the votes over the sizes of the clusters; one vote more is spread by these (Laplace)."""
     return np.asarray(np.log((n_neighbors * shares + sizes) / ((n_neighbors + 1.0) * sizes)))
-
-
-def _log_softmax(logarithms: Points) -> Points:
-    return np.asarray(logarithms - logsumexp(logarithms, axis=1, keepdims=True))
 
 
 def _presence(views: Sequence[Points]) -> NDArray[np.bool_]:
@@ -362,25 +314,9 @@ def _cross_fitted(
 
 
 def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:
-    """Discriminants (r, q), each weighted by the root of its share of variance between clusters."""
+    """Linear discriminants (r, q) of the samples that a view has; none if these are in one cluster."""
     has = ~np.isnan(points[:, 0])
-    found, labels = np.unique(labels[has], return_inverse=True)
-    if len(found) < _MIN_CLUSTERS:  # all samples of the view are in one cluster
+    sums = sums_of_classes(points[has], np.unique(labels[has], return_inverse=True)[1])
+    if len(sums.sizes) < 2:
         return np.zeros((points.shape[1], 0))
-    if not has.all():
-        points = points[has]
-    n, rank = points.shape
-    sizes = np.bincount(labels).astype(np.float64)
-    means = np.zeros((len(sizes), rank))
-    np.add.at(means, labels, points)
-    means /= sizes[:, None]
-    offsets, centers = points - means[labels], means - points.mean(axis=0)
-    within = offsets.T @ offsets / n
-    between = (centers.T * sizes) @ centers / n
-    floor = _MIN_SPREAD * np.trace(between + within) / rank
-    spread = max(CONSTANTS.shrinkage * np.trace(within) / rank, floor, np.finfo(np.float64).tiny)
-    shrunk = (1.0 - CONSTANTS.shrinkage) * within + np.eye(rank) * spread
-    kept = min(len(sizes) - 1, rank)
-    ratios, directions = eigh(between, shrunk, subset_by_index=(rank - kept, rank - 1))
-    ratios = np.maximum(ratios, 0.0)
-    return np.asarray(directions * np.sqrt(ratios / (1.0 + ratios)))
+    return discriminant_loadings(sums, np.ones(points.shape[1]))[0]

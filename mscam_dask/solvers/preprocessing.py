@@ -1,10 +1,8 @@
 """Selection of the scale and α of each view by neighbor overlap between views, without labels.
 
-Two samples of one cluster tend to be neighbors in every view; samples that a scaling or an α brings
-together by accident are neighbors in one view only. For each view, the settings are selected whose
-nearest neighbors overlap most with those of the other views. The selection needs no partition, no
-number of clusters and no learned graph. A view whose overlap is no more than chance may be
-uninformative.
+Two samples of one cluster tend to be neighbors in every view, those that a scaling or an α brings together by accident
+in one only: the settings are selected whose nearest neighbors overlap most with those of the other views. A view
+whose overlap is no more than chance may be uninformative.
 """
 
 from __future__ import annotations
@@ -50,11 +48,7 @@ def has_few_columns(shape: ViewShape) -> bool:
 
 
 def default_settings(shape: ViewShape, options: Sequence[ViewSettings]) -> int:
-    """Position of the default settings, which are kept unless others are clearly better.
-
-    Rows of unit length with the largest α, or standardized columns if there are few, because
-    scaling rows to unit length gives up one of d dimensions.
-    """
+    """Position of the default settings: the largest α with rows of unit length, or with standardized columns if there are few."""
     preferred = "standard" if has_few_columns(shape) else "unit"
     scales = [option.scale for option in options]
     scale = preferred if preferred in scales else scales[0]
@@ -108,13 +102,10 @@ def choose_view_settings(
 ) -> list[Choice]:
     """Select the settings of some views whose neighbors overlap most with those of all other views.
 
-    `views` has the neighbors (m, k) for each view and setting, −1 for absent samples; `counted` the
-    settings whose mean graph is the share of a view in the `votes` (m, n) of all `n_views`; `usual`
-    the default settings, kept unless others are better by more than four standard errors (paired
-    over samples). For m samples whose k neighbors are
-    independent in V views, two lists share k² / m, approximately Poisson: the mean share over rows
-    and other views has a standard error of 1 / (m √(V − 1)), and of 1 / √(m m_v (V − 1)) for a view
-    of m_v of them.
+    `views` has the neighbors (m, k) for each view and setting, −1 for absent samples; `counted` the settings whose mean
+    graph is the share of a view in the `votes` (m, n) of all `n_views`; `usual` the default settings, kept unless others
+    are better by more than four standard errors (paired over samples). Two lists of independent views share k² / m,
+    approximately Poisson: the mean share over m_v rows and V − 1 views has a standard error of 1 / √(m m_v (V − 1)).
     """
     popularity = votes.mean(axis=0, dtype=np.float64)
     choices = []
@@ -147,10 +138,8 @@ def _flat(
 def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     """Positions of uninformative views; empty if fewer than two informative views would be left.
 
-    Their overlap is within four standard errors of chance for every number of neighbors (each of
-    `scales`: samples of one cluster may share few nearest neighbors, and those of many small
-    clusters only these), and clearly below the highest for at least one. These are views of noise,
-    but also views with other clusters than the rest; partition scores distinguish the two.
+    Their overlap is within four standard errors of chance for every number of neighbors (each of `scales`), and clearly
+    below the highest for at least one: views of noise, but also views with other clusters than the rest.
     """
     most = [max(choice.agreement for choice in choices) for choices in scales]
     found = tuple(

@@ -1,13 +1,9 @@
 """Control of the graph weight λ until the consensus graph has exactly c connected components.
 
-The rule is that of CAN and MLAN: raise λ if there are too few components; lower it and repeat the
-A-step from the same distances if there are too many. If one growth step jumps over c, λ is
-bisected.
+The rule is that of CAN and MLAN: raise λ if there are too few components; lower it and repeat the A-step from the
+same distances if there are too many. If one growth step jumps over c, λ is bisected.
 
-References
-----------
-F. Nie, X. Wang, H. Huang, "Clustering and projected clustering with adaptive neighbors",
-KDD 2014, doi:10.1145/2623330.2623726.
+F. Nie, X. Wang, H. Huang, doi:10.1145/2623330.2623726.
 """
 
 from __future__ import annotations

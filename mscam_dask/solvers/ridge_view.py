@@ -121,9 +121,8 @@ def joint_embedding(
 ) -> WeightedBlocks | IncompleteBlocks:
     """Ridge embeddings of all views side by side (n, Σr), with mean squared distance one.
 
-    Discriminants, if given, together also have mean squared distance one; the two add up. If a view
-    does not have all samples, the distance of two samples is the mean over the views that have
-    both.
+    Discriminants, if given, together also have mean squared distance one; the two add up. Distances of samples in
+    incomplete views are means over the views that have both.
     """
     incomplete = next((view.present for view in views if view.present is not None), None)
     if incomplete is not None:

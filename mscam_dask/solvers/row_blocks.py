@@ -59,10 +59,7 @@ def mean_row(blocks: Blocks, shape: ViewShape) -> NDArray[np.float64]:
 def mean_and_gram(
     blocks: Blocks, shape: ViewShape
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean row (d,) and Gram matrix (d, d) of the centered rows, in one pass.
-
-    Rows are shifted by the mean of the first block, so that the correction is small.
-    """
+    """Mean row (d,) and Gram matrix (d, d) of the centered rows, in one pass about the mean of the first block."""
     d = shape.n_features
     gram, total, shift = np.zeros((d, d)), np.zeros(d), np.zeros(d)
     for start, _, rows in blocks():

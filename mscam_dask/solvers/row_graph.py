@@ -69,11 +69,7 @@ def graph_block(
 
 
 def mean_rows(blocks: Sequence[GraphRows], weights: Sequence[float]) -> GraphRows:
-    """Solve min_A Σ_v w_v ‖A − A_v‖² with rows on the simplex, for the same rows of several graphs.
-
-    It is their weighted mean; the row of a sample is the mean over graphs in which it has
-    neighbors.
-    """
+    """Solve min_A Σ_v w_v ‖A − A_v‖² on the simplex: the weighted mean of the graphs in which a row has neighbors."""
     total = blocks[0].affinity * weights[0]
     for block, weight in zip(blocks[1:], weights[1:], strict=True):
         total = csr_array(total + block.affinity * weight)
@@ -187,8 +183,7 @@ def projected_rows(
 ) -> list[NDArray[np.float64]]:
     """Projected squared distances of groups of views on candidate edges; 0 where an end is absent.
 
-    `views` has for each view its embedding in each block of the candidates and in that of the rows.
-    Complete views are side by side up to `together_bytes`.
+    `views` has for each view its embedding in each block of the candidates and of the rows, complete ones side by side.
     """
     m = len(candidates.indices)
     own = np.arange(candidates.row_start, candidates.row_start + m)
@@ -261,11 +256,7 @@ def split_graph(
 def join_graph(
     pieces: Sequence[GraphPiece], start: int, stop: int
 ) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]:
-    """Arrays of the rows of samples start … stop − 1, from pieces that have all of them.
-
-    Data and ascending columns (nnz,), and the end of each row; those from row 0 start with a 0, as
-    index pointers do.
-    """
+    """Data, ascending columns and ends of the rows of samples start … stop − 1 from all pieces; those from row 0 start with a 0."""
     parts, samples = [], []
     for piece in pieces:
         mine = np.flatnonzero((piece.samples >= start) & (piece.samples < stop))
@@ -279,26 +270,11 @@ def join_graph(
 
 def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_array[np.float64]:
     """Graph (n, n) of all samples in their own order, from all blocks of rows in the order (n,)."""
-    n = len(order)
-    counts = np.empty(n, dtype=np.int64)
-    for block in blocks:
-        counts[order[block.start : block.stop]] = np.diff(block.affinity.indptr)
-    pointers = np.concatenate(([0], np.cumsum(counts)))
-    index_type = np.int32 if pointers[-1] < np.iinfo(np.int32).max else np.int64
-    columns = np.empty(pointers[-1], dtype=index_type)
-    data = np.empty(pointers[-1])
-    for block in blocks:
-        own = block.affinity
-        sizes = np.diff(own.indptr)
-        shift = np.repeat(pointers[order[block.start : block.stop]] - own.indptr[:-1], sizes)
-        there = np.arange(own.nnz) + shift
-        columns[there] = order[own.indices]
-        data[there] = own.data
-    graph: csr_array[np.float64] = csr_array(
-        (data, columns, pointers.astype(index_type)), shape=(n, n)
-    )
+    rows = vstack([block.affinity for block in blocks], format="csr")
+    columns = order[rows.indices].astype(rows.indices.dtype)
+    graph = csr_array((rows.data, columns, rows.indptr), shape=rows.shape)[np.argsort(order)]
     graph.sort_indices()
-    return graph
+    return csr_array(graph)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -411,9 +387,8 @@ def choose_cuts(
 ) -> Cuts:
     """Partitions among the local minima of k-means on a sample.
 
-    `started` has those from the pivoted-QR assignment and from an earlier partition. With
-    `all_minima` the good minima of the random starts, else none; then the one from the earlier
-    partition, and the least of all (with `all_minima`, of the pivoted-QR assignment).
+    With `all_minima` the good minima of the random starts; then the one from the earlier partition, and the least of
+    all (with `all_minima`, of the pivoted-QR assignment), if `started` has them.
     """
     drawn = [minimum for group in random for minimum in group]
     chosen = as_good_minima(drawn) if all_minima else []
@@ -440,8 +415,7 @@ def join_partitions(
 ) -> list[NDArray[np.int32]]:
     """Partitions of all samples in their own order (n,), from blocks of rows in another order.
 
-    Rows of the sample keep their cluster, so no cluster is empty. In the cut by classes, known samples have the
-    cluster that the others prefer.
+    Rows of the sample keep their cluster, so none is empty; known samples have that of the cut by classes.
     """
     partitions = []
     for number, labels in enumerate(cuts.labels):

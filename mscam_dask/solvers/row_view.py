@@ -97,8 +97,8 @@ def ridge_factor(
 ) -> ViewFactor:
     """Directions of a view and their ridge shrinkage, from the Gram matrices of all blocks.
 
-    As `view_svd` and `ridge_view`, except that signs are those of the loadings, and that Q is
-    orthonormal to the precision of the Gram matrix: 1e-5 where s² is 1e-10 of the largest.
+    As `view_svd` and `ridge_view`, except that signs are those of the loadings, and that Q is orthonormal to the
+    precision of the Gram matrix: 1e-5 where s² is 1e-10 of the largest.
     """
     total = sums[0]
     for other in sums[1:]:
@@ -174,9 +174,8 @@ def reduced_sums(
 ) -> ReducedSums:
     """Sums of a block of rows over itself or later blocks of its halo, from the `first` on.
 
-    L is symmetric, so later blocks count twice and earlier ones are left out. The part with the
-    block itself has BᵀB. The last of `views` and of `vectors` is the block itself. An incomplete
-    view is in one block; its Laplacian is that of the subgraph of its samples.
+    L is symmetric, so later blocks count twice and earlier ones are left out. The last of `views` and of `vectors` is the
+    block itself. An incomplete view is in one block; its Laplacian is that of the subgraph of its samples.
     """
     *pairs, (view, block) = zip(views, vectors, strict=True)
     own = _columns(view, block, parameters).astype(np.float64)
@@ -274,8 +273,8 @@ def smoothed_coefficients(
 ) -> tuple[NDArray[np.float64], float, float]:
     """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) in span(H), the Z-step of MSCAN.
 
-    Returns the coefficients (h, r) of C in B, the mean squared distance of two rows of C, and the
-    objective. With L̂ = U Λ Uᵀ, direction i has s_i² U (λΛ + (s_i² + α)I)⁻¹ Uᵀ e_i.
+    Coefficients (h, r) of C in B, the mean squared distance of two rows of C, and the objective. With L̂ = U Λ Uᵀ,
+    direction i has s_i² U (λΛ + (s_i² + α)I)⁻¹ Uᵀ e_i.
     """
     found = _subspace(sums, view, parameters)
     s2 = found.squared_singular_values[: found.rank]

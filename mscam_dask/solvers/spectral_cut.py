@@ -1,8 +1,7 @@
 """Spectral cuts of a graph: spectral embedding, by random walks with restart, and k-means on it.
 
-k-means is the computation of scikit-learn's `KMeans.fit` without the estimator. Autologgers
-(MLflow) replace the `fit` of every estimator, and would log each of some hundred k-means runs as a
-model of its own.
+k-means is the computation of scikit-learn's `KMeans.fit` without the estimator, each run of which an autologger
+(MLflow) would log as a model of its own.
 """
 
 from __future__ import annotations
@@ -36,8 +35,8 @@ def joined_groups(
 ) -> NDArray[np.int64]:
     """Labels with one cluster for each group, the most frequent; samples of no group have group −1.
 
-    A cluster that would lose all its samples gets the group with most of them. If there are fewer groups
-    and other samples than clusters, the labels stay as they are.
+    A cluster that would lose all its samples gets the group with most of them. With too few groups and other
+    samples, the labels stay as they are.
     """
     rows = np.flatnonzero(groups >= 0)
     counts = np.zeros((int(groups.max()) + 1, n_clusters), dtype=np.int64)
@@ -53,58 +52,8 @@ def joined_groups(
     return labels
 
 
-def spectral_cut(
-    embedding: SpectralEmbedding,
-    *,
-    init_labels: NDArray[np.int64] | None = None,
-    rng: np.random.Generator | None = None,
-    drawn: list[Minimum] | None = None,
-) -> list[NDArray[np.int64]]:
-    """Solve k-means on the rows of a spectral embedding, with as many clusters as eigenvectors.
-
-    Two local minima (one without `init_labels`): the one from these labels (n,), and the least of
-    the pivoted-QR assignment and of the random starts, drawn here by `rng` or before. No cluster is
-    empty.
-
-    Pivoted QR of Vᵀ selects c mutually most independent samples as prototypes; the rows of V are
-    not scaled to unit length, which would tie all of them for the first pivot. Neither depends on
-    the basis of span(V) nor, up to exact ties, on the order of the samples. If clusters overlap,
-    this start may end in a poor minimum, hence the random starts. Where clusters have fewer than
-    two samples on average, one start from Ward's merges takes their place: a random start leaves
-    out samples at random rather than those nearest to others.
-
-    A. Damle, V. Minden, L. Ying, doi:10.1093/imaiai/iay008.
-    """
-    vectors, rows = _in_double(embedding)
-    c = vectors.shape[1]
-    best = _lloyd(rows, _qr_assignment(vectors), c)
-    if rng is not None:
-        drawn = drawn_starts(embedding, int(rng.integers(2**31)))
-    if drawn is not None:
-        order = _own_order(vectors)
-        best = min(best, _in_data_order(order, rows[order], *least(drawn, c), c), key=_SQUARES)
-    cuts = [] if init_labels is None else [_lloyd(rows, init_labels, c)]
-    return [labels for labels, _ in (*cuts, best)]
-
-
 Minimum = tuple[NDArray[np.int64], float]
 """Partition at a local minimum of k-means, and its sum of squares."""
-
-
-def drawn_starts(
-    embedding: SpectralEmbedding, seed: int, starts: range = range(SIZES.n_random_starts)
-) -> list[Minimum]:
-    """Local minima of k-means from some of the thirty random starts of `spectral_cut`.
-
-    Samples are ordered by leverage, and clusters may be empty. Where clusters have fewer than two
-    samples on average, the one from Ward's merges.
-    """
-    vectors, rows = _in_double(embedding)
-    c = vectors.shape[1]
-    ordered = rows[_own_order(vectors)]
-    if len(rows) < 2 * c:
-        return [_merged(ordered, c)]
-    return k_means_starts(ordered, c, seed, starts)
 
 
 def random_minima(
@@ -112,17 +61,19 @@ def random_minima(
 ) -> list[Minimum]:
     """Local minima of k-means from some of the thirty random starts that belong to a seed.
 
-    Where clusters have fewer than two samples on average, the one from Ward's merges.
+    Where clusters have fewer than two samples on average, the one from Ward's merges: a random start leaves out
+    samples at random rather than those nearest to others.
     """
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
-    order = _own_order(vectors)
+    # by leverage, which is invariant under rotations: the order of the samples does not matter
+    order = np.argsort(np.linalg.norm(vectors, axis=1), kind="stable")
     ordered = rows[order]
     if len(rows) < 2 * c:
         return [_in_data_order(order, ordered, *_merged(ordered, c), c)]
     seeds = np.random.RandomState(seed).randint(2**31 - 1, size=SIZES.n_random_starts)
     return [
-        _in_data_order(order, ordered, *k_means_starts(ordered, c, seeds[start], range(1))[0], c)
+        _in_data_order(order, ordered, *k_means_starts(ordered, c, seeds[start], 1)[0], c)
         for start in starts
     ]
 
@@ -139,7 +90,14 @@ def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
 def start_minima(
     embedding: SpectralEmbedding, init_labels: NDArray[np.int64] | None
 ) -> tuple[Minimum, Minimum | None]:
-    """Local minima of k-means from the pivoted-QR assignment, and an earlier partition if any."""
+    """Local minima of k-means from the pivoted-QR assignment, and from an earlier partition (n,) if any.
+
+    Pivoted QR of Vᵀ selects c mutually most independent samples as prototypes; the rows of V are not scaled to
+    unit length, which would tie all of them for the first pivot. Neither the basis of span(V) nor, up to exact
+    ties, the order of the samples matters. No cluster is empty.
+
+    A. Damle, V. Minden, L. Ying, doi:10.1093/imaiai/iay008.
+    """
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
     from_labels = None if init_labels is None else _lloyd(rows, init_labels, c)
@@ -184,14 +142,6 @@ def _in_double(embedding: SpectralEmbedding) -> tuple[NDArray[np.float64], NDArr
     return np.asarray(embedding.vectors, np.float64), np.asarray(embedding.rows, np.float64)
 
 
-def _own_order(vectors: NDArray[np.float64]) -> NDArray[np.intp]:
-    """Order of the rows by leverage, which is invariant under rotations of the basis.
-
-    Random starts drawn in this order do not depend on the order of the samples in the data.
-    """
-    return np.argsort(np.linalg.norm(vectors, axis=1), kind="stable")
-
-
 def _in_data_order(
     order: NDArray[np.intp],
     ordered: NDArray[np.float64],
@@ -228,9 +178,7 @@ def _qr_assignment(rows: NDArray[np.float64]) -> NDArray[np.int64]:
     return np.asarray(np.argmax(np.abs(rows @ (left @ right)), axis=1), dtype=np.int64)
 
 
-def _lloyd(
-    rows: NDArray[np.float64], start: NDArray[np.int64], n_clusters: int
-) -> tuple[NDArray[np.int64], float]:
+def _lloyd(rows: NDArray[np.float64], start: NDArray[np.int64], n_clusters: int) -> Minimum:
     """Partition that Lloyd's iterations reach from an assignment, and its sum of squares."""
     start = _fill_empty(rows, start, n_clusters)
     centers = np.stack([rows[start == cluster].mean(axis=0) for cluster in range(n_clusters)])
@@ -270,14 +218,12 @@ def walk_embedding(
     *,
     mean: NDArray[Any] | None = None,
 ) -> SpectralEmbedding:
-    """Spectral embedding from bottom eigenpairs (m,), (n, m) of L: unit rows of τ (L + τI)⁻¹.
+    """Spectral embedding from bottom eigenpairs (m,), (n, m) of L: unit rows of τ (L + τI)⁻¹ = τ V (Λ + τI)⁻¹ Vᵀ.
 
-    A random walk that stops at rate τ ends at the samples with the probabilities in the row of τ (L
-    + τI)⁻¹ = τ V (Λ + τI)⁻¹ Vᵀ of its start; only m eigenvectors are used here. Two samples of a
-    cluster have nearly equal rows. The rows are expressed in the basis V, centered (by the `mean`
-    of all rows, if `vectors` has some), and scaled to unit length. With τ = λ_{c+1} / 2 a walk
-    seldom stops before it has mixed within its cluster, and seldom leaves it. K-means on c
-    unweighted eigenvectors counts all of them equally, even one that only separates a few samples.
+    Row i has the probabilities of where a random walk from i, which stops at rate τ, ends: two samples of a cluster
+    have nearly equal rows. They are expressed in the basis V, centered (by the `mean` of all rows, if `vectors` has
+    some), and scaled to unit length. With τ = λ_{c+1} / 2 a walk seldom stops before it has mixed within its cluster,
+    and seldom leaves it.
 
     L. Yen, F. Fouss, C. Decaestecker, P. Francq, M. Saerens, doi:10.1016/j.datak.2008.10.006.
     """
@@ -302,29 +248,23 @@ _MAX_ITERATIONS = 100
 
 
 def k_means_starts(
-    rows: NDArray[np.float64], n_clusters: int, seed: int, starts: range
-) -> list[tuple[NDArray[np.int64], float]]:
-    """Local minima of k-means, and sums of squares, from some k-means++ starts of a seed.
+    rows: NDArray[np.float64], n_clusters: int, seed: int, n_starts: int
+) -> list[Minimum]:
+    """Local minima of k-means, and sums of squares, from k-means++ starts; clusters may be empty where rows are equal.
 
-    Each start is the same in any range; clusters may be empty where rows are equal. `least` of the
-    first m starts has the bits of ``KMeans(n_clusters, n_init=m, max_iter=100, tol=0.0,
-    random_state=seed)``.
+    `least` of them has the bits of ``KMeans(n_clusters, n_init=n_starts, max_iter=100, tol=0.0, random_state=seed)``.
     """
     rng = np.random.RandomState(seed)
-    # k-means++ draws the first center, and 2 + ⌊log c⌋ proposals for each of the others
-    rng.random_sample(starts.start * (1 + (n_clusters - 1) * (2 + int(np.log(n_clusters)))))
     centered = np.ascontiguousarray(rows - rows.mean(axis=0))
     norms = np.einsum("ij,ij->i", centered, centered)
     found = []
-    for _ in starts:
+    for _ in range(n_starts):
         chosen = _plus_plus(centered, norms, n_clusters, rng)
         found.append(_iterate(centered, centered[chosen]))
     return found
 
 
-def least(
-    minima: Sequence[tuple[NDArray[np.int64], float]], n_clusters: int
-) -> tuple[NDArray[np.int64], float]:
+def least(minima: Sequence[Minimum], n_clusters: int) -> Minimum:
     """Best of minima in their order: a later one has fewer squares and another partition."""
     best = minima[0]
     for labels, squares in minima[1:]:
@@ -333,9 +273,7 @@ def least(
     return best
 
 
-def lloyd(
-    rows: NDArray[np.float64], centers: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], float]:
+def lloyd(rows: NDArray[np.float64], centers: NDArray[np.float64]) -> Minimum:
     """Partition (n,) that Lloyd's iterations reach from centers (c, d), and its sum of squares."""
     mean = rows.mean(axis=0)
     return _iterate(np.ascontiguousarray(rows - mean), centers - mean)
@@ -347,11 +285,7 @@ def _plus_plus(
     n_clusters: int,
     rng: np.random.RandomState,
 ) -> list[int]:
-    """Rows of the centers of one k-means++ start, the best of 2 + log c draws each.
-
-    With the bits of ``sklearn.cluster.kmeans_plusplus``, without the checks of its arguments, which
-    take a third of the time.
-    """
+    """Centers of one k-means++ start, with the bits of ``sklearn.cluster.kmeans_plusplus`` without its checks."""
     n = len(rows)
     ones = np.ones(n)
     chosen = [int(rng.choice(n, p=ones / n))]
@@ -378,9 +312,7 @@ def _squared_distances(
     return np.maximum(distances, 0.0, out=distances)
 
 
-def _iterate(
-    rows: NDArray[np.float64], centers: NDArray[np.float64]
-) -> tuple[NDArray[np.int64], float]:
+def _iterate(rows: NDArray[np.float64], centers: NDArray[np.float64]) -> Minimum:
     from sklearn.cluster._kmeans import _kmeans_single_lloyd  # 0.2 s of the import of the package
     from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 

@@ -9,10 +9,7 @@ from numpy.typing import NDArray
 
 
 def added(terms: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
-    """Sum of one array or more by a binary tree in their order, of partial sums of one size.
-
-    Sums of 2^m consecutive arrays that are added again give identical bits.
-    """
+    """Sum of arrays by a binary tree in their order: sums of 2^m consecutive arrays that are added again give identical bits."""
     partial: list[tuple[int, NDArray[np.float64]]] = []
     for term in terms:
         size, total = 1, term

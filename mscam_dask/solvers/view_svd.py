@@ -1,8 +1,6 @@
-"""Streaming SVD of one view, by row blocks.
+"""Streaming SVD of one view, by row blocks that are read through a callable.
 
-Every view is centered after scaling, because its mean would be the largest singular direction, but
-does not separate samples. Rows are read through a callable: arrays, Dask collections and Zarr
-stores all work.
+Every view is centered after scaling: its mean would be the largest singular direction, but separates no samples.
 """
 
 from __future__ import annotations
@@ -58,12 +56,9 @@ def view_svd(
 ) -> ViewSVD:
     """Thin SVD X = Q S Vᵀ of a scaled and centered view; DataError if all its rows are equal.
 
-    Distance views become the kernel exp(−D / mean D), kernel views are used as they are, both
-    centered in feature space. Three passes over the rows (moments, Gram matrix of the smaller side,
-    basis), a fourth where small directions need correction. All in float64, Q in `dtype`. Only the
-    `max_rank` directions of largest s² are kept; the unit of s² is its mean over all. Then a view
-    with more than `most_decomposed` rows and columns has no Gram matrix, and no kernel of that size
-    is decomposed.
+    Distance views become the kernel exp(−D / mean D), kernel views are used as they are, both centered in feature space.
+    All in float64, Q in `dtype`. Only the `max_rank` directions of largest s² are kept, and then of a view with more
+    than `most_decomposed` rows and columns no Gram matrix or kernel is decomposed; the unit of s² is its mean over all.
     """
     smaller_side = min(shape.n_samples, shape.n_features)
     exact = max_rank is None or smaller_side <= most_decomposed
@@ -271,10 +266,8 @@ def truncated_svd(
 ) -> TruncatedSVD:
     """Solve max_V ‖XV‖² over VᵀV = I for centered rows X, by block power iteration on XᵀX.
 
-    Each pass sets V ← orth(XᵀX V); s² are the Ritz values, the eigenvalues of (XV)ᵀXV. The
-    iteration stops when their sum gains less than 10⁻⁴. Directions with similar s² may still be
-    mixed, which changes distances by no more than that. There are fewer directions if the view has
-    fewer.
+    Each pass sets V ← orth(XᵀX V); s² are the eigenvalues of (XV)ᵀXV. The iteration stops when their sum gains less
+    than 10⁻⁴; directions with similar s² may still be mixed.
 
     N. Halko, P.-G. Martinsson, J. A. Tropp, doi:10.1137/090771806, algorithm 4.4.
     """
@@ -310,11 +303,10 @@ def truncated_svd(
 def truncated_eigh(
     kernel: NDArray[np.float64], rank: int, *, n_sampled: int = _RANK_SAMPLE
 ) -> tuple[Basis, float]:
-    """Leading eigenpairs of a centered kernel (n, n), and the mean of all its positive eigenvalues.
+    """Leading eigenpairs of a centered kernel (n, n) by ARPACK, and the mean of all its positive eigenvalues.
 
-    By ARPACK. The sum of all eigenvalues is the trace. The number of positive eigenvalues and the
-    sum of the negative ones are estimated from `n_sampled` samples: a kernel of lower rank shows
-    all its directions there, any other kernel is taken to have n − 1.
+    The sum of all is the trace. The number of positive eigenvalues and the sum of the negative ones are estimated from
+    `n_sampled` samples: a kernel of lower rank shows all its directions there, any other is taken to have n − 1.
     """
     n = len(kernel)
     directions, negative = _eigenvalue_signs(kernel, n_sampled)

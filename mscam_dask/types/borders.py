@@ -15,23 +15,15 @@ SMALLEST = 5
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class Borders:
-    """Tests for a valley in the density of the samples between each pair of clusters.
+    """Tests for a valley in the density of the samples between each pair of clusters."""
 
-    Attributes
-    ----------
-    p_values : (c, c)
-        Largest p-value over the parts of the two clusters; a border holds up to `RULES.level`. 0 on the
-        diagonal and for pairs with a dozen nearer clusters each; 1 for clusters of fewer than 5 samples.
-    counts : (c, c, 3)
-        Compared samples in three intervals of equal length: on the side of the first cluster, at the border,
-        and on the side of the second.
-    sizes : (c,)
-        Compared samples of each cluster.
-    """
-
+    # (c, c) largest over the parts of two clusters: 0 on the diagonal and for pairs with a dozen nearer
+    # clusters each, 1 for clusters of fewer than 5 samples
     p_values: NDArray[np.float64]
-    counts: NDArray[np.int64]
-    sizes: NDArray[np.int64]
+    counts: NDArray[
+        np.int64
+    ]  # (c, c, 3) samples on the side of the first, at the border, and opposite
+    sizes: NDArray[np.int64]  # (c,) compared samples
 
     @property
     def stand(self) -> NDArray[np.bool_]:

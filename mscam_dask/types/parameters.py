@@ -4,30 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from numbers import Integral, Real
 from typing import Any, Literal, get_args
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
-
-__all__ = [
-    "IMPUTE_METHODS",
-    "AdmmSettings",
-    "Choices",
-    "Constants",
-    "Fixed",
-    "ImputeMethod",
-    "Model",
-    "Parameters",
-    "Scale",
-    "ViewSettings",
-    "most_clusters",
-    "most_neighbors",
-    "settings_grid",
-    "view_settings_grid",
-]
-
 
 # Range of parameters in units of the data: outside it, products with λ, s² and 1/μ lose all digits.
 _MIN, _MAX = 1e-6, 1e6
@@ -44,59 +26,64 @@ ImputeMethod = Literal["mean", "median", "knn"]
 IMPUTE_METHODS: tuple[ImputeMethod, ...] = get_args(ImputeMethod)
 
 
-def _require(condition: object, name: str, got: object, allowed: str) -> None:
-    if not condition:
-        raise ConfigurationError(f"{name}={got!r} is not usable: allowed is {allowed}.")
+_Allowed = tuple[Callable[[Any], bool], str]
+"""Whether a value is allowed, and the text of what is."""
 
 
-def _use_python_numbers(values: object, names: Iterable[str]) -> None:
-    """Replace NumPy scalars in a frozen value, so that records have plain numbers."""
-    for name in names:
-        value = getattr(values, name)
-        if isinstance(value, bool | int | float) and type(value).__module__ == "builtins":
-            continue
-        if isinstance(value, Integral | Real):
-            plain = int(value) if isinstance(value, Integral) else float(value)
-            object.__setattr__(values, name, plain)
+def _is_real(value: object) -> bool:
+    return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
 
 
-def _is_count(value: object, minimum: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value >= minimum
+def _real(is_inside: Callable[[Any], bool], text: str) -> _Allowed:
+    return lambda value: _is_real(value) and is_inside(value), text
 
 
-def _is_real(value: object, *, positive: bool) -> bool:
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return False
-    return math.isfinite(value) and (value > 0 if positive else value >= 0)
+def _within(least: float, most: float) -> _Allowed:
+    return _real(lambda value: least <= value <= most, f"a number from {least:g} to {most:g}")
 
 
-def _require_within(
-    name: str, got: object, least: float, most: float, *, or_zero: bool = False
-) -> None:
-    inside = _is_real(got, positive=True) and least <= got <= most  # type: ignore[operator]
-    allowed = f"{'0, or ' if or_zero else ''}a number from {least:g} to {most:g}"
-    _require(inside or (or_zero and _is_real(got, positive=False) and got == 0), name, got, allowed)
+def _count(least: int) -> _Allowed:
+    def is_inside(value: Any) -> bool:
+        return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+    return is_inside, f"a whole number >= {least}"
+
+
+def _one_of(values: tuple[str, ...]) -> _Allowed:
+    return lambda value: value in values, f"one of {values}"
+
+
+def _or(also: object, allowed: _Allowed) -> _Allowed:
+    """`allowed`, or 0 or None."""
+    is_inside, text = allowed
+    text = f"{text}, or None" if also is None else f"{also}, or {text}"
+    return lambda value: value == also or is_inside(value), text
+
+
+_POSITIVE = _real(lambda value: value > 0, "a number > 0")
+
+
+def _check(values: Any, **allowed: _Allowed) -> None:
+    """Replace NumPy scalars in a frozen value by plain numbers, and raise for a field that is not allowed."""
+    for field in dataclasses.fields(values):
+        value = getattr(values, field.name)
+        if isinstance(value, Integral | Real) and type(value).__module__ != "builtins":
+            value = int(value) if isinstance(value, Integral) else float(value)
+            object.__setattr__(values, field.name, value)
+        is_allowed, text = allowed.get(field.name, (lambda _: True, ""))
+        if not is_allowed(value):
+            raise ConfigurationError(f"{field.name}={value!r} is not usable: allowed is {text}.")
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ViewSettings:
-    """Scale and α of one view.
-
-    Attributes
-    ----------
-    scale : {"standard", "unit", "minmax", "none"}
-        Scaling of a feature view; distance and kernel views ignore it.
-    alpha : float
-        α, in units of the view's mean squared singular value; from 1e-6 to 1e6.
-    """
+    """Scale and α of one view, with α in units of its mean squared singular value."""
 
     scale: Scale
     alpha: float
 
     def __post_init__(self) -> None:
-        _use_python_numbers(self, ("alpha",))
-        _require(self.scale in get_args(Scale), "scale", self.scale, f"one of {get_args(Scale)}")
-        _require_within("alpha", self.alpha, _MIN, _MAX)
+        _check(self, scale=_one_of(get_args(Scale)), alpha=_within(_MIN, _MAX))
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -121,22 +108,12 @@ class AdmmSettings:
     tolerance: float = 1e-3
 
     def __post_init__(self) -> None:
-        _use_python_numbers(self, (field.name for field in dataclasses.fields(self)))
-        _require(_is_real(self.penalty, positive=True), "penalty", self.penalty, "a number > 0")
-        _require(
-            _is_real(self.penalty_growth, positive=True) and self.penalty_growth >= 1,
-            "penalty_growth",
-            self.penalty_growth,
-            "a number >= 1",
-        )
-        _require(
-            _is_count(self.max_iterations, 1),
-            "max_iterations",
-            self.max_iterations,
-            "a whole number >= 1",
-        )
-        _require(
-            _is_real(self.tolerance, positive=True), "tolerance", self.tolerance, "a number > 0"
+        _check(
+            self,
+            penalty=_POSITIVE,
+            penalty_growth=_real(lambda value: value >= 1, "a number >= 1"),
+            max_iterations=_count(1),
+            tolerance=_POSITIVE,
         )
 
 
@@ -193,20 +170,18 @@ class Constants:
     auto_settings: bool = True
 
     def __post_init__(self) -> None:
-        _use_python_numbers(self, (field.name for field in dataclasses.fields(self)))
-        _require_within("graph_weight", self.graph_weight, _MIN_WEIGHT, _MAX_WEIGHT)
-        _require_within("identity_weight", self.identity_weight, _MIN, _MAX)
-        _require_within("metric_ridge", self.metric_ridge, _MIN, _MAX, or_zero=True)
-        tie, shrinkage, growth = self.score_tie, self.min_shrinkage, self.graph_weight_growth
-        _require(_is_real(tie, positive=False), "score_tie", tie, "a finite number >= 0")
-        _require(_is_count(self.patience, 1), "patience", self.patience, "a whole number >= 1")
-        is_share = _is_real(shrinkage, positive=False) and shrinkage < 1
-        _require(is_share, "min_shrinkage", shrinkage, "a number in [0, 1)")
-        grows = _is_real(growth, positive=True) and growth > 1
-        _require(grows, "graph_weight_growth", growth, "a finite number > 1")
-        _require(isinstance(self.admm, AdmmSettings), "admm", self.admm, "an AdmmSettings")
-        choose = self.auto_settings
-        _require(isinstance(choose, bool), "auto_settings", choose, "True or False")
+        _check(
+            self,
+            graph_weight=_within(_MIN_WEIGHT, _MAX_WEIGHT),
+            graph_weight_growth=_real(lambda value: value > 1, "a finite number > 1"),
+            identity_weight=_within(_MIN, _MAX),
+            metric_ridge=_or(0, _within(_MIN, _MAX)),
+            score_tie=_real(lambda value: value >= 0, "a finite number >= 0"),
+            patience=_count(1),
+            min_shrinkage=_real(lambda value: 0 <= value < 1, "a number in [0, 1)"),
+            admm=(lambda value: isinstance(value, AdmmSettings), "an AdmmSettings"),
+            auto_settings=(lambda value: isinstance(value, bool), "True or False"),
+        )
 
     @classmethod
     def paper(cls, **changes: Any) -> Constants:
@@ -222,80 +197,35 @@ class Constants:
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
 class Parameters:
-    """Parameters of a fit, without the data and the executor.
+    """Parameters of a fit, without the data and the executor."""
 
-    Attributes
-    ----------
-    n_clusters : int
-        Number of clusters c, which is also the number of connected components of the returned graph.
-    model : {"mscam", "mscan"}
-        Learned metrics with an identity weight (MSCAM), or Euclidean distances between
-        self-representations (MSCAN).
-    n_neighbors : int
-        Number of neighbors k: nonzeros of a row of the consensus graph.
-    alpha : float
-        Ridge penalty α of the self-representation, in units of the mean squared singular value of
-        the view, from 1e-6 to 1e6.
-    scale : {"standard", "unit", "minmax", "none"}
-        Scaling of feature views.
-    view_settings : tuple of ViewSettings, optional
-        One per view, if the views differ; they override `scale` and `alpha`.
-    exclude_views : tuple of int
-        Positions of the excluded views.
-    max_iter : int or None
-        Maximum number of outer iterations, those of the refinement included (`iteration_limits`).
-    constants : Constants
-        The estimators read its `auto_settings`; for the engine, `Choices` say what is selected.
-    n_candidates : int or None
-        Candidate neighbors of each sample in the joint ridge embedding; None means
-        max(50, 4·n_neighbors), at most n − 1.
-    exact_samples : int
-        Largest number of samples for which every search is exhaustive and all samples are used
-        for scores. Above it, neighbors are approximate, bases are truncated, and settings and
-        partitions are scored on a seeded sample.
-    seed : int
-        Seed of every random generator of a fit: start of the eigensolver, k-means starts of
-        spectral cuts, halves of edges, samples on which view settings are compared, and cells of
-        approximate neighbors.
-
-    Raises
-    ------
-    ConfigurationError
-        If a value is outside its range; the message names it.
-    """
-
-    n_clusters: int
+    n_clusters: int  # c, also the number of connected components of the returned graph
     model: Model = "mscam"
-    n_neighbors: int = 9
-    alpha: float = 1.0
+    n_neighbors: int = 9  # k
+    alpha: float = 1.0  # in units of the mean squared singular value of the view
     scale: Scale = "standard"
-    view_settings: tuple[ViewSettings, ...] | None = None
-    exclude_views: tuple[int, ...] = ()
-    max_iter: int | None = None
-    constants: Constants = Constants()
-    n_candidates: int | None = None
-    exact_samples: int = SIZES.exact_samples
+    view_settings: tuple[ViewSettings, ...] | None = None  # of each view, in place of scale and α
+    exclude_views: tuple[int, ...] = ()  # positions
+    max_iter: int | None = None  # outer iterations, those of the refinement included
+    constants: Constants = Constants()  # for the engine, `Choices` say what is selected
+    n_candidates: int | None = (
+        None  # candidate neighbors; None for max(50, 4k), or fewer of large data
+    )
+    exact_samples: int = SIZES.exact_samples  # the most for which every search is exhaustive
     seed: int = 0
 
     def __post_init__(self) -> None:
-        _use_python_numbers(self, (field.name for field in dataclasses.fields(self)))
-        for name in ("n_clusters", "n_neighbors", "exact_samples"):
-            value = getattr(self, name)
-            _require(_is_count(value, 1), name, value, "a whole number >= 1")
-        most = self.max_iter
-        is_limit = most is None or _is_count(most, 1)
-        _require(is_limit, "max_iter", most, "a whole number >= 1, or None")
-        _require_within("alpha", self.alpha, _MIN, _MAX)
-        _require(self.model in get_args(Model), "model", self.model, f"one of {get_args(Model)}")
-        _require(self.scale in get_args(Scale), "scale", self.scale, f"one of {get_args(Scale)}")
-        if self.n_candidates is not None:
-            _require(
-                _is_count(self.n_candidates, self.n_neighbors + 1),
-                "n_candidates",
-                self.n_candidates,
-                f"None or a whole number > n_neighbors={self.n_neighbors}",
-            )
-        _require(_is_count(self.seed, 0), "seed", self.seed, "a whole number >= 0")
+        _check(
+            self,
+            n_clusters=_count(1),
+            model=_one_of(get_args(Model)),
+            n_neighbors=_count(1),
+            alpha=_within(_MIN, _MAX),
+            scale=_one_of(get_args(Scale)),
+            max_iter=_or(None, _count(1)),
+            exact_samples=_count(1),
+            seed=_count(0),
+        )
 
     def iteration_limits(self, *, refines: bool) -> tuple[int, int]:
         """Maximum number of outer iterations by ADMM, and of all, in a fit with a refinement or without."""
@@ -332,11 +262,7 @@ class Parameters:
         return n_samples > self.exact_samples
 
     def n_pairs(self, n_samples: int) -> int:
-        """Number of bottom eigenpairs of a consensus graph of n samples.
-
-        It is 2c, as the ADMM of a view needs; for data that are not large at least 20, but no more
-        than a tenth of the samples unless 2c is.
-        """
+        """Number of bottom eigenpairs of a consensus graph: 2c, and 20 or a tenth of the samples if more."""
         fewest = 0 if self.is_large(n_samples) else min(CONSTANTS.min_pairs, n_samples // 10)
         return min(max(2 * self.n_clusters, fewest), n_samples)
 
@@ -368,21 +294,12 @@ _SETTINGS_OF_PAPER: tuple[dict[str, Any], ...] = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Fixed:
-    """Values set by the user; None for a value that is selected.
+    """Values set by the user; None for a value that is selected."""
 
-    Attributes
-    ----------
-    scale, alpha : value, or mapping of view name to value
-        Mappings name every view, and both are given.
-    n_neighbors : int or None
-    exclude_views : sequence of str or None
-        Names of views.
-    """
-
-    scale: Any = None
+    scale: Any = None  # of all views, or a mapping that names every view, as that of alpha
     alpha: Any = None
     n_neighbors: int | None = None
-    exclude_views: Any = None
+    exclude_views: Any = None  # names
 
     @property
     def by_view(self) -> bool:
@@ -390,13 +307,7 @@ class Fixed:
         return isinstance(self.scale, Mapping) or isinstance(self.alpha, Mapping)
 
     def view_settings(self, names: Sequence[str]) -> tuple[ViewSettings, ...]:
-        """Settings of each view.
-
-        Raises
-        ------
-        ConfigurationError
-            If a view is missing or unknown, or only one of scale and alpha is set.
-        """
+        """Settings of each view."""
         for parameter, value in (("scale", self.scale), ("alpha", self.alpha)):
             if value is None:
                 raise ConfigurationError(
@@ -411,13 +322,7 @@ class Fixed:
         return tuple(ViewSettings(_of(self.scale, name), _of(self.alpha, name)) for name in names)
 
     def excluded_positions(self, names: Sequence[str]) -> tuple[int, ...]:
-        """Positions of the excluded views in the order of the views; empty if they are selected.
-
-        Raises
-        ------
-        ConfigurationError
-            If a name is unknown, or all views are excluded.
-        """
+        """Positions of the excluded views in the order of the views; empty if they are selected."""
         excluded = () if self.exclude_views is None else self.exclude_views
         if isinstance(excluded, str) or not isinstance(excluded, Collection):
             raise ConfigurationError(
@@ -438,35 +343,16 @@ class Fixed:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Choices:
-    """Selections of a fit other than the candidate settings.
+    """Selections of a fit other than the candidate settings."""
 
-    Attributes
-    ----------
-    view_settings : tuple of ViewSettings
-        Candidates for every view; empty if the user set scale and α.
-    n_clusters : bool
-        Whether the number of clusters is selected, up to that of the settings.
-    initial_graph : bool
-        Whether the mixed initial graph is tried beside the mean one, and the fit has a refinement.
-    may_exclude_views : bool
-        Whether settings without uninformative views are tried; it needs `view_settings`.
-    """
-
-    view_settings: tuple[ViewSettings, ...] = ()
-    n_clusters: bool = False
-    initial_graph: bool = False
-    may_exclude_views: bool = False
+    view_settings: tuple[ViewSettings, ...] = ()  # candidates for every view
+    n_clusters: bool = False  # whether it is selected, up to that of the settings
+    initial_graph: bool = False  # whether a mixed graph and a refinement are tried
+    may_exclude_views: bool = False  # whether uninformative views are; needs `view_settings`
 
 
 def view_settings_grid(fixed: Fixed, *, any_features: bool) -> tuple[ViewSettings, ...]:
-    """Candidate settings of a view; empty if there is no choice.
-
-    Parameters
-    ----------
-    fixed : Fixed
-    any_features : bool
-        Whether a view has features: only feature views are scaled.
-    """
+    """Candidate settings of a view; empty if there is no choice. Only feature views are scaled."""
     if fixed.by_view:
         return ()
     scales = _SCALES if any_features else _SCALES[:1]
@@ -484,17 +370,7 @@ def settings_grid(
     any_features: bool,
     choose: bool,
 ) -> tuple[dict[str, Any], ...]:
-    """Scale, α and k of each candidate setting, in order.
-
-    Parameters
-    ----------
-    fixed : Fixed
-    options : sequence of ViewSettings
-        If there are any, scale and α are placeholders: they are selected later, view by view.
-    any_features : bool
-    choose : bool
-        Whether settings are selected; if not, values that are not fixed are those of the paper.
-    """
+    """Scale, α and k of each candidate setting, in order; if views have options, scale and α are selected later."""
     tried = _SETTINGS if choose else _SETTINGS_OF_PAPER
     if options:
         first = options[0]
@@ -519,15 +395,7 @@ def settings_grid(
 
 
 def most_neighbors(n_samples: int, n_clusters: int | None = None) -> int:
-    """Upper limit of k for n samples.
-
-    Parameters
-    ----------
-    n_samples : int
-    n_clusters : int, optional
-        If given, k is at most the mean size of a cluster, since further neighbors are in other
-        clusters.
-    """
+    """Upper limit of k for n samples: n − 1, and the mean size of a cluster if the number of clusters is given."""
     most = max(1, n_samples - 1)
     if n_clusters is None:
         return most
@@ -535,13 +403,7 @@ def most_neighbors(n_samples: int, n_clusters: int | None = None) -> int:
 
 
 def most_clusters(asked: Any, n_samples: int) -> int:
-    """Upper limit of the number of clusters for n samples: the given one, or n / 10, at most 30.
-
-    Raises
-    ------
-    ConfigurationError
-        If it is not a whole number from 2 to n − 1.
-    """
+    """Upper limit of the number of clusters for n samples: the given one, or n / 10, at most 30."""
     if n_samples <= _MIN_CLUSTERS:
         raise ConfigurationError(
             f"n_clusters='auto' with {n_samples} sample(s): allowed are {_MIN_CLUSTERS + 1} samples or more. "

@@ -25,18 +25,6 @@ from mscam_dask.types.rules import RULES
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
 
-__all__ = [
-    "ArraysInMemory",
-    "Assessment",
-    "BatchShares",
-    "ResultArrays",
-    "Solution",
-    "Status",
-    "Structure",
-    "WithResultArrays",
-    "shares_of_views",
-]
-
 # In nats; one sample apart from a million others has information 1e-5.
 _ROUNDING = 1e-7
 
@@ -44,11 +32,7 @@ _NAMED = 3
 
 
 class Status(enum.Enum):
-    """Status of a fit.
-
-    The value of a member is the sentence that `Status.message` shows: the origin of the labels and,
-    if there is one, a remedy.
-    """
+    """Status of a fit; the value, `message`, is the origin of the labels and, if there is one, a remedy."""
 
     CONVERGED = (
         "converged: the consensus graph has exactly the requested number of connected components, "
@@ -97,26 +81,17 @@ class Status(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class BatchShares:
-    """Share of the nearest neighbors of a sample in one view that are of its batch, in the mean over samples.
+    """Share of the nearest neighbors of a sample in one view that are of its batch, in the mean over samples."""
 
-    Attributes
-    ----------
-    before, after : float
-        In the view as given, and without batch effects.
-    expected : float
-        Share if batches make no difference: that of the samples with similar values in all views.
-    """
-
-    before: float
-    after: float
-    expected: float
+    before: float  # in the view as given
+    after: float  # without batch effects
+    expected: (
+        float  # if batches make no difference: that of samples with similar values in all views
+    )
 
 
 class Structure(enum.Enum):
-    """Support of the data for the clusters of a fit, assessed without labels.
-
-    The value of a member is a short text for tables and badges.
-    """
+    """Support of the data for the clusters of a fit, assessed without labels; values are texts of tables."""
 
     CLEAR = "separated clusters"
     PARTLY = "clusters separated in part"
@@ -126,43 +101,21 @@ class Structure(enum.Enum):
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Assessment:
-    """Support of the data for a partition, without labels and without another fit.
+    """Support of the data for a partition, without labels and without another fit."""
 
-    Attributes
-    ----------
-    borders : Borders or None
-        Tests for a valley between each pair of clusters; None for trivial partitions.
-    view_names : tuple of str
-        Compared views; at most 16, excluded views are not among them.
-    cluster_agreement : (V, c)
-        Agreement of each view with each cluster: share of the cluster's neighbors that are in the
-        cluster, corrected for chance; at most 1, about 0 for views that do not support it, NaN for
-        trivial partitions.
-    contradictions : (V, c)
-        Cluster with which each view puts each cluster, by its position; −1 where it does not.
-    view_agreement : (V, V)
-        Share of neighbors that two views have in common, corrected for chance: 1 for equal views,
-        about 0 for independent ones.
-    cluster_tree : (c − 1, 4)
-        Linkage matrix of SciPy: clusters that the learned graph connects most are merged first.
-    cluster_names : tuple of int
-        Numbers of the clusters in `message`, those of `Solution.labels`.
-    n_tried : int
-        Largest number of clusters that was tried if none had support; otherwise 0.
-    views_agree : bool
-        Whether two views share more neighbors of the samples of a cluster than by chance; True for one
-        view.
-    """
-
-    borders: Borders | None
-    view_names: tuple[str, ...]
-    cluster_agreement: NDArray[np.float64]
-    contradictions: NDArray[np.int64]
-    view_agreement: NDArray[np.float64]
-    cluster_tree: NDArray[np.float64]
-    cluster_names: tuple[int, ...]
-    n_tried: int = 0
-    views_agree: bool = True
+    borders: Borders | None  # None for trivial partitions
+    view_names: tuple[str, ...]  # compared views, at most 16
+    cluster_agreement: NDArray[np.float64]  # (V, c) of each view with each cluster
+    contradictions: NDArray[
+        np.int64
+    ]  # (V, c) cluster with which each view puts each cluster, or −1
+    view_agreement: NDArray[np.float64]  # (V, V)
+    cluster_tree: NDArray[np.float64]  # (c − 1, 4) linkage matrix of SciPy
+    cluster_names: tuple[int, ...]  # numbers of the clusters, those of `Solution.labels`
+    n_tried: int = 0  # largest number of clusters that was tried, if none had support
+    views_agree: bool = (
+        True  # whether two views share neighbors in a cluster, as `solvers.assessment`
+    )
 
     @classmethod
     def trivial(
@@ -175,36 +128,23 @@ class Assessment:
         views_agree: bool = True,
     ) -> Assessment:
         """Assessment of one cluster, or of one for each sample, which every graph has."""
-        merges = np.arange(n_clusters - 1)
+        merges = np.arange(n_clusters - 1.0)
+        tree = np.stack([merges + 1, n_clusters + merges - 1, merges**0, merges + 2], axis=1)
+        tree[:1, :2] = 0, 1  # one cluster after the other, all at the same distance
         return cls(
             borders=None,
             view_names=tuple(view_names),
             cluster_agreement=np.full((len(view_names), n_clusters), np.nan),
             contradictions=np.full((len(view_names), n_clusters), -1),
             view_agreement=view_agreement,
-            # one after the other, all at the same distance
-            cluster_tree=np.stack(
-                [
-                    np.where(merges == 0, 0.0, merges + 1.0),
-                    np.where(merges == 0, 1.0, n_clusters + merges - 1.0),
-                    np.ones(n_clusters - 1),
-                    merges + 2.0,
-                ],
-                axis=1,
-            ),
+            cluster_tree=tree,
             cluster_names=tuple(range(n_clusters)),
             n_tried=n_tried,
             views_agree=views_agree,
         )
 
     def renamed(self, names: Sequence[int]) -> Assessment:
-        """Return the assessment with other numbers of the clusters, in ascending order of these.
-
-        Parameters
-        ----------
-        names : (c,) sequence of int
-            Distinct numbers of the clusters in the present order.
-        """
+        """Return the assessment with other numbers (c,) of the clusters, in ascending order of these."""
         order = np.argsort(names)
         tree = self.cluster_tree.copy()
         leaves = tree[:, :2] < len(order)
@@ -287,24 +227,15 @@ class ResultArrays(Protocol):
 
     @property
     def learned_graph(self) -> csr_array[np.float64]:
-        """Last graph (n, n) of the outer iterations, with edges between clusters.
-
-        It is the consensus graph unless that was rebuilt from the partition.
-        """
+        """Last graph (n, n) of the outer iterations, before it was rebuilt from the partition."""
 
     @property
     def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
-        """F_v = Z_vᵀP_v (n, c) of each view given the final graph (MSCAN: C_v, (n, r_v)).
-
-        Here and in the coordinates, rows of samples that a view does not have are NaN.
-        """
+        """F_v = Z_vᵀP_v (n, c) of each view given the final graph (MSCAN: C_v, (n, r_v)), NaN for absent samples."""
 
     @property
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
-        """First principal coordinates (n, m) of the ridge embedding of each view, at most 6.
-
-        These are the data as a fit sees them, before anything is learned.
-        """
+        """First principal coordinates (n, m ≤ 6) of the ridge embedding of each view, NaN for absent samples."""
 
     @property
     def embedded_views(self) -> tuple[str, ...]:
@@ -363,62 +294,27 @@ class WithResultArrays:
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Solution(WithResultArrays):
-    """Labels, consensus graph and records of a fit.
+    """Labels, consensus graph and records of a fit."""
 
-    Attributes
-    ----------
-    labels : (n,) int64
-        Cluster of each sample, numbered by first appearance.
-    arrays : ResultArrays
-        Graphs, embeddings and coordinates, which are attributes of the solution too.
-    n_connected_components : int
-        Connected components of the consensus graph.
-    status : Status
-    score : float
-        Cross-view information of `labels`, in nats.
-    n_neighbors : int
-        Number of neighbors k in the graph: more than requested if k neighbors leave more components
-        than clusters.
-    parameters : Parameters
-        Parameters of the selected setting.
-    settings : tuple of CandidateSettings
-        All settings tried.
-    prepared : tuple of ViewPrepared
-    history : tuple of IterationFinished
-    view_contributions : dict of str to float
-        Information of each view on the final partition, by the reference graphs of the view, as a
-        share of the sum over views; 0 for excluded views.
-    encoders : dict of str to callable
-        Maps from rows of a view, also new ones, to its ridge embedding, for the views that are not
-        excluded.
-    n_clusters_selection : NClustersSelected or None
-        Selection of the number of clusters; None if the user set it.
-    selected_view_settings : tuple of ViewSettingsSelected
-        Selection of scale and α of each view; empty if the user set them.
-    refinement : RefinementFinished or None
-        Record of the refinement; None if there was none.
-    chosen : int
-        Position in `settings` of the selected one; −1 if none was tried.
-    assessment : Assessment
-    """
-
-    labels: NDArray[np.int64]
-    arrays: ResultArrays
-    n_connected_components: int
+    labels: NDArray[np.int64]  # (n,) numbered by first appearance
+    arrays: ResultArrays  # attributes of the solution too
+    n_connected_components: int  # of the consensus graph
     status: Status
-    score: float
-    n_neighbors: int
-    parameters: Parameters
-    settings: tuple[CandidateSettings, ...]
+    score: float  # cross-view information of `labels`, in nats
+    n_neighbors: int  # more than requested if k neighbors leave more components than clusters
+    parameters: Parameters  # of the selected setting
+    settings: tuple[CandidateSettings, ...]  # all that were tried
     prepared: tuple[ViewPrepared, ...]
     history: tuple[IterationFinished, ...]
-    view_contributions: dict[str, float]
-    encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
+    view_contributions: dict[str, float]  # shares of the score, 0 for excluded views
+    encoders: dict[
+        str, Callable[[NDArray[np.float64]], NDArray[np.float64]]
+    ]  # of views not excluded
     assessment: Assessment
-    n_clusters_selection: NClustersSelected | None = None
-    selected_view_settings: tuple[ViewSettingsSelected, ...] = ()
+    n_clusters_selection: NClustersSelected | None = None  # None if the user set it
+    selected_view_settings: tuple[ViewSettingsSelected, ...] = ()  # empty if the user set them
     refinement: RefinementFinished | None = None
-    chosen: int = -1
+    chosen: int = -1  # position in `settings`; −1 if none was tried
 
     @property
     def exclude_views(self) -> tuple[str, ...]:
@@ -432,20 +328,7 @@ def _listed(items: Sequence[str], last: str = " and ") -> str:
 
 
 def shares_of_views(names: Sequence[str], scores: Sequence[float]) -> dict[str, float]:
-    """Return nonnegative scores as shares of their sum, or equal shares if the sum is only rounding error.
-
-    Parameters
-    ----------
-    names
-        Names of the views.
-    scores
-        Score of each view, in nats.
-
-    Examples
-    --------
-    >>> shares_of_views(("color", "form"), (0.75, 0.25))
-    {'color': 0.75, 'form': 0.25}
-    """
+    """Shares of nonnegative scores (nats) in their sum, or equal shares if the sum is only rounding error."""
     positive = np.maximum(np.asarray(scores, dtype=np.float64), 0.0)
     if not positive.sum() > _ROUNDING:
         positive = np.ones(len(names))

@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.assessment import feature_effects
 from tests.estimators.small import pair_views, quick
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -84,7 +83,7 @@ def test_distances_and_kernels_have_no_features() -> None:
 @pytest.mark.parametrize("top", [0, 2.5, True, "all"])
 def test_top_out_of_range(top: Any) -> None:
     model = quick().fit(gaussian_views(0, n_samples=60)[0])
-    with pytest.raises(ConfigurationError, match=quotes(f"top={top!r}")):
+    with pytest.raises(ConfigurationError):
         model.cluster_features(top)
 
 
@@ -93,5 +92,5 @@ def test_one_cluster_has_no_features_and_changed_arrays_are_refused() -> None:
     assert quick(1).fit(views).cluster_features() == ()
     model = quick().fit(views)
     views[0][2, 1] += 1
-    with pytest.raises(DataError, match=quotes("view_0")):
+    with pytest.raises(DataError):
         model.cluster_features()

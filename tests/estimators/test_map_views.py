@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from distributed import Client
 
-from mscam_dask import MSCAM, Constants
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -22,7 +21,6 @@ from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import DataError
 from mscam_dask.estimators._resources import map_views
 from tests.clusters import local_client
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -67,13 +65,6 @@ def test_arrays_are_looked_at_by_the_driver(client: Client, stored: MultiViewDat
     assert os.getpid() not in (found["a"], found["b"])
 
 
-def test_arrays_alone_need_no_worker() -> None:
-    with local_client(0) as client:
-        views = as_multi_view([np.eye(3)]).views
-        executor = DaskExecutor(client, timeout_s=0.1)
-        assert map_views(process_of, views, executor, stage="look")[0][1] == os.getpid()
-
-
 @pytest.mark.parametrize("where", ["here", "threads", "workers"])
 def test_the_first_view_that_is_wrong_is_told_and_read_once(
     client: Client, stored: MultiViewData, where: str, tmp_path: Path
@@ -87,23 +78,3 @@ def test_the_first_view_that_is_wrong_is_told_and_read_once(
     with pytest.raises(DataError, match="view b is wrong"):
         map_views(partial(refused, looked=looked), stored.views, executors[where], stage="look")
     assert sorted(looked.read_text(encoding="utf-8").split()) == ["a", "b", "c"]
-
-
-def test_a_store_is_refused_with_the_same_words_by_workers(client: Client, tmp_path: Path) -> None:
-    store = str(tmp_path / "constant.zarr")
-    write_store(as_multi_view({"e": np.ones((60, 2)), "f": np.eye(60)}), Path(store))
-    said = []
-    for given in (None, client):
-        with pytest.raises(DataError, match=quotes("'e'", 60, 2)) as caught:
-            MSCAM(3, client=given, n_jobs=1).fit(store)
-        said.append(str(caught.value))
-    assert said[0] == said[1]
-
-
-def test_odd_columns_of_a_store_are_found_by_workers(client: Client, tmp_path: Path) -> None:
-    views, _ = gaussian_views(0, n_samples=60)
-    store = tmp_path / "odd.zarr"
-    write_store(as_multi_view([*views, np.column_stack([np.ones(60), views[0]])]), store)
-    model = MSCAM(3, client=client, constants=Constants.paper(), max_iter=1).fit(str(store))
-    (finding,) = model.data_warnings_
-    assert (finding.kind, finding.count, finding.first) == ("constant columns", 1, (0,))

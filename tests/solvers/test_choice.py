@@ -34,13 +34,6 @@ def test_of_noise_one_direction_is_kept_and_of_a_few_samples_apart_theirs(n: int
     assert scores[20:].std(axis=0).min() == pytest.approx(1.0, rel=0.6)  # in units of the noise
 
 
-def test_scores_do_not_depend_on_the_unit() -> None:
-    points, _ = normals(0, (200, 100), 6.0, 8)
-    np.testing.assert_allclose(
-        np.abs(principal_scores(1e-6 * points)), np.abs(principal_scores(points))
-    )
-
-
 @pytest.mark.parametrize("sizes", [(300, 300), (500, 20), (400, 60, 8)])
 def test_a_candidate_is_the_true_partition_whatever_the_sizes(sizes: tuple[int, ...]) -> None:
     points, labels = normals(0, sizes, 9.0, 6)

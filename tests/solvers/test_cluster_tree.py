@@ -69,14 +69,6 @@ def test_views_that_have_all_samples_merge_as_complete_ones(
     assert found.tolist() == merge_components(np.hstack(blocks), components, n_clusters).tolist()
 
 
-def test_components_without_a_common_view_merge_last() -> None:
-    components = np.array([0, 0, 0, 0, 1, 1, 1, 2, 2, 3])
-    first, second = PresentSamples(np.arange(7), 10), PresentSamples(np.arange(7, 10), 10)
-    blocks = (np.array([[0.0]] * 4 + [[1e3]] * 3), np.array([[0.0], [0.0], [1e3]]))
-    points = IncompleteBlocks(10, blocks, (first, second), (0, 0), (1.0, 1.0))
-    assert merge_components(points, components, 2).tolist() == [0] * 7 + [1] * 3
-
-
 def test_the_smallest_components_without_a_common_view_merge_first() -> None:
     components = np.repeat([0, 1, 2], [5, 2, 1])
     present = tuple(PresentSamples(np.flatnonzero(components == i), 8) for i in range(3))

@@ -72,7 +72,7 @@ def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     assert_allclose(distances(found), expected, rtol=1e-4, atol=1e-4)
     off = ~np.eye(60, dtype=bool)
     assert found.mean_distance == pytest.approx(expected[off].mean(), rel=1e-4)
-    _, separation = discriminant_loadings(class_sums(view, labels), view)
+    _, separation = discriminant_loadings(class_sums(view, labels), np.sqrt(view.coordinates()[1]))
     assert separation == pytest.approx(np.trace(solve(within + between, between)), rel=1e-4)
 
 
@@ -85,25 +85,6 @@ def test_names_of_clusters_order_of_samples_and_unit_do_not_matter() -> None:
     assert_allclose(distances(again), expected, rtol=1e-4, atol=1e-4)
     moved = linear_discriminants(prepared(rows[order]), labels[order])
     assert_allclose(distances(moved), expected[np.ix_(order, order)], rtol=1e-4, atol=1e-4)
-
-
-def test_a_view_that_tells_the_clusters_apart_has_larger_distances() -> None:
-    rows, labels = example(2, apart=4.0)
-    noise = np.random.default_rng(3).standard_normal(rows.shape)
-    telling, silent = (
-        linear_discriminants(prepared(rows), labels),
-        linear_discriminants(prepared(noise), labels),
-    )
-    assert telling.mean_distance > 5 * silent.mean_distance
-
-
-def test_what_varies_within_the_clusters_counts_little() -> None:
-    rng = np.random.default_rng(4)
-    labels = np.arange(200) % 2
-    rows = np.column_stack([labels + 0.1 * rng.standard_normal(200), rng.standard_normal(200)])
-    points = linear_discriminants(prepared(rows), labels).points[:, 0]
-    assert abs(np.corrcoef(points, rows[:, 0])[0, 1]) > 0.95
-    assert abs(np.corrcoef(points, rows[:, 1])[0, 1]) < 0.3
 
 
 def test_clusters_without_any_spread() -> None:
@@ -121,20 +102,6 @@ def test_a_view_that_says_nothing_has_no_distances() -> None:
     labels = np.repeat(np.arange(5), 4)
     found = linear_discriminants(prepared(rows), labels)
     assert found.mean_distance == pytest.approx(0.0, abs=1e-12)
-
-
-def test_as_many_directions_as_are_looked_at() -> None:
-    rows, labels = example(5, d=12)
-    view = prepared(rows)
-    strongest = RidgeView(
-        type(view.basis)(view.basis.vectors[:, :4], view.basis.singular_values_squared[:4]),
-        view.alpha,
-        view.weight,
-        view.effective_rank,
-        view.encoder,
-    )
-    found = linear_discriminants(view, labels, most_directions=4)
-    assert np.array_equal(found.points, linear_discriminants(strongest, labels).points)
 
 
 def test_blocks_of_rows_make_no_difference() -> None:

@@ -16,7 +16,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.benchmark.baselines.simplex_graphs import project_rows_to_simplex
 from mscam_dask.linalg.orthonormal import polar_factor
-from mscam_dask.types.parameters import AdmmSettings
 from tests import oracle
 from tests.oracle import Array, DenseProblem, DenseState, Settings, Slips
 
@@ -70,7 +69,7 @@ def numerical_gradient(function: Callable[[Array], float], point: Array) -> Arra
     return gradient
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_z_step_is_stationary(seed: int) -> None:
     X, problem, state = random_case(seed)
     Z = oracle.z_step(problem, state)
@@ -81,7 +80,7 @@ def test_the_z_step_is_stationary(seed: int) -> None:
     assert_allclose(numerical_gradient(value, Z), 0.0, atol=1e-8)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("metric_ridge", [0.0, 0.6])
 @pytest.mark.parametrize("split", [False, True])
 def test_the_p_step_is_stationary(seed: int, metric_ridge: float, split: bool) -> None:
@@ -96,7 +95,7 @@ def test_the_p_step_is_stationary(seed: int, metric_ridge: float, split: bool) -
     assert_allclose(numerical_gradient(value, P), 0.0, atol=1e-7)
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_z_step_of_mscan_is_stationary(seed: int) -> None:
     X, problem, _ = random_case(seed)
     L, weights = problem.laplacian, {"alpha": 0.5, "weight": 0.9}
@@ -106,17 +105,6 @@ def test_the_z_step_of_mscan_is_stationary(seed: int) -> None:
         return oracle.mscan_objective(X.T @ X, L, point, **weights)
 
     assert_allclose(numerical_gradient(value, Z), 0.0, atol=1e-8)
-
-
-def test_the_whole_space_in_other_coordinates_changes_no_w_step() -> None:
-    _, problem, state = random_case(0)
-    Q = polar_factor(np.random.default_rng(1).standard_normal((6, 6)))
-    plain, rotated = (
-        oracle.w_step(one, state.F, state, max_iterations=5)
-        for one in (problem, dataclasses.replace(problem, subspace=Q))
-    )
-    assert_allclose(rotated, plain, atol=1e-12)
-    assert_allclose(plain.T @ plain, np.eye(2), atol=1e-12)
 
 
 @given(st.integers(2, 9), st.integers(0, 999), st.data())
@@ -161,33 +149,3 @@ def test_separated_groups_are_found(solve: Callable[..., oracle.Found], n_views:
         same = found.labels[:, None] == found.labels
         assert_array_equal(same, labels[samples][:, None] == labels[samples])
         assert_allclose(found.graph.sum(axis=1), 1.0)
-
-
-def test_embeddings_are_nearly_orthonormal() -> None:
-    views, _ = two_views(30, 1)
-    numbers = Settings(
-        n_clusters=3,
-        n_neighbors=5,
-        admm=AdmmSettings(max_iterations=200, tolerance=1e-3),
-    )
-    for F in oracle.solve_mscam([rows @ rows.T for rows in views], numbers).embeddings:
-        assert_allclose(F.T @ F, np.eye(3), atol=0.02)
-
-
-def test_projected_distances_count_in_units_of_their_mean() -> None:
-    views, _ = two_views(30, 5)
-    grams = [rows @ rows.T for rows in views]
-    numbers = Settings(n_clusters=3, n_neighbors=5, max_iter=1, graph_weight=0.2)
-    found = oracle.solve_mscam(grams, numbers)
-    distances = numbers.identity_weight * oracle.data_distances(grams, 1.0)
-    for F in found.embeddings:
-        # the mean of ‖F_i − F_j‖² over all pairs is 2c/n
-        distances += 0.2 * oracle.pair_distances(F) * (30 / 6) / 2
-    assert_allclose(found.graph, oracle.a_step(distances, 5), atol=1e-12)
-
-
-@pytest.mark.parametrize("solve", ALGORITHMS)
-def test_the_budget_is_kept(solve: Callable[..., oracle.Found]) -> None:
-    gram = np.random.default_rng(0).standard_normal((20, 20))
-    found = solve([gram @ gram.T], Settings(n_clusters=7, n_neighbors=9, max_iter=2))
-    assert not found.converged

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tracemalloc
-
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -22,7 +20,6 @@ from mscam_dask.solvers.predict import (
     n_voting_neighbors,
     predict_by_neighbors,
 )
-from tests import oracle
 from tests.synthetic import gaussian_views
 
 Array = NDArray[np.float64]
@@ -63,92 +60,6 @@ def test_is_the_cluster_with_most_adaptive_weight(seed: int, n: int, k: int, siz
     assert_array_equal(got, naive_assign(queries, points, labels, k))
 
 
-@pytest.mark.parametrize("size", [1, 7, 50, 1000])
-def test_blocks_of_the_training_samples_do_not_matter(size: int) -> None:
-    rng = np.random.default_rng(0)
-    points = np.round(rng.standard_normal((200, 2)), 1)  # many ties
-    labels = rng.integers(0, 5, 200)
-    queries = np.round(rng.standard_normal((60, 2)), 1)
-    whole = predict_by_neighbors(queries, [(0, points)], labels, n_neighbors=9)
-    split = predict_by_neighbors(queries, blocks(points, size), labels, n_neighbors=9)
-    assert_array_equal(split, whole)
-
-
-def test_queries_one_by_one_or_together() -> None:
-    rng = np.random.default_rng(1)
-    points, queries = rng.standard_normal((50, 3)), rng.standard_normal((40, 3))
-    labels = rng.integers(0, 4, 50)
-    together = predict_by_neighbors(queries, [(0, points)], labels, n_neighbors=5)
-    alone = [
-        int(predict_by_neighbors(query[None], [(0, points)], labels, n_neighbors=5)[0])
-        for query in queries
-    ]
-    assert_array_equal(together, alone)
-
-
-def test_memory_does_not_grow_with_queries_times_samples(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    rng = np.random.default_rng(3)
-    points, labels = rng.standard_normal((1500, 3)), rng.integers(0, 4, 1500)
-    whole = predict_by_neighbors(points, [(0, points)], labels, n_neighbors=9)
-    monkeypatch.setattr("mscam_dask.solvers.predict._BLOCK_BYTES", 2**20)
-    tracemalloc.start()
-    try:
-        split = predict_by_neighbors(points, [(0, points)], labels, n_neighbors=9)
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert_array_equal(split, whole)
-    assert peak < 8 * 1500 * 1500 / 2
-
-
-def test_training_samples_of_compact_clusters_keep_their_label() -> None:
-    rng = np.random.default_rng(2)
-    labels = np.repeat(np.arange(4), 25)
-    points = (
-        rng.standard_normal((100, 2)) + 12.0 * np.array([[0, 0], [0, 1], [1, 0], [1, 1]])[labels]
-    )
-    got = predict_by_neighbors(points, [(0, points)], labels, n_neighbors=9)
-    assert_array_equal(got, labels)
-
-
-def test_as_many_neighbours_as_samples_and_more() -> None:
-    points = np.array([[0.0], [1.0], [2.0], [10.0]])
-    labels = np.array([0, 0, 0, 1])
-    for k in (3, 4, 100):
-        got = predict_by_neighbors(np.array([[0.5], [9.9]]), [(0, points)], labels, n_neighbors=k)
-        assert_array_equal(got, [0, 1])
-
-
-def test_one_training_sample() -> None:
-    got = predict_by_neighbors(
-        np.array([[3.0], [-1.0]]),
-        [(0, np.zeros((1, 1)))],
-        np.zeros(1, dtype=np.int64),
-        n_neighbors=9,
-    )
-    assert_array_equal(got, [0, 0])
-
-
-def test_ties_go_to_the_lower_cluster() -> None:
-    points = np.array([[-1.0], [1.0], [5.0]])
-    got = predict_by_neighbors(np.zeros((1, 1)), [(0, points)], np.array([1, 0, 2]), n_neighbors=2)
-    assert_array_equal(got, [0])
-
-
-def test_duplicates_all_around() -> None:
-    points = np.zeros((20, 2))
-    labels = np.repeat([1, 0], 10)
-    got = predict_by_neighbors(np.zeros((3, 2)), [(0, points)], labels, n_neighbors=5)
-    assert_array_equal(got, naive_assign(np.zeros((3, 2)), points, labels, 5))
-
-
-def test_distances_of_the_suite_are_the_definition() -> None:
-    rows = np.array([[0.0, 0.0], [3.0, 4.0]])
-    assert_array_equal(oracle.pair_distances(rows), [[0.0, 25.0], [25.0, 0.0]])
-
-
 def naive_extension(affinity: Array, labels: Labels) -> Labels:
     """Rounds in which each sample without a label asks its labeled neighbors, in both directions."""
     weights = affinity + affinity.T
@@ -174,13 +85,6 @@ def test_labels_spread_along_edges(seed: int, n: int, density: float) -> None:
     found = extend_labels(csr_array(affinity), labels, 3)
     assert_array_equal(found, naive_extension(affinity, labels))
     assert_array_equal(labels, before)
-
-
-def test_without_a_label_there_is_nothing_to_extend() -> None:
-    with pytest.raises(AssertionError, match="nothing to extend"):
-        extend_labels(csr_array(np.ones((2, 2))), np.array([-1, -1]), 2)
-    found = extend_labels(csr_array(np.ones((2, 2))), np.array([0, 0]), 2)
-    assert_array_equal(found, [0, 0])
 
 
 def naive_shares(points: np.ndarray, voters: np.ndarray, labels: np.ndarray, k: int) -> np.ndarray:
@@ -218,19 +122,6 @@ def test_discriminants_solve_the_generalized_eigenproblem() -> None:
         ratio = (direction @ between @ direction) / (direction @ shrunk @ direction)
         assert_allclose(between @ direction, ratio * shrunk @ direction, atol=1e-8)
         assert_allclose(direction @ shrunk @ direction, ratio / (1 + ratio))
-
-
-def test_a_direction_without_clusters_has_no_say_in_the_discriminants() -> None:
-    rng = np.random.default_rng(0)
-    labels = np.arange(200) % 2
-    view = rng.normal(size=(200, 21))
-    view[:, 0] += 3.0 * labels
-    model = fit_votes([view], labels, 2, 15)
-    new = rng.normal(size=(40, 21))
-    new[:, 0] = 3.0
-    by_view = naive_shares(new @ model.loadings[0], model.discriminants[0], labels, 15)
-    plain = naive_shares(new, view, labels, 15)
-    assert by_view[:, 1].mean() - 0.1 > plain[:, 1].mean()
 
 
 def test_one_cluster_and_empty_clusters() -> None:

@@ -9,13 +9,10 @@ from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
     default_settings,
-    embedding_neighbors,
     neighbor_votes,
     uninformative_views,
 )
-from mscam_dask.solvers.ridge_view import ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
-from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import ViewSettings
 
 OPTIONS = [
@@ -51,13 +48,6 @@ def test_neighbors_that_the_other_views_confirm_are_taken() -> None:
         for choice, kept in zip(choices, usual, strict=True):
             assert (choice.margin == 0.0) == (choice.index == kept)
             assert 0.3 < choice.agreement < 1.0
-
-
-def test_the_choice_does_not_depend_on_the_order_of_the_views() -> None:
-    lists, expected = views_with_one_spoilt()
-    order = [2, 0, 1]
-    choices = choices_of([lists[i] for i in order], [0, 0, 0])
-    assert [choice.index for choice in choices] == [expected[i] for i in order]
 
 
 @pytest.mark.parametrize("voters", [[[0], [0], [0]], [[1], [0], [1]], [[0, 1], [0, 1], [1]]])
@@ -148,12 +138,6 @@ def test_one_informative_view_alone_leaves_no_view_out() -> None:
     assert uninformative_views([clear, clear, noise]) == (2,)
 
 
-def test_few_samples_leave_no_view_out() -> None:
-    """An agreement that is there may be within its error."""
-    lists = lists_of_each(9, 2, 1)
-    assert uninformative_views(choices_of(lists, [0, 0, 0])) == ()
-
-
 def test_complete_neighborhoods_leave_the_usual_preparation() -> None:
     everyone = np.array([[1, 2], [0, 2], [0, 1]])
     choices = choices_of([[everyone, everyone], [everyone]], [1, 0])
@@ -168,12 +152,6 @@ def test_usual_scaling_by_number_of_columns(n_features: int, expected: str) -> N
     assert OPTIONS[default_settings(shape, OPTIONS)] == ViewSettings(expected, 10.0)  # type: ignore[arg-type]
 
 
-def test_usual_scaling_where_the_preferred_one_is_not_to_be_had() -> None:
-    shape = ViewShape(100, 2, "features")
-    only_unit = [ViewSettings("unit", 1.0), ViewSettings("unit", 10.0)]
-    assert default_settings(shape, only_unit) == 1
-
-
 def test_usual_alpha_is_the_largest_of_that_scaling() -> None:
     shape = ViewShape(100, 2, "features")
     uneven = [
@@ -182,14 +160,3 @@ def test_usual_alpha_is_the_largest_of_that_scaling() -> None:
         ViewSettings("standard", 1.0),
     ]
     assert default_settings(shape, uneven) == 2
-
-
-def test_anchor_neighbors_are_those_of_the_anchor_space() -> None:
-    rows = np.random.default_rng(2).standard_normal((40, 7))
-    shape = ViewShape(40, 7, "features")
-    view = view_svd(lambda start, stop: rows[start:stop], shape, scale="standard", name="v")
-    points = ridge_view(view, alpha=1.0).embedding()
-    squared = np.sum((points[:, None].astype(float) - points[None].astype(float)) ** 2, axis=2)
-    np.fill_diagonal(squared, np.inf)
-    expected = np.sort(np.argsort(squared, axis=1)[:, :5], axis=1)
-    np.testing.assert_array_equal(np.sort(embedding_neighbors(view, 1.0, 5), axis=1), expected)

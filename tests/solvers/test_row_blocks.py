@@ -13,7 +13,6 @@ from scipy.sparse import csr_array, random_array
 
 from mscam_dask.engine import graph as graphs
 from mscam_dask.engine import spectrum, views
-from mscam_dask.engine.blocks import block_ranges
 from mscam_dask.linalg import block_eigensolver as eigen
 from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
 from mscam_dask.linalg.distances import squared_distances_on_edges
@@ -22,9 +21,9 @@ from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
 from mscam_dask.solvers import admm, row_graph, row_view
 from mscam_dask.solvers.cluster_tree import merge_components
-from mscam_dask.solvers.graph_update import candidate_neighbors, graph_rows
+from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
-from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, moments_of_rows, row_blocks
+from mscam_dask.solvers.row_blocks import ViewShape, moments_of_rows
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters, Scale
 from tests.blocks import small_blocks
@@ -77,15 +76,6 @@ def cut(array: NDArray[Any], rows: eigen.LaplacianRows) -> list[NDArray[Any]]:
     return [array[slice(*RANGES[block])] for block in rows.halo.blocks]
 
 
-@pytest.mark.parametrize("n", [1, 6143, 12_289, 100_000, 10**6, 10**7])
-def test_blocks_cover_the_rows(n: int) -> None:
-    ranges = block_ranges(n, is_large=True)
-    assert ranges[0][0] == 0
-    assert ranges[-1][1] == n
-    assert all(left[1] == right[0] for left, right in pairwise(ranges))
-    assert max(stop - start for start, stop in ranges) <= 65_536
-
-
 def test_a_halo_gathers_the_rows_that_columns_name() -> None:
     rng = np.random.default_rng(0)
     values = rng.standard_normal((N, 3))
@@ -124,20 +114,6 @@ def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Sc
     encoder = blocks[0].encoder
     assert encoder is not None
     assert_allclose(encoder(view), joined, atol=1e-5)
-
-
-def test_rows_of_the_graph_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
-    graph = whole(graph_of(view))
-    indices, weights = graph_rows(
-        candidate_neighbors(view, 12, 0, N),
-        None,
-        n_neighbors=6,
-        data_weight=1.0,
-        projected_weight=0.0,
-    )
-    expected = np.zeros((N, N))
-    np.put_along_axis(expected, indices, weights, axis=1)
-    assert_array_equal(graph.toarray(), expected)
 
 
 def test_a_graph_in_another_order_is_put_back() -> None:
@@ -216,11 +192,7 @@ def spectrum_by_blocks(
         vectors, before, n_rounds = current, found, n_rounds + 1
 
 
-@pytest.mark.parametrize("aggregates", [40, 10_000])
-def test_eigenpairs_are_those_of_the_whole(
-    view: NDArray[np.float64], aggregates: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(eigen, "_MOST_AGGREGATES", aggregates)
+def test_eigenpairs_are_those_of_the_whole(view: NDArray[np.float64]) -> None:
     graph = graph_of(view)
     found, vectors, n_rounds = spectrum_by_blocks(graph, view, n_accurate=4, n_vectors=13)
     expected = bottom_eigenpairs(laplacian(whole(graph)), 4, rng=np.random.default_rng(0))
@@ -231,16 +203,6 @@ def test_eigenpairs_are_those_of_the_whole(
     assert angles.min() > 1 - 1e-3
     residuals = laplacian(whole(graph)) @ vectors - vectors * found.values
     assert_allclose(np.linalg.norm(residuals, axis=0), found.residuals, atol=1e-4)
-
-
-def test_a_coarse_start_has_the_null_vectors_of_a_graph_with_components() -> None:
-    rng = np.random.default_rng(0)
-    points = rng.standard_normal((N, 3)) + 100.0 * (np.arange(N) % 3)[:, None]
-    found, vectors, n_rounds = spectrum_by_blocks(graph_of(points), points, 3, 9)
-    assert n_rounds == 1
-    assert_allclose(found.values[:3], 0.0, atol=1e-6)
-    means = np.stack([vectors[k::3, :3].mean(axis=0) for k in range(3)])
-    assert_allclose(vectors[:, :3], means[np.arange(N) % 3], atol=1e-4)
 
 
 def test_admm_is_that_of_the_whole(view: NDArray[np.float64]) -> None:
@@ -355,27 +317,6 @@ def random_rows(seed: int, n: int = 40) -> tuple[csr_array[np.float64], list[row
     return graph, [row_graph.GraphRows(a, csr_array(graph[a:b])) for a, b in ((0, 25), (25, n))]
 
 
-def test_the_mean_of_rows_is_that_of_the_graphs() -> None:
-    graphs, rows = zip(*(random_rows(seed) for seed in range(3)), strict=True)
-    weights = (2.0, 1.0, 3.0)
-    for number, block in enumerate(rows[0]):
-        found = row_graph.mean_rows([blocks[number] for blocks in rows], weights)
-        expected = sum(w * graph.toarray() for w, graph in zip(weights, graphs, strict=True)) / 6.0
-        assert found.start == block.start
-        assert_allclose(found.affinity.toarray(), expected[block.start : block.stop], atol=1e-12)
-
-
-def test_weights_between_clusters_are_those_of_the_symmetric_graph() -> None:
-    graph, rows = random_rows(0)
-    labels = np.random.default_rng(1).integers(0, 3, 40)
-    symmetric = 0.5 * (graph + graph.T).toarray()
-    expected = [
-        [symmetric[np.ix_(labels == a, labels == b)].sum() for b in range(3)] for a in range(3)
-    ]
-    found = sum(row_graph.row_weights_between(block, labels, 3) for block in rows)
-    assert_allclose(found, expected)
-
-
 def test_rows_of_a_graph_that_are_split_and_joined_are_in_the_order_of_the_samples() -> None:
     graph, rows = random_rows(0)
     order = np.random.default_rng(1).permutation(40).astype(np.int32)
@@ -391,17 +332,3 @@ def test_rows_of_a_graph_that_are_split_and_joined_are_in_the_order_of_the_sampl
         assert_array_equal(joined.toarray(), expected[start:stop])
         for first, last in pairwise(pointers):
             assert np.all(np.diff(indices[first:last]) > 0)
-
-
-@pytest.mark.parametrize(
-    ("n", "d"), [(1, 1), (7, 0), (100_000, 3), (3_000, 500), (50, 400_000), (200_000, 100)]
-)
-def test_blocks_of_a_view_are_as_large_as_they_may_be(n: int, d: int) -> None:
-    """At most a quarter of the view, but a mebibyte in any case; at least one row."""
-    blocks = list(row_blocks(n, d))
-    assert_array_equal(np.concatenate([np.arange(*one) for one in blocks]), np.arange(n))
-    most = min(BLOCK_BYTES, max(2**20, 2 * n * d))
-    for start, stop in blocks:
-        assert 8 * d * (stop - start) <= most or stop == start + 1
-    for start, stop in blocks[:-1]:
-        assert 8 * max(d, 1) * (stop + 1 - start) > most

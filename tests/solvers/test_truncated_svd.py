@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from functools import partial
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,11 +13,9 @@ from scipy.spatial.distance import pdist, squareform
 
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.ridge import basis_from_kernel
-from mscam_dask.solvers import view_svd as factoring
 from mscam_dask.solvers.ridge_view import ViewSVD
 from mscam_dask.solvers.row_blocks import BLOCK_BYTES, ViewShape, ViewType, row_blocks
 from mscam_dask.solvers.view_svd import TruncatedSVD, truncated_eigh, truncated_svd, view_svd
-from tests.messages import quotes
 
 Array = NDArray[np.float64]
 RANK = 5
@@ -55,15 +52,6 @@ def test_they_are_the_first_singular_vectors() -> None:
     assert np.max(subspace_angles(found.directions, right[:RANK].T)) < 1e-3
 
 
-def test_of_a_slow_decay_nearly_all_variance_is_caught() -> None:
-    """Directions of about the same strength may be mixed; their sum of s² is what counts."""
-    rows = np.random.default_rng(1).standard_normal((300, 200))
-    singular = np.linalg.svd(rows - rows.mean(axis=0), compute_uv=False)
-    found = found_in(rows, 20)
-    caught, most = np.sum(found.singular_values_squared), np.sum(singular[:20] ** 2)
-    assert 0.99 * most < caught <= most * (1 + 1e-12)
-
-
 def test_a_view_with_fewer_directions_gives_those() -> None:
     rng = np.random.default_rng(2)
     rows = rng.standard_normal((60, 2)) @ rng.standard_normal((2, 50))
@@ -90,9 +78,7 @@ def test_values_too_large_to_be_squared_are_refused() -> None:
 
 @pytest.mark.parametrize("shape", [(90, 70), (60, 140)])
 @pytest.mark.parametrize("scale", ["standard", "unit", "none"])
-def test_a_wide_view_is_factored_as_by_its_gram_matrix(
-    shape: tuple[int, int], scale: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_wide_view_is_factored_as_by_its_gram_matrix(shape: tuple[int, int], scale: Any) -> None:
     rng = np.random.default_rng(4)
     low = rng.standard_normal((shape[0], 6)) * 8.0 * 0.6 ** np.arange(6)
     rows = low @ rng.standard_normal((6, shape[1])) + 0.2 * rng.standard_normal(shape)
@@ -104,9 +90,8 @@ def test_a_wide_view_is_factored_as_by_its_gram_matrix(
         )
 
     exact = factored()
-    monkeypatch.setattr(factoring, "_factor_by_columns", None)
-    monkeypatch.setattr(factoring, "_factor_by_rows", None)
     found = factored(most_decomposed=20)
+    assert not np.array_equal(found.basis.vectors, exact.basis.vectors)
     assert_allclose(
         found.basis.singular_values_squared, exact.basis.singular_values_squared, rtol=1e-3
     )
@@ -115,34 +100,6 @@ def test_a_wide_view_is_factored_as_by_its_gram_matrix(
     assert_allclose(overlap, 1.0, atol=1e-3)
     encoded = (found.encoder.transform.apply(rows) - found.encoder.offset) @ found.encoder.loadings
     assert_allclose(encoded, found.basis.vectors, atol=1e-10)
-
-
-def test_all_directions_are_found_by_the_gram_matrix_whatever_its_size(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(factoring, "truncated_svd", None)
-    rows = np.random.default_rng(5).standard_normal((90, 70))
-    view = view_svd(
-        lambda a, b: rows[a:b],
-        ViewShape(90, 70, "features"),
-        scale="none",
-        name="w",
-        most_decomposed=2,
-    )
-    assert view.basis.rank == 70
-
-
-def test_rows_that_are_all_equal_are_refused() -> None:
-    rows = np.tile(np.arange(1.0, 31.0), (40, 1))
-    with pytest.raises(DataError, match=quotes("'w'", "scale='none'")):
-        view_svd(
-            lambda a, b: rows[a:b],
-            ViewShape(40, 30, "features"),
-            scale="none",
-            name="w",
-            max_rank=4,
-            most_decomposed=2,
-        )
 
 
 def centred(kernel: Array) -> Array:
@@ -179,7 +136,7 @@ def test_of_a_kernel_they_are_its_first_eigenvectors(kind: str) -> None:
 
 @pytest.mark.parametrize("view_type", ["distance", "kernel"])
 def test_a_large_distance_or_kernel_view_is_factored_as_by_all_its_directions(
-    view_type: ViewType, monkeypatch: pytest.MonkeyPatch
+    view_type: ViewType,
 ) -> None:
     points = np.random.default_rng(7).standard_normal((90, 3)) * [9.0, 4.0, 2.0]
     square = squareform(pdist(points)) if view_type == "distance" else 7.0 + points @ points.T
@@ -191,46 +148,10 @@ def test_a_large_distance_or_kernel_view_is_factored_as_by_all_its_directions(
         )
 
     exact = factored()
-    monkeypatch.setattr(factoring, "basis_from_kernel", None)
     found = factored(most_decomposed=20)
+    assert not np.array_equal(found.basis.vectors, exact.basis.vectors)
     assert_allclose(
         found.basis.singular_values_squared, exact.basis.singular_values_squared, rtol=1e-9
     )
     assert_allclose(found.basis.vectors, exact.basis.vectors, atol=1e-8)
     assert_allclose(found.encoder(square), found.basis.vectors, atol=1e-10)
-
-
-@pytest.mark.parametrize("rank", [20, 45, 57])
-def test_a_sample_shows_all_directions_of_a_kernel_of_lower_rank(rank: int) -> None:
-    rows = np.random.default_rng(0).standard_normal((200, rank))
-    directions, negative = factoring._eigenvalue_signs(rows @ rows.T, 60)
-    assert directions == rank
-    assert negative == 0.0
-
-
-@pytest.mark.parametrize("n_negative", [0, 5])
-def test_any_other_kernel_is_taken_to_have_all_directions(n_negative: int) -> None:
-    rng = np.random.default_rng(0)
-    vectors = np.linalg.qr(rng.standard_normal((200, 200)))[0]
-    values = np.full(200, 1.0)
-    values[:n_negative] = -100.0
-    directions, _ = factoring._eigenvalue_signs((vectors * values) @ vectors.T, 60)
-    assert directions == pytest.approx(199 * (60 - n_negative) / 60)
-
-
-def test_samples_that_are_all_equal_are_refused_by_their_distances_too() -> None:
-    for view_type, square in (("distance", np.zeros((40, 40))), ("kernel", np.full((40, 40), 3.1))):
-        shape = ViewShape(40, 40, cast(ViewType, view_type))
-        with pytest.raises(DataError, match=quotes("'w'", "scale='none'")):
-            view_svd(
-                partial(_rows, square),
-                shape,
-                scale="none",
-                name="w",
-                max_rank=4,
-                most_decomposed=20,
-            )
-
-
-def _rows(square: Array, start: int, stop: int) -> Array:
-    return square[start:stop]

@@ -83,45 +83,34 @@ def test_borders_in_another_order() -> None:
         assert_array_equal(other.counts[i, j], found.counts[order[i], order[j]])
 
 
-def test_separated_clusters() -> None:
-    found = made_up({})
-    assert found.structure is Structure.CLEAR
-    assert found.standing_clusters == (0, 1, 2)
-    assert "0.01;" in found.message
-
-
-def test_clusters_with_few_samples_may_be_without_a_border() -> None:
-    found = made_up({(1, 2): 0.4}, (500, 400, 10))
-    assert found.structure is Structure.CLEAR
-    assert found.standing_clusters == (0, 1)  # a border may fail with a much smaller cluster
-    assert "except for cluster 2," in found.message
-
-
-def test_a_cluster_of_fewer_than_five_samples_is_not_clear() -> None:
-    found = made_up({(0, 2): 1.0, (1, 2): 1.0}, (500, 400, 4))
-    assert found.structure is Structure.PARTLY
-    assert found.standing_clusters == (0, 1)
+@pytest.mark.parametrize(
+    ("failing", "sizes", "structure", "standing", "words"),
+    [
+        ({}, (50, 40, 30), Structure.CLEAR, (0, 1, 2), "0.01;"),
+        # a border may fail with a much smaller cluster
+        ({(1, 2): 0.4}, (500, 400, 10), Structure.CLEAR, (0, 1), "except for cluster 2,"),
+        ({(0, 2): 1.0, (1, 2): 1.0}, (500, 400, 4), Structure.PARTLY, (0, 1), "2 of 3 clusters"),
+        ({(1, 2): 0.4}, (50, 40, 30), Structure.PARTLY, (0,), "between clusters 1 and 2"),
+        ({(0, 1): 0.3, (1, 2): 0.4}, (50, 40, 30), Structure.NONE, (), "1 and 2 or 0 and 1"),
+    ],
+)
+def test_structure_and_message_name_the_clusters_that_stand(
+    failing: dict[tuple[int, int], float],
+    sizes: tuple[int, ...],
+    structure: Structure,
+    standing: tuple[int, ...],
+    words: str,
+) -> None:
+    found = made_up(failing, sizes)
+    assert found.structure is structure
+    assert found.standing_clusters == standing
+    assert words in found.message
 
 
 def test_clusters_that_views_do_not_share_are_no_structure() -> None:
     found = dataclasses.replace(made_up({}), views_agree=False)
     assert found.structure is Structure.NONE
     assert "by chance" in found.message
-
-
-def test_clusters_that_are_not_separated_are_named() -> None:
-    found = made_up({(1, 2): 0.4})
-    assert found.structure is Structure.PARTLY
-    assert found.standing_clusters == (0,)
-    assert found.message.startswith("1 of 3 clusters")
-    assert found.message.endswith("between clusters 1 and 2")
-
-
-def test_clusters_without_any_border() -> None:
-    found = made_up({(0, 1): 0.3, (1, 2): 0.4})
-    assert found.structure is Structure.NONE
-    assert found.standing_clusters == ()
-    assert found.message.endswith("between clusters 1 and 2 or 0 and 1")
 
 
 def test_a_trivial_partition_keeps_its_names() -> None:

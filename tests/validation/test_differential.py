@@ -20,7 +20,6 @@ from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine import neighbors
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.views import view_shape
@@ -159,12 +158,6 @@ def test_the_solver_finds_the_clusters_that_the_oracle_finds_on_200_problems() -
 # ---------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def blocks_of_16_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small data are split and summed as large ones."""
-    monkeypatch.setattr(neighbors, "_MIN_PART", 16)
-
-
 def random_shape(seed: int) -> tuple[list[Array], Callable[..., Any]]:
     """Views of small whole numbers, exact in each dtype, and a model of them."""
     rng = np.random.default_rng([seed, 2])
@@ -235,7 +228,6 @@ def compare_forms(seed: int, folder: Path, clients: list[Any]) -> float:
     return float(np.mean(predicted == model.labels_))
 
 
-@pytest.mark.usefixtures("blocks_of_16_rows")
 @pytest.mark.parametrize("seed", [0, 13])
 def test_executors_and_forms_of_the_data_give_the_same_bits(seed: int, tmp_path: Path) -> None:
     compare_forms(seed, tmp_path, [])
@@ -244,7 +236,6 @@ def test_executors_and_forms_of_the_data_give_the_same_bits(seed: int, tmp_path:
 @pytest.mark.slow
 @pytest.mark.timeout(3600)
 @may_lack_structure
-@pytest.mark.usefixtures("blocks_of_16_rows")
 def test_executors_and_forms_of_50_data_sets_give_the_same_bits(tmp_path: Path) -> None:
     with (
         local_client(2) as processes,

@@ -65,7 +65,7 @@ def eq_15(X: Matrix, Z: Matrix, state: DenseState, alpha: float) -> float:
     return float(np.sum((X - X @ Z) ** 2) + alpha * np.sum(Z**2) + mu / 2 * np.sum(residual**2))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_slip_1_ridge_of_the_z_step(seed: int) -> None:
     rng = np.random.default_rng(seed)
     X, state = rng.standard_normal((4, 7)), random_state(7, 2, rng)
@@ -99,20 +99,6 @@ def test_slip_2_second_multiplier_is_zero_for_ever() -> None:
         assert np.abs(state.Y2).max() <= 1e-13 * state.penalty * np.abs(state.P).max()
 
 
-def test_slip_2_without_the_multiplier_the_iterates_are_the_same() -> None:
-    rows, L = overlapping_clouds(15, 3, 1)
-    W = scipy.linalg.eigh(L)[1][:, :3]
-    zero = np.zeros_like(W)
-    start = DenseState(np.zeros((15, 15)), W, W, zero, zero, 2.0, W, zero)
-    kept, left_out = (
-        moved(problem_of(rows @ rows.T, L, slips=slips), start, 10)
-        for slips in (PRINTED_SPLIT, Slips(metric_split=True))
-    )
-    assert_allclose(kept.Z, left_out.Z, atol=1e-10)
-    assert_allclose(kept.P, left_out.P, atol=1e-10)
-    assert_allclose(kept.W, left_out.W, atol=1e-10)
-
-
 def test_slip_2_the_split_is_a_proximal_term() -> None:
     # with M = P_before, Y2 = 0: argmin_P ||W + Y/mu - Z^T P||^2 + ||P - P_before||^2
     state = random_state(8, 2, np.random.default_rng(2))
@@ -138,22 +124,6 @@ def test_slip_3_the_printed_w_step_is_never_better(n: int, eta: float, seed: int
     solved = stiefel_quadratic(L, eta * E, printed, max_iterations=300)
     gain = stiefel_objective(L, eta * E, point=printed) - solved.objective
     assert gain > 1e-4  # descent from the printed point goes on
-
-
-def test_slip_3_the_completion_of_the_square() -> None:
-    # ||R^T W - eta R^-1 E||^2 is the square of Eq. (21) since R^-T R^T = I; R^-T R is not I
-    _, L = overlapping_clouds(12, 2, 0)
-    eta = 0.5
-    R = scipy.linalg.cholesky(L + eta * np.eye(12), lower=True)
-    E = np.random.default_rng(0).standard_normal((12, 2))
-    values = []
-    for seed in (1, 2, 3):
-        W = polar_factor(np.random.default_rng(seed).standard_normal((12, 2)))
-        square = np.sum((R.T @ W - eta * scipy.linalg.solve_triangular(R, E, lower=True)) ** 2)
-        values.append(square - stiefel_objective(L, eta * E, point=W))
-    assert_allclose(values, values[0])  # equal up to a constant
-    inverse_transposed = scipy.linalg.solve_triangular(R.T, np.eye(12))
-    assert np.abs(inverse_transposed @ R - np.eye(12)).max() > 0.1
 
 
 def test_slip_3_even_with_the_square_right_the_closed_form_forgets_the_graph() -> None:
@@ -184,7 +154,7 @@ def ridge_representation(X: Matrix, alpha: float) -> Matrix:
     return np.asarray(scipy.linalg.solve(K + alpha * np.eye(len(K)), K, assume_a="pos"))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 def test_slip_4_given_the_graph_the_infimum_forgets_the_data(seed: int) -> None:
     n, d, c, alpha, graph_weight = 18, 5, 3, 1.0, 0.7
     _, L = overlapping_clouds(n, c, seed)
