@@ -21,10 +21,8 @@ from distributed import Client
 from numpy.testing import assert_array_equal
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.data.results import read_result
 from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import (
-    ClusterError,
     MemoryPlanError,
     NoWorkersError,
     SchedulerLostError,
@@ -37,6 +35,7 @@ from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import run_pipeline
 from mscam_dask.types.events import FitStarted, IterationFinished
 from tests.clusters import local_client, scheduler_process, worker_process
+from tests.faults.kill_driver import outcome_of
 from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
@@ -123,77 +122,30 @@ def fit_with_a_death(client: Client, views: Views, rng: np.random.Generator) -> 
     return fitted, len(timers)
 
 
-def test_a_worker_killed_in_the_middle_changes_nothing(two_workers: Client) -> None:
-    views = views_of(300)
-    expected = estimator(None).fit(views)
-    fitted, n_killed = fit_with_a_death(two_workers, views, np.random.default_rng(0))
-    assert n_killed == 1
-    assert_same_fit(fitted, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_twenty_workers_killed_in_the_middle_of_twenty_fits(
-    two_workers: Client, record_property: Callable[[str, object], None]
+@pytest.mark.parametrize(
+    ("n_samples", "n_fits"),
+    [(300, 1), pytest.param(800, 20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+    ids=["one", "twenty"],
+)
+def test_a_worker_killed_in_the_middle_changes_nothing(
+    two_workers: Client, n_samples: int, n_fits: int
 ) -> None:
-    views = views_of(800)
+    views = views_of(n_samples)
     expected = estimator(None).fit(views)
     undisturbed, disturbed = [], []
-    for seed in range(20):
-        if seed % 4 == 0:
-            started = time.perf_counter()
+    for seed in range(n_fits):
+        started = time.perf_counter()
+        if n_fits > 1 and seed % 4 == 0:
             assert_same_fit(estimator(two_workers).fit(views), expected)
             undisturbed.append(time.perf_counter() - started)
-        started = time.perf_counter()
+            started = time.perf_counter()
         fitted, n_killed = fit_with_a_death(two_workers, views, np.random.default_rng(seed))
         disturbed.append(time.perf_counter() - started)
         assert n_killed == 1
         assert_same_fit(fitted, expected)
-    ratio = np.median(disturbed) / np.median(undisturbed)
-    figure(f"20/20 identical; {np.median(undisturbed):.2f} s undisturbed, {ratio:.2f} times that")
-    record_property("wall_ratio", float(ratio))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
-def test_a_worker_killed_every_two_seconds_for_a_minute() -> None:
-    views = views_of(600)
-    expected = estimator(None).fit(views)
-    stop = threading.Event()
-    finished = 0
-    errors: list[str] = []
-    with local_client(2) as client:
-
-        def killing() -> None:
-            rng = np.random.default_rng(0)
-            while not stop.wait(2.0):
-                workers = _started(client)
-                if workers:
-                    kill(workers[int(rng.integers(len(workers)))])
-
-        killer = threading.Thread(target=killing)
-        killer.start()
-        until = time.monotonic() + 60
-        try:
-            while time.monotonic() < until:
-                try:
-                    assert_same_fit(estimator(client).fit(views), expected)
-                    finished += 1
-                except ClusterError as error:
-                    errors.append(type(error).__name__)
-        finally:
-            stop.set()
-            killer.join()
-    figure(f"{finished} fits finished identical; errors: {errors}; none hung")
-    assert finished or errors
-
-
-def _started(client: Client) -> list[int]:
-    """Worker processes as their nannies know them: a worker may be too busy to answer."""
-    assert client.cluster is not None
-    nannies = client.cluster.workers.values()
-    processes = [nanny.process for nanny in nannies if nanny.process is not None]
-    return [process.pid for process in processes if process.pid is not None]
+    if undisturbed:
+        ratio = np.median(disturbed) / np.median(undisturbed)
+        figure(f"{n_fits} identical; {np.median(undisturbed):.2f} s undisturbed, {ratio:.2f} times")
 
 
 @contextlib.contextmanager
@@ -232,11 +184,8 @@ def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, mom
                 model.fit(views_of(600))
             raised = time.monotonic()
             assert len(str(caught.value).splitlines()) == 1
-        graph_from_partition = time.monotonic()
     assert len(killed) == 1
-    figure(
-        f"error {raised - killed[0]:.2f} s after the kill, closed {graph_from_partition - killed[0]:.2f} s"
-    )
+    figure(f"error {raised - killed[0]:.2f} s after the kill")
 
 
 @pytest.mark.timeout(300)
@@ -268,11 +217,7 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
     ]
     outcome = resume_run(tmp_path / "out", execution=in_process)
     assert outcome.resumed
-    result, wanted = read_result(outcome.directory.result), read_result(expected.directory.result)
-    assert_array_equal(result.labels, wanted.labels)
-    assert_array_equal(result.consensus_graph.data, wanted.consensus_graph.data)
-    assert_array_equal(result.consensus_graph.indices, wanted.consensus_graph.indices)
-    assert result.score == wanted.score
+    assert outcome_of(outcome.directory.path)[:3] == outcome_of(expected.directory.path)[:3]
 
 
 @pytest.mark.timeout(300)
