@@ -66,12 +66,10 @@ class ApiServer:
             return 503, {"message": "the server is being upgraded"}
         if method != "GET":
             self.changes.append(method)
-        words, pod = self.course
         if path == RUNNER:
+            pod = self.course[1]
             return 404 if pod is None else 200, pod
         if method == "POST":
-            if NAME in self.jobs:
-                return 409, {"message": "already exists"}
             words, pod = self.courses.pop(0) if len(self.courses) > 1 else self.courses[0]
             self.jobs[NAME], self.course = body, ([*words], pod)
             return 201, body
@@ -79,6 +77,7 @@ class ApiServer:
             return 404, {"message": "not found"}
         if method == "DELETE":
             return 200, self.jobs.pop(path)
+        words = self.course[0]
         word = words.pop(0) if len(words) > 1 else words[0]
         return 200, {**self.jobs[path], "status": {"jobStatus": word}}
 

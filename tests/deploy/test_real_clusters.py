@@ -85,11 +85,11 @@ def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 def dask_processes() -> list[psutil.Process]:
     """Schedulers and workers that SSHCluster has started."""
-    found = []
-    for process in psutil.process_iter(["cmdline"]):
-        if any("dask_spec" in part for part in process.info["cmdline"] or ()):
-            found.append(process)
-    return found
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any("dask_spec" in part for part in process.info["cmdline"] or ())
+    ]
 
 
 def test_a_run_over_ssh_with_certificates(

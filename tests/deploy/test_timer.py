@@ -70,8 +70,8 @@ def finished(home: Path, n_runs: int) -> list[dict[str, Any]]:
 
 
 def setting_of(record: dict[str, Any]) -> dict[str, Any]:
-    """The setting of a run's fit, without how clearly it was chosen."""
-    setting = dict(record["fit"]["setting"])
+    """The setting of a run's fit, without how clearly it was chosen; a warm start has no initial graph."""
+    setting = {**record["fit"]["setting"], "initial_graph": None}
     views = setting["views"].items()
     setting["views"] = {view: (chosen["scale"], chosen["alpha"]) for view, chosen in views}
     return setting
