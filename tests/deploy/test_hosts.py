@@ -10,11 +10,10 @@ import os
 import subprocess
 import sys
 import uuid
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -92,19 +91,6 @@ def tls(made: CertificateSet, role: str, authority: str = "--tls-ca-file") -> li
     return [str(part) for pair in {**files, "--tls-key": made.key(role)}.items() for part in pair]
 
 
-@contextmanager
-def scheduler(
-    hosts: Hosts, home: Path, start: Callable[..., AbstractContextManager[Any]]
-) -> Iterator[tuple[CertificateSet, Path]]:
-    """A scheduler on its host: its certificates and its log."""
-    made, log = make_certificates(home / "certs"), home / "scheduler.log"
-    here = ("--host", ADDRESSES["scheduler"], "--port", "8786", "--no-dashboard")
-    command = (sys.executable, "-m", "dask", "scheduler", "--protocol", "tls", *here)
-    with start(*hosts.on("scheduler", *command, *tls(made, "scheduler")), log=log) as process:
-        wait_until(lambda: "Scheduler at" in text_of(log), log, alive=process)
-        yield made, log
-
-
 def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
     hosts: Hosts, tmp_path: Path
 ) -> None:
@@ -112,9 +98,14 @@ def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
     events, printed = tmp_path / "run/events.jsonl", tmp_path / "driver.log"
     env = script_environment(**NOTICE_SOON)
     start = partial(started, env=env)
-    with scheduler(hosts, tmp_path, start) as (made, log), ExitStack() as stack:
+    made, log = make_certificates(tmp_path / "certs"), tmp_path / "scheduler.log"
+    here = ("--host", ADDRESSES["scheduler"], "--port", "8786", "--no-dashboard")
+    dask = (sys.executable, "-m", "dask")
+    scheduler = (*dask, "scheduler", "--protocol", "tls", *here, *tls(made, "scheduler"))
+    with ExitStack() as stack:
+        stack.enter_context(start(*hosts.on("scheduler", *scheduler), log=log))
         for host, name in (("scheduler", "south"), ("north", "north")):
-            worker = (sys.executable, "-m", "dask", "worker", SCHEDULER, "--name", name)
+            worker = (*dask, "worker", SCHEDULER, "--name", name)
             options = ("--host", ADDRESSES[host], "--nthreads", "1", "--memory-limit", "2GiB")
             place = ("--local-directory", tmp_path / name, "--no-dashboard", *tls(made, "worker"))
             command = hosts.on(host, *SUPERVISED, *worker, *options, *place)
@@ -135,16 +126,3 @@ def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
     assert run(*alone, env=env, timeout=200).returncode == 0
     assert text_of(tmp_path / "run/labels.csv") == text_of(tmp_path / "alone/labels.csv")
     assert SCHEDULER in json.loads(text_of(tmp_path / "run/run.json"))["executor"]
-
-
-def test_a_driver_without_a_certificate_of_the_cluster_is_turned_away(
-    hosts: Hosts, tmp_path: Path
-) -> None:
-    pipeline, others = write_pipeline(tmp_path), make_certificates(tmp_path / "others")
-    env = script_environment(**NOTICE_SOON)
-    with scheduler(hosts, tmp_path, partial(started, env=env)) as (made, _):
-        command = mscam("run", pipeline, "--plain", "--scheduler", SCHEDULER)
-        foreign = (*tls(others, "client", "--tls-ca"), "--tls-ca", made.authority)
-        stranger = run(*hosts.on("driver", *command, *foreign), env=env, timeout=180)
-    assert stranger.returncode == 4
-    assert "certificate" in stranger.stderr

@@ -83,8 +83,6 @@ def blobs() -> Blobs:
 
 # -- magnitudes -------------------------------------------------------------------------------
 
-FACTORS = (5e-324, 1e-160, 1e300)
-
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
 @pytest.mark.parametrize("scale", SCALES)
@@ -92,22 +90,15 @@ FACTORS = (5e-324, 1e-160, 1e300)
 def test_a_power_of_two_changes_nothing(
     blobs: Blobs, model: Estimator, scale: Any, exponent: int
 ) -> None:
-    views, _ = blobs
+    views, labels = blobs
+    extreme = [np.ldexp(views[0], exponent), views[1]]
     plain = fit(views, model=model, scale=scale)
-    moved = fit([np.ldexp(views[0], exponent), views[1]], model=model, scale=scale)
+    moved = fit(extreme, model=model, scale=scale)
+    assert adjusted_rand_index(labels, moved.labels_) == 1.0
     assert_array_equal(moved.labels_, plain.labels_)
     # but for the rounding of subnormal numbers
     assert_allclose(moved.consensus_graph_.toarray(), plain.consensus_graph_.toarray(), atol=1e-9)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("factor", FACTORS)
-def test_clusters_are_found_at_any_magnitude(blobs: Blobs, scale: Any, factor: float) -> None:
-    views, labels = blobs
-    multiple = views[0] * factor * (2.0**20 if factor < 1e-320 else 1.0)  # at least 20 bits left
-    fitted = fit([multiple, views[1]], scale=scale)
-    assert adjusted_rand_index(labels, fitted.labels_) == 1.0
-    assert_array_equal(fitted.predict([multiple, views[1]]), fitted.labels_)
+    assert_array_equal(moved.predict(extreme), moved.labels_)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -121,7 +112,7 @@ def test_tiny_values_pass_where_numpy_raises(scale: Any) -> None:
 
 
 @pytest.mark.parametrize("view_type", ["distance", "kernel"])
-@pytest.mark.parametrize("factor", [1e-310, 1e-300, 1e300])
+@pytest.mark.parametrize("factor", [1e-310, 1e300])
 def test_distances_and_kernels_of_any_magnitude(
     blobs: Blobs, view_type: str, factor: float
 ) -> None:
@@ -205,16 +196,10 @@ def test_two_far_blobs(gap: float, n_clusters: int) -> None:
 
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
-@pytest.mark.parametrize("n_clusters", [1, 2, 44, 45])
-def test_every_number_of_clusters(blobs: Blobs, model: Estimator, n_clusters: int) -> None:
-    fit(blobs[0], n_clusters, model=model)
-
-
-@pytest.mark.parametrize("model", [MSCAM, MSCAN])
-@pytest.mark.parametrize("n_samples", [2, 3, 4, 5])
-def test_few_samples(model: Estimator, n_samples: int) -> None:
+@pytest.mark.parametrize("n_samples", [2, 3, 4, 5, 45])
+def test_every_number_of_clusters(model: Estimator, n_samples: int) -> None:
     rows = np.random.default_rng(3).normal(size=(n_samples, 2))
-    for n_clusters in range(1, n_samples + 1):
+    for n_clusters in {1, 2, n_samples - 1, n_samples}:
         fit([rows, rows[:, :1]], n_clusters, model=model)
 
 

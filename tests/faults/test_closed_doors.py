@@ -1,8 +1,7 @@
-"""Nothing that is read runs code or leaves the run directory; what is no setting is refused at once."""
+"""Nothing that is read runs code or leaves the run directory."""
 
 from __future__ import annotations
 
-import ast
 import json
 import pickle
 import re
@@ -17,7 +16,6 @@ import zarr
 from click.testing import CliRunner
 from scipy.io import savemat
 
-import mscam_dask
 from mscam_dask.benchmark.config import DatasetTable
 from mscam_dask.benchmark.datasets import open_datasets
 from mscam_dask.cli import main
@@ -30,9 +28,6 @@ from mscam_dask.pipeline.run.run import run_pipeline
 from tests.messages import quotes
 
 pytestmark = pytest.mark.faults
-
-PACKAGE = Path(mscam_dask.__file__).parent
-
 
 # -- no code from data ------------------------------------------------------------------------
 
@@ -136,29 +131,6 @@ def test_reading_runs_no_code(name: str, tmp_path: Path) -> None:
     assert not output.exists()
 
 
-@pytest.mark.thorough
-def test_no_module_can_run_text_or_unpickle() -> None:
-    forbidden = {"eval", "exec", "compile", "__import__"}
-    modules = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml", "runpy"}
-    harmless_names = {"dumps", "PicklingError", "safe_load_all", "YAMLError"}
-    found = []
-    for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                found += [(file, node.func.id)] if node.func.id in forbidden else []
-            if isinstance(node, ast.Import):
-                names = {alias.name.partition(".")[0] for alias in node.names}
-                found += [(file, name) for name in names & modules]
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in modules:
-                taken = {alias.name for alias in node.names} - harmless_names
-                found += [(file, f"{node.module}.{name}") for name in taken]
-            if isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "shell"):
-                value = node.value
-                harmless = isinstance(value, ast.Constant) and value.value is False
-                found += [] if harmless else [(file, node.arg)]
-    assert found == []
-
-
 # -- nothing outside the run directory --------------------------------------------------------
 
 NAMES = ("../../outside", "/absolute", "..", "a/b", "con:", "x" * 300)
@@ -224,46 +196,6 @@ def test_a_nul_in_a_path_is_a_configuration_error(key: str, tmp_path: Path) -> N
     file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items()))
     table, _, name = key.partition(".")
     with pytest.raises(ConfigurationError, match=quotes(file, f"[{table}] {name}", repr("a\0b"))):
-        read_config(file)
-
-
-# -- configuration ----------------------------------------------------------------------------
-
-DEPTH = 30_000
-
-CONFIGURATIONS = {
-    "unknown table": "[dat]\n",
-    "unknown key": "[data]\nsource = 'digits'\nsuorce = 'x'\n[cluster]\nn_clusters = 3\n",
-    "key twice": "[data]\nsource = 'digits'\nsource = 'mfeat'\n",
-    "table twice": "[data]\nsource = 'digits'\n[cluster]\nn_clusters = 3\n[data]\n",
-    "key twice, dotted": "data.source = 'digits'\n[data]\nsource = 'mfeat'\n",
-    "deep lists": "x = " + "[" * DEPTH,
-    "deep lists over lines": "x = " + "[\n" * (DEPTH // 2),
-    "deep tables": "x = " + "{a=" * 8_000,
-    "deep keys": ".".join("a" * 20_000) + " = 1",
-    "many keys": "\n".join(f"k{i} = 1" for i in range(4_000)),
-    "many tables": "\n".join(f"[t{i}]" for i in range(6_000)),
-    "binary": "\0\1\2",
-}
-
-
-@pytest.mark.timeout(20)  # parsed in milliseconds; a hang is what this would catch
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_a_configuration_is_refused_at_once(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "p.toml"
-    file.write_text(CONFIGURATIONS[name])
-    with pytest.raises(ConfigurationError) as caught:
-        read_config(file)
-    assert "p.toml" in str(caught.value)
-
-
-@pytest.mark.timeout(20)
-def test_a_hundred_megabytes_of_configuration(tmp_path: Path) -> None:
-    file = tmp_path / "p.toml"
-    with file.open("wb") as stream:
-        for _ in range(100):
-            stream.write(b"# 567890123456789012345678901234\n" * (2**20 // 32))
-    with pytest.raises(ConfigurationError, match=quotes(file, "64 KiB")):
         read_config(file)
 
 

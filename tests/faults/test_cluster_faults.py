@@ -21,10 +21,7 @@ from distributed import Client
 from numpy.testing import assert_array_equal
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import (
-    MemoryPlanError,
-    NoWorkersError,
     SchedulerLostError,
 )
 from mscam_dask.pipeline.config.read_config import read_config
@@ -33,10 +30,9 @@ from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.run.cluster import open_cluster
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import run_pipeline
-from mscam_dask.types.events import FitStarted, IterationFinished
+from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client, scheduler_process, worker_process
 from tests.faults.kill_driver import outcome_of
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 pytestmark = [
@@ -78,11 +74,6 @@ def pids(client: Client) -> list[int]:
 def figure(text: str) -> None:
     """Print a figure that docs/reliability.md quotes; shown with -s."""
     sys.stdout.write(f"\n{text.strip()}\n")
-
-
-def tasks_of(client: Client) -> int:
-    count: int = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-    return count
 
 
 def kill(pid: int) -> None:
@@ -218,37 +209,6 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
     outcome = resume_run(tmp_path / "out", execution=in_process)
     assert outcome.resumed
     assert outcome_of(outcome.directory.path)[:3] == outcome_of(expected.directory.path)[:3]
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.thorough
-def test_all_workers_gone_is_a_typed_error_in_time(tmp_path: Path) -> None:
-    with (
-        own_cluster(tmp_path, 1) as (_, (worker,), address),
-        open_cluster(ExecutionTable(scheduler=address)) as cluster,
-    ):
-        assert cluster.client is not None
-        cluster.client.wait_for_workers(1, timeout=60)
-        with DaskExecutor(cluster.client, timeout_s=1.0) as executor:
-            assert executor.gather([executor.submit(abs, -2, key="before/0")]) == [2]
-            waiting = executor.submit(time.sleep, 60, key="sleep/0")
-            worker.kill()
-            with pytest.raises(NoWorkersError, match=quotes(address, "1 s")):
-                executor.gather([waiting])
-
-
-@pytest.mark.timeout(300)
-def test_too_little_memory_is_refused_before_any_work() -> None:
-    started: list[object] = []
-    rows = np.random.default_rng(0).normal(size=(4000, 300))
-    with local_client(1, memory_limit="260 MiB") as client:
-        before = tasks_of(client)
-        model = MSCAM(n_clusters=3, client=client, callbacks=[started.append])
-        with pytest.raises(MemoryPlanError, match=r"(?s)\b\d\.\d+ GiB\b.*\b0\.25 GiB\b"):
-            model.fit([rows, rows[:, :50]])
-        after = tasks_of(client)
-    assert before == after == 0
-    assert not [event for event in started if isinstance(event, FitStarted)]
 
 
 @pytest.mark.slow

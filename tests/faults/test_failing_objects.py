@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Callable
-from typing import Any, get_args
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytest
@@ -14,8 +15,8 @@ from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import TemporaryFailure
+from tests.data.object_servers import MemoryFiles
 from tests.faults.checkpoint_states import number_in, state
-from tests.faults.object_store import RESET, FailingFiles, How
 from tests.messages import quotes
 
 # Zarr writes some files at the same time, and does not wait for the others when one fails.
@@ -27,7 +28,59 @@ pytestmark = [
 WHERE = ObjectPath("s3://bucket/runs/nightly-0123")
 
 
+RESET = "the connection was reset"
+How = Literal["undone", "half done", "done", "killed"]
 Content = dict[str, bytes]
+
+
+class FailingFiles(MemoryFiles):
+    """Objects in memory of which operation `position` (from 0) fails, and with "killed" all after it."""
+
+    def __init__(
+        self, content: Content | None = None, position: int | None = None, how: How = "undone"
+    ) -> None:
+        super().__init__()
+        self.content = dict(content or {})
+        self._position = position
+        self._how = how
+        self.done = 0
+
+    def cat_file(self, path: str, start: Any = None, end: Any = None, **options: Any) -> bytes:
+        self._count(path)
+        return super().cat_file(path, start, end, **options)
+
+    def find(self, path: str, **options: Any) -> dict[str, Any]:
+        self._count(path)
+        return super().find(path, **options)
+
+    def info(self, path: str, **options: Any) -> dict[str, str]:
+        self._count(path)
+        return super().info(path, **options)
+
+    def pipe_file(self, path: str, value: bytes, **options: Any) -> None:
+        def put(share: float) -> None:  # a PUT is whole or nothing
+            if share == 1:
+                super(FailingFiles, self).pipe_file(path, value, **options)
+
+        self._count(path, put)
+        put(1)
+
+    def rm(self, path: list[str], **options: Any) -> None:
+        def remove(share: float) -> None:
+            super(FailingFiles, self).rm(path[: int(share * len(path))], **options)
+
+        self._count(path[0], remove)
+        remove(1)
+
+    def _count(self, name: str, do: Callable[[float], None] = lambda share: None) -> None:
+        """Fail if it is this operation's turn, after a share of it was done."""
+        number = self.done
+        self.done += 1
+        if self._position is None or number < self._position:
+            return
+        if number == self._position or self._how == "killed":
+            do({"done": 1.0, "half done": 0.5}.get(self._how, 0.0))
+            raise OSError(errno.EIO, RESET, name)
 
 
 @pytest.fixture
