@@ -168,6 +168,7 @@ def _values(arg: Any) -> Any:
 def assert_same(one: Any, two: Any, where: str) -> None:
     """Two results are equal, clocks aside."""
     assert type(one) is type(two), where
+    parts: dict[Any, tuple[Any, Any]]
     if dataclasses.is_dataclass(one):
         names = {field.name for field in dataclasses.fields(one)} - {"seconds"}
         parts = {name: (getattr(one, name), getattr(two, name)) for name in names}
