@@ -8,8 +8,6 @@ from numbers import Integral
 from pickle import PicklingError, dumps
 from typing import TYPE_CHECKING, Any, Self, TypeVar, cast
 
-from dask.system import CPU_COUNT
-
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import is_in_memory
 from mscam_dask.data.views.sources import RowSource
@@ -62,6 +60,8 @@ def executor_for(client: Client | None, n_jobs: object, *, watched: bool = False
             executor.dashboard = page_link(client)
         return executor
     if n_jobs is None or n_jobs == -1:
+        from dask.system import CPU_COUNT
+
         n_jobs = min(_MAX_THREADS, CPU_COUNT)
     if isinstance(n_jobs, bool) or not isinstance(n_jobs, Integral) or n_jobs < 1:
         raise ConfigurationError(

@@ -17,8 +17,6 @@ import scipy.cluster.hierarchy
 import scipy.linalg
 from numpy.typing import NDArray
 from scipy.spatial.distance import pdist
-from sklearn.cluster._kmeans import _kmeans_single_lloyd
-from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
 
@@ -383,6 +381,9 @@ def _squared_distances(
 def _iterate(
     rows: NDArray[np.float64], centers: NDArray[np.float64]
 ) -> tuple[NDArray[np.int64], float]:
+    from sklearn.cluster._kmeans import _kmeans_single_lloyd  # 0.2 s of the import of the package
+    from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
+
     labels, squares, _, _ = _kmeans_single_lloyd(
         rows,
         np.ones(len(rows)),

@@ -33,7 +33,6 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 import psutil
-from dask.sizeof import sizeof
 from scipy.sparse import csr_array, issparse
 from threadpoolctl import OpenBLASController, threadpool_limits
 
@@ -248,11 +247,15 @@ def n_bytes(value: Any) -> int:
     if issparse(value):
         arrays = (getattr(value, name, None) for name in ("data", "indices", "indptr"))
         return sum(int(array.nbytes) for array in arrays if array is not None)
+    from dask.sizeof import sizeof
+
     return int(sizeof(value))
 
 
 def make_measurable(value: Any) -> None:
     """Register `n_bytes` with Dask for a value's type, or for those of its items."""
+    from dask.sizeof import sizeof
+
     for item in value if isinstance(value, list | tuple) else (value,):
         kind = type(item)
         if dataclasses.is_dataclass(kind) and kind not in _measurable:

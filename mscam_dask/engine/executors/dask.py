@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Self, cast
 
 import dask.config
+import sklearn.cluster  # noqa: F401  solvers import it where they need it; workers load it here, before their first task
 from dask.base import annotate
 from dask.utils import key_split, parse_timedelta
 from distributed import Client, KilledWorker, wait
