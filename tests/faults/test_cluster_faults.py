@@ -22,6 +22,7 @@ from numpy.testing import assert_array_equal
 
 from mscam_dask import MSCAM, Constants
 from mscam_dask.errors import (
+    ClusterError,
     SchedulerLostError,
 )
 from mscam_dask.pipeline.config.read_config import read_config
@@ -137,6 +138,39 @@ def test_a_worker_killed_in_the_middle_changes_nothing(
     if undisturbed:
         ratio = np.median(disturbed) / np.median(undisturbed)
         figure(f"{n_fits} identical; {np.median(undisturbed):.2f} s undisturbed, {ratio:.2f} times")
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_fits_end_though_a_worker_is_killed_every_two_seconds() -> None:
+    views = views_of(600)
+    expected = estimator(None).fit(views)
+    stop, rng, ends = threading.Event(), np.random.default_rng(0), []
+
+    def killing() -> None:
+        while not stop.wait(2.0):
+            # as their nannies know them: a worker may be too busy to answer
+            nannies = client.cluster.workers.values()  # type: ignore[union-attr]
+            alive = [nanny.process.pid for nanny in nannies if nanny.process is not None]
+            if any(alive):
+                kill(int(rng.choice([pid for pid in alive if pid is not None])))
+
+    killer = threading.Thread(target=killing)
+    with local_client(2) as client:
+        killer.start()
+        until = time.monotonic() + 60
+        try:
+            while time.monotonic() < until:
+                try:
+                    assert_same_fit(estimator(client).fit(views), expected)
+                    ends.append("identical")
+                except ClusterError as error:
+                    ends.append(type(error).__name__)
+        finally:
+            stop.set()
+            killer.join()
+    figure(f"none hung: {ends}")
+    assert ends
 
 
 @contextlib.contextmanager
