@@ -107,7 +107,12 @@ def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
         for host, name in (("scheduler", "south"), ("north", "north")):
             worker = (*dask, "worker", SCHEDULER, "--name", name)
             options = ("--host", ADDRESSES[host], "--nthreads", "1", "--memory-limit", "2GiB")
-            place = ("--local-directory", tmp_path / name, "--no-dashboard", *tls(made, "worker"))
+            place = (
+                "--local-directory",
+                str(tmp_path / name),
+                "--no-dashboard",
+                *tls(made, "worker"),
+            )
             command = hosts.on(host, *SUPERVISED, *worker, *options, *place)
             stack.enter_context(start(*command, log=tmp_path / f"{name}.log"))
         wait_until(lambda: text_of(log).count("Register worker") == 2, log)

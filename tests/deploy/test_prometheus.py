@@ -130,9 +130,9 @@ def test_the_alert_of_lost_workers_fires_before_the_run_gives_up(rules: dict[str
 
 
 DAY = 24
-EXPIRY = {"certificate_expiry_timestamp_seconds": 20 * DAY * 3600}
+EXPIRY: dict[str, float] = {"certificate_expiry_timestamp_seconds": 20 * DAY * 3600}
 WAITING = 'dask_scheduler_tasks{state="queued"}'
-GONE = {"dask_scheduler_workers": 0, WAITING: 2}
+GONE: dict[str, float] = {"dask_scheduler_workers": 0, WAITING: 2}
 CASES: list[tuple[str, dict[str, float], int, bool]] = [
     ("DaskWorkersGone", GONE, 1, True),
     ("DaskWorkersGone", GONE | {"dask_scheduler_workers": 1}, 1, False),

@@ -190,7 +190,7 @@ def test_a_run_that_is_stopped_leaves_no_cluster_on_the_gateway(
 ) -> None:
     from dask_gateway import Gateway
 
-    options = {"start_timeout": 120.0, "cluster_options": gateway}
+    options: dict[str, Any] = {"start_timeout": 120.0, "cluster_options": gateway}
     file, log = write_pipeline(tmp_path, cluster="gateway", **options), tmp_path / "log"
     with started(*mscam("run", file, "--plain"), log=log, env=script_environment()) as driver:
         wait_until(lambda: "iteration 1/" in text_of(log), log, alive=driver)

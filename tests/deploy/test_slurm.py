@@ -122,8 +122,9 @@ def test_the_end_of_the_time_before_a_worker_has_started_cancels_the_jobs_and_re
 
 def test_the_signal_before_the_time_is_over_reaches_the_batch_script() -> None:
     for file, mark in (("nightly.sbatch", "#SBATCH"), ("mscam.scrontab", "#SCRON")):
-        text = (DEPLOY / "slurm" / file).read_text()
-        assert re.findall(rf"^{mark} --signal=(.*)$", text, re.M) == ["B:USR1@300"]
+        script = (DEPLOY / "slurm" / file).read_text()
+        assert re.findall(rf"^{mark} --signal=(.*)$", script, re.M) == ["B:USR1@300"]
+    text = (DEPLOY / "slurm/mscam.scrontab").read_text()
     # --signal=B: tells the first shell only, which becomes the script
     (command,) = re.findall(r"^30 2 \* \* \* (.*)$", text, re.M)
     assert re.fullmatch(r"exec env MSCAM_HOME=\S+ bash \S+/nightly.sbatch", command)

@@ -83,8 +83,7 @@ def zip_bomb(path: Path, _: Path) -> None:
         file.open("view_0.npy", "w", force_zip64=True) as stream,
     ):
         stream.write(npy((1280 * 2**17, 1), body=b""))
-        for _ in range(1280):
-            stream.write(bytes(2**20))
+        stream.writelines(bytes(2**20) for _ in range(1280))
 
 
 def damaged_member(path: Path, _: Path) -> None:
@@ -313,8 +312,8 @@ def long_chunk(path: Path, _: Path) -> None:
     """A chunk of 240 bytes that unpacks to 1 GiB."""
     group = zarr.create_group(path)
     size: dict[str, Any] = {"shape": (2**27, 1), "chunks": (2**27, 1), "dtype": "f8"}
-    names, config = ("sample", "feature"), {"write_empty_chunks": True}
-    array = group.create_array("colour", **size, dimension_names=names, config=config)
+    size |= {"dimension_names": ("sample", "feature"), "config": {"write_empty_chunks": True}}
+    array = group.create_array("colour", **size)
     array[...] = 1.0
     file = path / "colour" / "zarr.json"
     metadata = json.loads(file.read_text())

@@ -234,7 +234,7 @@ CLOTHES: dict[str, Callable[[Array], Any]] = {
 @pytest.mark.parametrize("name", CLOTHES)
 def test_layout_and_type_change_nothing(name: str, blobs: Blobs) -> None:
     # whole numbers, which every type above holds exactly
-    views = [np.rint(view) if name != "bool" else 1.0 * (view > 0) for view in blobs[0]]
+    views: Any = [np.rint(view) if name != "bool" else 1.0 * (view > 0) for view in blobs[0]]
     dressed = [CLOTHES[name](view) for view in views]
     plain, other = fit(views), fit(dressed)
     assert_array_equal(other.labels_, plain.labels_)
