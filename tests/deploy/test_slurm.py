@@ -61,6 +61,7 @@ def said(slurm: dict[str, str], name: str) -> list[str]:
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(300)
 def test_a_request_that_slurm_refuses_and_one_that_it_cannot_take_now(
     slurm: dict[str, str], tmp_path: Path
 ) -> None:
@@ -106,6 +107,7 @@ def test_a_signal_stops_the_run_and_only_the_end_of_its_time_requeues_it(
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(300)
 def test_the_end_of_the_time_before_a_worker_has_started_cancels_the_jobs_and_requeues(
     slurm: dict[str, str], tmp_path: Path
 ) -> None:
