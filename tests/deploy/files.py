@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -22,7 +21,6 @@ __all__ = [
     "installed_program",
     "run",
     "script_environment",
-    "without_digests",
 ]
 
 ROOT = Path(__file__).parents[2]
@@ -43,11 +41,6 @@ def imported(file: Path) -> ModuleType:
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
-
-
-def without_digests(text: str) -> str:
-    """A Dockerfile or Compose file whose images have tags only: a stand-in has another digest."""
-    return re.sub("@sha256:[0-9a-f]{64}", "", text)
 
 
 def installed_program(name: str) -> str:

@@ -15,10 +15,10 @@ from tests.deploy.files import DEPLOY, documents, run
 from tests.deploy.test_kubernetes import all_manifests, check, pod_specs
 
 CHART = DEPLOY / "chart"
-Key = tuple[str, str]
+Objects = Mapping[tuple[str, str], Any]
 
 
-def rendered(*options: str) -> dict[Key, Any]:
+def rendered(*options: str) -> dict[tuple[str, str], Any]:
     """Objects of the chart by kind and name."""
     helm = shutil.which("helm")
     if helm is None:
@@ -29,29 +29,18 @@ def rendered(*options: str) -> dict[Key, Any]:
     return {(item["kind"], item["metadata"]["name"]): item for item in found}
 
 
-def by_hand() -> dict[Key, Any]:
-    """Objects of deploy/k8s by kind and name, but those that are there before the chart."""
-    before = ("namespace.yaml", "operator.yaml")
-    found = {
-        (item["kind"], item["metadata"]["name"]): item
-        for file, item in all_manifests()
-        if file not in before
-    }
-    return found
-
-
-def job(objects: Mapping[Key, Any]) -> Any:
+def job(objects: Objects) -> Any:
     return yaml.safe_load(objects["ConfigMap", "mscam-nightly"]["data"]["job.yaml"])
 
 
 def test_the_defaults_are_the_manifests() -> None:
-    everything = (
-        "--set",
-        "cluster.enabled=true",
-        "--set",
-        "networkPolicy.privateObjectStorage=true",
-    )
-    chart, ours = rendered(*everything), by_hand()
+    chart = rendered("--set", "cluster.enabled=true,networkPolicy.privateObjectStorage=true")
+    before = ("namespace.yaml", "operator.yaml")  # these are there before the chart
+    ours = {
+        (item["kind"], item["metadata"]["name"]): item
+        for file, item in all_manifests()
+        if file not in before
+    }
     assert job(chart) == ours.pop(("DaskJob", "mscam-nightly"))
     programs = chart.pop(("ConfigMap", "mscam-nightly"))["data"]
     for name in ("create_daskjob.py", "wait_for_workers.py"):
@@ -71,12 +60,9 @@ def test_the_defaults_are_the_manifests() -> None:
         ("--set", "networkPolicy.enabled=false,disruptionBudget.enabled=false"),
         ("--set", "storage.existingClaim=disk,imagePullSecrets[0].name=pull"),
         (
-            "--set-json",
-            'worker.tolerations=[{"key": "spot", "operator": "Exists"}]',
-            "--set-json",
-            'worker.nodeSelector={"spot": "true"}',
-            "--set",
-            "scheduler.priorityClassName=high",
+            *("--set-json", 'worker.tolerations=[{"key": "spot", "operator": "Exists"}]'),
+            *("--set-json", 'worker.nodeSelector={"spot": "true"}'),
+            *("--set", "scheduler.priorityClassName=high"),
         ),
     ],
 )
@@ -90,51 +76,24 @@ def test_what_is_rendered_is_accepted(options: tuple[str, ...]) -> None:
 
 
 def test_values_reach_every_pod() -> None:
+    image = "registry.example.com/mscam@sha256:0"
     objects = rendered(
-        "--set", "image=registry.example.com/mscam@sha256:0,storage.existingClaim=disk",
-        "--set", "nightly.workers=5,nightly.schedule=0 4 * * *,worker.priorityClassName=low",
-        "--set", "secrets.worker=w,secrets.scheduler=s,secrets.client=c",
-    )  # fmt: skip
-    text = yaml.safe_dump_all(objects.values())
-    assert "mscam-dask:0.1.0" not in text
+        *("--set", f"image={image},storage.existingClaim=disk"),
+        *("--set", "nightly.workers=5,nightly.schedule=0 4 * * *,worker.priorityClassName=low"),
+        *("--set", "secrets.worker=w,secrets.scheduler=s,secrets.client=c"),
+    )
+    assert "mscam-dask:0.1.0" not in yaml.safe_dump_all(objects.values())
     assert objects["CronJob", "mscam-nightly"]["spec"]["schedule"] == "0 4 * * *"
     assert ("PersistentVolumeClaim", "mscam") not in objects
-    spec = job(objects)["spec"]
-    pods = {
-        "c": spec["job"]["spec"],
-        "w": spec["cluster"]["spec"]["worker"]["spec"],
-        "s": spec["cluster"]["spec"]["scheduler"]["spec"],
-    }
-    assert spec["cluster"]["spec"]["worker"]["replicas"] == 5
-    for secret, pod in pods.items():
-        images = {item["image"] for item in (*pod["containers"], *pod.get("initContainers", ()))}
-        assert images == {"registry.example.com/mscam@sha256:0"}
-        secrets = [item["secret"]["secretName"] for item in pod["volumes"] if "secret" in item]
-        assert secrets == [secret]
-        claims = [
-            item["persistentVolumeClaim"]
-            for item in pod["volumes"]
-            if "persistentVolumeClaim" in item
-        ]
-        assert claims == ([] if secret == "s" else [{"claimName": "disk"}])
+    assert job(objects)["spec"]["cluster"]["spec"]["worker"]["replicas"] == 5
+    for secret, pod in zip("cws", pod_specs(job(objects)), strict=True):
+        containers = (*pod["containers"], *pod.get("initContainers", ()))
+        assert {item["image"] for item in containers} == {image}
+        volumes = pod["volumes"]
+        assert [item["secret"]["secretName"] for item in volumes if "secret" in item] == [secret]
         assert pod.get("priorityClassName") == ("low" if secret == "w" else None)
-
-
-def test_a_pod_has_the_key_of_its_own_role_alone() -> None:
-    seen = {}
-    for name, item in all_manifests():
-        if item["kind"] not in ("DaskCluster", "DaskJob"):
-            continue
-        text = yaml.safe_dump(item)
-        for part in text.split("secret:\n")[1:]:
-            keys = {line.split("key: ")[1] for line in part.splitlines() if "- key: " in line}
-            secret = part.split("secretName: ")[1].splitlines()[0]
-            role = secret.removeprefix("mscam-tls-")
-            assert {"ca.pem", f"{role}.pem", f"{role}-key.pem"} >= {
-                key for key in keys if key.endswith("pem")
-            }
-            seen[role] = name
-    assert set(seen) == {"scheduler", "worker", "client"}
+        claims = [item.get("persistentVolumeClaim") for item in volumes]
+        assert ({"claimName": "disk"} in claims) == (secret != "s")
 
 
 def test_kustomize_and_the_chart_name_the_same_programs() -> None:
@@ -156,38 +115,29 @@ def test_kubectl_renders_the_kustomization() -> None:
     assert {("CronJob", "mscam-nightly"), ("ConfigMap", "mscam-nightly")} <= made
 
 
+VALIDATE = """
+    const {Certificate} = require("@kubernetes-models/cert-manager/cert-manager.io/v1/Certificate");
+    for (const item of JSON.parse(process.argv[1])) new Certificate(item).validate();
+"""
+
+
 def test_cert_manager_makes_the_certificates_that_pods_mount() -> None:
     objects = rendered("--set", "certManager.enabled=true,cluster.enabled=true")
-    made = {
-        item["spec"]["secretName"]: item["spec"]
-        for (kind, _), item in objects.items()
-        if kind == "Certificate"
-    }
-    mounted = {
-        volume["secret"]["secretName"]: {item["key"] for item in volume["secret"]["items"]}
-        for manifest in (job(objects), objects["DaskCluster", "mscam"])
-        for spec in pod_specs(manifest)
-        for volume in spec["volumes"]
-        if "secret" in volume
-    }
-    assert set(made) == set(mounted)
-    assert len(made) == 3
+    items = [item for (kind, _), item in objects.items() if kind == "Certificate"]
+    mounted = {}
+    for manifest in (job(objects), objects["DaskCluster", "mscam"]):
+        for spec in pod_specs(manifest):
+            (secret,) = [volume["secret"] for volume in spec["volumes"] if "secret" in volume]
+            mounted[secret["secretName"]] = {item["key"] for item in secret["items"]}
+    assert {item["spec"]["secretName"] for item in items} == set(mounted)
+    assert len(items) == 3
     assert all(keys == {"ca.crt", "tls.crt", "tls.key"} for keys in mounted.values())
-    for spec in made.values():
-        assert {"server auth", "client auth"} <= set(spec["usages"])
+    for item in items:
+        assert {"server auth", "client auth"} <= set(item["spec"]["usages"])
         before, duration = (
-            int(spec[name].removesuffix("h")) for name in ("renewBefore", "duration")
+            int(item["spec"][name].removesuffix("h")) for name in ("renewBefore", "duration")
         )
         assert 0 < before < duration
-    validate_certificates([item for (kind, _), item in objects.items() if kind == "Certificate"])
-
-
-def validate_certificates(items: list[Any]) -> None:
-    """Check by the schema of cert-manager, where its package from npm is on NODE_PATH."""
-    program = """
-        const {Certificate} = require("@kubernetes-models/cert-manager/cert-manager.io/v1/Certificate");
-        for (const item of JSON.parse(process.argv[1])) new Certificate(item).validate();
-    """
-    if "NODE_PATH" in os.environ:
-        result = run("node", "-e", program, json.dumps(items))
+    if "NODE_PATH" in os.environ:  # the schema of cert-manager, from its package from npm
+        result = run("node", "-e", VALIDATE, json.dumps(items))
         assert result.returncode == 0, result.stderr

@@ -2,175 +2,242 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
+import asyncio
+import json
+import logging
+import threading
+import warnings
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
 
-from tests.deploy.api_server import (
-    CLUSTERS,
-    JOBS,
-    ApiServer,
-    Operated,
-    ended_pod,
-    operator,
-    serving,
-)
-from tests.deploy.files import DEPLOY, run, script_environment
+from tests.deploy.files import DEPLOY, imported
 
-JOB = DEPLOY / "k8s/job.yaml"
-PROGRAM = DEPLOY / "k8s/create_daskjob.py"
+FILE = DEPLOY / "k8s/job.yaml"
+JOB = yaml.safe_load(FILE.read_text())
+JOBS = "/apis/kubernetes.dask.org/v1/namespaces/mscam/daskjobs"
+NAME = f"{JOBS}/mscam-nightly"
+RUNNER = "/api/v1/namespaces/mscam/pods/mscam-nightly-runner"
+TRIES = 7
 
+Course = tuple[list[str], Any]
+"""Words of the operator for a job, one for each time it is asked, and the pod of its run."""
 
-def create(server: ApiServer, tmp_path: Path, job: Path = JOB) -> subprocess.CompletedProcess[str]:
-    with serving(server, tmp_path) as environment:
-        return run(sys.executable, PROGRAM, job, env=environment)
+RUNNING: Any = {"status": {"phase": "Running"}}
 
 
-@pytest.mark.parametrize(("end", "code"), [("Successful", 0), ("Failed", 3)])
-def test_the_job_is_created_and_its_end_is_ours(tmp_path: Path, end: str, code: int) -> None:
-    server = ApiServer(["JobCreated", "ClusterCreated", "Running", "Running", end])
-    server.pod = ended_pod(code)
-    result = create(server, tmp_path)
-    assert (result.returncode, result.stderr) == (code, "")
-    assert f"mscam-nightly: {end}" in result.stdout
-    (path,) = server.objects
-    assert path == f"{JOBS}/mscam-nightly"
-    assert server.tokens == {"Bearer of the pod"}
-    created = {key: value for key, value in server.objects[path].items() if key != "status"}
-    assert created == yaml.safe_load(JOB.read_text())
+def ended(code: int, why: str = "Error", *, kind: str = "containerStatuses", **status: Any) -> Any:
+    """A pod whose container ended with an exit code."""
+    end = {"terminated": {"exitCode": code, "reason": why}}
+    phase = "Failed" if code else "Succeeded"
+    return {"status": {"phase": phase, kind: [{"state": end}], **status}}
 
 
-def test_a_job_that_has_ended_makes_room(tmp_path: Path) -> None:
-    server = ApiServer(["Successful"])
-    assert create(server, tmp_path).returncode == 0
-    server.context, server.pod = ["Running", "Failed"], ended_pod(2)
-    assert create(server, tmp_path).returncode == 2
-    assert server.changes == ["POST", "DELETE", "POST"]
+def failed(code: int) -> Course:
+    return ["Running", "Failed"], ended(code)
 
 
-@pytest.mark.parametrize(("code", "ours"), [(1, 1), (2, 2), (3, 3), (4, 4), (5, 0), (137, 137)])
-@pytest.mark.thorough
-def test_a_run_that_fails_for_good_frees_the_cluster_and_the_next_night_runs(
-    tmp_path: Path, code: int, ours: int
+SUCCESS: Course = (["JobCreated", "ClusterCreated", "Running", "Successful"], ended(0))
+LATER = failed(75)
+
+
+class ApiServer:
+    """Jobs by path. Each that is created takes the next of the courses, the last again and again."""
+
+    def __init__(self) -> None:
+        self.courses: list[Course] = [SUCCESS]
+        self.jobs: dict[str, Any] = {}
+        self.course: Course = ([], None)
+        self.changes: list[str] = []
+        self.tokens: set[str | None] = set()
+        self.n_failures = 0
+
+    def earlier(self, job: Any, word: str, pod: Any) -> None:
+        """Let there be a job of an earlier night."""
+        self.jobs[NAME], self.course = job, ([word], pod)
+
+    def answer(self, method: str, path: str, body: Any) -> tuple[int, Any]:
+        if self.n_failures:
+            self.n_failures -= 1
+            return 503, {"message": "the server is being upgraded"}
+        if method != "GET":
+            self.changes.append(method)
+        if path == RUNNER:
+            pod = self.course[1]
+            return 404 if pod is None else 200, pod
+        if method == "POST":
+            words, pod = self.courses.pop(0) if len(self.courses) > 1 else self.courses[0]
+            self.jobs[NAME], self.course = body, ([*words], pod)
+            return 201, body
+        if path not in self.jobs:
+            return 404, {"message": "not found"}
+        if method == "DELETE":
+            return 200, self.jobs.pop(path)
+        words = self.course[0]
+        word = words.pop(0) if len(words) > 1 else words[0]
+        return 200, {**self.jobs[path], "status": {"jobStatus": word}}
+
+
+@pytest.fixture
+def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ApiServer]:
+    api = ApiServer()
+
+    class Handler(BaseHTTPRequestHandler):
+        def handle_any(self) -> None:
+            api.tokens.add(self.headers["Authorization"])
+            length = int(self.headers["Content-Length"] or 0)
+            body = json.loads(self.rfile.read(length)) if length else None
+            code, value = api.answer(self.command, self.path, body)
+            self.send_response(code)
+            self.end_headers()
+            self.wfile.write(json.dumps(value).encode())
+
+        do_GET = do_POST = do_DELETE = handle_any  # noqa: N815 - names are http.server's
+
+        def log_message(self, format: str, *args: Any) -> None: ...
+
+    (tmp_path / "token").write_text("of the pod\n")
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as http:
+        monkeypatch.setenv("KUBERNETES_SERVICE_HOST", "127.0.0.1")
+        monkeypatch.setenv("KUBERNETES_SERVICE_PORT", str(http.server_port))
+        monkeypatch.setenv("MSCAM_ACCOUNT", str(tmp_path))
+        for name in ("MSCAM_POLL_S", "MSCAM_RETRY_S"):
+            monkeypatch.setenv(name, "0.001")
+        thread = threading.Thread(target=http.serve_forever, args=(0.01,))
+        thread.start()
+        yield api
+        http.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+def create(server: ApiServer) -> Callable[..., int]:
+    """The program, run with the environment of the server."""
+
+    def run(file: Path = FILE) -> int:
+        code: int = imported(DEPLOY / "k8s/create_daskjob.py").main([str(file)])
+        return code
+
+    return run
+
+
+def test_the_job_of_the_file_is_created_as_the_account_of_the_pod(
+    server: ApiServer, create: Callable[..., int], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    operator()
-    server = Operated([code, 0])
-    result = create(server, tmp_path)
-    assert (result.returncode, result.stderr) == (ours, "")
-    assert server.history == ["Failed"]
-    assert server.objects[f"{JOBS}/mscam-nightly"]["status"]["jobStatus"] == "Failed"
-    assert CLUSTERS not in server.objects
-    assert ("report" in result.stdout) == (code == 5)
-    assert create(server, tmp_path).returncode == 0
-    assert server.changes == ["POST", "DELETE", "POST"]
-    assert server.history == ["Failed", "Succeeded"]
-    assert CLUSTERS not in server.objects
-
-
-def test_what_passes_by_itself_is_tried_again_but_not_for_ever(tmp_path: Path) -> None:
-    operator()
-    server = Operated([75, 75, 0])
-    result = create(server, tmp_path)
-    assert (result.returncode, result.stderr) == (0, "")
-    assert server.changes == ["POST", "DELETE", "POST", "DELETE", "POST"]
-    server = Operated([75] * 20)
-    assert create(server, tmp_path).returncode == 75
-    assert server.changes.count("POST") == 7
+    assert create() == 0
+    assert server.jobs == {NAME: JOB}
+    assert server.tokens == {"Bearer of the pod"}
+    assert "mscam-nightly: Successful" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
-    ("pod", "code", "tries"),
+    ("courses", "code", "tries"),
     [
-        (None, 75, 7),  # a node that was taken away
-        (ended_pod(137, "Error", reason="Evicted"), 75, 7),
-        ({"status": {"phase": "Failed", "reason": "NodeShutdown"}}, 75, 7),
-        (ended_pod(75, "Error", reason="DeadlineExceeded"), 75, 1),
-        (ended_pod(137, "OOMKilled"), 137, 1),
-        ({"status": {"phase": "Failed"}}, 1, 1),
+        *(([failed(code)], code, 1) for code in (1, 2, 3, 4, 137)),
+        ([failed(5)], 0, 1),  # results are written
+        ([LATER, LATER, SUCCESS], 0, 3),
+        ([LATER], 75, TRIES),
+        ([(["Failed"], None)], 75, TRIES),  # a node that was taken away
+        ([(["Running"], None)], 75, TRIES),  # the operator misses the pod's end
+        ([(["Running"], ended(137, reason="Evicted"))], 75, TRIES),
+        ([(["Failed"], {"status": {"phase": "Failed", "reason": "NodeShutdown"}})], 75, TRIES),
+        ([(["Failed"], ended(75, kind="initContainerStatuses"))], 75, TRIES),  # no workers came
+        ([(["Failed"], ended(75, reason="DeadlineExceeded"))], 75, 1),
+        ([(["Running"], ended(137, "OOMKilled"))], 137, 1),
+        ([(["Failed"], {"status": {"phase": "Failed"}})], 1, 1),
     ],
 )
-@pytest.mark.parametrize("word", ["Failed", "Running"])
-def test_how_a_pod_ended_says_whether_another_try_helps(
-    tmp_path: Path, pod: Any, code: int, tries: int, word: str
+def test_how_a_run_ended_says_whether_another_try_helps(
+    server: ApiServer, create: Callable[..., int], courses: list[Course], code: int, tries: int
 ) -> None:
-    server = ApiServer([word])  # with "Running" the operator misses the pod's end
-    server.pod = pod
-    result = create(server, tmp_path)
-    assert (result.returncode, result.stderr) == (code, "")
-    assert server.changes.count("POST") == tries
+    server.courses = courses
+    assert create() == code
+    assert server.changes == ["POST", *["DELETE", "POST"] * (tries - 1)]
 
 
-def test_a_wait_for_workers_that_was_in_vain_is_tried_again(tmp_path: Path) -> None:
-    server = ApiServer(["Failed"])
-    end = {"terminated": {"exitCode": 75, "reason": "Error"}}
-    server.pod = {
-        "status": {
-            "phase": "Failed",
-            "initContainerStatuses": [{"state": end}],
-            "containerStatuses": [{"state": {"waiting": {"reason": "PodInitializing"}}}],
-        }
-    }
-    assert create(server, tmp_path).returncode == 75
-    assert server.changes.count("POST") == 7
+@pytest.mark.parametrize(
+    ("word", "pod", "code", "changes"),
+    [
+        ("Failed", ended(3), 0, ["DELETE", "POST"]),
+        ("Running", ended(3), 0, ["DELETE", "POST"]),  # the operator missed its end
+        ("Running", RUNNING, 75, []),
+    ],
+)
+def test_a_job_of_an_earlier_night_makes_room_once_it_has_ended(
+    server: ApiServer,
+    create: Callable[..., int],
+    word: str,
+    pod: Any,
+    code: int,
+    changes: list[str],
+) -> None:
+    server.earlier(JOB, word, pod)
+    assert create() == code
+    assert server.changes == changes
 
 
-def test_an_earlier_job_whose_end_the_operator_missed_makes_room(tmp_path: Path) -> None:
-    server = ApiServer(["Running"])
-    job = {**yaml.safe_load(JOB.read_text()), "status": {"jobStatus": "Running"}}
-    server.objects[f"{JOBS}/mscam-nightly"], server.pod = job, ended_pod(3)
+@pytest.mark.parametrize(("n_failures", "code"), [(3, 0), (99, 4)])
+def test_an_api_server_that_is_away_for_a_moment_does_not_end_the_night(
+    server: ApiServer,
+    create: Callable[..., int],
+    capsys: pytest.CaptureFixture[str],
+    n_failures: int,
+    code: int,
+) -> None:
     answer = server.answer
 
-    def succeeding(method: str, path: str, body: Any) -> tuple[int, Any]:
+    def away(method: str, path: str, body: Any) -> tuple[int, Any]:
+        answered = answer(method, path, body)
         if method == "POST":
-            server.context = ["Successful"]
-        return answer(method, path, body)
+            server.n_failures = n_failures
+        return answered
 
-    server.answer = succeeding  # type: ignore[method-assign]
-    assert create(server, tmp_path).returncode == 0
-    assert server.changes == ["DELETE", "POST"]
-
-
-def test_a_job_that_still_runs_is_left_alone(tmp_path: Path) -> None:
-    server = ApiServer(["Running"])
-    job = yaml.safe_load(JOB.read_text())
-    server.objects[f"{JOBS}/mscam-nightly"] = job
-    result = create(server, tmp_path)
-    assert result.returncode == 75
-    assert server.changes == []
-
-
-def test_an_api_server_that_refuses_is_a_cluster_failure(tmp_path: Path) -> None:
-    server = ApiServer([])
-    server.failures = 99
-    result = create(server, tmp_path)
-    assert result.returncode == 4
-    assert " 503 " in result.stdout
-
-
-def test_an_api_server_that_is_away_for_a_moment_does_not_end_the_night(tmp_path: Path) -> None:
-    server = ApiServer([])
-    answer = server.answer
-
-    def away_once(method: str, path: str, body: Any) -> tuple[int, Any]:
-        if method == "POST":
-            server.failures, server.context = 0, ["Running", "Successful"]
-            created = answer(method, path, body)
-            server.failures = 3
-            return created
-        return answer(method, path, body)
-
-    server.answer = away_once  # type: ignore[method-assign]
-    result = create(server, tmp_path)
-    assert result.returncode == 0
-    assert result.stdout.count(" 503 ") == 3
+    server.answer = away  # type: ignore[method-assign]
+    assert create() == code
+    assert " 503 " in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("content", ["", "[1]", "kind: Pod\n", "a: {b"])
-def test_a_file_without_a_daskjob_is_a_configuration_error(tmp_path: Path, content: str) -> None:
-    file = tmp_path / "job.yaml"
-    file.write_text(content)
-    assert run(sys.executable, PROGRAM, file, env=script_environment()).returncode == 2
+def test_a_file_without_a_daskjob_is_a_configuration_error(
+    create: Callable[..., int], tmp_path: Path, content: str
+) -> None:
+    (tmp_path / "job.yaml").write_text(content)
+    assert create(tmp_path / "job.yaml") == 2
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize(("phase", "word"), [("Succeeded", "Successful"), ("Failed", "Failed")])
+def test_the_operator_says_these_words_and_frees_the_cluster(
+    monkeypatch: pytest.MonkeyPatch, phase: str, word: str
+) -> None:
+    """The Dask operator's own code, of the pod that it makes of our job."""
+    controller = pytest.importorskip("dask_kubernetes.operator.controller.controller")
+    spec = JOB["spec"]["job"]["spec"]
+    pod = controller.build_job_pod_spec("mscam-nightly", "mscam-nightly", "mscam", spec, {}, {})
+    assert pod["metadata"]["name"] == RUNNER.rpartition("/")[2]
+    done: list[Any] = []
+
+    class Resource:
+        @classmethod
+        async def get(cls, name: str, namespace: str) -> Resource:
+            assert (name, namespace) == ("mscam-nightly", "mscam")
+            return cls()
+
+        async def delete(self) -> None:
+            done.append("deleted")
+
+        async def patch(self, value: Any, subresource: str) -> None:
+            done.append(value["status"]["jobStatus"])
+
+    for name in ("DaskCluster", "DaskJob"):
+        monkeypatch.setattr(controller, name, Resource)
+    handler = getattr(controller, f"handle_runner_status_change_{phase.lower()}")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # its clock
+        logger = logging.getLogger("test")
+        asyncio.run(handler(meta=pod["metadata"], namespace="mscam", logger=logger))
+    assert sorted(done) == sorted(["deleted", word])

@@ -5,74 +5,68 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import textwrap
 from pathlib import Path
 
 import pytest
 
 from tests.deploy.files import DEPLOY, ROOT, documents, run
 
-CODES = [0, 5, 75, 2, 3, 4]
+# In place of mscam-dask: notes its arguments, and ends with the next of `codes`.
+COMMAND = """#!/bin/sh
+cd {here}; echo "$@" >>calls; code=$(head -n 1 codes); sed -i 1d codes; exit ${{code:-0}}
+"""
 
 
-@pytest.fixture
-def command(tmp_path: Path) -> Path:
-    """In place of mscam-dask: notes its arguments, and ends with the next of `codes`."""
-    program = tmp_path / "mscam-dask"
-    program.write_text(
-        f'#!/bin/sh\necho "$@" >>{tmp_path}/calls\n'
-        f"code=$(head -n 1 {tmp_path}/codes)\nsed -i 1d {tmp_path}/codes\nexit ${{code:-0}}\n"
-    )
-    program.chmod(0o755)
-    return program
+class Step:
+    """A command that ends with some exit codes, one after the other."""
+
+    def __init__(self, here: Path, codes: list[int]) -> None:
+        self.here = here
+        self.n_calls = len(codes)
+        (here / "codes").write_text("".join(f"{code}\n" for code in codes))
+        program = here / "mscam-dask"
+        program.write_text(COMMAND.format(here=here))
+        program.chmod(0o755)
+        self.environment = {
+            **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
+            "PATH": f"{here}:{os.environ['PATH']}",
+            "MSCAM_DASK": str(program),
+            "MSCAM_PIPELINE": "/pipeline/nightly.toml",
+            "MSCAM_RETRY_SECONDS": "0",
+            "DAGSTER_HOME": str(here),
+        }
+
+    def says(self, python: str, program: str, **variables: str) -> str:
+        """Return what a program prints in which the scheduler runs the step."""
+        done = run(python, "-c", program, env=self.environment | variables, timeout=200)
+        assert done.returncode == 0, done.stdout + done.stderr
+        self.was_run()
+        return done.stdout
+
+    def was_run(self) -> None:
+        calls = (self.here / "calls").read_text().splitlines()
+        assert calls == ["run /pipeline/nightly.toml --plain"] * self.n_calls
 
 
-def calls(tmp_path: Path) -> list[str]:
-    return (tmp_path / "calls").read_text().splitlines()
-
-
-def of(variable: str) -> str:
+def interpreter(variable: str) -> str:
     """The interpreter of an environment with a scheduler, which .ci/nightly makes."""
-    python = os.environ.get(variable)
-    if not python:
+    if variable not in os.environ:
         pytest.skip(f"{variable} (an interpreter with this scheduler) is not set")
-    return python
-
-
-def start(
-    python: str,
-    program: str,
-    tmp_path: Path,
-    command: Path,
-    codes: list[int],
-    **variables: str,
-) -> subprocess.CompletedProcess[str]:
-    (tmp_path / "codes").write_text("".join(f"{code}\n" for code in codes))
-    environment = {
-        **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
-        "MSCAM_DASK": str(command),
-        "MSCAM_PIPELINE": "/etc/mscam/nightly.toml",
-        "MSCAM_RETRY_SECONDS": "0",
-        "DAGSTER_HOME": str(tmp_path),
-        **variables,
-    }
-    return run(python, "-c", textwrap.dedent(program), env=environment, timeout=200)
+    return os.environ[variable]
 
 
 DAGSTER = f"""
-    import sys
-    sys.path.insert(0, {str(ROOT / "pipelines")!r})
-    import dagster as dg
-    import dagster_asset
-    instance = dg.DagsterInstance.ephemeral()
-    done = dg.materialize([dagster_asset.clusters], instance=instance, raise_on_error=False)
-    events = [event.event_type_value for event in done.all_events]
-    codes = [event.materialization.metadata["exit_code"].value
-             for event in done.get_asset_materialization_events()
-             for event in [event.step_materialization_data]]
-    print("RESULT", done.success, codes, events.count("STEP_UP_FOR_RETRY"))
-    print("SCHEDULE", dagster_asset.defs.get_repository_def().get_schedule_def("nightly").cron_schedule)
+import sys
+sys.path.insert(0, {str(ROOT / "pipelines")!r})
+import dagster as dg
+import dagster_asset
+instance = dg.DagsterInstance.ephemeral()
+done = dg.materialize([dagster_asset.clusters], instance=instance, raise_on_error=False)
+events = [event.event_type_value for event in done.all_events]
+codes = [event.step_materialization_data.materialization.metadata["exit_code"].value
+         for event in done.get_asset_materialization_events()]
+print("RESULT", done.success, codes, events.count("STEP_UP_FOR_RETRY"))
+print("SCHEDULE", dagster_asset.defs.get_repository_def().get_schedule_def("nightly").cron_schedule)
 """
 
 
@@ -88,39 +82,35 @@ DAGSTER = f"""
         ([75, 4], "False [] 1"),
     ],
 )
-def test_dagster(tmp_path: Path, command: Path, codes: list[int], result: str) -> None:
-    done = start(of("MSCAM_TEST_DAGSTER"), DAGSTER, tmp_path, command, codes)
-    assert f"RESULT {result}\n" in done.stdout, done.stdout + done.stderr
-    assert "SCHEDULE 30 2 * * *" in done.stdout
-    assert calls(tmp_path) == ["run /etc/mscam/nightly.toml --plain"] * len(codes)
+def test_dagster(tmp_path: Path, codes: list[int], result: str) -> None:
+    said = Step(tmp_path, codes).says(interpreter("MSCAM_TEST_DAGSTER"), DAGSTER)
+    assert f"RESULT {result}\n" in said
+    assert "SCHEDULE 30 2 * * *" in said
 
 
 AIRFLOW = """
-    from airflow.dag_processing.dagbag import DagBag
-    dag = DagBag().get_dag("mscam_dask")
-    (task,) = dag.tasks
-    print("TASK", task.retries, task.retry_delay, dag.max_active_runs, dag.catchup)
-    done = dag.test()
-    (instance,) = done.get_task_instances()
-    print("RESULT", getattr(instance.state, "value", instance.state))
+from airflow.dag_processing.dagbag import DagBag
+dag = DagBag().get_dag("mscam_dask")
+(task,) = dag.tasks
+print("TASK", task.retries, task.retry_delay, dag.max_active_runs, dag.catchup)
+done = dag.test()
+(instance,) = done.get_task_instances()
+print("RESULT", getattr(instance.state, "value", instance.state))
 """
 
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """The environment of an Airflow that knows the DAG."""
-    python = of("MSCAM_TEST_AIRFLOW")
+    python = interpreter("MSCAM_TEST_AIRFLOW")
     home = tmp_path_factory.mktemp("airflow")
     (home / "dags").mkdir()
     shutil.copy(ROOT / "pipelines/airflow_dag.py", home / "dags")
-    variables = {
-        "AIRFLOW_HOME": str(home),
-        "AIRFLOW__CORE__LOAD_EXAMPLES": "false",
-        "MSCAM_RETRY_SECONDS": "1",
-    }
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    variables = {"AIRFLOW_HOME": str(home), "AIRFLOW__CORE__LOAD_EXAMPLES": "false"}
+    variables["MSCAM_RETRY_SECONDS"] = "1"
+    environment = Step(home, []).environment | variables
     for command in (("db", "migrate"), ("dags", "reserialize")):
-        done = run(python, "-m", "airflow", *command, env=environment | variables, timeout=200)
+        done = run(python, "-m", "airflow", *command, env=environment, timeout=200)
         assert done.returncode == 0, done.stdout + done.stderr
     return variables
 
@@ -131,31 +121,24 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     ("codes", "state"),
     [([0], "success"), ([5], "success"), ([75, 0], "success"), ([3], "failed")],
 )
-def test_airflow(
-    tmp_path: Path, command: Path, airflow: dict[str, str], codes: list[int], state: str
-) -> None:
-    python = of("MSCAM_TEST_AIRFLOW")
-    done = start(python, AIRFLOW, tmp_path, command, codes, **airflow)
-    assert f"RESULT {state}\n" in done.stdout, done.stdout + done.stderr
-    assert "TASK 6 0:00:01 1 False" in done.stdout
-    assert calls(tmp_path) == ["run /etc/mscam/nightly.toml --plain"] * len(codes)
+def test_airflow(tmp_path: Path, airflow: dict[str, str], codes: list[int], state: str) -> None:
+    said = Step(tmp_path, codes).says(interpreter("MSCAM_TEST_AIRFLOW"), AIRFLOW, **airflow)
+    assert f"RESULT {state}\n" in said
+    assert "TASK 6 0:00:01 1 False" in said
 
 
-@pytest.mark.parametrize("code", CODES)
-def test_argo(tmp_path: Path, command: Path, code: int) -> None:
+@pytest.mark.parametrize("code", [0, 5, 75, 2, 3, 4])
+def test_argo(tmp_path: Path, code: int) -> None:
     (workflow,) = documents(DEPLOY / "argo/cronworkflow.yaml")
-    (step,) = workflow["spec"]["workflowSpec"]["templates"]
-    (tmp_path / "codes").write_text(f"{code}\n")
-    container = step["container"]
-    environment = {**os.environ, "PATH": f"{command.parent}:{os.environ['PATH']}"}
-    done = run(*container["command"], *container["args"], env=environment)
-    assert calls(tmp_path) == ["run /pipeline/nightly.toml --plain"]
+    (template,) = workflow["spec"]["workflowSpec"]["templates"]
+    container, retry = template["container"], template["retryStrategy"]
+    step = Step(tmp_path, [code])
+    done = run(*container["command"], *container["args"], env=step.environment)
+    step.was_run()
     assert done.returncode == (0 if code == 5 else code)
-    retry = step["retryStrategy"]
     assert retry["limit"] == 6
-    retried = re.search(r"asInt\(lastRetry\.exitCode\) in \[([\d, ]+)\]", retry["expression"])
-    assert retried is not None
-    assert (code in map(int, retried[1].split(","))) == (code == 75)
+    (retried,) = re.findall(r"asInt\(lastRetry\.exitCode\) in \[([\d, ]+)\]", retry["expression"])
+    assert (code in map(int, retried.split(","))) == (code == 75)
 
 
 def test_the_pod_of_argo_is_one_that_kubernetes_takes() -> None:
@@ -163,10 +146,10 @@ def test_the_pod_of_argo_is_one_that_kubernetes_takes() -> None:
 
     (workflow,) = documents(DEPLOY / "argo/cronworkflow.yaml")
     spec = workflow["spec"]["workflowSpec"]
-    (step,) = spec["templates"]
+    (template,) = spec["templates"]
     names = ("securityContext", "volumes", "serviceAccountName", "automountServiceAccountToken")
     pod = {name: spec[name] for name in names}
-    pod["containers"] = [{"name": "main", **step["container"]}]
+    pod["containers"] = [{"name": "main", **template["container"]}]
     check({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "p"}, "spec": pod})
-    mounted = {item["name"] for item in step["container"]["volumeMounts"]}
+    mounted = {item["name"] for item in template["container"]["volumeMounts"]}
     assert mounted == {item["name"] for item in spec["volumes"]}

@@ -1,28 +1,27 @@
-"""A run over several hosts with TLS, one of which is cut off while it works, and brought back."""
+"""A run over several hosts with TLS, one of which is cut off while it works, and brought back.
+
+Hosts are network namespaces of this computer, joined by a bridge that has one of its own.
+"""
 
 from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from mscam_dask.data.datasets import digits_views
-from mscam_dask.data.store.write import write_store
-from mscam_dask.pipeline.tls import make_certificates
+from mscam_dask.pipeline.tls import CertificateSet, make_certificates
 from tests.deploy.files import run, script_environment
-from tests.deploy.hosts import Host, hosts
+from tests.deploy.processes import mscam, needed, started, text_of, wait_until, write_pipeline
 
 pytestmark = [pytest.mark.slow, pytest.mark.faults, pytest.mark.timeout(480)]
-
-PATIENCE_S = 180.0
 
 # Seconds instead of the half minute and the five minutes after which Dask misses somebody.
 NOTICE_SOON = {
@@ -31,171 +30,104 @@ NOTICE_SOON = {
     "DASK_DISTRIBUTED__SCHEDULER__WORKER_TTL": "25s",
     "DASK_DISTRIBUTED__COMM__REQUIRE_ENCRYPTION": "true",
 }
+ADDRESSES = {"scheduler": "10.213.7.1", "north": "10.213.7.2", "driver": "10.213.7.3"}
+SCHEDULER = f"tls://{ADDRESSES['scheduler']}:8786"
 
 # As a supervisor does (restart: unless-stopped): a worker that lost its scheduler ends.
-SUPERVISED = 'while true; do "$@"; sleep 0.5; done'
+SUPERVISED = ("bash", "-c", 'while true; do "$@"; sleep 0.5; done', "worker")
 
 
-def wait_until(what: str, condition: Callable[[], bool], alive: subprocess.Popen[bytes]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
-    while not condition():
-        assert alive.poll() is None, f"{what}: ended with {alive.returncode} before"
-        assert time.monotonic() < deadline, f"{what}: not within {PATIENCE_S:g} s"
-        time.sleep(0.05)
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True, text=True, timeout=20)
 
 
-@contextmanager
-def running(
-    host: Host, log: Path, *command: str | Path, env: dict[str, str]
-) -> Iterator[subprocess.Popen[bytes]]:
-    """A program on a host; it and its children are gone afterwards."""
-    with log.open("ab") as stream:
-        process = host.start(*command, env=env, log=stream)
-        try:
-            yield process
-        finally:
-            for number in (signal.SIGTERM, signal.SIGKILL):
-                try:
-                    os.killpg(process.pid, number)
-                    process.wait(10)
-                except (ProcessLookupError, subprocess.TimeoutExpired):
-                    continue
-            process.wait(10)
+class Hosts:
+    """Hosts of the names in ADDRESSES, which reach each other and nothing else."""
+
+    def __init__(self, stack: ExitStack) -> None:
+        self.tag = uuid.uuid4().hex[:6]
+        self.switch = f"ms{self.tag}"
+        for name in (self.switch, *map(self.namespace, ADDRESSES)):
+            ip("netns", "add", name)
+            stack.callback(ip, "netns", "del", name)
+            ip("-n", name, "link", "set", "lo", "up")
+        ip("-n", self.switch, "link", "add", "br0", "type", "bridge", "stp_state", "0")
+        ip("-n", self.switch, "link", "set", "br0", "up")
+        for name, address in ADDRESSES.items():
+            inside = self.namespace(name)
+            end = ("peer", "name", "eth0", "netns", inside)
+            ip("-n", self.switch, "link", "add", name, "type", "veth", *end)
+            ip("-n", self.switch, "link", "set", name, "master", "br0", "up")
+            ip("-n", inside, "addr", "add", f"{address}/24", "dev", "eth0")
+            ip("-n", inside, "link", "set", "eth0", "up")
+
+    def namespace(self, name: str) -> str:
+        return f"{name}{self.tag}"
+
+    def on(self, name: str, *command: str | Path) -> list[str]:
+        """Return the command line that runs another one on a host."""
+        return ["ip", "netns", "exec", self.namespace(name), *map(str, command)]
+
+    def set_link(self, name: str, state: str) -> None:
+        """Take the link of a host down, which loses packets without an error, or up again."""
+        ip("-n", self.switch, "link", "set", name, state)
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> Path:
-    store = write_store(digits_views(["pixels", "profiles", "zernike"]), tmp_path / "digits.zarr")
-    file = tmp_path / "nightly.toml"
-    file.write_text(
-        f'[data]\nsource = "{store}"\n[cluster]\nn_clusters = 10\nscale = "standard"\nalpha = 1.0\n'
-        "n_neighbors = 9\nmax_iter = 6\n"
-    )
-    return file
+def hosts() -> Iterator[Hosts]:
+    needed("ip", package="iproute2")
+    if os.geteuid() != 0:
+        pytest.skip("network namespaces need root")
+    with ExitStack() as stack:
+        try:
+            made = Hosts(stack)
+        except subprocess.CalledProcessError as error:
+            pytest.skip(f"network namespaces are not permitted here: {error.stderr.strip()}")
+        yield made
 
 
-def dask(*arguments: str) -> list[str]:
-    return [sys.executable, "-m", "dask", *arguments]
-
-
-def mscam(*arguments: str | Path) -> list[str]:
-    return [sys.executable, "-m", "mscam_dask.cli", *(str(part) for part in arguments)]
+def tls(made: CertificateSet, role: str, authority: str = "--tls-ca-file") -> list[str]:
+    files = {authority: made.authority, "--tls-cert": made.certificate(role)}
+    return [str(part) for pair in {**files, "--tls-key": made.key(role)}.items() for part in pair]
 
 
 def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
-    tmp_path: Path, pipeline: Path
+    hosts: Hosts, tmp_path: Path
 ) -> None:
-    certs = tmp_path / "certs"
-    make_certificates(certs)
+    pipeline = write_pipeline(tmp_path, max_iter=6)
+    events, printed = tmp_path / "run/events.jsonl", tmp_path / "driver.log"
     env = script_environment(**NOTICE_SOON)
-
-    def tls(role: str, dashes: str) -> list[str]:
-        return [
-            *(f"--tls-{dashes}", str(certs / "ca.pem")),
-            *(
-                "--tls-cert",
-                str(certs / f"{role}.pem"),
-                "--tls-key",
-                str(certs / f"{role}-key.pem"),
-            ),
-        ]
-
-    log, events = tmp_path / "scheduler.log", tmp_path / "run/events.jsonl"
-    with hosts(["scheduler", "north", "south", "driver"]) as places, ExitStack() as stack:
-        scheduler = places["scheduler"]
-        address = f"tls://{scheduler.address}:8786"
-        process = stack.enter_context(
-            running(
-                scheduler, log,
-                *dask("scheduler", "--protocol", "tls", "--host", scheduler.address, "--port", "8786",
-                      "--no-dashboard", *tls("scheduler", "ca-file")),
-                env=env,
+    start = partial(started, env=env)
+    made, log = make_certificates(tmp_path / "certs"), tmp_path / "scheduler.log"
+    here = ("--host", ADDRESSES["scheduler"], "--port", "8786", "--no-dashboard")
+    dask = (sys.executable, "-m", "dask")
+    scheduler = (*dask, "scheduler", "--protocol", "tls", *here, *tls(made, "scheduler"))
+    with ExitStack() as stack:
+        stack.enter_context(start(*hosts.on("scheduler", *scheduler), log=log))
+        for host, name in (("scheduler", "south"), ("north", "north")):
+            worker = (*dask, "worker", SCHEDULER, "--name", name)
+            options = ("--host", ADDRESSES[host], "--nthreads", "1", "--memory-limit", "2GiB")
+            place = (
+                "--local-directory",
+                str(tmp_path / name),
+                "--no-dashboard",
+                *tls(made, "worker"),
             )
-        )  # fmt: skip
-        for name in ("north", "south"):
-            stack.enter_context(
-                running(
-                    places[name], tmp_path / f"{name}.log",
-                    "bash", "-c", SUPERVISED, "worker",
-                    *dask("worker", address, "--host", places[name].address, "--name", name,
-                          "--nthreads", "1", "--memory-limit", "2GiB", "--no-dashboard",
-                          "--local-directory", str(tmp_path / name), *tls("worker", "ca-file")),
-                    env=env,
-                )
-            )  # fmt: skip
-        wait_until("two workers", lambda: log.read_text().count("Register worker") == 2, process)
-
-        driver = stack.enter_context(
-            running(
-                places["driver"], tmp_path / "driver.log",
-                *mscam("run", pipeline, "--plain", "-o", tmp_path / "run", "--scheduler", address),
-                *tls("client", "ca"),
-                env=env,
-            )
-        )  # fmt: skip
-        wait_until(
-            "an iteration", lambda: events.exists() and '"iteration"' in events.read_text(), driver
-        )
-        north = places["north"]
-        north.cut_off()
-        unreachable = north.command("bash", "-c", f"exec 3<>/dev/tcp/{scheduler.address}/8786")
-        assert subprocess.run(
-            ["timeout", "2", *unreachable], check=False, capture_output=True
-        ).returncode
-        wait_until("it is missed", lambda: "Remove worker" in log.read_text(), driver)
-        north.bring_back()
-        wait_until("it is back", lambda: log.read_text().count("Register worker") >= 3, process)
-        assert driver.wait(PATIENCE_S) == 0, (tmp_path / "driver.log").read_text()
-
-    alone = run(
-        *mscam("run", pipeline, "--plain", "--in-process", "-o", tmp_path / "alone"),
-        env=env,
-        timeout=200,
-    )
-    assert alone.returncode == 0, alone.stderr
-    assert (tmp_path / "run/labels.csv").read_text() == (tmp_path / "alone/labels.csv").read_text()
-    record = json.loads((tmp_path / "run/run.json").read_text())
-    assert address in record["executor"]
-
-
-def test_a_driver_without_a_certificate_of_the_cluster_is_turned_away(
-    tmp_path: Path, pipeline: Path
-) -> None:
-    for name in ("certs", "others"):
-        make_certificates(tmp_path / name)
-    env = script_environment(**NOTICE_SOON)
-    log = tmp_path / "scheduler.log"
-    with hosts(["scheduler", "driver"]) as places, ExitStack() as stack:
-        scheduler = places["scheduler"]
-        certs, others = tmp_path / "certs", tmp_path / "others"
-        process = stack.enter_context(
-            running(
-                scheduler, log,
-                *dask("scheduler", "--protocol", "tls", "--host", scheduler.address, "--port", "8786",
-                      "--no-dashboard", "--tls-ca-file", str(certs / "ca.pem"),
-                      "--tls-cert", str(certs / "scheduler.pem"), "--tls-key", str(certs / "scheduler-key.pem")),
-                env=env,
-            )
-        )  # fmt: skip
-        wait_until("a scheduler", lambda: "Scheduler at" in log.read_text(), process)
-        stranger = run(
-            *places["driver"].command(
-                *mscam("run", pipeline, "-o", tmp_path / "run", "--plain"),
-                *(
-                    "--scheduler",
-                    f"tls://{scheduler.address}:8786",
-                    "--tls-ca",
-                    str(certs / "ca.pem"),
-                ),
-                *(
-                    "--tls-cert",
-                    str(others / "client.pem"),
-                    "--tls-key",
-                    str(others / "client-key.pem"),
-                ),
-            ),
-            env=env,
-            timeout=PATIENCE_S,
-        )
-    assert stranger.returncode == 4
-    assert "certificate" in stranger.stderr
+            command = hosts.on(host, *SUPERVISED, *worker, *options, *place)
+            stack.enter_context(start(*command, log=tmp_path / f"{name}.log"))
+        wait_until(lambda: text_of(log).count("Register worker") == 2, log)
+        command = mscam("run", pipeline, "--plain", "--scheduler", SCHEDULER)
+        secured = (*command, *tls(made, "client", "--tls-ca"))
+        driver = stack.enter_context(start(*hosts.on("driver", *secured), log=printed))
+        wait_until(lambda: '"iteration"' in text_of(events), printed, alive=driver)
+        hosts.set_link("north", "down")
+        knock = f"exec 3<>/dev/tcp/{ADDRESSES['scheduler']}/8786"
+        assert run("timeout", "2", *hosts.on("north", "bash", "-c", knock)).returncode != 0
+        wait_until(lambda: "Remove worker" in text_of(log), printed, alive=driver)
+        hosts.set_link("north", "up")
+        wait_until(lambda: text_of(log).count("Register worker") >= 3, log)
+        assert driver.wait(180) == 0, text_of(printed)
+    alone = mscam("run", pipeline, "--plain", "--in-process", "-o", tmp_path / "alone")
+    assert run(*alone, env=env, timeout=200).returncode == 0
+    assert text_of(tmp_path / "run/labels.csv") == text_of(tmp_path / "alone/labels.csv")
+    assert SCHEDULER in json.loads(text_of(tmp_path / "run/run.json"))["executor"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
 import sys
 import tomllib
 from typing import Any
@@ -12,7 +11,7 @@ import pytest
 import yaml
 
 import mscam_dask
-from tests.deploy.files import ROOT
+from tests.deploy.files import ROOT, run
 
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))[
     "project"
@@ -31,13 +30,9 @@ def requirement(text: str) -> tuple[str, str]:
 
 
 def test_versions_agree() -> None:
-    versions = {
-        PROJECT["version"],
-        read_yaml("CITATION.cff")["version"],
-        read_yaml("deploy/conda/recipe.yaml")["context"]["version"],
-        mscam_dask.__version__,
-    }
-    assert versions == {PROJECT["version"]}
+    cited = read_yaml("CITATION.cff")["version"]
+    packed = read_yaml("deploy/conda/recipe.yaml")["context"]["version"]
+    assert {cited, packed, mscam_dask.__version__} == {PROJECT["version"]}
 
 
 def test_the_recipe_has_the_dependencies_and_the_command() -> None:
@@ -49,6 +44,7 @@ def test_the_recipe_has_the_dependencies_and_the_command() -> None:
     assert dict([command.split(" = ")]) == PROJECT["scripts"]
 
 
+@pytest.mark.thorough
 @pytest.mark.parametrize(
     ("file", "schema"),
     [
@@ -58,12 +54,8 @@ def test_the_recipe_has_the_dependencies_and_the_command() -> None:
 )
 def test_schemas(file: str, schema: str) -> None:
     pytest.importorskip("check_jsonschema", reason="pip install 'mscam-dask[deploy-test]'")
-    checked = subprocess.run(
-        [sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema, ROOT / file],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    program = (sys.executable, "-m", "check_jsonschema", "--builtin-schema", schema)
+    checked = run(*program, ROOT / file)
     assert checked.returncode == 0, checked.stdout
 
 

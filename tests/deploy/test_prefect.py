@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import importlib.util
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
 import sys
-import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.deploy.files import ROOT, run, script_environment
+from tests.deploy.processes import free_ports, started, text_of, wait_until
 from tests.synthetic import save_npz, three_subspaces
 
 if importlib.util.find_spec("prefect") is None:
@@ -27,84 +23,59 @@ if importlib.util.find_spec("prefect") is None:
         "prefect is not installed (pip install 'mscam-dask[prefect]')", allow_module_level=True
     )
 
-FLOW = ROOT / "pipelines/prefect_flow.py"
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(500)]
+
+FLOW = (sys.executable, ROOT / "pipelines/prefect_flow.py")
 SECRET = "Tr0ub4dor-and-3"
 
 # Says its secret, ends the first time with "try again later", then does as it is told.
-COMMAND = f"""#!/usr/bin/env bash
+TRIED_TWICE = f"""#!/usr/bin/env bash
 echo "the key is $AWS_SECRET_ACCESS_KEY, as in s3://me:hunter22@host/data"
 case " $* " in *" --dry-run "*) ;; *)
-  if mkdir "$ATTEMPTED" 2>/dev/null; then echo "not now"; exit 75; fi
+  if mkdir "$HERE/attempted" 2>/dev/null; then echo "not now"; exit 75; fi
 esac
 exec {sys.executable} -m mscam_dask.cli "$@"
 """
-
-
-def ends(process: subprocess.Popen[str]) -> None:
-    """End a process and all that it started."""
-    with contextlib.suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGINT)
-    try:
-        process.wait(20)
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait(20)
-
-
-@contextlib.contextmanager
-def started(
-    *command: str | Path, log: Path, env: dict[str, str]
-) -> Iterator[subprocess.Popen[str]]:
-    with log.open("w") as stream:
-        process = subprocess.Popen(
-            [str(part) for part in command],
-            stdin=subprocess.DEVNULL,
-            stdout=stream,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env=env,
-            start_new_session=True,
-        )
-        try:
-            yield process
-        finally:
-            ends(process)
+STOPPED = """#!/usr/bin/env bash
+trap 'touch $HERE/told; exit 75' TERM
+touch $HERE/begun
+while sleep 0.1; do :; done
+"""
 
 
 class Server:
     """A Prefect server with its database in a directory of its own."""
 
-    def __init__(self, home: Path, port: int, process: subprocess.Popen[str]) -> None:
-        self.environment = prefect_environment(home, port)
+    def __init__(self, home: Path, port: int) -> None:
         self.api = f"http://127.0.0.1:{port}/api"
-        self.process = process
+        self.environment = script_environment(
+            PREFECT_HOME=str(home),
+            PREFECT_API_URL=self.api,
+            PREFECT_API_DATABASE_CONNECTION_URL=f"sqlite+aiosqlite:///{home}/prefect.db",
+            PREFECT_SERVER_ANALYTICS_ENABLED="false",
+            PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
+            PREFECT_SERVER_UI_ENABLED="false",
+            PREFECT_RUNNER_POLL_FREQUENCY="1",
+            PREFECT_LOGGING_TO_API_BATCH_INTERVAL="0.5",
+            DO_NOT_TRACK="1",
+            AWS_SECRET_ACCESS_KEY=SECRET,
+        )
 
     def ask(self, path: str, question: dict[str, Any] | None = None) -> Any:
-        request = urllib.request.Request(
-            self.api + path,
-            None if question is None else json.dumps(question).encode(),
-            {"Content-Type": "application/json"},
-        )
-        with urllib.request.urlopen(request, timeout=10) as answer:
+        """Return the answer of the server; None while it does not answer."""
+        body = None if question is None else json.dumps(question).encode()
+        headers = {"Content-Type": "application/json"}
+        request = urllib.request.Request(self.api + path, body, headers)
+        with suppress(OSError), urllib.request.urlopen(request, timeout=10) as answer:
             return json.load(answer)
 
-    def wait_for(self, found: Callable[[], Any], seconds: float, log: Path) -> Any:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            assert self.process.poll() is None, log.read_text()[-3000:]
-            with contextlib.suppress(OSError):
-                if result := found():
-                    return result
-            time.sleep(0.3)
-        raise AssertionError(f"not within {seconds} s:\n{log.read_text()[-5000:]}")
-
     def runs(self, deployment: str, state: str) -> list[dict[str, Any]]:
-        """Flow runs of a deployment in a state, and their tasks by name."""
+        """Flow runs of a deployment in a state."""
         question = {
             "flow_runs": {"state": {"type": {"any_": [state]}}},
             "deployments": {"name": {"any_": [deployment]}},
         }
-        return list(self.ask("/flow_runs/filter", question))
+        return list(self.ask("/flow_runs/filter", question) or ())
 
     def attempts(self, flow_run: dict[str, Any]) -> dict[str, int]:
         """How often each task of a flow run was run."""
@@ -112,35 +83,23 @@ class Server:
         tasks = self.ask("/task_runs/filter", question)
         return {task["name"].rsplit("-", 1)[0]: task["run_count"] for task in tasks}
 
-
-def prefect_environment(home: Path, port: int) -> dict[str, str]:
-    return script_environment(
-        PREFECT_HOME=str(home),
-        PREFECT_API_URL=f"http://127.0.0.1:{port}/api",
-        PREFECT_API_DATABASE_CONNECTION_URL=f"sqlite+aiosqlite:///{home}/prefect.db",
-        PREFECT_SERVER_ANALYTICS_ENABLED="false",
-        PREFECT_SERVER_SERVICES_SCHEDULER_LOOP_SECONDS="2",
-        PREFECT_SERVER_UI_ENABLED="false",
-        PREFECT_RUNNER_POLL_FREQUENCY="1",
-        PREFECT_LOGGING_TO_API_BATCH_INTERVAL="0.5",
-        DO_NOT_TRACK="1",
-        AWS_SECRET_ACCESS_KEY=SECRET,
-    )
+    def command(self, here: Path, text: str) -> dict[str, str]:
+        """Environment in which a script stands for mscam-dask."""
+        program = here / "mscam-dask"
+        program.write_text(text)
+        program.chmod(0o755)
+        return {**self.environment, "MSCAM_DASK": str(program), "HERE": str(here)}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     home = tmp_path_factory.mktemp("prefect")
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    log = home / "server.log"
+    (port,) = free_ports(1)
+    found = Server(home, port)
     command = (sys.executable, "-m", "prefect", "server", "start", "--host", "127.0.0.1")
-    with started(
-        *command, "--port", str(port), log=log, env=prefect_environment(home, port)
-    ) as process:
-        found = Server(home, port, process)
-        found.wait_for(lambda: found.ask("/health"), 180, log)
+    log = home / "server.log"
+    with started(*command, "--port", str(port), log=log, env=found.environment) as process:
+        wait_until(lambda: found.ask("/health"), log, seconds=180, alive=process)
         yield found
 
 
@@ -155,26 +114,16 @@ def pipeline(tmp_path: Path) -> Path:
     return file
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(500)
 def test_it_fires_on_its_schedule_and_tries_again_after_75(
     server: Server, pipeline: Path, tmp_path: Path
 ) -> None:
-    program = tmp_path / "mscam-dask"
-    program.write_text(COMMAND)
-    program.chmod(0o755)
-    env = {
-        **server.environment,
-        "MSCAM_DASK": str(program),
-        "ATTEMPTED": str(tmp_path / "attempted"),
-    }
-    log = tmp_path / "serve.log"
-    serve = (sys.executable, FLOW, pipeline, "--every", "5", "--retry-seconds", "1")
-    with started(*serve, "--set", "cluster.max_iter=3", log=log, env=env):
-        server.wait_for(lambda: len(server.runs("every-night", "COMPLETED")) >= 2, 300, log)
+    log, env = tmp_path / "serve.log", server.command(tmp_path, TRIED_TWICE)
+    serve = (*FLOW, pipeline, "--every", "5", "--retry-seconds", "1", "--set", "cluster.max_iter=3")
+    with started(*serve, log=log, env=env):
+        wait_until(lambda: len(server.runs("every-night", "COMPLETED")) >= 2, log, seconds=300)
         completed = server.runs("every-night", "COMPLETED")
-    assert all(run["auto_scheduled"] for run in completed), "the schedule, not a person"
-    first = min(completed, key=lambda run: run["expected_start_time"])
+    assert all(one["auto_scheduled"] for one in completed), "the schedule, not a person"
+    first = min(completed, key=lambda one: str(one["expected_start_time"]))
     assert server.attempts(first) == {"plan": 1, "run": 2, "summary": 1}
     (directory,) = (tmp_path / "runs").iterdir()
     record = json.loads((directory / "run.json").read_text())
@@ -182,69 +131,42 @@ def test_it_fires_on_its_schedule_and_tries_again_after_75(
     assert record["settings"]["cluster"]["parameters"]["max_iter"] == 3
     artifacts = server.ask("/artifacts/filter", {})
     assert any(str(record["fit"]["cluster_sizes"]) in artifact["data"] for artifact in artifacts)
-    logged = "\n".join(
-        line["message"]
-        for run in completed
-        for line in server.ask(
-            "/logs/filter", {"logs": {"flow_run_id": {"any_": [run["id"]]}}, "limit": 200}
-        )
-    )
+    logged = ""
+    for one in completed:
+        question = {"logs": {"flow_run_id": {"any_": [one["id"]]}}, "limit": 200}
+        logged += "\n".join(line["message"] for line in server.ask("/logs/filter", question))
     assert "the key is $AWS_SECRET_ACCESS_KEY" in logged
     events = (directory / "events.jsonl").read_text()
     assert events.count('"event":"fit_started"') == 1, "the second finds the first one's results"
-    for text in (logged, log.read_text()):
-        assert SECRET not in text
-        assert "hunter22" not in text
+    for secret in (SECRET, "hunter22"):
+        assert secret not in logged + text_of(log)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(500)
 def test_a_failure_that_would_come_again_is_not_tried_again(
     server: Server, pipeline: Path, tmp_path: Path
 ) -> None:
     log = tmp_path / "serve.log"
-    with started(
-        sys.executable,
-        FLOW,
-        pipeline,
-        "--name",
-        "broken",
-        "--every",
-        "5",
-        log=log,
-        env=server.environment,
-    ):
+    serve = (*FLOW, pipeline, "--name", "broken", "--every", "5")
+    with started(*serve, log=log, env=server.environment):
         (tmp_path / "tiny.npz").write_bytes(b"this is no archive")
-        server.wait_for(lambda: server.runs("broken", "FAILED"), 200, log)
-        failed = server.runs("broken", "FAILED")[0]
+        wait_until(lambda: server.runs("broken", "FAILED"), log, seconds=200)
+    failed = server.runs("broken", "FAILED")[0]
     assert re.search(r"\b3\b", failed["state"]["message"])
     assert server.attempts(failed) == {"plan": 1}
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(500)
 def test_a_flow_run_that_is_cancelled_tells_the_command_to_stop(
     server: Server, pipeline: Path, tmp_path: Path
 ) -> None:
-    program = tmp_path / "mscam-dask"
-    program.write_text(
-        f"#!/usr/bin/env bash\ntrap 'touch {tmp_path}/told; exit 75' TERM\ntouch {tmp_path}/begun\n"
-        "while sleep 0.1; do :; done\n"
-    )
-    program.chmod(0o755)
-    env = {**server.environment, "MSCAM_DASK": str(program)}
-    log = tmp_path / "serve.log"
-    serve = (sys.executable, FLOW, pipeline, "--name", "cancelled", "--every", "5")
-    with started(*serve, log=log, env=env):
-        server.wait_for((tmp_path / "begun").exists, 200, log)
+    log, env = tmp_path / "serve.log", server.command(tmp_path, STOPPED)
+    with started(*FLOW, pipeline, "--name", "cancelled", "--every", "5", log=log, env=env):
+        wait_until((tmp_path / "begun").exists, log, seconds=200)
         (running,) = server.runs("cancelled", "RUNNING")
         state = {"state": {"type": "CANCELLING"}, "force": True}
         server.ask(f"/flow_runs/{running['id']}/set_state", state)
-        server.wait_for((tmp_path / "told").exists, 100, log)
+        wait_until((tmp_path / "told").exists, log)
 
 
-@pytest.mark.slow
-@pytest.mark.timeout(240)
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -256,8 +178,8 @@ def test_a_flow_run_that_is_cancelled_tells_the_command_to_stop(
 def test_a_schedule_that_cannot_work_is_refused_before_it_is_served(
     pipeline: Path, tmp_path: Path, arguments: list[str], says: str
 ) -> None:
-    env = prefect_environment(tmp_path, 9)  # nobody is asked
-    result = run(sys.executable, FLOW, pipeline, *arguments, env=env, timeout=200)
+    env = Server(tmp_path, 9).environment  # nobody is asked
+    result = run(*FLOW, pipeline, *arguments, env=env, timeout=200)
     assert result.returncode == 2, result.stderr
     assert says in result.stderr
     assert "hunter22" not in result.stderr

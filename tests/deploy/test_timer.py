@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
-import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +18,7 @@ import pytest
 
 from mscam_dask.data.datasets import digits_views
 from tests.deploy.files import DEPLOY, ROOT, run, script_environment
+from tests.deploy.processes import mscam, needed, started, text_of, wait_until
 
 N_FIRST, N_NEW = 600, 6
 
@@ -34,76 +31,64 @@ def write_digits(directory: Path) -> None:
     """first.npz with N_FIRST digits, new.npz with N_NEW others."""
     digits = digits_views(["pixels", "zernike"])
     rows = np.random.default_rng(0).permutation(digits.n_samples)[: N_FIRST + N_NEW]
-    views = {view.name: view.read(0, digits.n_samples)[rows] for view in digits.views}
-    labels = np.asarray(digits.labels)[rows]
+    arrays = {view.name: view.read(0, digits.n_samples)[rows] for view in digits.views}
+    arrays["labels"] = np.asarray(digits.labels)[rows]
     for name, part in (("first", slice(0, N_FIRST)), ("new", slice(N_FIRST, None))):
-        parts = {view: values[part] for view, values in views.items()}
-        np.savez(directory / name, allow_pickle=False, labels=labels[part], **parts)
+        parts = {key: values[part] for key, values in arrays.items()}
+        np.savez(directory / name, allow_pickle=False, **parts)
 
 
-class Timer:
-    """Files that the timer's starts left in a directory."""
-
-    def __init__(self, directory: Path, process: subprocess.Popen[str]) -> None:
-        self.directory = directory
-        self.process = process
-
-    def codes(self) -> list[int]:
-        """How each start ended."""
-        file = self.directory / "codes"
-        return [int(line) for line in file.read_text().split()] if file.exists() else []
-
-    def records(self) -> list[dict[str, Any]]:
-        """Records of all runs, oldest first."""
-        files = self.directory.glob("runs/nightly-*/run.json")
-        found = [json.loads(file.read_text()) | {"where": file.parent} for file in files]
-        return sorted(found, key=lambda record: str(record["started"]))
-
-    def wait_for(self, what: str, happened: Callable[[], Any], seconds: float = 150) -> Any:
-        deadline = time.monotonic() + seconds
-        while time.monotonic() < deadline:
-            assert self.process.poll() is None
-            if found := happened():
-                return found
-            time.sleep(0.01)
-        log = self.directory / "mscam/nightly.log"
-        raise AssertionError(f"no {what} within {seconds} s:\n{log.read_text()[-4000:]}")
-
-    def kill_once_it_iterates(self) -> None:
-        """SIGKILL the run that goes on, after its second outer iteration."""
-
-        def iterates() -> bool:
-            events = list(self.directory.glob("runs/nightly-*/events.jsonl"))
-            return bool(events) and events[-1].read_text().count('"iteration_finished"') >= 2
-
-        self.wait_for("outer iteration", iterates)
-        os.kill(int((self.directory / "pid").read_text()), signal.SIGKILL)
-        self.wait_for("end of what was killed", lambda: 128 + signal.SIGKILL in self.codes())
-
-    def finished(self, n_runs: int) -> list[dict[str, Any]]:
-        """Wait for a number of runs, the last of them finished and found finished by a further start."""
-
-        def settled() -> bool:
-            records = self.records()
-            states = [record["state"] for record in records]
-            return len(states) >= n_runs and set(states) == {"finished"}
-
-        self.wait_for(f"finished run {n_runs}", settled)
-        n_codes = len(self.codes())
-        self.wait_for("further start", lambda: len(self.codes()) >= n_codes + 2)
-        return self.records()
+def ingest(*arguments: str | Path) -> None:
+    done = run(*arguments, env=script_environment(), timeout=120)
+    assert done.returncode == 0, done.stderr
 
 
-@pytest.fixture
-def timer(tmp_path: Path) -> Iterator[Timer]:
-    if shutil.which("flock") is None:
-        pytest.skip("flock is not installed (util-linux)")
-    write_digits(tmp_path)
-    ingest = run(
-        sys.executable, "-m", "mscam_dask.cli", "ingest", tmp_path / "first.npz",
-        "-o", tmp_path / "data.zarr", env=script_environment(),
+def records(home: Path) -> list[dict[str, Any]]:
+    """Records of all runs, oldest first."""
+    found = [
+        json.loads(file.read_text()) | {"where": file.parent}
+        for file in home.glob("runs/nightly-*/run.json")
+    ]
+    return sorted(found, key=lambda record: str(record["started"]))
+
+
+def codes(home: Path) -> list[int]:
+    """How each start ended."""
+    return [int(line) for line in text_of(home / "codes").split()]
+
+
+def finished(home: Path, n_runs: int) -> list[dict[str, Any]]:
+    """Wait for a number of runs, the last of them finished and found finished by a further start."""
+    log = home / "mscam/nightly.log"
+    wait_until(
+        lambda: [record["state"] for record in records(home)] == ["finished"] * n_runs,
+        log, seconds=150,
     )  # fmt: skip
-    assert ingest.returncode == 0, ingest.stderr
+    n_codes = len(codes(home))
+    wait_until(lambda: len(codes(home)) >= n_codes + 2, log)
+    return records(home)
+
+
+def setting_of(record: dict[str, Any]) -> dict[str, Any]:
+    """The setting of a run's fit, without how clearly it was chosen; a warm start has no initial graph."""
+    setting = {**record["fit"]["setting"], "initial_graph": None}
+    views = setting["views"].items()
+    setting["views"] = {view: (chosen["scale"], chosen["alpha"]) for view, chosen in views}
+    return setting
+
+
+def labels(record: dict[str, Any]) -> Any:
+    file = record["where"] / "labels.csv"
+    return np.loadtxt(file, delimiter=",", skiprows=1, usecols=1, dtype=int)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(400)
+def test_nightly_runs_are_resumed_and_follow_the_store(tmp_path: Path) -> None:
+    needed("flock", package="util-linux")
+    write_digits(tmp_path)
+    store, log = tmp_path / "data.zarr", tmp_path / "mscam/nightly.log"
+    ingest(*mscam("ingest", tmp_path / "first.npz", "-o", store))
     program = tmp_path / "mscam-dask"
     program.write_text(COMMAND)
     program.chmod(0o755)
@@ -112,47 +97,26 @@ def timer(tmp_path: Path) -> Iterator[Timer]:
         MSCAM_DASK=str(program),
         PID=str(tmp_path / "pid"),
         CODES=str(tmp_path / "codes"),
-        MSCAM_DATA__SOURCE=str(tmp_path / "data.zarr"),
+        MSCAM_DATA__SOURCE=str(store),
         MSCAM_OUTPUT__ROOT=str(tmp_path / "runs"),
     )
-    nightly = [str(DEPLOY / "cron/mscam-nightly"), str(ROOT / "pipelines/nightly.toml")]
-    with subprocess.Popen(
-        ["bash", "-c", TIMER, "timer", *nightly, "--in-process"],
-        env=env,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            yield Timer(tmp_path, process)
-        finally:
-            os.killpg(process.pid, signal.SIGKILL)
+    nightly = (DEPLOY / "cron/mscam-nightly", ROOT / "pipelines/nightly.toml", "--in-process")
+    with started("bash", "-c", TIMER, "timer", *nightly, log=tmp_path / "timer.log", env=env):
 
+        def iterates() -> bool:
+            events = list(tmp_path.glob("runs/nightly-*/events.jsonl"))
+            return bool(events) and text_of(events[-1]).count('"iteration_finished"') >= 2
 
-def setting_of(record: dict[str, Any]) -> dict[str, Any]:
-    """The setting of a run's fit, without how clearly it was chosen."""
-    setting = dict(record["fit"]["setting"])
-    setting["views"] = {
-        view: (chosen["scale"], chosen["alpha"]) for view, chosen in setting["views"].items()
-    }
-    return setting
+        wait_until(iterates, log)
+        os.kill(int(text_of(tmp_path / "pid")), signal.SIGKILL)
+        wait_until(lambda: 128 + signal.SIGKILL in codes(tmp_path), log)
+        (cold,) = finished(tmp_path, 1)
+        assert cold["resumed"][0]["after_iteration"] >= 1, "what was killed half-way goes on"
+        assert (cold["drift"], sum(cold["fit"]["cluster_sizes"])) == (None, N_FIRST)
 
-
-@pytest.mark.slow
-@pytest.mark.timeout(400)
-def test_nightly_runs_are_resumed_and_follow_the_store(timer: Timer) -> None:
-    timer.kill_once_it_iterates()
-    (cold,) = timer.finished(1)
-    assert cold["resumed"][0]["after_iteration"] >= 1, "what was killed half-way goes on"
-    assert (cold["drift"], sum(cold["fit"]["cluster_sizes"])) == (None, N_FIRST)
-
-    append = (
-        sys.executable, "-m", "mscam_dask.cli", "ingest", timer.directory / "new.npz",
-        "--append", "-o", timer.directory / "data.zarr",
-    )  # fmt: skip
-    lock = timer.directory / "mscam/nightly.lock"  # not while a run reads the store
-    grown = run("flock", lock, *append, env=script_environment(), timeout=120)
-    assert grown.returncode == 0, grown.stderr
-    same, warm = timer.finished(2)
+        lock = tmp_path / "mscam/nightly.lock"  # not while a run reads the store
+        ingest("flock", lock, *mscam("ingest", tmp_path / "new.npz", "--append", "-o", store))
+        same, warm = finished(tmp_path, 2)
     assert same == cold, "a finished run is left alone"
     drift = warm["drift"]
     assert (drift["start"], drift["earlier"]) == ("warm", cold["where"].name)
@@ -160,16 +124,11 @@ def test_nightly_runs_are_resumed_and_follow_the_store(timer: Timer) -> None:
     assert drift["sizes_before"] == cold["fit"]["cluster_sizes"]
     assert setting_of(warm) == setting_of(cold), "taken over, not chosen again"
     assert warm["fit"]["n_outer_iterations"] < cold["fit"]["n_outer_iterations"]
-
-    before, after = (
-        np.loadtxt(record["where"] / "labels.csv", delimiter=",", skiprows=1, usecols=1, dtype=int)
-        for record in (cold, warm)
-    )
-    n_moved = np.count_nonzero(before != after[:N_FIRST])
+    n_moved = np.count_nonzero(labels(cold) != labels(warm)[:N_FIRST])
     assert n_moved == drift["n_moved"]
     assert n_moved < 0.05 * N_FIRST, "cluster 3 is still cluster 3"
-    page = (warm["where"] / "report.html").read_text()
+    page = text_of(warm["where"] / "report.html")
     assert 'id="drift"' in page
     assert 'href="moved.csv"' in page
-    assert 'id="drift"' not in (cold["where"] / "report.html").read_text()
-    assert set(timer.codes()) <= {0, 5, 75, 128 + signal.SIGKILL}
+    assert 'id="drift"' not in text_of(cold["where"] / "report.html")
+    assert set(codes(tmp_path)) <= {0, 5, 75, 128 + signal.SIGKILL}

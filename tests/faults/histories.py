@@ -26,10 +26,6 @@ class Memory:
     numbers: dict[Identity, int] = dataclasses.field(default_factory=dict)
     kept: list[Any] = dataclasses.field(default_factory=list)
 
-    def number(self, identity: Identity) -> int:
-        """A small number for a task, the same in every history."""
-        return self.numbers.setdefault(identity, len(self.numbers))
-
 
 @dataclasses.dataclass(eq=False)
 class FakeHandle:
@@ -69,7 +65,7 @@ class HistoryExecutor:
         self._waiting: list[FakeHandle] = []
         self._done: list[FakeHandle] = []
         self.keys: set[str] = set()
-        self.n_lost = self.n_twice = self.n_runs = 0
+        self.n_lost = self.n_twice = 0
 
     def __enter__(self) -> Self:
         return self
@@ -84,7 +80,9 @@ class HistoryExecutor:
         self.keys.add(key)
         needs = tuple(_handles(args))
         identity = (repr(function), *(self._identity(arg) for arg in args))
-        handle = FakeHandle(key, function, args, needs, self._numbers.number(identity))
+        numbers = self._numbers.numbers
+        number = numbers.setdefault(identity, len(numbers))  # the same in every history
+        handle = FakeHandle(key, function, args, needs, number)
         self._waiting.append(handle)
         while self._waiting and self._chance() < 0.4:
             self._run(self._waiting[int(self._chance() * len(self._waiting))])
@@ -139,7 +137,6 @@ class HistoryExecutor:
             self._waiting.remove(handle)
 
     def _value(self, handle: FakeHandle) -> Any:
-        self.n_runs += 1
         twice = self._chance() < 0.1
         self.n_twice += twice
         if self._memory is None:
@@ -171,23 +168,20 @@ def _values(arg: Any) -> Any:
 def assert_same(one: Any, two: Any, where: str) -> None:
     """Two results are equal, clocks aside."""
     assert type(one) is type(two), where
+    parts: dict[Any, tuple[Any, Any]]
     if dataclasses.is_dataclass(one):
-        for field in dataclasses.fields(one):
-            if field.name != "seconds":
-                name = field.name
-                assert_same(getattr(one, name), getattr(two, name), f"{where}.{name}")
+        names = {field.name for field in dataclasses.fields(one)} - {"seconds"}
+        parts = {name: (getattr(one, name), getattr(two, name)) for name in names}
     elif isinstance(one, list | tuple):
-        assert len(one) == len(two), where
-        for index, (left, right) in enumerate(zip(one, two, strict=True)):
-            assert_same(left, right, f"{where}[{index}]")
+        parts = dict(enumerate(zip(one, two, strict=True)))
     elif isinstance(one, dict):
         assert one.keys() == two.keys(), where
-        for name in one:
-            assert_same(one[name], two[name], f"{where}[{name!r}]")
+        parts = {name: (one[name], two[name]) for name in one}
     elif hasattr(one, "indptr"):
-        for name in ("data", "indices", "indptr"):
-            np.testing.assert_array_equal(getattr(one, name), getattr(two, name), where)
-    elif isinstance(one, np.ndarray | float):
-        np.testing.assert_array_equal(one, two, where)
+        names = {"data", "indices", "indptr"}
+        parts = {name: (getattr(one, name), getattr(two, name)) for name in names}
     else:
-        assert one == two, where
+        np.testing.assert_array_equal(one, two, where)
+        return
+    for name, (left, right) in parts.items():
+        assert_same(left, right, f"{where}.{name}")

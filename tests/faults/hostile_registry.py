@@ -1,4 +1,4 @@
-"""Registry of hostile files, and the canary: an HDF5 file outside, whose values no store may hold."""
+"""Parts that hostile files have in common, and the canary: a file outside, whose values no store may hold."""
 
 from __future__ import annotations
 
@@ -8,36 +8,12 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-__all__ = [
-    "CANARY",
-    "HOSTILE",
-    "RNG",
-    "TABLE",
-    "Hostile",
-    "hostile",
-    "overwrite",
-    "truncate",
-    "write_canary",
-]
+__all__ = ["CANARY", "TABLE", "Hostile", "overwrite", "truncate", "write_canary"]
 
 Hostile = Callable[[Path, Path], object]
 
-RNG = np.random.default_rng(0)
-TABLE = RNG.normal(size=(20, 3))
+TABLE = np.random.default_rng(0).normal(size=(20, 3))
 CANARY = 12345.678901 + np.arange(60.0).reshape(20, 3)
-
-HOSTILE: dict[str, Hostile] = {}
-
-
-def hostile(name: str) -> Callable[[Hostile], Hostile]:
-    """Enter a function under the name of the file that it writes."""
-
-    def enter(build: Hostile) -> Hostile:
-        assert name not in HOSTILE
-        HOSTILE[name] = build
-        return build
-
-    return enter
 
 
 def write_canary(path: Path) -> None:

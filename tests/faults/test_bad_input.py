@@ -25,7 +25,6 @@ from mscam_dask.errors import (
     ConfigurationError,
     ConvergenceWarning,
     DataError,
-    DataWarning,
     MscamError,
 )
 from mscam_dask.metrics import adjusted_rand_index
@@ -41,6 +40,7 @@ outnumbered = pytest.mark.filterwarnings(
 )
 
 Array = NDArray[np.float64]
+Blobs = tuple[list[Array], NDArray[np.int64]]
 Estimator = type[MSCAM] | type[MSCAN]
 
 SCALES: tuple[Literal["standard", "unit", "minmax", "none"], ...] = (
@@ -76,40 +76,29 @@ def fit(views: Any, n_clusters: int = 3, *, model: Estimator = MSCAM, **options:
 
 
 @pytest.fixture(scope="module")
-def blobs() -> tuple[list[Array], NDArray[np.int64]]:
+def blobs() -> Blobs:
     """Three far apart clusters of 15 samples in two views."""
     return gaussian_views(1, n_samples=45, spread=8.0, dims=(5, 8))
 
 
 # -- magnitudes -------------------------------------------------------------------------------
 
-FACTORS = (5e-324, 1e-300, 1e-160, 1e160, 1e300)
-
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("exponent", [-1000, 201, 1000])
+@pytest.mark.parametrize("exponent", [-1000, 1000])
 def test_a_power_of_two_changes_nothing(
-    blobs: tuple[list[Array], NDArray[np.int64]], model: Estimator, scale: Any, exponent: int
+    blobs: Blobs, model: Estimator, scale: Any, exponent: int
 ) -> None:
-    views, _ = blobs
+    views, labels = blobs
+    extreme = [np.ldexp(views[0], exponent), views[1]]
     plain = fit(views, model=model, scale=scale)
-    moved = fit([np.ldexp(views[0], exponent), views[1]], model=model, scale=scale)
+    moved = fit(extreme, model=model, scale=scale)
+    assert adjusted_rand_index(labels, moved.labels_) == 1.0
     assert_array_equal(moved.labels_, plain.labels_)
     # but for the rounding of subnormal numbers
     assert_allclose(moved.consensus_graph_.toarray(), plain.consensus_graph_.toarray(), atol=1e-9)
-
-
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("factor", FACTORS)
-def test_clusters_are_found_at_any_magnitude(
-    blobs: tuple[list[Array], NDArray[np.int64]], scale: Any, factor: float
-) -> None:
-    views, labels = blobs
-    multiple = views[0] * factor * (2.0**20 if factor < 1e-320 else 1.0)  # at least 20 bits left
-    fitted = fit([multiple, views[1]], scale=scale)
-    assert adjusted_rand_index(labels, fitted.labels_) == 1.0
-    assert_array_equal(fitted.predict([multiple, views[1]]), fitted.labels_)
+    assert_array_equal(moved.predict(extreme), moved.labels_)
 
 
 @pytest.mark.parametrize("scale", SCALES)
@@ -123,9 +112,9 @@ def test_tiny_values_pass_where_numpy_raises(scale: Any) -> None:
 
 
 @pytest.mark.parametrize("view_type", ["distance", "kernel"])
-@pytest.mark.parametrize("factor", [1e-310, 1e-300, 1e300])
+@pytest.mark.parametrize("factor", [1e-310, 1e300])
 def test_distances_and_kernels_of_any_magnitude(
-    blobs: tuple[list[Array], NDArray[np.int64]], view_type: str, factor: float
+    blobs: Blobs, view_type: str, factor: float
 ) -> None:
     views, labels = blobs
     centred = views[0] - views[0].mean(axis=0)
@@ -139,7 +128,7 @@ def test_distances_and_kernels_of_any_magnitude(
 
 
 @pytest.mark.parametrize("scale", SCALES)
-def test_magnitudes_side_by_side(blobs: tuple[list[Array], NDArray[np.int64]], scale: Any) -> None:
+def test_magnitudes_side_by_side(blobs: Blobs, scale: Any) -> None:
     views, _ = blobs
     by_column = views[0] * np.array([1e-300, 1.0, 1e300, 1e-100, 1e100])
     by_row = views[0] * np.logspace(-300, 300, len(views[0]))[:, None]
@@ -148,7 +137,7 @@ def test_magnitudes_side_by_side(blobs: tuple[list[Array], NDArray[np.int64]], s
 
 
 def test_what_is_nearly_infinite_is_refused(
-    blobs: tuple[list[Array], NDArray[np.int64]],
+    blobs: Blobs,
 ) -> None:
     views, _ = blobs
     largest = np.where(views[0] > 0, 1.7e308, -1.7e308)
@@ -157,7 +146,7 @@ def test_what_is_nearly_infinite_is_refused(
 
 
 def test_a_new_sample_too_far_for_a_distance_is_named(
-    blobs: tuple[list[Array], NDArray[np.int64]],
+    blobs: Blobs,
 ) -> None:
     views, _ = blobs
     fitted = fit(views, scale="none")
@@ -173,9 +162,7 @@ def test_a_new_sample_too_far_for_a_distance_is_named(
 
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
-def test_half_the_samples_identical(
-    blobs: tuple[list[Array], NDArray[np.int64]], model: Estimator
-) -> None:
+def test_half_the_samples_identical(blobs: Blobs, model: Estimator) -> None:
     views = [view.copy() for view in blobs[0]]
     for view in views:
         view[: len(view) // 2] = view[0]
@@ -208,32 +195,12 @@ def test_two_far_blobs(gap: float, n_clusters: int) -> None:
     assert not set(fitted.labels_[:20]) & set(fitted.labels_[20:])
 
 
-def test_all_but_one_identical() -> None:
-    rows = np.zeros((30, 3))
-    rows[7] = 1.0
-    with pytest.warns(DataWarning):  # equal samples are in different clusters
-        fit([rows], 2)
-
-
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
-@pytest.mark.parametrize("n_clusters", [1, 2, 44, 45])
-def test_every_number_of_clusters(
-    blobs: tuple[list[Array], NDArray[np.int64]], model: Estimator, n_clusters: int
-) -> None:
-    fit(blobs[0], n_clusters, model=model)
-
-
-@pytest.mark.parametrize("model", [MSCAM, MSCAN])
-@pytest.mark.parametrize("n_samples", [2, 3, 4, 5])
-def test_few_samples(model: Estimator, n_samples: int) -> None:
+@pytest.mark.parametrize("n_samples", [2, 3, 4, 5, 45])
+def test_every_number_of_clusters(model: Estimator, n_samples: int) -> None:
     rows = np.random.default_rng(3).normal(size=(n_samples, 2))
-    for n_clusters in range(1, n_samples + 1):
+    for n_clusters in {1, 2, n_samples - 1, n_samples}:
         fit([rows, rows[:, :1]], n_clusters, model=model)
-
-
-def test_one_sample_is_too_few() -> None:
-    with pytest.raises(ConfigurationError, match=r"\b2\b"):
-        fit([np.ones((1, 3))], 1)
 
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
@@ -253,50 +220,25 @@ CLOTHES: dict[str, Callable[[Array], Any]] = {
     "big-endian": lambda x: x.astype(">f8"),
     "Fortran": np.asfortranarray,
     "strided": lambda x: np.repeat(np.repeat(x, 2, axis=0), 3, axis=1)[::2, ::3],
-    "reversed": lambda x: x[::-1, ::-1].copy()[::-1, ::-1],
     "int64": lambda x: x.astype(np.int64),
-    "int16, big-endian": lambda x: x.astype(">i2"),
     "float32": lambda x: x.astype(np.float32),
-    "float16": lambda x: x.astype(np.float16),
     "extended": lambda x: x.astype(np.longdouble),
+    "bool": lambda x: x.astype(bool),
     "csr": sparse.csr_array,
-    "csc": sparse.csc_matrix,
-    "coo": sparse.coo_array,
     "dask": lambda x: da.from_array(x, chunks=(7, 2)),
     "xarray": lambda x: xr.DataArray(x, dims=("sample", "feature")),
     "masked, nothing masked": np.ma.masked_array,
 }
 
 
-def whole(blobs: tuple[list[Array], NDArray[np.int64]]) -> list[Array]:
-    """The views as small whole numbers, which every type above holds exactly."""
-    return [np.rint(view) for view in blobs[0]]
-
-
 @pytest.mark.parametrize("name", CLOTHES)
-def test_layout_and_type_change_nothing(
-    name: str, blobs: tuple[list[Array], NDArray[np.int64]]
-) -> None:
-    views = whole(blobs)
+def test_layout_and_type_change_nothing(name: str, blobs: Blobs) -> None:
+    # whole numbers, which every type above holds exactly
+    views: Any = [np.rint(view) if name != "bool" else 1.0 * (view > 0) for view in blobs[0]]
     dressed = [CLOTHES[name](view) for view in views]
     plain, other = fit(views), fit(dressed)
     assert_array_equal(other.labels_, plain.labels_)
     assert_allclose(other.consensus_graph_.toarray(), plain.consensus_graph_.toarray(), atol=1e-9)
-
-
-def test_read_only_arrays_are_read(blobs: tuple[list[Array], NDArray[np.int64]]) -> None:
-    views = [view.copy() for view in blobs[0]]
-    for view in views:
-        view.flags.writeable = False
-    before = [view.tobytes() for view in views]
-    assert_array_equal(fit(views).labels_, fit(blobs[0]).labels_)
-    assert [view.tobytes() for view in views] == before
-
-
-def test_truth_values_are_zeros_and_ones(blobs: tuple[list[Array], NDArray[np.int64]]) -> None:
-    flags = [view > 0 for view in blobs[0]]
-    numbers = [flag.astype(np.float64) for flag in flags]
-    assert_array_equal(fit(flags).labels_, fit(numbers).labels_)
 
 
 # -- what is refused --------------------------------------------------------------------------
@@ -313,7 +255,6 @@ def hole(value: float) -> Array:
 REFUSED: dict[str, tuple[Any, list[str]]] = {
     "NaN": ([GOOD, hole(np.nan)], ["'view_1'", "1 NaN", "[3]"]),
     "infinite": ([hole(np.inf), GOOD], ["'view_0'", "1 inf", "[3]"]),
-    "minus infinite": ([hole(-np.inf), GOOD], ["'view_0'", "1 inf", "[3]"]),
     "NaN in sparse": ([GOOD, sparse.csr_array(hole(np.nan))], ["'view_1'", "1 NaN"]),
     "NaN in Dask": (
         [GOOD, da.from_array(hole(np.nan), chunks=2)],
@@ -321,21 +262,16 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
     ),
     "sample counts": ([GOOD, GOOD[:5]], ["'view_0'", "6", "'view_1'", "5"]),
     "no view": ([], []),
-    "no view in a dict": ({}, []),
     "no column": ([GOOD, np.ones((6, 0))], ["'view_1'", "(6, 0)"]),
     "no row": ([np.ones((0, 2)), np.ones((0, 3))], ["'view_0'", "(0, 2)"]),
     "constant": ([GOOD, np.full((6, 2), 7.0)], ["'view_1'", "6", "2"]),
-    "constant of zeros": ([GOOD, np.zeros((6, 2))], ["'view_1'", "6", "2"]),
     "object": ([GOOD, GOOD.astype(object)], ["'view_1'", "dtype object"]),
     "text": ([GOOD, GOOD.astype(str)], ["'view_1'", "<U32"]),
     "complex": ([GOOD, GOOD + 1j], ["'view_1'", "complex128"]),
     "datetime": ([GOOD, GOOD.astype("datetime64[s]")], ["'view_1'", "datetime64[s]"]),
-    "timedelta": ([GOOD, GOOD.astype("timedelta64[s]")], ["'view_1'", "timedelta64[s]"]),
     "records": ([GOOD, np.zeros((6, 2), dtype=[("a", "f8")])], ["'view_1'", "('a', '<f8')"]),
     "one dimension": ([GOOD, np.ones(6)], ["'view_1'", "(6,)"]),
-    "three dimensions": ([GOOD, np.ones((6, 2, 2))], ["'view_1'", "(6, 2, 2)"]),
     "a number": (3.0, ["float"]),
-    "nothing": (None, ["NoneType"]),
     "a view that is None": ([GOOD, None], ["'view_1'", "NoneType"]),
     "ragged lists": ([GOOD, [[1.0, 2.0], [3.0]]], ["'view_1'"]),
     "hidden values": (
@@ -374,36 +310,22 @@ def test_sample_ids_that_disagree(first: list[str], second: list[str], values: l
         fit(views, 2)
 
 
-@pytest.mark.parametrize("value", [0, -1, 7, 1.5, "3", None, True, np.nan, np.inf, 2**70])
+@pytest.mark.parametrize("value", [0, 7, 1.5, "3", True, np.nan, 2**70])
 @pytest.mark.parametrize("name", ["n_clusters", "n_neighbors"])
 def test_numbers_that_do_not_fit(name: str, value: Any) -> None:
-    if name == "n_neighbors" and value is None:
-        pytest.skip("None chooses")
     options = {"n_clusters": 2} | {name: value}
     with pytest.raises(ConfigurationError, match=quotes(name, repr(value))):
         MSCAM(**options).fit([GOOD])
 
 
-@pytest.mark.parametrize(
-    "value", [0.0, -1.0, np.nan, np.inf, "1", True, 1j, 5e-324, 1e-160, 1e160, 1e300]
-)
-@pytest.mark.parametrize("name", ["alpha", "graph_weight", "identity_weight"])
+@pytest.mark.parametrize("value", [-1.0, np.nan, np.inf, "1", True, 1j, 5e-324, 1e300])
+@pytest.mark.parametrize("name", ["alpha", "graph_weight", "identity_weight", "metric_ridge"])
 def test_weights_that_do_not_fit(name: str, value: Any) -> None:
-    def make() -> object:
-        if name != "alpha":
-            return Constants(**{name: value})
-        return MSCAM(n_clusters=2, alpha=value).fit([GOOD])
+    def make(**options: Any) -> object:
+        return MSCAM(2, **options).fit([GOOD]) if name == "alpha" else Constants(**options)
 
     with pytest.raises(ConfigurationError, match=quotes(name, repr(value))):
-        make()
-
-
-@pytest.mark.parametrize("value", [-1.0, 1e-160, 1e300])
-def test_a_ridge_of_the_metric_that_does_not_fit(value: float) -> None:
-    with pytest.raises(
-        ConfigurationError, match=quotes("metric_ridge", repr(value), "1e-06", "1e+06")
-    ):
-        Constants(metric_ridge=value)
+        make(**{name: value})
 
 
 @pytest.mark.parametrize("model", [MSCAM, MSCAN])
@@ -411,7 +333,7 @@ def test_a_ridge_of_the_metric_that_does_not_fit(value: float) -> None:
 @pytest.mark.parametrize("alpha", [1e-6, 1e6])
 @pytest.mark.thorough
 def test_the_ends_of_what_weights_may_be(
-    blobs: tuple[list[Array], NDArray[np.int64]],
+    blobs: Blobs,
     model: Estimator,
     alpha: float,
     graph_weight: float,
@@ -474,14 +396,6 @@ COMMON: dict[str, Any] = {
     "print_blob": True,
     "suppress_health_check": [HealthCheck.too_slow, HealthCheck.data_too_large],
 }
-
-
-@outnumbered
-@settings(max_examples=60, **COMMON)
-@given(problem=problems(NUMBERS))
-@pytest.mark.thorough
-def test_any_numbers(problem: dict[str, Any]) -> None:
-    check_anything(problem)
 
 
 @outnumbered

@@ -1,23 +1,21 @@
-"""Nothing that is read runs code or leaves the run directory; what is no setting is refused at once."""
+"""Nothing that is read runs code or leaves the run directory."""
 
 from __future__ import annotations
 
-import ast
 import json
 import pickle
 import re
-import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 import zarr
 from click.testing import CliRunner
+from scipy.io import savemat
 
-import mscam_dask
 from mscam_dask.benchmark.config import DatasetTable
 from mscam_dask.benchmark.datasets import open_datasets
 from mscam_dask.cli import main
@@ -30,9 +28,6 @@ from mscam_dask.pipeline.run.run import run_pipeline
 from tests.messages import quotes
 
 pytestmark = pytest.mark.faults
-
-PACKAGE = Path(mscam_dask.__file__).parent
-
 
 # -- no code from data ------------------------------------------------------------------------
 
@@ -51,58 +46,33 @@ def objects(trace: Path) -> Any:
     return np.array([[Canary(trace), Canary(trace)]] * 3, dtype=object)
 
 
-def npz(file: Path, trace: Path) -> Path:
-    np.savez(file, allow_pickle=True, view_0=objects(trace))
-    return file
-
-
-def npz_labels(file: Path, trace: Path) -> Path:
-    np.savez(file, allow_pickle=True, view_0=np.eye(3), labels=objects(trace)[:, 0])
-    return file
-
-
-def npy(file: Path, trace: Path) -> Path:
-    with file.open("wb") as stream:
-        np.save(stream, objects(trace), allow_pickle=True)
-    return file
-
-
-def bare_pickle(file: Path, trace: Path) -> Path:
+def bare_pickle(file: Path, trace: Path) -> None:
     # np.load takes a file that is nothing but a pickle for one
     file.write_bytes(pickle.dumps(objects(trace)))
-    return file
 
 
-def zarr_2(path: Path, trace: Path) -> Path:
+def zarr_2(path: Path, trace: Path) -> None:
     values = path / "colour"
     values.mkdir(parents=True)
     (path / ".zgroup").write_text('{"zarr_format": 2}')
     (values / ".zattrs").write_text('{"_ARRAY_DIMENSIONS": ["sample", "feature"]}')
-    metadata = {
-        "zarr_format": 2,
-        "shape": [1, 1],
-        "chunks": [1, 1],
-        "dtype": "|O",
-        "fill_value": None,
-        "order": "C",
-        "compressor": None,
-        "filters": [{"id": "pickle", "protocol": 4}],
-    }
+    filters = [{"id": "pickle", "protocol": 4}]
+    metadata = {"zarr_format": 2, "shape": [1, 1], "chunks": [1, 1], "dtype": "|O", "order": "C"}
+    metadata |= {"fill_value": None, "compressor": None, "filters": filters}
     (values / ".zarray").write_text(json.dumps(metadata))
     (values / "0.0").write_bytes(pickle.dumps([Canary(trace), "O", [1, 1]]))
-    return path
 
 
-def zarr_2_elsewhere(path: Path, trace: Path) -> Path:
+def zarr_2_elsewhere(path: Path, trace: Path) -> None:
     """The same behind a symbolic link, where a search of the store does not look."""
-    hidden = zarr_2(path.with_name("hidden"), trace)
+    hidden = path.with_name("hidden")
+    zarr_2(hidden, trace)
     path.mkdir()
     (path / ".zgroup").write_text('{"zarr_format": 2}')
     (path / "colour").symlink_to(hidden / "colour", target_is_directory=True)
-    return path
 
 
-def zarr_3(path: Path, trace: Path) -> Path:
+def zarr_3(path: Path, trace: Path) -> None:
     """A codec of numcodecs in a v3 array of numbers."""
     array = zarr.create_array(path, name="colour", shape=(2, 2), chunks=(2, 2), dtype="f8")
     array[...] = 1.0
@@ -114,41 +84,30 @@ def zarr_3(path: Path, trace: Path) -> Path:
     for chunk in (path / "colour" / "c").rglob("*"):
         if chunk.is_file():
             chunk.write_bytes(pickle.dumps(Canary(trace)))
-    return path
 
 
-def mat_5(file: Path, trace: Path) -> Path:
-    from scipy.io import savemat
+def code(trace: Path) -> str:
+    return f"__import__('pathlib').Path({str(trace)!r}).touch()"
 
+
+def mat_5(file: Path, trace: Path) -> None:
     # a cell array of text: what MATLAB has for objects
-    cells = np.empty((2, 2), dtype=object)
-    cells[...] = f"__import__('pathlib').Path({str(trace)!r}).touch()"
+    cells = np.full((2, 2), code(trace), dtype=object)
     savemat(file, {"colour": cells})
-    return file
 
 
-def mat_73(file: Path, trace: Path) -> Path:
-    import h5py
-
+def mat_73(file: Path, trace: Path) -> None:
     with h5py.File(file, "w", userblock_size=512) as handle:
-        text = h5py.string_dtype()
-        handle.create_dataset("colour", (2, 2), dtype=text)[...] = pickle.dumps(
-            Canary(trace), protocol=0
-        )
+        text = handle.create_dataset("colour", (2, 2), dtype=h5py.string_dtype())
+        text[...] = pickle.dumps(Canary(trace), protocol=0)
     with file.open("r+b") as stream:
         stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + bytes([0, 2]) + b"IM")
-    return file
 
 
-def csv(file: Path, trace: Path) -> Path:
-    file.write_text(f"1,2\n3,__import__('pathlib').Path({str(trace)!r}).touch()\n4,5\n")
-    return file
-
-
-BOOBY_TRAPS: dict[str, Callable[[Path, Path], Path]] = {
-    "objects.npz": npz,
-    "labels.npz": npz_labels,
-    "objects.npy": npy,
+BOOBY_TRAPS: dict[str, Callable[[Path, Path], object]] = {
+    "objects.npz": lambda file, trace: np.savez(file, view_0=objects(trace)),
+    "labels.npz": lambda file, trace: np.savez(file, view_0=np.eye(3), labels=objects(trace)[:, 0]),
+    "objects.npy": lambda file, trace: np.save(file, objects(trace), allow_pickle=True),
     "pickle.npy": bare_pickle,
     "pickle.npz": bare_pickle,
     "two.zarr": zarr_2,
@@ -156,48 +115,20 @@ BOOBY_TRAPS: dict[str, Callable[[Path, Path], Path]] = {
     "three.zarr": zarr_3,
     "five.mat": mat_5,
     "seven.mat": mat_73,
-    "text.csv": csv,
+    "text.csv": lambda file, trace: file.write_text(f"1,2\n3,{code(trace)}\n4,5\n"),
 }
 
 
 @pytest.mark.parametrize("name", BOOBY_TRAPS)
 def test_reading_runs_no_code(name: str, tmp_path: Path) -> None:
     trace = tmp_path / "executed"
-    source = BOOBY_TRAPS[name](tmp_path / name, trace)
+    source = tmp_path / name
+    BOOBY_TRAPS[name](source, trace)
     output = tmp_path / "data.zarr"
     with pytest.raises(DataError):
         ingest(source, output, labels="labels" if name == "labels.npz" else None)
     assert not trace.exists()
     assert not output.exists()
-
-
-def test_the_canary_would_be_seen(tmp_path: Path) -> None:
-    trace = tmp_path / "executed"
-    pickle.loads(pickle.dumps(Canary(trace)))
-    assert trace.exists()
-
-
-@pytest.mark.thorough
-def test_no_module_can_run_text_or_unpickle() -> None:
-    forbidden = {"eval", "exec", "compile", "__import__"}
-    modules = {"pickle", "cloudpickle", "dill", "joblib", "marshal", "shelve", "yaml", "runpy"}
-    harmless_names = {"dumps", "PicklingError", "safe_load_all", "YAMLError"}
-    found = []
-    for file in PACKAGE.rglob("*.py"):
-        for node in ast.walk(ast.parse(file.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                found += [(file, node.func.id)] if node.func.id in forbidden else []
-            if isinstance(node, ast.Import):
-                names = {alias.name.partition(".")[0] for alias in node.names}
-                found += [(file, name) for name in names & modules]
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in modules:
-                taken = {alias.name for alias in node.names} - harmless_names
-                found += [(file, f"{node.module}.{name}") for name in taken]
-            if isinstance(node, ast.keyword) and node.arg in ("allow_pickle", "shell"):
-                value = node.value
-                harmless = isinstance(value, ast.Constant) and value.value is False
-                found += [] if harmless else [(file, node.arg)]
-    assert found == []
 
 
 # -- nothing outside the run directory --------------------------------------------------------
@@ -260,56 +191,11 @@ def test_names_of_data_sets_are_never_paths(
 
 @pytest.mark.parametrize("key", ["data.source", "output.directory", "data.labels"])
 def test_a_nul_in_a_path_is_a_configuration_error(key: str, tmp_path: Path) -> None:
+    lines = {"data.source": "a.npz", "cluster.n_clusters": 2, key: "a\0b"}
+    file = tmp_path / "p.toml"
+    file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items()))
     table, _, name = key.partition(".")
-    tables: dict[str, dict[str, Any]] = {"data": {"source": "a.npz"}, "cluster": {"n_clusters": 2}}
-    tables.setdefault(table, {})[name] = "a\0b"
-    text = "".join(
-        f"[{title}]\n" + "".join(f"{k} = {json.dumps(v)}\n" for k, v in content.items())
-        for title, content in tables.items()
-    )
-    file = tmp_path / "p.toml"
-    file.write_text(text)
     with pytest.raises(ConfigurationError, match=quotes(file, f"[{table}] {name}", repr("a\0b"))):
-        read_config(file)
-
-
-# -- configuration ----------------------------------------------------------------------------
-
-DEPTH = 30_000
-
-CONFIGURATIONS = {
-    "unknown table": "[dat]\n",
-    "unknown key": "[data]\nsource = 'digits'\nsuorce = 'x'\n[cluster]\nn_clusters = 3\n",
-    "key twice": "[data]\nsource = 'digits'\nsource = 'mfeat'\n",
-    "table twice": "[data]\nsource = 'digits'\n[cluster]\nn_clusters = 3\n[data]\n",
-    "key twice, dotted": "data.source = 'digits'\n[data]\nsource = 'mfeat'\n",
-    "deep lists": "x = " + "[" * DEPTH,
-    "deep lists over lines": "x = " + "[\n" * (DEPTH // 2),
-    "deep tables": "x = " + "{a=" * 8_000,
-    "deep keys": ".".join("a" * 20_000) + " = 1",
-    "many keys": "\n".join(f"k{i} = 1" for i in range(4_000)),
-    "many tables": "\n".join(f"[t{i}]" for i in range(6_000)),
-    "binary": "\0\1\2",
-}
-
-
-@pytest.mark.timeout(20)  # parsed in milliseconds; a hang is what this would catch
-@pytest.mark.parametrize("name", CONFIGURATIONS)
-def test_a_configuration_is_refused_at_once(name: str, tmp_path: Path) -> None:
-    file = tmp_path / "p.toml"
-    file.write_text(CONFIGURATIONS[name])
-    with pytest.raises(ConfigurationError) as caught:
-        read_config(file)
-    assert "p.toml" in str(caught.value)
-
-
-@pytest.mark.timeout(20)
-def test_a_hundred_megabytes_of_configuration(tmp_path: Path) -> None:
-    file = tmp_path / "p.toml"
-    with file.open("wb") as stream:
-        for _ in range(100):
-            stream.write(b"# 567890123456789012345678901234\n" * (2**20 // 32))
-    with pytest.raises(ConfigurationError, match=quotes(file, "64 KiB")):
         read_config(file)
 
 
@@ -318,30 +204,3 @@ def test_a_hundred_megabytes_of_configuration(tmp_path: Path) -> None:
 def test_an_override_is_refused_at_once(value: str) -> None:
     with pytest.raises(ConfigurationError, match=quotes("--set cluster.n_clusters=")):
         parse_override(f"cluster.n_clusters={value}")
-
-
-@pytest.mark.parametrize(
-    ("line", "rule"),
-    [
-        ("eval(name)", "S307"),
-        ("exec(name)", "S102"),
-        ("import pickle", "TID251"),
-        ("import subprocess; subprocess.run(name, shell=True)", "S602"),
-        ("import os; os.system(name)", "S605"),
-        ("import yaml; yaml.load(name, Loader=yaml.Loader)", "S506"),
-    ],
-)
-def test_lint_refuses_code_from_text(line: str, rule: str) -> None:
-    pytest.importorskip("ruff")
-    done = subprocess.run(
-        [
-            *(sys.executable, "-m", "ruff", "check", "--no-cache", "--output-format=concise"),
-            *("--stdin-filename=mscam_dask/example.py", "-"),
-        ],
-        input=f"name = 'a'\n{line}\n",
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=PACKAGE.parent,
-    )
-    assert f" {rule} " in done.stdout

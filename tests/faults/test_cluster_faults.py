@@ -21,12 +21,8 @@ from distributed import Client
 from numpy.testing import assert_array_equal
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.data.results import read_result
-from mscam_dask.engine.executors.dask import DaskExecutor
 from mscam_dask.errors import (
     ClusterError,
-    MemoryPlanError,
-    NoWorkersError,
     SchedulerLostError,
 )
 from mscam_dask.pipeline.config.read_config import read_config
@@ -35,9 +31,9 @@ from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.run.cluster import open_cluster
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import run_pipeline
-from mscam_dask.types.events import FitStarted, IterationFinished
+from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client, scheduler_process, worker_process
-from tests.messages import quotes
+from tests.faults.kill_driver import outcome_of
 from tests.synthetic import gaussian_views
 
 pytestmark = [
@@ -81,11 +77,6 @@ def figure(text: str) -> None:
     sys.stdout.write(f"\n{text.strip()}\n")
 
 
-def tasks_of(client: Client) -> int:
-    count: int = client.run_on_scheduler(lambda dask_scheduler: len(dask_scheduler.tasks))
-    return count
-
-
 def kill(pid: int) -> None:
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
@@ -123,77 +114,63 @@ def fit_with_a_death(client: Client, views: Views, rng: np.random.Generator) -> 
     return fitted, len(timers)
 
 
-def test_a_worker_killed_in_the_middle_changes_nothing(two_workers: Client) -> None:
-    views = views_of(300)
-    expected = estimator(None).fit(views)
-    fitted, n_killed = fit_with_a_death(two_workers, views, np.random.default_rng(0))
-    assert n_killed == 1
-    assert_same_fit(fitted, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_twenty_workers_killed_in_the_middle_of_twenty_fits(
-    two_workers: Client, record_property: Callable[[str, object], None]
+@pytest.mark.parametrize(
+    ("n_samples", "n_fits"),
+    [(300, 1), pytest.param(800, 20, marks=[pytest.mark.slow, pytest.mark.timeout(900)])],
+    ids=["one", "twenty"],
+)
+def test_a_worker_killed_in_the_middle_changes_nothing(
+    two_workers: Client, n_samples: int, n_fits: int
 ) -> None:
-    views = views_of(800)
+    views = views_of(n_samples)
     expected = estimator(None).fit(views)
     undisturbed, disturbed = [], []
-    for seed in range(20):
-        if seed % 4 == 0:
-            started = time.perf_counter()
+    for seed in range(n_fits):
+        started = time.perf_counter()
+        if n_fits > 1 and seed % 4 == 0:
             assert_same_fit(estimator(two_workers).fit(views), expected)
             undisturbed.append(time.perf_counter() - started)
-        started = time.perf_counter()
+            started = time.perf_counter()
         fitted, n_killed = fit_with_a_death(two_workers, views, np.random.default_rng(seed))
         disturbed.append(time.perf_counter() - started)
         assert n_killed == 1
         assert_same_fit(fitted, expected)
-    ratio = np.median(disturbed) / np.median(undisturbed)
-    figure(f"20/20 identical; {np.median(undisturbed):.2f} s undisturbed, {ratio:.2f} times that")
-    record_property("wall_ratio", float(ratio))
+    if undisturbed:
+        ratio = np.median(disturbed) / np.median(undisturbed)
+        figure(f"{n_fits} identical; {np.median(undisturbed):.2f} s undisturbed, {ratio:.2f} times")
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_a_worker_killed_every_two_seconds_for_a_minute() -> None:
+def test_fits_end_though_a_worker_is_killed_every_two_seconds() -> None:
     views = views_of(600)
     expected = estimator(None).fit(views)
-    stop = threading.Event()
-    finished = 0
-    errors: list[str] = []
+    stop, rng, ends = threading.Event(), np.random.default_rng(0), []
+
+    def killing() -> None:
+        while not stop.wait(2.0):
+            # as their nannies know them: a worker may be too busy to answer
+            nannies = client.cluster.workers.values()  # type: ignore[union-attr]
+            alive = [nanny.process.pid for nanny in nannies if nanny.process is not None]
+            if any(alive):
+                kill(int(rng.choice([pid for pid in alive if pid is not None])))
+
+    killer = threading.Thread(target=killing)
     with local_client(2) as client:
-
-        def killing() -> None:
-            rng = np.random.default_rng(0)
-            while not stop.wait(2.0):
-                workers = _started(client)
-                if workers:
-                    kill(workers[int(rng.integers(len(workers)))])
-
-        killer = threading.Thread(target=killing)
         killer.start()
         until = time.monotonic() + 60
         try:
             while time.monotonic() < until:
                 try:
                     assert_same_fit(estimator(client).fit(views), expected)
-                    finished += 1
+                    ends.append("identical")
                 except ClusterError as error:
-                    errors.append(type(error).__name__)
+                    ends.append(type(error).__name__)
         finally:
             stop.set()
             killer.join()
-    figure(f"{finished} fits finished identical; errors: {errors}; none hung")
-    assert finished or errors
-
-
-def _started(client: Client) -> list[int]:
-    """Worker processes as their nannies know them: a worker may be too busy to answer."""
-    assert client.cluster is not None
-    nannies = client.cluster.workers.values()
-    processes = [nanny.process for nanny in nannies if nanny.process is not None]
-    return [process.pid for process in processes if process.pid is not None]
+    figure(f"none hung: {ends}")
+    assert ends
 
 
 @contextlib.contextmanager
@@ -232,11 +209,8 @@ def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, mom
                 model.fit(views_of(600))
             raised = time.monotonic()
             assert len(str(caught.value).splitlines()) == 1
-        graph_from_partition = time.monotonic()
     assert len(killed) == 1
-    figure(
-        f"error {raised - killed[0]:.2f} s after the kill, closed {graph_from_partition - killed[0]:.2f} s"
-    )
+    figure(f"error {raised - killed[0]:.2f} s after the kill")
 
 
 @pytest.mark.timeout(300)
@@ -268,42 +242,7 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
     ]
     outcome = resume_run(tmp_path / "out", execution=in_process)
     assert outcome.resumed
-    result, wanted = read_result(outcome.directory.result), read_result(expected.directory.result)
-    assert_array_equal(result.labels, wanted.labels)
-    assert_array_equal(result.consensus_graph.data, wanted.consensus_graph.data)
-    assert_array_equal(result.consensus_graph.indices, wanted.consensus_graph.indices)
-    assert result.score == wanted.score
-
-
-@pytest.mark.timeout(300)
-@pytest.mark.thorough
-def test_all_workers_gone_is_a_typed_error_in_time(tmp_path: Path) -> None:
-    with (
-        own_cluster(tmp_path, 1) as (_, (worker,), address),
-        open_cluster(ExecutionTable(scheduler=address)) as cluster,
-    ):
-        assert cluster.client is not None
-        cluster.client.wait_for_workers(1, timeout=60)
-        with DaskExecutor(cluster.client, timeout_s=1.0) as executor:
-            assert executor.gather([executor.submit(abs, -2, key="before/0")]) == [2]
-            waiting = executor.submit(time.sleep, 60, key="sleep/0")
-            worker.kill()
-            with pytest.raises(NoWorkersError, match=quotes(address, "1 s")):
-                executor.gather([waiting])
-
-
-@pytest.mark.timeout(300)
-def test_too_little_memory_is_refused_before_any_work() -> None:
-    started: list[object] = []
-    rows = np.random.default_rng(0).normal(size=(4000, 300))
-    with local_client(1, memory_limit="260 MiB") as client:
-        before = tasks_of(client)
-        model = MSCAM(n_clusters=3, client=client, callbacks=[started.append])
-        with pytest.raises(MemoryPlanError, match=r"(?s)\b\d\.\d+ GiB\b.*\b0\.25 GiB\b"):
-            model.fit([rows, rows[:, :50]])
-        after = tasks_of(client)
-    assert before == after == 0
-    assert not [event for event in started if isinstance(event, FitStarted)]
+    assert outcome_of(outcome.directory.path)[:3] == outcome_of(expected.directory.path)[:3]
 
 
 @pytest.mark.slow

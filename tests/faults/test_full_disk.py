@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
+from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -22,12 +22,14 @@ from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
+from tests.faults.checkpoint_states import number_in, state
 from tests.faults.kill_driver import outcome_of, write_pipeline
 from tests.messages import quotes
 
 pytestmark = pytest.mark.faults
 
 MIB = 2**20
+N_VALUES = 20_000
 
 
 @pytest.fixture
@@ -68,26 +70,17 @@ def is_full(error: BaseException | None) -> bool:
     return getattr(error, "errno", None) == errno.ENOSPC or is_full(error.__cause__)
 
 
-def state(number: int) -> Checkpoint:
-    rng = np.random.default_rng(number)
-    return Checkpoint({"graph_data": rng.standard_normal(20_000)}, {"iteration": number})
-
-
 def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
     store = FileCheckpointStore(small_disk / "run" / "checkpoints")
-    store.save(state(0))
+    store.save(state(0, N_VALUES))
     filler = fill(small_disk)
     with pytest.raises(TemporaryFailure, match=quotes(store.directory)) as caught:
-        store.save(state(1))
+        store.save(state(1, N_VALUES))
     assert is_full(caught.value)
-    found = FileCheckpointStore(store.directory).load()
-    assert found is not None
-    assert found.record["iteration"] == 0
+    assert number_in(FileCheckpointStore(store.directory)) == 0
     filler.unlink()
-    store.save(state(1))
-    found = FileCheckpointStore(store.directory).load()
-    assert found is not None
-    assert found.arrays["graph_data"].tobytes() == state(1).arrays["graph_data"].tobytes()
+    store.save(state(1, N_VALUES))
+    assert number_in(FileCheckpointStore(store.directory)) == 1
     names = sorted(item.name for item in store.directory.iterdir())
     assert [name.partition("-")[0] for name in names] == ["00000000", "00000002", "current.json"]
 
@@ -127,7 +120,7 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(small_disk: Path, tmp_p
     assert RunDirectory(root).read_record().state == "finished"
 
 
-@pytest.mark.parametrize("kib", [1, 12, 40], ids=["run.json", "store", "checkpoint"])
+@pytest.mark.parametrize("kib", [1, 40], ids=["run.json", "checkpoint"])
 @pytest.mark.thorough
 def test_a_run_whose_files_grow_over_a_limit_goes_on_without_it(tmp_path: Path, kib: int) -> None:
     file, root = write_pipeline(tmp_path), tmp_path / "run"

@@ -29,7 +29,14 @@ def kept() -> dict[str, list[bytes]]:
     return found
 
 
-@pytest.mark.parametrize("name", FORMATS)
+# Those of MATLAB take seconds.
+SLOWER = {"mat", "mat73"}
+
+
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[pytest.mark.thorough] * (name in SLOWER)) for name in FORMATS],
+)
 def test_every_kept_input_is_read_or_refused(
     name: str, kept: dict[str, list[bytes]], tmp_path: Path
 ) -> None:

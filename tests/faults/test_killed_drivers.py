@@ -23,38 +23,23 @@ pytestmark = pytest.mark.faults
 ROOT = Path(__file__).parents[2]
 
 
-def killed_drivers(*arguments: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "tests.faults.kill_driver", *arguments],
-        check=False,
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        pytest.param("--runs 3", marks=[pytest.mark.thorough, pytest.mark.timeout(600)]),
+        pytest.param("--runs 50 --seed 1", marks=[pytest.mark.slow, pytest.mark.timeout(3600)]),
+        pytest.param(
+            "--runs 5 --seed 2 --workers 2", marks=[pytest.mark.slow, pytest.mark.timeout(3600)]
+        ),
+    ],
+)
+def test_runs_killed_at_random_moments_end_with_the_same_bits(arguments: str) -> None:
+    command = [sys.executable, "-m", "tests.faults.kill_driver", *arguments.split()]
+    done = subprocess.run(command, check=False, capture_output=True, text=True, cwd=ROOT)
+    sys.stdout.write(done.stdout)
     assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
-
-
-@pytest.mark.timeout(600)
-@pytest.mark.thorough
-def test_three_runs_killed_at_random_moments_end_with_the_same_bits() -> None:
-    assert "3/3 identical" in killed_drivers("--runs", "3")
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_fifty_runs_killed_at_random_moments_end_with_the_same_bits() -> None:
-    said = killed_drivers("--runs", "50", "--seed", "1")
-    sys.stdout.write(said)
-    assert "50/50 identical" in said
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(3600)
-def test_drivers_of_worker_processes_too() -> None:
-    said = killed_drivers("--runs", "5", "--seed", "2", "--workers", "2")
-    sys.stdout.write(said)
-    assert "5/5 identical" in said
+    n_runs = arguments.split()[1]
+    assert f"{n_runs}/{n_runs} identical" in done.stdout
 
 
 def iterations_in(events: Path) -> int:

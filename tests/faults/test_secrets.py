@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 import threading
@@ -17,12 +16,12 @@ import psutil
 import pytest
 from distributed import LocalCluster, Security
 
-from mscam_dask.errors import ConfigurationError, DataError, MscamError, redacted
+from mscam_dask.errors import ConfigurationError, MscamError, redacted
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run import cluster_classes, steps
+from mscam_dask.pipeline.run import cluster_classes
 from mscam_dask.pipeline.run.cluster import open_cluster
-from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
+from mscam_dask.pipeline.run.run import run_pipeline
 from tests.messages import quotes
 
 pytestmark = pytest.mark.faults
@@ -46,10 +45,9 @@ SECRETS = [
 
 @pytest.mark.parametrize("text", SECRETS)
 def test_every_error_of_the_package_leaves_credentials_out(text: str) -> None:
-    for error in (ConfigurationError, DataError, MscamError):
-        said = str(error(f"before {text} after"))
-        assert CANARY not in said
-        assert said.startswith("before ")
+    said = str(MscamError(f"before {text} after"))
+    assert CANARY not in said
+    assert said.startswith("before ")
 
 
 @pytest.mark.parametrize(
@@ -74,7 +72,7 @@ def test_redaction_takes_time_in_proportion(text: str) -> None:
     assert len(redacted(text)) <= 2 * len(text)
 
 
-@pytest.mark.parametrize("text", SECRETS[:6])
+@pytest.mark.parametrize("text", SECRETS[::3])
 def test_a_pipeline_file_with_a_credential_is_refused(text: str, tmp_path: Path) -> None:
     file = tmp_path / "p.toml"
     file.write_text(f"[data]\nsource = {json.dumps(text)}\n[cluster]\nn_clusters = 3\n")
@@ -89,17 +87,20 @@ def everything_in(directory: Path) -> bytes:
     return b"".join(file.read_bytes() for file in directory.rglob("*") if file.is_file())
 
 
-def run_small(directory: Path, execution: str = "in_process = true") -> RunOutcome:
+def write_small(directory: Path, execution: str = "in_process = true") -> Path:
     rng = np.random.default_rng(0)
-    labels = np.repeat([0, 1], 15)
-    np.savez(
-        directory / "d.npz", allow_pickle=False, a=rng.normal(size=(30, 3)) + 9 * labels[:, None]
-    )
+    view = rng.normal(size=(30, 3)) + 9 * np.repeat([[0], [1]], 15, axis=0)
+    np.savez(directory / "d.npz", allow_pickle=False, a=view)
     (directory / "p.toml").write_text(
         "[data]\nsource = 'd.npz'\n[cluster]\nn_clusters = 2\nconstants.auto_settings = false\n"
         f"max_iter = 2\n[execution]\n{execution}\n"
     )
-    return run_pipeline(read_config(directory / "p.toml"), directory / "out")
+    return directory / "p.toml"
+
+
+def run_small(directory: Path, execution: str = "in_process = true") -> None:
+    outcome = run_pipeline(read_config(write_small(directory, execution)), directory / "out")
+    assert outcome.record.state == "finished"
 
 
 @pytest.fixture
@@ -110,52 +111,39 @@ def secret_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("secret_environment")
 def test_the_environment_is_not_in_a_run_directory(tmp_path: Path) -> None:
-    outcome = run_small(tmp_path)
-    assert outcome.record.state == "finished"
+    run_small(tmp_path)
     assert CANARY.encode() not in everything_in(tmp_path)
 
 
+# A step that fails with an error of a library, run by the command line.
+FAIL = """
+import builtins, sys
+from mscam_dask import errors
+from mscam_dask.cli import main
+from mscam_dask.pipeline.run import steps
+def fail(*_, **__):
+    kind = getattr(builtins, sys.argv[1], None) or getattr(errors, sys.argv[1])
+    raise kind("denied: https://u:" + sys.argv[2] + "@host or " + sys.argv[2])
+steps.cluster = fail
+main(["run", *sys.argv[3:]])
+"""
+
+
+@pytest.mark.thorough
 @pytest.mark.usefixtures("secret_environment")
-@pytest.mark.parametrize("carried", [CANARY, f"https://u:{CANARY}@host"])
-def test_an_error_of_a_library_is_recorded_without_it(
-    carried: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("options", [[], ["--debug"]])
+@pytest.mark.parametrize("kind", ["PermissionError", "DataError"])
+def test_an_error_of_a_library_is_shown_and_recorded_without_it(
+    kind: str, options: list[str], tmp_path: Path
 ) -> None:
-    def fail(*_: Any, **__: Any) -> None:
-        raise PermissionError(f"access denied for {carried}")
-
-    monkeypatch.setattr(steps, "cluster", fail)
-    with pytest.raises(PermissionError):
-        run_small(tmp_path)
-    kept = everything_in(tmp_path / "out")
-    assert b"access denied for" in kept  # the words of `fail`
-    assert CANARY.encode() not in kept
-
-
-@pytest.mark.usefixtures("secret_environment")
-@pytest.mark.parametrize("kind", [PermissionError, ZeroDivisionError, DataError])
-@pytest.mark.parametrize("debug", [False, True])
-def test_the_command_line_does_not_show_it(
-    kind: type[Exception], debug: bool, tmp_path: Path
-) -> None:
-    script = (
-        "import click, builtins, sys\n"
-        "from mscam_dask import errors\n"
-        "from mscam_dask.cli.errors import handle_errors\n"
-        "kind = getattr(builtins, sys.argv[1], None) or getattr(errors, sys.argv[1])\n"
-        "@click.command()\n@handle_errors\n"
-        "def command(): raise kind('denied: https://u:' + sys.argv[2] + '@host or ' + sys.argv[2])\n"
-        "command(['--debug'] if sys.argv[3] == 'True' else [])\n"
-    )
-    done = subprocess.run(
-        [sys.executable, "-c", script, kind.__name__, CANARY, str(debug)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env=dict(os.environ),
-    )
+    file = write_small(tmp_path)
+    command = [sys.executable, "-c", FAIL, kind, CANARY, str(file), "-o", str(tmp_path / "out")]
+    done = subprocess.run([*command, *options], capture_output=True, text=True, check=False)
     assert done.returncode != 0
     assert "denied: https://***@host" in done.stderr
-    assert CANARY not in done.stderr + done.stdout
+    kept = everything_in(tmp_path / "out")
+    assert b"denied: https://" in kept
+    assert CANARY.encode() not in kept + done.stderr.encode() + done.stdout.encode()
 
 
 class CommandLines(threading.Thread):
@@ -212,8 +200,7 @@ def test_processes_of_a_run_carry_no_secret_in_command_lines_logs_or_files(
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     with dask.config.set({"gateway.auth.kwargs": {"password": CANARY}}):
-        outcome = run_small(tmp_path, "workers = 2")
-    assert outcome.record.state == "finished"
+        run_small(tmp_path, "workers = 2")
     printed = "".join(capfd.readouterr())
     kept = (
         everything_in(tmp_path)

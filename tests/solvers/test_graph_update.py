@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import pairwise
+from typing import TypeAlias
 
 import numpy as np
 import pytest
@@ -32,7 +33,7 @@ from mscam_dask.solvers.row_view import EmbeddedRows
 from tests import oracle
 
 Array = NDArray[np.float64]
-Graph = csr_array[np.float64]
+Graph: TypeAlias = "csr_array[np.float64]"  # SciPy 1.15 cannot subscript it
 
 
 def points(seed: int, n: int, r: int = 3) -> Array:

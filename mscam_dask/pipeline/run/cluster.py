@@ -216,7 +216,8 @@ def _started(execution: ExecutionTable, timeout_s: float) -> Iterator[OpenCluste
     with ExitStack() as stack:
         try:
             cluster = stack.enter_context(_local_cluster(execution, n_workers, n_threads))
-            client = stack.enter_context(Client(cluster, set_as_default=False))
+            with defer_signals():  # one that is half made keeps the process from ending
+                client = stack.enter_context(Client(cluster, set_as_default=False))
             if adapt is not None:
                 cluster.adapt(minimum=adapt.minimum, maximum=adapt.maximum)
             if n_workers:
@@ -294,10 +295,10 @@ def _started_by_class(
                     "yourself and connect with --scheduler."
                 )
             scale(cluster, execution, name)
-            client = Client(
-                cluster, security=getattr(cluster, "security", None), set_as_default=False
-            )
-            stack.callback(_leave, client)
+            security = getattr(cluster, "security", None)
+            with defer_signals():  # one that is half made keeps the process from ending
+                client = Client(cluster, security=security, set_as_default=False)
+                stack.callback(_leave, client)
         try:
             wait_for_a_worker(client, start_s)
         except NoWorkersError as error:
