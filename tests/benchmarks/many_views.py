@@ -30,18 +30,11 @@ _MIB = 2**20
 
 @dataclasses.dataclass(frozen=True)
 class ManyViews:
-    """Measurements of one run.
+    """Measurements of one run."""
 
-    Attributes
-    ----------
-    ratio : float
-        Median over outer iterations: seconds over those of the ADMM of its views, divided by the workers.
-    megabytes : float
-        Maximum per outer iteration, in both directions, between driver and scheduler.
-    n_components : int
-    """
-
+    # Median over iterations: seconds over those of the ADMM of its views, divided by the workers
     ratio: float
+    # Maximum per outer iteration, in both directions, between driver and scheduler
     megabytes: float
     n_components: int
 

@@ -9,20 +9,7 @@ __all__ = ["CountingRelay"]
 
 
 class CountingRelay:
-    """Relay that listens on loopback and forwards everything until it is closed.
-
-    Parameters
-    ----------
-    host, port
-        Of the server.
-
-    Attributes
-    ----------
-    port : int
-        To connect to.
-    n_bytes : int
-        To the server and from it, so far.
-    """
+    """Relay that listens on loopback and forwards everything until it is closed."""
 
     def __init__(self, host: str, port: int) -> None:
         self._target = (host, port)
