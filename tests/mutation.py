@@ -160,6 +160,7 @@ def in_fork(work: Callable[[], str], cpu_seconds: float) -> str:
     receiver, sender = _FORK.Pipe(duplex=False)
     child = _FORK.Process(target=_send, args=(work, cpu_seconds, sender))
     child.start()
+    assert child.pid is not None
     sender.close()
     text = ""
     with contextlib.suppress(EOFError):
@@ -280,7 +281,7 @@ def _run_with(mutant: Mutant, names: Sequence[str]) -> str:
             return compile(mutant.code, path, "exec")
         return get_code(self, name)
 
-    SourceFileLoader.get_code = get_mutant  # type: ignore[method-assign]
+    SourceFileLoader.get_code = get_mutant  # type: ignore[assignment, method-assign]
     return str(int(pytest.main([*_PYTEST, *names])))
 
 
