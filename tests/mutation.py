@@ -197,6 +197,7 @@ class _Watch:
 
         self.files = files
         self.seconds: dict[str, float] = {}
+        self.failed = ""
         self._coverage = coverage.Coverage(
             data_file=None, include=[str(ROOT / file) for file in files]
         )
@@ -212,6 +213,10 @@ class _Watch:
         result = yield
         self.seconds[item.nodeid] = time.process_time() - before
         return result
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.failed:
+            self.failed = report.nodeid
 
     def found(self) -> dict[str, Any]:
         """Tests by line of each file, and seconds by test."""
@@ -269,7 +274,7 @@ def _first_run(files: Sequence[str], names: Sequence[str]) -> str:
     """Run the tests under coverage; return what the plugin found as JSON, or the code of pytest."""
     watch = _Watch(files)
     status = pytest.main([*_PYTEST, *names], plugins=[watch])
-    return f"pytest ended with {status!r}" if status else json.dumps(watch.found())
+    return f"{watch.failed} {status!r}" if status else json.dumps(watch.found())
 
 
 def _run_with(mutant: Mutant, names: Sequence[str]) -> str:

@@ -162,10 +162,7 @@ def test_damaged_records_are_errors_and_a_rerun_writes_that_of_the_experiment(
         run(write(ONE), here / "out")
 
 
-@pytest.mark.parametrize("kind", ["compare", "sweep"])
-def test_view_types_of_a_data_set_are_those_it_is_clustered_with(
-    write: Write, here: Path, kind: str
-) -> None:
+def test_view_types_of_a_data_set_are_those_it_is_clustered_with(write: Write, here: Path) -> None:
     rng, labels = np.random.default_rng(0), np.arange(60) % 3
     points = [np.eye(3)[labels] + rng.normal(size=(60, 3)) for _ in "ab"]  # scores are not 1
     distances = [cdist(rows, rows) for rows in points]
@@ -177,14 +174,9 @@ def test_view_types_of_a_data_set_are_those_it_is_clustered_with(
     ):
         store = as_multi_view(distances, view_type=view_type)
         write_store(replace(store, labels=labels), here / f"{name}.zarr")
-        text = f"[{kind}]\ndatasets = ['d']\n[dataset.d]\nsource = '{name}.zarr'\n"
+        text = ONE.replace("tiny.npz", "d") + f"[dataset.d]\nsource = '{name}.zarr'\n"
         text += "view_type = 'distance'\n" if name == "requested" else ""
-        if kind == "compare":
-            text = text.replace("[dataset", "methods = ['knn-sc']\nruns = 1\n[dataset")
-            record = run_experiment(read_experiment(write(text)), here / name)
-        else:
-            text = text.replace("[dataset", "alpha = [1.0]\ngraph_weight = [1.0]\n[dataset")
-            record = run_experiment(read_experiment(write(text), command="sweep"), here / name)
+        record, _ = run(write(text), here / name)
         results[name] = [(trial.key, trial.scores) for trial in record.trials]
     assert results["requested"] == results["distance"] != results["features"]
 
