@@ -39,11 +39,28 @@ from hypothesis import Phase, settings
 
 ROOT = Path(__file__).parents[1]
 
-_FIT_TESTS = ("tests/engine",)
+_FIT_TESTS = tuple(
+    f"tests/engine/test_{name}.py"
+    for name in (
+        *("arguments", "candidate_neighbors", "checkpoint", "cuts", "excluded_views", "fit"),
+        *(
+            "iteration_steps",
+            "large",
+            "loop_rules",
+            "minima",
+            "n_clusters",
+            "refine",
+            "repeats",
+        ),
+        *("assess", "reduction", "results_by_workers", "view_graphs", "warm_start"),
+    )
+)
 _SOLVER_TESTS = (
-    *("tests/linalg", "tests/solvers", "tests/engine"),
-    *("tests/estimators/test_borders.py", "tests/estimators/test_cluster_features.py"),
-    *("tests/estimators/test_incomplete.py", "tests/estimators/test_predict.py"),
+    *("tests/linalg", "tests/solvers", *_FIT_TESTS),
+    *(
+        f"tests/estimators/test_{name}.py"
+        for name in ("incomplete", "borders", "cluster_features", "predict")
+    ),
 )
 _STORE_TESTS = (
     *("tests/data/store", "tests/data/test_checkpoint*.py", "tests/data/test_ingest*.py"),
