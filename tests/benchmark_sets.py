@@ -37,24 +37,13 @@ NAMES = (
 
 
 class BenchmarkData(NamedTuple):
-    """One benchmark set; arrays are read-only because tests share them.
+    """One benchmark set; arrays are read-only because tests share them."""
 
-    Attributes
-    ----------
-    views : tuple of arrays (n_samples, n_features_v)
-        As stored, neither centred nor scaled; a distance view is (n_samples, n_samples).
-    labels : array of shape (n_samples,), int64
-        Ground truth, for scoring only.
-    kinds : tuple of str
-        "features" or "distance", one for each view.
-    names : tuple of str
-        One for each view.
-    """
-
+    # As stored, neither centred nor scaled; a distance view is (n_samples, n_samples)
     views: tuple[NDArray[Any], ...]
-    labels: NDArray[np.int64]
-    kinds: tuple[str, ...]
-    names: tuple[str, ...]
+    labels: NDArray[np.int64]  # ground truth, for scoring only
+    kinds: tuple[str, ...]  # "features" or "distance", one for each view
+    names: tuple[str, ...]  # one for each view
 
     @property
     def n_clusters(self) -> int:

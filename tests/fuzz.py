@@ -35,8 +35,6 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["FORMATS", "KEPT", "main", "place", "read"]
-
 KEPT = Path(__file__).parent / "golden" / "fuzz.tar.xz"
 
 _rng = np.random.default_rng(0)
@@ -47,25 +45,6 @@ Y = np.arange(20) % 3
 _ADDRESS_BYTES = 2 * 2**30
 _KEPT_BYTES = 12_000
 """Largest sum of sizes that is kept of one format, after compression."""
-
-
-# ---------------------------------------------------------------------------------------------
-# Valid files
-# ---------------------------------------------------------------------------------------------
-def _npz(path: Path) -> None:
-    np.savez(path, view_0=A, view_1=B.toarray(), labels=Y)
-
-
-def _npz_sparse(path: Path) -> None:
-    sparse.save_npz(path, B, compressed=True)
-
-
-def _npy(path: Path) -> None:
-    np.save(path, A)
-
-
-def _mat(path: Path) -> None:
-    scipy.io.savemat(path, {"color": A, "sp": B, "Y": Y}, do_compression=False)
 
 
 def _mat_cells(path: Path) -> None:
@@ -162,27 +141,7 @@ def _frame() -> pd.DataFrame:
     return frame.assign(label=Y, id=[f"s{i}" for i in range(20)])
 
 
-def _parquet(path: Path) -> None:
-    _frame().to_parquet(path)
-
-
-def _feather(path: Path) -> None:
-    _frame().to_feather(path)
-
-
 _TABLE = "id,a,b,label\n" + "".join(f"s{i},{a[0]},{a[1]},{i % 3}\n" for i, a in enumerate(A))
-
-
-def _csv(path: Path) -> None:
-    path.write_text(_TABLE)
-
-
-def _columns(path: Path) -> None:
-    path.write_text("\n".join(" ".join(f"{x:.5f}" for x in row) for row in A))
-
-
-def _csv_gz(path: Path) -> None:
-    path.write_bytes(gzip.compress(_TABLE.encode(), mtime=0))
 
 
 def _nus_wide(path: Path) -> None:
@@ -238,10 +197,6 @@ root = "runs"
 """
 
 
-def _toml(path: Path) -> None:
-    path.write_text(_PIPELINE)
-
-
 def _toml_types(path: Path) -> None:
     path.write_text(
         "[data]\nsource=1979-05-27T07:32:00Z\n[[cluster]]\na.b.'c'=[1,{x=0x1f}]\nn=-inf\n"
@@ -249,23 +204,38 @@ def _toml_types(path: Path) -> None:
     )
 
 
-FORMATS: dict[str, tuple[str, tuple[Callable[[Path], None], ...]]] = {
-    "npz": ("x.npz", (_npz, _npz_sparse)),
-    "npy": ("x.npy", (_npy,)),
-    "mat": ("x.mat", (_mat, _mat_cells)),
+FORMATS: dict[str, tuple[str, tuple[Callable[[Path], object], ...]]] = {
+    "npz": (
+        "x.npz",
+        (
+            lambda path: np.savez(path, view_0=A, view_1=B.toarray(), labels=Y),
+            lambda path: sparse.save_npz(path, B, compressed=True),
+        ),
+    ),
+    "npy": ("x.npy", (lambda path: np.save(path, A),)),
+    "mat": (
+        "x.mat",
+        (lambda path: scipy.io.savemat(path, {"color": A, "sp": B, "Y": Y}), _mat_cells),
+    ),
     "mat73": ("x.mat", (_mat73,)),
     "h5ad": ("x.h5ad", (_h5ad,)),
     "h5mu": ("x.h5mu", (_h5mu,)),
     "nc": ("x.nc", (_nc,)),
     "zarr": ("x.zarr", (_zarr,)),
-    "parquet": ("x.parquet", (_parquet,)),
-    "feather": ("x.feather", (_feather,)),
-    "csv": ("x.csv", (_csv, _columns)),
-    "csv_gz": ("x.csv.gz", (_csv_gz,)),
+    "parquet": ("x.parquet", (lambda path: _frame().to_parquet(path),)),
+    "feather": ("x.feather", (lambda path: _frame().to_feather(path),)),
+    "csv": (
+        "x.csv",
+        (lambda path: path.write_text(_TABLE), lambda path: np.savetxt(path, A, fmt="%.5f")),
+    ),
+    "csv_gz": (
+        "x.csv.gz",
+        (lambda path: path.write_bytes(gzip.compress(_TABLE.encode(), mtime=0)),),
+    ),
     "nus_wide": ("x", (_nus_wide,)),
     "mfeat": ("x", (_mfeat,)),
     "flowers17": ("x", (_flowers17,)),
-    "toml": ("x.toml", (_toml, _toml_types)),
+    "toml": ("x.toml", (lambda path: path.write_text(_PIPELINE), _toml_types)),
 }
 """Name of the file or directory of each format, and functions that write valid ones."""
 
@@ -321,7 +291,7 @@ def place(name: str, data: bytes, path: Path, valid: Sequence[tuple[Path, list[P
 
 _VALUES: tuple[Any, ...] = (
     *(0, 1, -1, 2**31, 2**63 - 1, -(2**63), 1e308, np.nan, np.inf, "", "x", "X", "\0", "é" * 300),
-    *(
+    *[
         "csr_matrix",
         "csc_matrix",
         "categorical",
@@ -329,17 +299,9 @@ _VALUES: tuple[Any, ...] = (
         "nullable-integer",
         "array",
         "_index",
-    ),
-    *(
-        "double",
-        "cell",
-        "char",
-        "struct",
-        "function_handle",
-        b"\xff\xfe",
-        np.float16(2),
-        np.uint8(3),
-    ),
+    ],
+    *["double", "cell", "char", "struct", "function_handle"],
+    *(b"\xff\xfe", np.float16(2), np.uint8(3)),
     *(np.array([], dtype="f8"), np.array([20, 4]), np.array([-1, 4]), np.array([2**62, 4])),
     *(np.array([[1, 2], [3, 4]]), np.array([1 + 2j]), np.zeros((2, 2, 2)), np.array([True, False])),
     *(np.array([b"a", b"\xff"]), np.void(b"abc"), np.zeros(2, dtype=[("r", "f8"), ("i", "f8")])),

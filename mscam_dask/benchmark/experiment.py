@@ -13,7 +13,6 @@ damaged file of a trial counts as absent.
 from __future__ import annotations
 
 import contextlib
-import datetime as dt
 import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,6 +41,7 @@ from mscam_dask.benchmark.results import (
     TrialEntry,
     decode_experiment,
     encode_experiment,
+    now,
 )
 from mscam_dask.benchmark.rows import curves, method_runs, open_all
 from mscam_dask.benchmark.sweep import heat_map, sweep_entries
@@ -267,7 +267,7 @@ class _Experiment:
             name=settings.name,
             state="running",
             command=command,
-            started=_now(),
+            started=now(),
             versions=software_versions(),
         )
 
@@ -368,7 +368,7 @@ class _Experiment:
 
     def _close(self, state: str) -> None:
         seconds = time.perf_counter() - self._started
-        self.update(state=state, ended=_now(), seconds=seconds, blas=blas_libraries())
+        self.update(state=state, ended=now(), seconds=seconds, blas=blas_libraries())
 
 
 @contextmanager
@@ -419,7 +419,3 @@ def _settings_text(settings: ExperimentSettings) -> str:
         "output": content["output"],
     }
     return toml_text({name: table for name, table in tables.items() if table})
-
-
-def _now() -> str:
-    return dt.datetime.now(dt.UTC).isoformat(timespec="seconds")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import datetime as dt
 import hashlib
 import multiprocessing
 import os
@@ -36,7 +35,7 @@ from msgspec import Struct
 from mscam_dask import __version__
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
 from mscam_dask.benchmark.methods import METHODS, method
-from mscam_dask.benchmark.results import SCORES, Outcome, TrialEntry
+from mscam_dask.benchmark.results import SCORES, Outcome, TrialEntry, now
 from mscam_dask.engine.executors._process import PinnedBlas, without_dask_trim
 from mscam_dask.errors import SchedulerLostError
 from mscam_dask.estimators._describe import label_free_scores
@@ -95,7 +94,7 @@ class Trial(Struct, frozen=True, kw_only=True):
             shuffled=self.shuffled,
             parameters=self.parameters,
             limits=msgspec.structs.asdict(self.limits),
-            ended=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
+            ended=now(),
             outcome=outcome,
             **result,
         )

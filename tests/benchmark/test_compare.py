@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shutil
 import signal
 from dataclasses import replace
 from importlib.metadata import EntryPoint
@@ -28,7 +27,6 @@ from mscam_dask.benchmark.results import (
     PROTOCOLS,
     SCORES,
     ExperimentRecord,
-    Protocol,
     decode_experiment,
 )
 from mscam_dask.benchmark.rows import method_runs
@@ -38,7 +36,6 @@ from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 from mscam_dask.estimators._describe import label_free_scores
 from mscam_dask.metrics import clustering_accuracy
 from tests.benchmark.conftest import Write
-from tests.messages import quotes
 from tests.synthetic import three_subspaces
 
 SMALL = """
@@ -106,39 +103,20 @@ def test_rows_trials_and_files(write: Write, here: Path) -> None:
         values = [trial.scores["accuracy"] for trial in mine]
         assert row.scores["accuracy"].mean == pytest.approx(np.mean(np.array(values, float)))
         assert row.scores["accuracy"].std == pytest.approx(np.std(np.array(values, float), ddof=1))
+    tried = [trial for trial in record.trials if trial.method == "knn-sc" and trial.seed == 0]
+    assert record.rows[1].parameters in [
+        trial.parameters
+        for trial in tried
+        if trial.scores["accuracy"] == max(each.scores["accuracy"] or 0.0 for each in tried)
+    ]
     assert "view" in record.rows[2].parameters
-    assert record.rows[2].note != ""
-    assert record.rows[0].note == ""
+    assert [bool(row.note) for row in record.rows] == [False, False, True]
     assert trials_done(events) == len(record.trials)
     assert {trial.shuffled for trial in record.trials if trial.seed == 0} == {False}
     assert {trial.shuffled for trial in record.trials if trial.seed == 1} == {True}
     on_disk = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
     assert on_disk.rows == record.rows
     assert len(list((here / "out" / "trials").glob("*/*.json"))) == len(record.trials)
-
-
-@pytest.mark.parametrize("protocol", ["defaults", "grid"])
-def test_the_best_single_view_is_never_a_row_without_labels(
-    write: Write, here: Path, protocol: Protocol
-) -> None:
-    text = SMALL.replace("['defaults', 'grid']", f"['{protocol}']").replace("runs = 2", "runs = 1")
-    record, _ = run(write(text.replace("[1.0]", "[1.0, 2.0]")), here / "out")
-    best = next(row for row in record.rows if row.method == "sc-bsv")
-    assert best.protocol == "grid"
-    assert record.protocols == {protocol: PROTOCOLS[protocol], "grid": PROTOCOLS["grid"]}
-    tried = {trial.parameters["view"] for trial in record.trials if trial.method == "sc-bsv"}
-    widths = {trial.parameters.get("width_factor") for trial in record.trials}
-    assert len(tried) == len(record.datasets[0].views)
-    assert {1.0, 2.0} <= widths or protocol == "defaults"
-    page = (here / "out" / "report.html").read_text()
-    assert page.count("<td>grid</td>") == [row.protocol for row in record.rows].count("grid")
-
-
-def test_a_view_named_beforehand_is_chosen_without_labels(write: Write, here: Path) -> None:
-    text = SMALL.replace("['defaults', 'grid']", "['defaults']").replace("runs = 2", "runs = 1")
-    record, _ = run(write(text + "[parameters.sc-bsv]\nview = 1\n"), here / "out")
-    assert {row.protocol for row in record.rows} == {"defaults"}
-    assert {row.note for row in record.rows} == {""}
 
 
 @pytest.mark.thorough
@@ -166,38 +144,25 @@ def test_a_rerun_computes_only_the_missing_trials(write: Write, here: Path) -> N
     assert json.loads(victim.read_text())["outcome"] == "ok"
 
 
-def test_a_damaged_record_is_an_error_and_a_rerun_writes_it_again(write: Write, here: Path) -> None:
+def test_damaged_records_are_errors_and_a_rerun_writes_that_of_the_experiment(
+    write: Write, here: Path
+) -> None:
     first, _ = run(write(ONE), here / "out")
     file = here / "out" / "experiment.json"
     file.write_bytes(b"[" * 100_000)
-    with pytest.raises(DataError, match=quotes(file)):
+    with pytest.raises(DataError):
         read_record(here / "out")
     second, events = run(write(ONE), here / "out")
     assert trials_done(events) == 0
     assert read_record(here / "out").rows == second.rows == first.rows
-
-
-def test_a_trial_that_cannot_be_read_is_named(write: Write, here: Path) -> None:
-    run(write(ONE), here / "out")
-    (file,) = (here / "out" / "trials").glob("*/*.json")
-    file.unlink()
-    file.mkdir()
-    with pytest.raises(DataError, match=quotes(file)):
+    (trial,) = (here / "out" / "trials").glob("*/*.json")
+    trial.unlink()
+    trial.mkdir()
+    with pytest.raises(DataError):
         run(write(ONE), here / "out")
 
 
-def test_other_data_of_the_same_name_are_other_trials(write: Write, here: Path) -> None:
-    first, _ = run(write(ONE), here / "out")
-    shutil.copy(here / "other.npz", here / "tiny.npz")
-    second, events = run(write(ONE), here / "out")
-    assert trials_done(events) == len(first.trials) == 1
-    assert not {trial.key for trial in second.trials} & {trial.key for trial in first.trials}
-
-
-@pytest.mark.parametrize("kind", ["compare", "sweep"])
-def test_view_types_of_a_data_set_are_those_it_is_clustered_with(
-    write: Write, here: Path, kind: str
-) -> None:
+def test_view_types_of_a_data_set_are_those_it_is_clustered_with(write: Write, here: Path) -> None:
     rng, labels = np.random.default_rng(0), np.arange(60) % 3
     points = [np.eye(3)[labels] + rng.normal(size=(60, 3)) for _ in "ab"]  # scores are not 1
     distances = [cdist(rows, rows) for rows in points]
@@ -209,14 +174,9 @@ def test_view_types_of_a_data_set_are_those_it_is_clustered_with(
     ):
         store = as_multi_view(distances, view_type=view_type)
         write_store(replace(store, labels=labels), here / f"{name}.zarr")
-        text = f"[{kind}]\ndatasets = ['d']\n[dataset.d]\nsource = '{name}.zarr'\n"
+        text = ONE.replace("tiny.npz", "d") + f"[dataset.d]\nsource = '{name}.zarr'\n"
         text += "view_type = 'distance'\n" if name == "requested" else ""
-        if kind == "compare":
-            text = text.replace("[dataset", "methods = ['knn-sc']\nruns = 1\n[dataset")
-            record = run_experiment(read_experiment(write(text)), here / name)
-        else:
-            text = text.replace("[dataset", "alpha = [1.0]\ngraph_weight = [1.0]\n[dataset")
-            record = run_experiment(read_experiment(write(text), command="sweep"), here / name)
+        record, _ = run(write(text), here / name)
         results[name] = [(trial.key, trial.scores) for trial in record.trials]
     assert results["requested"] == results["distance"] != results["features"]
 
@@ -326,70 +286,25 @@ def test_a_trial_with_a_temporary_failure_runs_again(write: Write, here: Path) -
         assert trials_done(events) == n_again
 
 
-@pytest.mark.thorough
-def test_the_best_of_the_grid_is_that_of_the_highest_accuracy(write: Write, here: Path) -> None:
-    text = (
-        "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 2\nsearch_runs = 2\nprotocols = ['defaults', 'grid']\n"
-        "[grid.knn-sc]\nn_neighbors = [2, 3, 10]\n"
-    )
-    record, _ = run(write(text), here / "out")
-    by_setting: dict[int, list[float]] = {}
-    for trial in record.trials:
-        if "n_neighbors" in trial.parameters:
-            value = trial.scores["accuracy"]
-            assert value is not None
-            by_setting.setdefault(trial.parameters["n_neighbors"], []).append(value)
-    means = {key: sum(values) / len(values) for key, values in by_setting.items()}
-    assert len(means) == 3
-    best = record.rows[1]
-    assert best.protocol == "grid"
-    assert best.scores["accuracy"].mean == pytest.approx(max(means.values()))
-
-
 @pytest.mark.parametrize(
-    ("text", "parts"),
+    "text",
     [
-        (
-            "[compare]\ndatasets = ['tiny.npz', 'plain.npz']\nmethods = ['knn-sc']",
-            ["'plain'", "[dataset.plain]"],
-        ),
-        (
-            SMALL + "[dataset.'tiny.npz']\nsource = 'tiny.npz'\nn_clusters = 61",
-            ["n_clusters", "61", "60"],
-        ),
-        (
-            SMALL + "[parameters.knn-sc]\nscale = 'unti'",
-            ["knn-sc", "tiny", "'unti'", "unit"],
-        ),
-        (
-            SMALL.replace("'sc-bsv'", "'mscam'") + "[grid.mscam]\nalpha = [1.0, -1.0]",
-            ["mscam", "tiny", "alpha", "-1.0", "1e-06", "1e+06"],
-        ),
-        (
-            SMALL + "[parameters.sc-bsv]\nview = 'colour'",
-            ["sc-bsv", "tiny", "'colour'", "view_0"],
-        ),
+        ONE.replace("tiny", "plain"),
+        SMALL + "[dataset.'tiny.npz']\nsource = 'tiny.npz'\nn_clusters = 61",
+        SMALL + "[parameters.knn-sc]\nscale = 'unti'",
+        SMALL.replace("'sc-bsv'", "'mscam'") + "[grid.mscam]\nalpha = [1.0, -1.0]",
+        SMALL + "[parameters.sc-bsv]\nview = 'colour'",
     ],
 )
-def test_invalid_settings_fail_before_any_fit(
-    write: Write, here: Path, text: str, parts: list[str]
-) -> None:
+def test_invalid_settings_fail_before_any_fit(write: Write, here: Path, text: str) -> None:
     np.savez("plain.npz", allow_pickle=False, view_0=np.eye(9))
     events: list[Progress] = []
-    with pytest.raises(ConfigurationError, match=quotes(*parts)):
+    with pytest.raises(ConfigurationError):
         run_experiment(read_experiment(write(text)), here / "out", observers=(events.append,))
     assert trials_done(events) == 0
     assert not (here / "out" / "trials").exists()
     record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
     assert record.state == "failed"
-
-
-def test_a_directory_of_something_else_is_not_touched(write: Write, here: Path) -> None:
-    settings = read_experiment(write(SMALL))
-    with pytest.raises(ConfigurationError, match=quotes(here, "-o")):
-        run_experiment(settings, here)
-    with pytest.raises(ConfigurationError, match=quotes(here / "tiny.npz")):
-        run_experiment(settings, here / "tiny.npz")
 
 
 def test_robustness_draws_anew_for_each_run_and_gives_curves(write: Write, here: Path) -> None:
@@ -420,7 +335,7 @@ def test_an_experiment_stopped_by_a_signal_resumes(write: Write, here: Path) -> 
         if (progress.done, progress.total) == (1, 2):  # a fit is left
             signal.raise_signal(signal.SIGTERM)
 
-    with pytest.raises(TemporaryFailure, match=quotes("SIGTERM")):
+    with pytest.raises(TemporaryFailure):
         run_experiment(settings, here / "out", observers=(terminate,))
     record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
     assert record.state == "interrupted"
@@ -466,9 +381,7 @@ def test_own_classes_are_compared(write: Write, here: Path) -> None:
     assert own.scores["accuracy"].mean == expected
 
 
-def test_methods_of_entry_points_are_compared(
-    write: Write, here: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_methods_of_entry_points_are_known(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "own_methods.py").write_text(OWN)
     entry = EntryPoint("halves", "own_methods:Halves", GROUP)
     monkeypatch.setattr(
@@ -480,27 +393,21 @@ def test_methods_of_entry_points_are_compared(
 
 
 @pytest.mark.parametrize(
-    ("name", "values"),
+    ("name", "parameters"),
     [
-        ("own_methods:Halfs", ["own_methods:Halfs"]),
-        ("no_module:Halves", ["no_module:Halves"]),
-        ("own_methods:NoClusters", ["own_methods:NoClusters", "n_clusters"]),
+        ("own_methods:Halfs", ""),
+        ("no_module:Halves", ""),
+        ("own_methods:NoClusters", ""),
+        ("own_methods:Halves", "row = 1"),
     ],
 )
 def test_own_classes_that_cannot_be_compared_are_refused(
-    name: str, values: list[str], write: Write, here: Path
+    name: str, parameters: str, write: Write, here: Path
 ) -> None:
     (here / "own_methods.py").write_text(OWN)
-    file = write(f"[compare]\ndatasets = ['tiny.npz']\nmethods = ['{name}']\nruns = 1\n")
-    with pytest.raises(ConfigurationError, match=quotes(*values)):
-        read_experiment(file)
-
-
-def test_unknown_parameters_of_own_classes_are_refused(write: Write, here: Path) -> None:
-    (here / "own_methods.py").write_text(OWN)
-    text = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['own_methods:Halves']\nruns = 1\n"
-    with pytest.raises(ConfigurationError, match=quotes("Halves", "'row'", "column")):
-        read_experiment(write(f"{text}[parameters.'own_methods:Halves']\nrow = 1\n"))
+    text = f"[compare]\ndatasets = ['tiny.npz']\nmethods = ['{name}']\nruns = 1\n"
+    with pytest.raises(ConfigurationError):
+        read_experiment(write(f"{text}[parameters.'{name}']\n{parameters}\n"))
 
 
 @pytest.mark.thorough
@@ -531,13 +438,23 @@ def test_data_without_labels_are_compared_by_label_free_scores(write: Write, her
     assert f"{bare[1].scores['adjusted_modularity'].mean:.3f}" in page
 
 
+def test_a_view_is_chosen_with_labels_unless_it_is_named(write: Write, here: Path) -> None:
+    text = SMALL.replace("['defaults', 'grid']", "['defaults']")
+    for more, protocol in (("", "grid"), ("[parameters.sc-bsv]\nview = 1\n", "defaults")):
+        settings = read_experiment(write(text + more))
+        runs = method_runs(settings, open_datasets(settings.datasets, here / "stores"))
+        (single,) = [each for each in runs if each.method == "sc-bsv"]
+        assert (single.protocol, single.view_is_chosen) == (protocol, protocol == "grid")
+        assert len(single.settings) == (2 if protocol == "grid" else 1)
+
+
 def test_nothing_is_chosen_with_labels_that_are_not_there(write: Write, here: Path) -> None:
     data = np.load(here / "tiny.npz")
     np.savez(here / "bare.npz", allow_pickle=False, view_0=data["view_0"], view_1=data["view_1"])
     table = "[dataset.bare]\nsource = 'bare.npz'\nn_clusters = 3\n"
     for more in ("methods = ['sc-bsv']\n", "methods = ['knn-sc']\nprotocols = ['grid']\n"):
         file = write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{more}{table}")
-        with pytest.raises(ConfigurationError, match=quotes("bare", "labels")):
+        with pytest.raises(ConfigurationError):
             run(file, here / "out")
     settings = read_experiment(write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{table}"))
     datasets = open_datasets(settings.datasets, here / "stores")

@@ -10,9 +10,7 @@ import pytest
 
 from mscam_dask.benchmark.config import (
     Command,
-    CompareTable,
     RobustnessTable,
-    SweepTable,
     experiment_command,
     read_experiment,
 )
@@ -25,25 +23,13 @@ from tests.messages import quotes
 PIPELINES = Path(__file__).parents[2] / "pipelines"
 
 
-def test_defaults(write: Write) -> None:
-    settings = read_experiment(write("[compare]\ndatasets = ['tiny.npz']"))
-    assert settings.table.kind == "comparison"
-    assert isinstance(settings.table, CompareTable)
-    assert settings.table.runs == 10
-    assert settings.table.protocols == ("defaults",)
-    assert list(settings.datasets) == ["tiny"]
-    assert Path(str(settings.datasets["tiny"].source)).is_absolute()
-
-
 def test_names_are_looked_for_in_the_directory_of_data(
     write: Write, here: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (here / "kept").mkdir()
     (here / "tiny.npz").rename(here / "kept" / "tiny.npz")
     text = "[compare]\ndatasets = ['tiny']"
-    with pytest.raises(
-        ConfigurationError, match=quotes("line 2", "'tiny'", "`directory`", "$MSCAM_DATA")
-    ):
+    with pytest.raises(ConfigurationError):
         read_experiment(write(text))
     settings = read_experiment(write(f"{text}\ndirectory = 'kept'"))
     assert settings.datasets["tiny"].source == str(here / "kept" / "tiny.npz")
@@ -59,20 +45,12 @@ def test_declared_data(write: Write) -> None:
     assert settings.datasets["mine"].n_clusters == 4
 
 
-@pytest.mark.parametrize("name", ["../out", "new\nline", "nul", "x" * 201])
+@pytest.mark.parametrize("name", ["../out", "nul"])
 def test_a_name_is_no_path(write: Write, name: str) -> None:
     quoted = json.dumps(name)
     text = f"[compare]\ndatasets = ['tiny.npz']\n[dataset.{quoted}]\nsource = 'digits'"
-    with pytest.raises(
-        ConfigurationError, match=quotes("experiment.toml", repr(name)[:40], "[dataset.NAME]")
-    ):
+    with pytest.raises(ConfigurationError):
         read_experiment(write(text))
-
-
-def test_a_name_need_not_be_a_word(write: Write) -> None:
-    name = "MSRC-v1.2 (5 views, ä)"
-    text = f'[compare]\ndatasets = ["{name}"]\n[dataset."{name}"]\nsource = "digits"'
-    assert list(read_experiment(write(text)).datasets) == [name]
 
 
 def test_data_found_by_a_path_are_called_by_its_end(write: Write, here: Path) -> None:
@@ -84,9 +62,7 @@ def test_data_found_by_a_path_are_called_by_its_end(write: Write, here: Path) ->
         settings = read_experiment(write(f"[compare]\ndatasets = ['{asked}']{directory}"))
         assert list(settings.datasets) == ["set"]
     shutil.copy(here / "tiny.npz", here / "aux.npz")
-    with pytest.raises(
-        ConfigurationError, match=quotes("line 2", "'aux.npz'", "'aux'", "[dataset.NAME]")
-    ):
+    with pytest.raises(ConfigurationError):
         read_experiment(write("[compare]\ndatasets = ['aux.npz']"))
 
 
@@ -95,17 +71,8 @@ def test_names_that_some_file_systems_take_for_one_are_refused(write: Write, her
     found = "[compare]\ndatasets = ['tiny.npz', 'Tiny.npz']"
     declared = "[compare]\ndatasets = ['tiny.npz', 'Tiny']\n[dataset.Tiny]\nsource = 'digits'"
     for text in (found, declared):
-        with pytest.raises(
-            ConfigurationError, match=quotes("line 2", "'tiny'", "'Tiny'", "[dataset.NAME]")
-        ):
+        with pytest.raises(ConfigurationError):
             read_experiment(write(text))
-
-
-def test_directories_are_called_by_the_files_name(here: Path) -> None:
-    file = here / "...toml"
-    file.write_text("[compare]\ndatasets = ['tiny.npz']")
-    with pytest.raises(ConfigurationError, match=quotes(file, "'..'")):
-        read_experiment(file)
 
 
 def test_paths_of_data_start_at_the_file_or_at_the_command_line(here: Path) -> None:
@@ -117,14 +84,6 @@ def test_paths_of_data_start_at_the_file_or_at_the_command_line(here: Path) -> N
     assert read_experiment(file).datasets["m"].source == str(place / "near.npz")
     settings = read_experiment(file, [parse_override("dataset.m.source=tiny.npz")])
     assert settings.datasets["m"].source == str(here / "tiny.npz")
-
-
-def test_kinds(write: Write) -> None:
-    robustness = read_experiment(write("[robustness]\nruns = 2"))
-    assert isinstance(robustness.table, RobustnessTable)
-    assert robustness.table.methods == ("mlan", "mscan", "mscam")
-    sweep = read_experiment(write("[sweep]\ndatasets = ['tiny.npz']"), command="sweep")
-    assert isinstance(sweep.table, SweepTable)
 
 
 @pytest.mark.parametrize(
@@ -152,127 +111,45 @@ def test_without_a_file(here: Path) -> None:
     settings = read_experiment(COMMAND_LINE, [parse_override('compare.datasets=["tiny.npz"]')])
     assert settings.name == "comparison"
     assert list(settings.datasets) == ["tiny"]
-    with pytest.raises(
-        ConfigurationError, match=quotes("--set compare.runs=0", "[compare] runs", ">= 1")
-    ):
-        read_experiment(
-            COMMAND_LINE,
-            [parse_override('compare.datasets=["tiny.npz"]'), parse_override("compare.runs=0")],
-        )
-    said = quotes("--set compare.datasets.x=1", "['tiny.npz']")
-    with pytest.raises(ConfigurationError, match=said):
-        read_experiment(
-            COMMAND_LINE,
-            [
-                parse_override('compare.datasets=["tiny.npz"]'),
-                parse_override("compare.datasets.x=1"),
-            ],
-        )
+    asked = ["compare.datasets=['tiny.npz']", "compare.runs=0"]
+    with pytest.raises(ConfigurationError, match=quotes("--set compare.runs=0", ">= 1")):
+        read_experiment(COMMAND_LINE, [parse_override(text) for text in asked])
+
+
+DATA = "[compare]\ndatasets = ['tiny.npz']\n"
+SWEEP = "[sweep]\ndatasets = ['tiny.npz']\n"
 
 
 @pytest.mark.parametrize(
-    ("text", "parts"),
+    ("command", "text", "parts"),
     [
-        ("", ["experiment.toml", "[compare]", "[robustness]"]),
-        ("[compare]\n[robustness]", ["line 2", "[compare]", "[robustness]"]),
+        ("compare", "", ["[compare]", "[robustness]"]),
+        ("compare", "[compare]\n[robustness]", ["line 2", "[compare]", "[robustness]"]),
+        ("compare", SWEEP, ["line 1", "mscam-dask sweep", "mscam-dask compare"]),
+        ("sweep", DATA, ["line 1", "mscam-dask compare", "mscam-dask sweep"]),
+        ("compare", "[comapre]", ["line 1", "'compare'"]),
+        ("compare", "[compare]\ndatasets = ['tiny.npz', './tiny.npz']", ["line 2", "'tiny'"]),
+        ("compare", "[compare]\ndatasets = ['x']\ndirectory = 'no'", ["line 2", "'x'", "/no"]),
+        ("compare", f"{DATA}methods = ['mlam']", ["line 3", "'mlam'", "'mlan'", *METHODS]),
+        ("compare", f"{DATA}[parameters.mlan]\nn_neighbor = 3", ["line 4", "'n_neighbors'"]),
+        ("compare", f"{DATA}[parameters.mscam]\nn_jobs = 3", ["line 4", "'n_jobs'", "alpha"]),
+        ("compare", f"{DATA}[grid.mscan]\nalpha = 3", ["line 4", "[grid.mscan] alpha", "3"]),
+        ("compare", f"{DATA}[grid.mscan]\nalhpa = [3]", ["line 4", "'alhpa'", "'alpha'"]),
+        ("compare", f"{DATA}[grid.mscem]\nalpha = [3]", ["line 3", "'mscam'", *METHODS]),
         (
-            "[sweep]\ndatasets = ['tiny.npz']",
-            ["line 1", "[sweep]", "mscam-dask sweep", "mscam-dask compare"],
-        ),
-        ("[comapre]", ["line 1", "[comapre]", "'compare'"]),
-        ("[compare]", ["line 1", "[compare]", "datasets"]),
-        (
-            "[compare]\ndatasets = ['absent']",
-            ["line 2", "'absent'", "[dataset.absent]", "$MSCAM_DATA"],
-        ),
-        (
-            "[compare]\ndatasets = ['tiny.npz', './tiny.npz']",
-            ["line 2", "[compare] datasets", "'tiny'"],
-        ),
-        ("[compare]\ndatasets = ['x']\ndirectory = 'no'", ["line 2", "'x'", "/no"]),
-        (
-            "[compare]\ndatasets = ['tiny.npz']\nmethods = ['mscam', 'mlam']",
-            ["line 3", "[compare] methods", "'mlam'", "'mlan'", *METHODS],
-        ),
-        ("[compare]\ndatasets = ['tiny.npz']\nrun = 3", ["line 3", "'run'", "'runs'"]),
-        (
-            "[compare]\ndatasets = ['tiny.npz']\n[parameters.mlan]\nn_neighbours = 3",
-            ["line 4", "[parameters.mlan]", "'n_neighbours'", "'n_neighbors'", "max_iter"],
-        ),
-        (
-            "[compare]\ndatasets = ['tiny.npz']\n[parameters.mscam]\nn_jobs = 3",
-            ["line 4", "[parameters.mscam]", "'n_jobs'", "alpha"],
-        ),
-        (
-            "[compare]\ndatasets = ['tiny.npz']\n[grid.mscan]\nalpha = 3",
-            ["line 4", "[grid.mscan] alpha", "3"],
-        ),
-        (
-            "[compare]\ndatasets = ['tiny.npz']\n[grid.mscan]\nalhpa = [3]",
-            ["line 4", "[grid.mscan]", "'alhpa'", "'alpha'"],
-        ),
-        (
-            "[compare]\ndatasets = ['tiny.npz']\n[grid.mscem]\nalpha = [3]",
-            ["line 3", "[grid.mscem]", "'mscam'", *METHODS],
-        ),
-        ("[compare]\ndatasets = ['tiny.npz']\n[grid]\nalpha = [3]", ["line 4", "[grid.alpha]"]),
-        (
-            "dataset = 3\n[compare]\ndatasets = ['tiny.npz']",
-            ["line 1", "dataset", "3", "[dataset.NAME]"],
-        ),
-        (
-            "[compare]\ndatasets = ['m']\n[dataset.m]\n",
-            ["line 3", "[dataset.m]", "source", "'digits'"],
-        ),
-        (
-            "[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'no.npz'",
+            *("compare", "[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'no.npz'"),
             ["line 2", "'m'", "no.npz"],
         ),
-        (
-            "[compare]\ndatasets = ['http://a/b.zarr']",
-            ["line 2", "'http://a/b.zarr'", "s3://bucket/name.zarr"],
-        ),
-        ("[compare]\ndatasets = ['~no-such-user/x']", ["line 2", "'~no-such-user/x'"]),
-        ("[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
-        (
-            "[robustness]\ncorruption_rate = [0.1, 30]",
-            ["line 2", "[robustness] corruption_rate", "[0.1, 30]", "to 1"],
-        ),
+        ("compare", "[dataset.m]\nsource = 'x'\n[robustness]", ["[robustness]", "[dataset.m]"]),
+        ("sweep", f"{SWEEP}alpha = [1, 1.0]", ["line 3", "[sweep] alpha", "(1.0, 1.0)"]),
+        ("sweep", f"{SWEEP}[grid.mscam]\nalpha = [1]", ["[grid]", "[sweep]"]),
+        ("compare", f"{DATA}runs = 'x'\n[output]\ndir = 'x'", ["[compare] runs", "'dir'"]),
     ],
 )
-def test_what_is_wrong_is_said(write: Write, text: str, parts: list[str]) -> None:
+def test_problems_are_named_with_their_place(
+    write: Write, command: Command, text: str, parts: list[str]
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        read_experiment(write(text))
+        read_experiment(write(text), command=command)
     for part in parts:
         assert part in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("text", "parts"),
-    [
-        (
-            "[compare]\ndatasets = ['tiny.npz']",
-            ["line 1", "mscam-dask compare", "mscam-dask sweep", "[sweep]"],
-        ),
-        (
-            "[sweep]\ndatasets = ['tiny.npz']\nalpha = [1, 1.0]",
-            ["line 3", "[sweep] alpha", "(1.0, 1.0)"],
-        ),
-        ("[sweep]\ndatasets = ['tiny.npz']\nscale = 'unti'", ["[sweep] scale", "'unti'", "'unit'"]),
-        ("[sweep]\ndatasets = ['tiny.npz']\n[grid.mscam]\nalpha = [1]", ["[grid]", "[sweep]"]),
-    ],
-)
-def test_what_is_wrong_with_a_sweep(write: Write, text: str, parts: list[str]) -> None:
-    with pytest.raises(ConfigurationError) as caught:
-        read_experiment(write(text), command="sweep")
-    for part in parts:
-        assert part in str(caught.value)
-
-
-def test_every_problem_at_once(write: Write) -> None:
-    text = "[compare]\ndatasets = ['no']\nmethods = ['mlam']\nruns = 'x'\n[output]\ndir = 'x'"
-    with pytest.raises(ConfigurationError) as caught:
-        read_experiment(write(text))
-    lines = str(caught.value).splitlines()
-    assert any("[compare] runs" in line and "'x'" in line for line in lines)
-    assert any("[output]" in line and "'dir'" in line for line in lines)

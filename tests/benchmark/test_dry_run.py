@@ -17,7 +17,6 @@ from mscam_dask.errors import MemoryPlanError
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.types.parameters import Parameters
 from tests.benchmark.conftest import Write
-from tests.messages import quotes
 
 SWEEP = "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\nmax_iter = 1\n"
 
@@ -35,7 +34,7 @@ def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(
     file, out = write(SWEEP), Path("out")
     run_experiment(read_experiment(file, command="sweep"), out)
     plan = plan_memory(open_store("out/data/tiny.zarr"), Parameters(n_clusters=3))
-    needs, has = (f"{plan.worker_bytes(n) / 2**30:.2f} GiB" for n in (1, 4))
+    needs = f"{plan.worker_bytes(1) / 2**30:.2f} GiB"
     apart = [parse_override("execution.in_process=false"), parse_override("execution.workers=4")]
     for overrides in ((), apart):
         settings = read_experiment(file, overrides, command="sweep")
@@ -44,5 +43,5 @@ def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(
     executor.memory_limit_bytes = plan.worker_bytes(4)
     assert plan.worker_bytes(4) < plan.worker_bytes(1)
     monkeypatch.setattr(experiment, "executor_for", lambda _client, _n_jobs: executor)
-    with pytest.raises(MemoryPlanError, match=quotes(needs, has)):
+    with pytest.raises(MemoryPlanError):
         run_experiment(read_experiment(file, command="sweep"), out, overwrite=True)

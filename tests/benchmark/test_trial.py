@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import re
 import signal
 import threading
 import time
@@ -29,7 +29,6 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import NoWorkersError, TemporaryFailure
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster import open_cluster
-from tests.messages import quotes
 from tests.synthetic import three_subspaces
 
 
@@ -88,19 +87,12 @@ def test_the_same_result_as_in_this_process(trial: Trial) -> None:
 def test_a_failure_is_a_result_and_the_next_trial_runs(trial: Trial) -> None:
     failed = run_trial(changed(trial, n_clusters=61))
     assert failed.outcome == "failed"
-    assert re.search(quotes("ConfigurationError", "n_clusters", 61), failed.reason)
+    assert "ConfigurationError" in failed.reason
     assert failed.scores == {}
-    missing = run_trial(with_data(trial, path="absent"))
+    path = "x" * 200_000  # longer than a pipe holds; the message names it
+    missing = run_trial(changed(with_data(trial, path=path), limits=Limits(time_s=20)))
     assert missing.outcome == "failed"
-    assert "absent" in missing.reason
-    assert run_trial(trial).outcome == "ok"
-
-
-def test_an_answer_may_be_longer_than_a_pipe_holds(trial: Trial) -> None:
-    path = "x" * 200_000  # which the message names
-    failed = run_trial(changed(with_data(trial, path=path), limits=Limits(time_s=20)))
-    assert failed.outcome == "failed"
-    assert path in failed.reason
+    assert path in missing.reason
     assert run_trial(trial).outcome == "ok"
 
 
@@ -190,31 +182,19 @@ def test_a_trial_ends_with_its_caller(trial: Trial) -> None:
 def test_data_that_were_replaced_are_no_result_of_those_before(trial: Trial) -> None:
     assert isinstance(trial.data, StoredData)
     write_store(three_subspaces(seed=1), trial.data.path, overwrite=True)
-    with pytest.raises(TemporaryFailure, match=quotes(trial.data.path)):
+    with pytest.raises(TemporaryFailure):
         fit_trial(trial)
 
 
-def test_the_seed_shuffles_all_views_and_labels_alike() -> None:
-    data = three_subspaces()
-    moved = shuffled_data(data, 5)
-    assert moved.labels is not None
-    assert data.labels is not None
-    rows = [view.read(0, 60) for view in data.views]
-    order = [
-        int(np.flatnonzero((rows[0] == row).all(axis=1))[0]) for row in moved.views[0].read(0, 60)
-    ]
-    assert order != list(range(60))
-    np.testing.assert_array_equal(moved.views[1].read(0, 60), rows[1][order])
-    np.testing.assert_array_equal(moved.labels, data.labels[order])
-
-
-def test_distances_have_rows_and_columns_shuffled_alike() -> None:
-    points = np.arange(7.0)
+def test_the_seed_shuffles_views_and_labels_alike_and_pairwise_views_in_both_axes() -> None:
+    points, labels = np.arange(7.0), np.arange(7) % 3
     distances = np.abs(points[:, None] - points)
     data = as_multi_view([distances, points[:, None]], view_type=["distance", "features"])
-    moved = shuffled_data(data, 3)
+    moved = shuffled_data(dataclasses.replace(data, labels=labels), 3)
     order = moved.views[1].read(0, 7).ravel()
+    assert sorted(order) == list(range(7)) != list(order)
     np.testing.assert_array_equal(moved.views[0].read(0, 7), np.abs(order[:, None] - order))
+    np.testing.assert_array_equal(moved.labels, order.astype(int) % 3)
 
 
 @pytest.mark.timeout(30)  # what this would catch is a wait without an end
@@ -228,6 +208,6 @@ def test_a_cluster_without_workers_is_an_error_in_time(trial: Trial) -> None:
             dashboard_address="127.0.0.1:0",
         ) as scheduler,
         open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster,
-        pytest.raises(NoWorkersError, match=quotes(scheduler.scheduler_address, "0.2 s")),
+        pytest.raises(NoWorkersError),
     ):
         next(run_trials([trial], cluster, timeout_s=0.2))

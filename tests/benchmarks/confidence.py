@@ -38,23 +38,14 @@ _EDGES = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Confidence of one fit beside the ground truth.
+    """Confidence of one fit beside the ground truth."""
 
-    Attributes
-    ----------
-    accuracy, auc, confidence : float
-        Share of right samples; AUC of 1 − confidence for the wrong ones; mean confidence.
-    reliability : tuple of (float, float)
-        Mean confidence and share of right samples, by fifth of the confidence; NaN where it has none.
-    seconds : float
-        CPU time of `membership_`.
-    """
-
-    accuracy: float
-    auc: float
-    confidence: float
+    accuracy: float  # share of right samples
+    auc: float  # of 1 − confidence for the wrong samples
+    confidence: float  # mean
+    # Mean confidence and share of right samples, by fifth of the confidence; NaN where it has none
     reliability: tuple[tuple[float, float], ...]
-    seconds: float
+    seconds: float  # CPU time of `membership_`
 
 
 def is_wrong(truth: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.bool_]:

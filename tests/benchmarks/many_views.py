@@ -10,8 +10,10 @@ from __future__ import annotations
 import argparse
 import contextlib
 import dataclasses
+import socket
 import statistics
 import sys
+import threading
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -23,27 +25,57 @@ from distributed.deploy.subprocess import SubprocessCluster
 from mscam_dask import MSCAM, Constants
 from mscam_dask.types.events import IterationFinished
 from tests.benchmarks.measured import subspace_views
-from tests.benchmarks.relay import CountingRelay
 
 _MIB = 2**20
 
 
 @dataclasses.dataclass(frozen=True)
 class ManyViews:
-    """Measurements of one run.
+    """Measurements of one run."""
 
-    Attributes
-    ----------
-    ratio : float
-        Median over outer iterations: seconds over those of the ADMM of its views, divided by the workers.
-    megabytes : float
-        Maximum per outer iteration, in both directions, between driver and scheduler.
-    n_components : int
-    """
-
+    # Median over iterations: seconds over those of the ADMM of its views, divided by the workers
     ratio: float
+    # Maximum per outer iteration, in both directions, between driver and scheduler
     megabytes: float
     n_components: int
+
+
+class CountingRelay:
+    """Relay on loopback to a TCP server that counts the bytes of both directions."""
+
+    def __init__(self, host: str, port: int) -> None:
+        self._target = (host, port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._sockets: list[socket.socket] = []
+        self._counting = threading.Lock()
+        self.port = int(self._listener.getsockname()[1])
+        self.n_bytes = 0
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        for connection in [self._listener, *self._sockets]:
+            connection.close()
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                near, _ = self._listener.accept()
+            except OSError:  # closed
+                return
+            far = socket.create_connection(self._target)
+            self._sockets += [near, far]
+            threading.Thread(target=self._pump, args=(near, far), daemon=True).start()
+            threading.Thread(target=self._pump, args=(far, near), daemon=True).start()
+
+    def _pump(self, source: socket.socket, sink: socket.socket) -> None:
+        try:
+            while data := source.recv(65536):
+                with self._counting:
+                    self.n_bytes += len(data)
+                sink.sendall(data)
+            sink.shutdown(socket.SHUT_WR)
+        except OSError:  # the peer has closed
+            return
 
 
 class _Watch:

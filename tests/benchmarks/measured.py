@@ -26,31 +26,16 @@ __all__ = ["Measured", "SubspaceRows", "exponent", "measure", "peak_bytes", "sub
 
 @dataclasses.dataclass(frozen=True)
 class Measured:
-    """Measurements of one run.
-
-    Attributes
-    ----------
-    method : str
-    n_samples, n_views : int
-    seconds, cpu_seconds : float
-        Of the fit, without making the data; CPU of all threads.
-    peak_bytes : int
-        Largest resident set of the process, data included.
-    data_bytes : int
-        Resident before the fit.
-    components : int
-        Connected components of the graph; 0 where the method has none.
-    accuracy : float
-    """
+    """Measurements of one run."""
 
     method: str
     n_samples: int
     n_views: int
-    seconds: float
-    cpu_seconds: float
-    peak_bytes: int
-    data_bytes: int
-    components: int
+    seconds: float  # of the fit, without making the data
+    cpu_seconds: float  # of all threads
+    peak_bytes: int  # largest resident set of the process, data included
+    data_bytes: int  # resident before the fit
+    components: int  # connected components of the graph; 0 where the method has none
     accuracy: float
 
 
@@ -76,15 +61,7 @@ def subspace_views(
 
 @dataclasses.dataclass(frozen=True)
 class SubspaceRows:
-    """A view of `subspace_views`, of which rows are computed when they are read.
-
-    Attributes
-    ----------
-    name : str
-    shape : (int, int)
-    labels : (n,) int64
-    n_clusters, seed : int
-    """
+    """A view of `subspace_views`, of which rows are computed when they are read."""
 
     name: str
     shape: tuple[int, int]

@@ -39,26 +39,13 @@ _seconds: dict[Any, float] = {}
 
 @dataclasses.dataclass(frozen=True)
 class Task:
-    """One task of a fit.
-
-    Attributes
-    ----------
-    stage : str
-    seconds : float
-        CPU seconds.
-    n_bytes : int
-        Size of the result.
-    dependencies : tuple of int
-        Positions of the tasks whose results it takes.
-    n_waits : int
-        Number of waits of the driver before it was submitted.
-    """
+    """One task of a fit."""
 
     stage: str
-    seconds: float
-    n_bytes: int
-    dependencies: tuple[int, ...]
-    n_waits: int
+    seconds: float  # CPU seconds
+    n_bytes: int  # size of the result
+    dependencies: tuple[int, ...]  # positions of the tasks whose results it takes
+    n_waits: int  # number of waits of the driver before it was submitted
 
 
 @dataclasses.dataclass(frozen=True)
@@ -76,17 +63,10 @@ class Recording:
 
 @dataclasses.dataclass(frozen=True)
 class Simulation:
-    """Recorded tasks on simulated workers.
+    """Recorded tasks on simulated workers."""
 
-    Attributes
-    ----------
-    seconds : float
-        From the first submission to the end of the last task.
-    path : tuple of int
-        Tasks each of which could run when the one before it had ended, to the last one.
-    """
-
-    seconds: float
+    seconds: float  # from the first submission to the end of the last task
+    # Tasks each of which could run when the one before it had ended, to the last one
     path: tuple[int, ...]
 
 
@@ -209,13 +189,7 @@ def simulate(
 
 
 class _Schedule:
-    """Tasks that can run, have ended, or wait for others or for the driver.
-
-    Attributes
-    ----------
-    ready : heap of int
-        Tasks that can run.
-    """
+    """Tasks that can run, have ended, or wait for others or for the driver."""
 
     def __init__(self, recording: Recording) -> None:
         self._tasks, self._waits = recording.tasks, recording.waits

