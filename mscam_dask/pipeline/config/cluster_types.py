@@ -1,7 +1,4 @@
-"""Types of Dask clusters that [execution] can name: their classes, options and checks.
-
-The classes are Dask's own: distributed, dask-jobqueue, dask-gateway and dask-kubernetes.
-"""
+"""Types of Dask clusters that [execution] can name: their classes, options and checks."""
 
 from __future__ import annotations
 

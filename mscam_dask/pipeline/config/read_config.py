@@ -1,7 +1,4 @@
-"""Parsing and validation of a pipeline file, with all problems in one error.
-
-The checks go beyond types: between keys, of addresses, and of credentials.
-"""
+"""Parsing and validation of a pipeline file, with all problems in one error."""
 
 from __future__ import annotations
 
@@ -124,10 +121,7 @@ def output_problems(document: Document, output: OutputTable) -> Iterable[str]:
 
 
 def credential_problems(document: Document) -> Iterable[str]:
-    """Yield a problem for each key whose value contains a credential.
-
-    A run directory contains a copy of the pipeline file.
-    """
+    """Yield a problem for each credential; a run directory has a copy of the pipeline file."""
     for key, value in document.texts():
         address = _CONTAINER.sub(r"\g<1>", value)
         if redacted(address) != address:

@@ -104,10 +104,7 @@ def certificates(execution: ExecutionTable, name: str) -> Iterator[None]:
 
 @contextmanager
 def public_configuration(name: str) -> Iterator[None]:
-    """Hide the secrets of Dask's configuration, which SSHCluster puts on command lines of its hosts.
-
-    Every user of a host can list the command lines of its processes.
-    """
+    """Hide secrets of Dask's configuration, which SSHCluster puts on command lines that all can list."""
     import dask.config
 
     if name != "ssh":

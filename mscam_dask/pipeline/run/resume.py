@@ -139,10 +139,7 @@ def run_or_resume(
 
 
 def _next_of(directory: RunDirectory, fingerprint: str | None) -> RunDirectory | None:
-    """Return the directory of an unfinished run that is to replace the one in a directory.
-
-    Only of the run with the fingerprint, where one is given.
-    """
+    """Return the directory of an unfinished run, with the fingerprint if given, that replaces one."""
     following = directory.next()
     if following is None:
         return None
@@ -260,10 +257,7 @@ def _read(directory: RunDirectory) -> tuple[RunRecord, Settings]:
 
 
 def _check_pipeline(directory: RunDirectory, settings: Settings) -> None:
-    """Refuse a pipeline.toml with other settings than run.json, and write a missing one again.
-
-    [execution] may differ: it does not change the result.
-    """
+    """Refuse a pipeline.toml whose settings, but for [execution], are not those of run.json."""
     text = settings_text(settings)
     try:
         present = tomllib.loads(read_regular(directory.pipeline).decode())
@@ -298,10 +292,7 @@ def _keys(tables: Mapping[str, Any]) -> dict[str, Any]:
 def _data(
     directory: RunDirectory, settings: Settings, record: RunRecord, *, remake: bool
 ) -> tuple[OpenData | None, tuple[str, ...]]:
-    """Return the data that the run was started with, verified; None before they were ingested.
-
-    With `remake`, a damaged store inside the run directory is made again.
-    """
+    """Return the verified data of the run; None if they are to be ingested (again, with `remake`)."""
     earlier = record.data
     if earlier is None:  # killed during the step ingest, which is repeated
         directory.remove(directory.data)
