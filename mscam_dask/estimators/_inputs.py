@@ -106,7 +106,9 @@ class MultiViewInputMixin:
         except TypeError as error:
             raise DataTypeError(str(error)) from error
         except ValueError as error:
-            raise DataError(str(error)) from error
+            of_views = "Give each view as an array: [np.asarray(view) for view in views]."
+            remedy = f" {of_views}" if isinstance(X, Sequence) else ""
+            raise DataError(f"{error}{remedy}") from error
 
     def _view_types_of(self, X: Any) -> str | Mapping[str, str]:
         """View types of the fit, without excluded views that are missing from the new samples."""

@@ -11,9 +11,9 @@ from mscam_dask.types.result import Solution, Structure
 
 
 def warn_of_data(issues: Iterable[DataIssue], *, stacklevel: int) -> None:
-    """Warn before a fit when few samples link the views."""
+    """Warn before a fit when few samples link the views, and of features that may be labels."""
     for issue in issues:
-        if issue.kind == "few shared samples":
+        if issue.kind in ("few shared samples", "label columns"):
             warnings.warn(issue.message, DataWarning, stacklevel=stacklevel + 1)
 
 

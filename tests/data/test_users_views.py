@@ -8,10 +8,13 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from mscam_dask import MSCAM
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.errors import DataError, DataWarning
 from tests.data.known_tables import ORDER, TEXTS, A, B, csv_of
+from tests.messages import quotes
 from tests.synthetic import distances_between
 
 
@@ -39,3 +42,18 @@ def test_square_tables_are_matched_on_both_sides(
     values = {view.name: view.read(0, 12) for view in data.views}
     np.testing.assert_allclose(values["d"], pairs.loc[ids, ids])
     np.testing.assert_allclose(values["b"], B.loc[ids])
+
+
+def test_columns_called_as_labels_are_named_before_a_fit() -> None:
+    rng = np.random.default_rng(0)
+    labels = np.repeat([0, 1, 2], 20)
+    frame = pd.DataFrame(rng.normal(size=(60, 4)) + 9 * labels[:, None]).add_prefix("f")
+    others = frame.to_numpy() + rng.normal(size=(60, 4))
+    with pytest.warns(DataWarning, match=quotes("view_0", "['Cluster']")):
+        MSCAM(3, n_jobs=1).fit([frame.assign(Cluster=labels), others])
+    MSCAM(3, n_jobs=1).fit([frame.assign(Cluster=frame["f0"]), others])  # a measurement
+
+
+def test_nested_lists_are_one_table() -> None:
+    with pytest.raises(DataError, match=quotes("np.asarray(view)")):
+        MSCAM(2, n_jobs=1).fit([[[1.0, 2.0], [3.0, 4.0]], [[1.0], [2.0]]])

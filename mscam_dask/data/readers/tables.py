@@ -374,7 +374,7 @@ def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
             column, code = values[:, place], float(extremes[place])
             others = column[(column != code) & ~np.isnan(column)]
             if others.size and np.abs(others).max() < abs(code) / 10:
-                found[code].append(names[place])
+                found[code].append(names[int(place)])
     return [
         f"{len(columns)} column(s), the first {columns[0]!r}, have {code:g}, far from all other values; write NA if "
         "it marks missing cells."
