@@ -13,15 +13,28 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.ivf import (
+    CELL_POINTS,
     IVFIndex,
     assign_to_cells,
+    cut_cells,
     ivf_search,
     train_centers,
+    training_rows,
 )
 from mscam_dask.linalg.neighbors import nearest_neighbors
-from tests.cells import build_ivf
 
 Array = NDArray[Any]
+
+
+def build_ivf(
+    points: NDArray[np.float32], *, n_candidates: int, seed: int, cell_points: int = CELL_POINTS
+) -> IVFIndex:
+    """The steps of the engine, for one block."""
+    n = len(points)
+    sample = points[training_rows(0, n, n, seed, cell_points=cell_points)]
+    centers = train_centers(sample, max(1, n // cell_points), np.random.default_rng(seed))
+    cells = assign_to_cells(points, centers)
+    return cut_cells(cells, centers, n_candidates, cell_points=cell_points)
 
 
 def blobs(n: int = 1500, dims: Sequence[int] = (6, 10), seed: int = 0) -> WeightedBlocks:
