@@ -40,8 +40,6 @@ from mscam_dask.pipeline.config.settings import (
 from mscam_dask.pipeline.config.toml_document import Document, Override, read_document
 from mscam_dask.types.parameters import Constants, Parameters
 
-_TLS_KEYS = ("tls_ca", "tls_cert", "tls_key")
-
 # In these addresses the part before the @ is a container.
 _CONTAINER = re.compile(r"\b((?:abfss?|wasbs?)://)[^\s/@:]+@")
 
