@@ -35,6 +35,9 @@ __all__ = [
     "without_credentials",
 ]
 
+EXIT_INTERRUPTED = 130
+"""Exit code after Ctrl-C, as shells expect; after SIGTERM it is that of `TemporaryFailure`."""
+
 _HIDDEN = "***"
 
 _SECRET_NAME = re.compile(

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TextIO
 import click
 
 from mscam_dask.errors import (
+    EXIT_INTERRUPTED,
     ClusterError,
     ConfigurationError,
     MscamError,
@@ -29,12 +30,10 @@ from mscam_dask.errors import (
     without_credentials,
 )
 
-_INTERRUPTED = 130
-
 # Bytes that the libraries of a run take before its data.
 _ADDRESS_SPACE = 3 * 2**29
 
-# What may say that a limit of the operating system is reached.
+# Errors that a limit of the operating system may raise.
 _LIMITS = (MemoryError, ImportError, RuntimeError)
 
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
@@ -103,7 +102,7 @@ def _print_failure(error: BaseException, *, debug: bool) -> int:
             code = TemporaryFailure.exit_code
             return _print_error(error, "Ended by SIGTERM.", code, debug=debug)
         click.echo(f"Interrupted. {error}".strip(), err=True)
-        return _INTERRUPTED
+        return EXIT_INTERRUPTED
     limit = system_limit(error)
     if limit is not None:
         return _print_error(error, str(limit), limit.exit_code, debug=debug)

@@ -45,9 +45,15 @@ _MIB = 2.0**20
 _PIPELINE_TABLES = {"data", "cluster"}
 _PROCESS_OPTIONS = ("workers", "memory_limit")
 _TLS_OPTIONS = ("tls_ca", "tls_cert", "tls_key")
+# Options of a cluster that runs already, and of one that the run starts.
 _RUNNING_OPTIONS = ("scheduler", "scheduler_file")
 _STARTED_OPTIONS = (
-    *("cluster", "cluster_options", "adapt", "lifetime", "lifetime_stagger", "start_timeout"),
+    "cluster",
+    "cluster_options",
+    "adapt",
+    "lifetime",
+    "lifetime_stagger",
+    "start_timeout",
 )
 
 
@@ -162,7 +168,9 @@ def _summarize(outcome: RunOutcome) -> int:
         results.append(("Scores", f"{scores} (ground truth was not used in the fit)"))
     if record.exit_code == EXIT_DRIFT and record.drift is not None:
         moved = f"{record.drift.share_moved:.1%} of the samples of {record.drift.earlier} moved"
-        results.append(("Drift", f"{moved}, more than [incremental] max_drift: exit code 6"))
+        results.append(
+            ("Drift", f"{moved}, more than [incremental] max_drift: exit code {EXIT_DRIFT}")
+        )
     report = "report.html, " if directory.report.is_file() else ""
     files = f"{report}labels.csv, samples.csv, result.zarr, run.json"
     results.append(("Results", f"{relative(directory.path)} ({files})"))

@@ -141,7 +141,7 @@ def evaluate_graph(
         all_minima=init_labels is not None,
     )
     if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
-        # workers would wait for the spectrum
+        # submitted now and used at the end of the fit: otherwise workers are idle until the spectrum is there
         prepared.scorer.view_agreement(compared_views(prepared.validation_views))
     scores = prepared.scores(stage, partitions)
     next_spectrum = None

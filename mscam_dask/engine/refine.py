@@ -12,7 +12,8 @@ A fit has it with automatic settings. One iteration starts from the best partiti
 
 The scores come from reference graphs of the original distances, which favor partitions by these
 distances. A new partition is therefore accepted unless its score is clearly lower
-(docs/decisions/0059). The loop ends with the first partition that is not accepted.
+(docs/decisions/0059). The loop ends with the first partition that is not accepted, but for the
+one that the first metrics of known labels give.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ from mscam_dask.types.rules import RULES
 
 
 def refine(state: LoopState, context: FitContext, session: Session) -> LoopState:
-    """Run iterations with metrics learned from the best partition, until one is not accepted."""
+    """Run iterations with metrics learned from the best partition, until one is not accepted (see the module)."""
     if not context.refines:
         return state
     began = time.perf_counter()
@@ -135,7 +136,11 @@ def refine_iteration(
 
 
 def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext) -> bool:
-    """Return whether a new partition replaces the best one: its score is not clearly lower, and it differs."""
+    """Return whether a new partition replaces the best one.
+
+    After a previous fit its score has to be higher, otherwise not clearly lower. An equal score is refused while the
+    graph lacks c components.
+    """
     new, best = proposal.best.partition_score, state.best.partition_score
     parameters = context.parameters
     if proposal.first.graph.n_components != parameters.n_clusters and new == best:

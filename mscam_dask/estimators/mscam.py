@@ -157,6 +157,9 @@ class MSCAM(
         Connected components of `consensus_graph_`.
     n_clusters_ : int
         Number of clusters, given or selected.
+    cluster_names_ : (n_clusters,) int64
+        Label of each column of `membership_`: 0, 1, ..., but for a loaded run that kept the names of clusters of
+        an earlier run.
     n_clusters_curves_ : xarray.Dataset or None
         With ``n_clusters="auto"``: ``p_value``, the largest of the borders, over n_clusters, with the
         selected number as an attribute.

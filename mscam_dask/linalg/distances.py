@@ -21,17 +21,17 @@ def squared_distances(
 ) -> NDArray[np.float64]:
     """Squared distances (m, n) by one matrix product, centered at the mean of `others`, at least 0.
 
-    Near coincident points lose about eps * ||x||^2 to cancellation; `distances_to` does not.
+    Near coincident points lose about eps * ||x||^2 to cancellation; `squared_distances_to` does not.
     """
     if rows.shape[1] == 0 or len(others) == 0:
         return np.zeros((len(rows), len(others)))
     center = others.mean(axis=0)
     a = rows - center
     b = others - center
-    return distances_by_products(a, b, np.einsum("ij,ij->i", b, b))
+    return squared_distances_by_products(a, b, np.einsum("ij,ij->i", b, b))
 
 
-def distances_by_products(
+def squared_distances_by_products(
     rows: NDArray[np.float64], others: NDArray[np.float64], squared_norms: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """Squared distances (m, n) of points already centered; `squared_norms` (n,) of `others`."""
@@ -55,12 +55,12 @@ def squared_distances_on_edges(
     as float32 are subtracted and summed in float32: about six digits.
     """
     samples = np.arange(row_start, row_start + len(indices))
-    result = distances_to(embedding, samples, indices)
+    result = squared_distances_to(embedding, samples, indices)
     result[indices < 0] = np.inf
     return result
 
 
-def distances_to(
+def squared_distances_to(
     embedding: NDArray[Any] | WeightedBlocks,
     samples: NDArray[np.int64],
     indices: NDArray[np.int64],

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.distances import distances_to
+from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.types.parameters import ImputeMethod
 from mscam_dask.types.rules import CONSTANTS
@@ -79,7 +79,7 @@ class IncompleteBlocks:
             positions = own.positions
             i = np.flatnonzero(positions[rows] >= 0)
             ends = positions[indices[i]]
-            squared = distances_to(block, positions[rows[i]], np.maximum(ends, 0))
+            squared = squared_distances_to(block, positions[rows[i]], np.maximum(ends, 0))
             sums[group][i] += np.where(ends >= 0, squared, 0.0)
             scales[group][i] += np.where(ends >= 0, scale, 0.0)
             is_shared[i] |= ends >= 0

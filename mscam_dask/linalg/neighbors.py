@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 from mscam_dask.linalg.distances import (
     WeightedBlocks,
     as_weighted_blocks,
-    distances_by_products,
-    distances_to,
+    squared_distances_by_products,
+    squared_distances_to,
     subtract_twice_products,
 )
 
@@ -211,7 +211,7 @@ def _nearest_of(
     n_candidates: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """K nearest of the proposed samples, by exact differences, without the sample itself."""
-    exact = distances_to(points, samples, found)
+    exact = squared_distances_to(points, samples, found)
     exact[found == samples[:, None]] = np.inf
     order = np.lexsort((found, exact), axis=-1)[:, :n_candidates]
     return np.take_along_axis(found, order, axis=1), np.take_along_axis(exact, order, axis=1)
@@ -234,7 +234,7 @@ def _search_in_float64(
     for start in range(0, len(samples), step):
         rows = slice(start, min(start + step, len(samples)))
         mine, error = samples[rows], margin[rows]
-        squared = distances_by_products(whole[mine], whole, squared_norms)
+        squared = squared_distances_by_products(whole[mine], whole, squared_norms)
         found = top_k_columns(squared, n_asked)
         farthest = np.take_along_axis(squared, found, axis=1).max(axis=1)
         result[rows], distances[rows] = _nearest_of(points, mine, found, n_candidates)
@@ -297,7 +297,7 @@ def _by_exact_differences(
     step = max(1, _BLOCK_BYTES // (8 * n))
     for start in range(0, len(first), step):
         rows = samples[first[start : start + step]]
-        squared = distances_by_products(points[rows], points, squared_norms)
+        squared = squared_distances_by_products(points[rows], points, squared_norms)
         within = squared <= reach[start : start + step, None]
         within[np.arange(len(rows)), rows] = True
         row, candidate = np.nonzero(within)

@@ -292,7 +292,7 @@ class TerminalProgress(Progress):
             name, Text.assemble((f"{step:<9}", "bold"), f" {printable(size)}"), style="cyan"
         )
         if started is None:
-            return Group(head, Text(f"{'':12}{elapsed}", style="dim"))
+            return Group(head, Text(f"{'':{_INDENT}}{elapsed}", style="dim"))
         return Group(head, *self._fit(started, elapsed))
 
     def _fit(self, started: FitStarted, elapsed: str) -> list[RenderableType]:
@@ -313,7 +313,7 @@ class TerminalProgress(Progress):
             table.add_row(*row[:n_columns])
         if not self._rows:
             task = "first iteration" if self._settings else "precomputing views, selecting settings"
-            return [Text(f"{'':12}{task}, {elapsed}", style="dim")]
+            return [Text(f"{'':{_INDENT}}{task}, {elapsed}", style="dim")]
         width = max(6, min(24, self._console.width - 70))
         foot = Table.grid(padding=(0, 2, 0, 0))
         foot.add_row(

@@ -22,9 +22,9 @@ from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
     Minimum,
     SpectralEmbedding,
-    as_good_minima,
     canonical_labels,
     cluster_means,
+    near_optimal_partitions,
     nearest_mean,
     spread_rows,
     walk_embedding,
@@ -391,7 +391,7 @@ def choose_cuts(
     all (with `all_minima`, of the pivoted-QR assignment), if `started` has them.
     """
     drawn = [minimum for group in random for minimum in group]
-    chosen = as_good_minima(drawn) if all_minima else []
+    chosen = near_optimal_partitions(drawn) if all_minima else []
     if started is not None:
         least, from_known = started
         if not all_minima:

@@ -78,8 +78,8 @@ def random_minima(
     ]
 
 
-def as_good_minima(minima: list[Minimum]) -> list[NDArray[np.int64]]:
-    """Distinct partitions with up to a tenth more than the least squares, best first, ≤ ten."""
+def near_optimal_partitions(minima: list[Minimum]) -> list[NDArray[np.int64]]:
+    """Distinct partitions with at most `RULES.near_optimal` times the least squares, best first, `SIZES.max_cuts` at most."""
     found: dict[bytes, Minimum] = {}
     for minimum in minima:
         found.setdefault(minimum[0].tobytes(), minimum)

@@ -15,15 +15,16 @@ from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.spectral_cut import (
     SpectralEmbedding,
-    as_good_minima,
     canonical_labels,
     extend_cut,
+    near_optimal_partitions,
     random_minima,
     sampled_rows,
     spread_rows,
     start_minima,
     walk_embedding,
 )
+from mscam_dask.types.rules import RULES, SIZES
 from tests import oracle
 
 Array = NDArray[np.float64]
@@ -45,7 +46,7 @@ def cuts(vectors: Array) -> list[Labels]:
     """From pivoted QR, and the least from random starts."""
     embedding = embedded(vectors)
     (from_pivots, _), _ = start_minima(embedding, None)
-    return [from_pivots, as_good_minima(random_minima(embedding, 0))[0]]
+    return [from_pivots, near_optimal_partitions(random_minima(embedding, 0))[0]]
 
 
 def assert_same_partition(left: Labels, right: Labels) -> None:
@@ -113,7 +114,7 @@ def test_rounding_of_the_embedding_does_not_matter(seed: int, mixing: float) -> 
 
 
 def minima(vectors: Array) -> list[Labels]:
-    return as_good_minima(random_minima(embedded(vectors), 0))
+    return near_optimal_partitions(random_minima(embedded(vectors), 0))
 
 
 def squares(rows: Array, labels: Labels) -> float:
@@ -137,7 +138,7 @@ def test_with_nearly_as_many_clusters_as_samples_the_nearest_are_merged(
     expected = np.arange(12)
     expected[1 : 2 * n_merged : 2] -= 1
     embedding = SpectralEmbedding(V, rows)
-    for cut in as_good_minima(random_minima(embedding, 0)):
+    for cut in near_optimal_partitions(random_minima(embedding, 0)):
         assert_same_partition(cut, expected)
 
 
@@ -155,12 +156,12 @@ def test_a_cut_into_nearly_as_many_clusters_as_samples_has_them_all() -> None:
 def test_minima_are_different_good_and_local(seed: int) -> None:
     V = clustered_embedding(seed, n=150, c=6, mixing=0.8)
     found = minima(V)
-    assert 2 <= len(found) <= 10
+    assert 2 <= len(found) <= SIZES.max_cuts
     assert len({cut.tobytes() for cut in found}) == len(found)
     rows = embedded(V).rows
     marks = [squares(rows, cut) for cut in found]
     assert marks == sorted(marks)
-    assert marks[-1] <= 1.1 * marks[0]
+    assert marks[-1] <= RULES.near_optimal * marks[0]
     for cut in found:
         assert_array_equal(np.unique(cut), np.arange(6))
         assert_array_equal(cut, canonical_labels(cut))
@@ -270,15 +271,16 @@ def test_an_empty_cluster_gets_the_sample_farthest_from_the_mean_of_the_largest(
 
 
 @given(st.lists(st.tuples(st.integers(0, 20), st.floats(1.0, 1.3)), min_size=1, max_size=30))
-def test_good_minima_are_distinct_and_a_tenth_above_the_least_at_most(
+def test_near_optimal_partitions_are_distinct_and_by_their_squares(
     drawn: list[tuple[int, float]],
 ) -> None:
     squares_of: dict[int, float] = {}
     for name, value in drawn:
         squares_of.setdefault(name, value)
-    found = as_good_minima([(np.array([0, name]), squares_of[name]) for name, _ in drawn])
+    found = near_optimal_partitions([(np.array([0, name]), squares_of[name]) for name, _ in drawn])
     best = min(squares_of.values())
-    expected = sorted(value for value in squares_of.values() if value <= 1.1 * best)[:10]
+    limit = RULES.near_optimal * best
+    expected = sorted(value for value in squares_of.values() if value <= limit)[: SIZES.max_cuts]
     names = [int(labels[1]) for labels in found]
     assert len(set(names)) == len(names)
     assert [squares_of[name] for name in names] == expected

@@ -81,7 +81,7 @@ def _value(value: Any, source: Source, where: str, place: int = _VARIABLE) -> An
     return value if kind is None else f"{kind}, shape {value.shape}"
 
 
-# Of SciPy, which trusts the types, sizes and depth that a file declares, and ends the process for wrong ones.
+# Program that tries a file first: SciPy trusts the types, sizes and depth that it declares, and wrong ones end the process.
 _TRIAL = """
 import math, resource, sys
 from scipy.io import loadmat, whosmat

@@ -58,6 +58,10 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
         name = ", ".join(as_text(part) for part in frame.index.names if part is not None)
         frame = frame.reset_index(drop=True)
         frame.insert(0, name, index, allow_duplicates=True)
+    if not len(frame.columns):
+        raise DataError(
+            f"{source.path} has no columns; a table has at least one. Check that the file is complete."
+        )
     columns = tuple(map(as_text, frame.columns))
     frame.columns = range(len(columns))
     for place, name in enumerate(columns):

@@ -26,7 +26,7 @@ from mscam_dask.errors import StoreCorruptError
 CHUNK_BYTES = 8 * 2**20
 """Uncompressed bytes of a chunk, unless the number of rows is given."""
 
-# What codecs raise for a chunk that is cut short or altered.
+# Exceptions of codecs for a chunk that is cut short or altered.
 _CHUNK_ERRORS = (ValueError, RuntimeError, KeyError, TypeError, IndexError)
 
 

@@ -22,7 +22,7 @@ _FULL = ("the disk is full, or the quota used up", "Make room")
 _TOO_LARGE = ("a file would be larger than the limit of this process", "Raise it (ulimit -f)")
 _NO_ROOM = {errno.ENOSPC: _FULL, errno.EDQUOT: _FULL, errno.EFBIG: _TOO_LARGE}
 
-# Of Linux's renameat2(2): paths are relative to the working directory; swap both names.
+# Arguments of Linux's renameat2(2): paths are relative to the working directory; swap both names.
 _AT_FDCWD = -100
 _RENAME_EXCHANGE = 2
 

@@ -38,7 +38,7 @@ _CREDENTIALS = {
     "az": "AZURE_STORAGE_CONNECTION_STRING, or AZURE_STORAGE_ACCOUNT_NAME and AZURE_STORAGE_ACCOUNT_KEY",
 }
 
-# What the libraries raise that is no OSError.
+# Exceptions of the libraries that are no OSError.
 _FOREIGN = {
     "s3": ("botocore.exceptions.BotoCoreError", "botocore.exceptions.ClientError"),
     "gs": ("gcsfs.retry.HttpError", "google.auth.exceptions.GoogleAuthError"),

@@ -62,7 +62,7 @@ REMEDY = "Restore the file from a copy, or ingest the original data again."
 # Fields of a group in the Zarr v3 specification, and the one that zarr-python adds.
 _FIELDS = frozenset({"zarr_format", "node_type", "attributes", "consolidated_metadata"})
 
-# What Zarr 3 raises for metadata that are cut short, altered or of another kind.
+# Exceptions of Zarr 3 for metadata that are cut short, altered or of another kind.
 METADATA_ERRORS = (ValueError, KeyError, TypeError, AttributeError, IndexError, RecursionError)
 
 

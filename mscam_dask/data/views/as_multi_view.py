@@ -300,7 +300,7 @@ def main_arrays(data: Any, *, main: str = "X") -> Collection[str]:
 
 
 def arrays_of(data: Any, *, main: str = "X") -> dict[str, Callable[[str], RowSource]]:
-    """What makes a view, by its name, of each array of an object like AnnData or MuData; X of AnnData is `main`."""
+    """Functions that make a view from its name, by array of an AnnData or MuData; X of AnnData is `main`."""
     wanted = tuple(map(as_text, data.obs_names))
     if not hasattr(data, "mod"):
         return _of_modality(data, main, "" if main == "X" else f"{main}/")

@@ -207,7 +207,7 @@ def _examples(known: Mapping[str, Sequence[str]]) -> str:
 _SEPARATOR = re.compile(r"[\W_]+")
 
 _Difference = tuple[Callable[[str], str], str]
-"""What makes ids equal that differ in it, here and in pandas."""
+"""A change of texts that makes ids equal which differ in this way only, and the same in pandas."""
 
 
 def _pattern(pattern: str, instead: str) -> _Difference:
@@ -234,7 +234,7 @@ _DIFFERENCES: dict[str, _Difference] = {
     "upper and lower case": (str.casefold, "ids.str.lower()"),
 }
 
-# What one side has more, and how the longer id contains the shorter.
+# Parts that the longer id has more, and how it contains the shorter.
 _AFFIXES = {
     "a suffix": str.startswith,
     "a prefix": str.endswith,
@@ -285,7 +285,7 @@ def _alike(left: Sequence[str], right: Sequence[str], *, affixes: bool) -> list[
 
 
 def _common_ends(texts: Sequence[str]) -> tuple[str, str]:
-    """What begins all of some texts, and what ends them from a separator on; digits may be of the ids."""
+    """The start that texts share, without digits, and the end that they share from a separator on."""
     head = _common_start(texts).rstrip("0123456789")
     tail = _common_start([text[len(head) :][::-1] for text in texts])[::-1]
     start = _SEPARATOR.search(tail)

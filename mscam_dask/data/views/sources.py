@@ -40,7 +40,7 @@ READ_ERRORS: tuple[type[Exception], ...] = (
 DIGEST_ROWS = 8192
 """Rows of a block of `ViewDigest`."""
 
-# Of the copy that is digested at a time.
+# Bytes that are copied and digested at a time.
 _DIGESTED_BYTES = 2**20
 
 

@@ -177,7 +177,7 @@ def prepare_worker() -> None:
 
 
 _resident_bytes = [0]
-"""Smallest resident set of this process since freed memory was last returned."""
+"""Smallest resident set of this process since freed memory was last returned, 0 before."""
 
 
 def return_freed_memory() -> bool:

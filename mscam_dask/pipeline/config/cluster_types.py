@@ -65,7 +65,7 @@ CLUSTER_TYPES: Mapping[str, str] = {
 }
 """Classes by short names, "" for a cluster that runs already; another one is its own "module:Class"."""
 
-# What pip installs, by the module of a class; SSHCluster imports its library only when it starts.
+# Names for pip install, by the module of a class; SSHCluster imports its library only when it starts.
 _EXTRAS = {
     "dask_jobqueue": "mscam-dask[jobqueue]",
     "dask_gateway": "mscam-dask[gateway]",

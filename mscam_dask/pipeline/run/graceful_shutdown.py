@@ -20,10 +20,7 @@ from multiprocessing.resource_tracker import ensure_running
 from types import FrameType, TracebackType
 from typing import Any, Self
 
-from mscam_dask.errors import TemporaryFailure
-
-EXIT_INTERRUPTED = 130
-"""After Ctrl-C, as shells expect; after SIGTERM it is that of `TemporaryFailure`."""
+from mscam_dask.errors import EXIT_INTERRUPTED, TemporaryFailure
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _DEADLINE_S = 5.0

@@ -70,3 +70,11 @@ def test_samples_on_columns(tmp_path: Path) -> None:
     values, loaded = read(Source(tmp_path / "a.parquet", samples_in="columns"))
     np.testing.assert_array_equal(values["a"], numbers.to_numpy())
     assert loaded.sample_ids == tuple(FRAME["patient"])
+
+
+def test_a_table_without_columns(tmp_path: Path, path: Path) -> None:
+    empty = tmp_path / f"empty{path.suffix}"
+    frame = pd.DataFrame(index=range(3))
+    (frame.to_parquet if path.suffix == ".parquet" else frame.to_feather)(empty)
+    with pytest.raises(DataError):
+        read(empty)
