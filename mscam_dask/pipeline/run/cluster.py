@@ -423,13 +423,12 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
     check_handshake(execution)
     with ExitStack() as stack:
         try:
-            client = Client(
-                address,
-                security=security_of(execution) if is_encrypted(str(address)) else None,
-                timeout=_CONNECT_TIMEOUT_S,
-                set_as_default=False,
-            )
-            stack.callback(_leave, client)
+            security = security_of(execution) if is_encrypted(str(address)) else None
+            with defer_signals():  # one that is half made keeps the process from ending
+                client = Client(
+                    address, security=security, timeout=_CONNECT_TIMEOUT_S, set_as_default=False
+                )
+                stack.callback(_leave, client)
         except (OSError, RuntimeError, TimeoutError, ValueError) as error:
             raise SchedulerLostError(
                 f"the scheduler {address} does not answer as a Dask scheduler should: {error}. "

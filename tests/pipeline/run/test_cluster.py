@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask.config
@@ -52,6 +57,39 @@ def test_a_running_cluster_is_used_and_left_running(
             assert scheduler.scheduler_address in cluster.description
             check_workers(cluster, [tmp_path])
             assert cluster.client.submit(sum, [1, 2], pure=False).result() == 3
+
+
+@pytest.mark.parametrize("started", [True, False], ids=["started", "running"])
+def test_a_signal_while_a_client_is_made_waits_and_closes_it(
+    scheduler: LocalCluster, monkeypatch: pytest.MonkeyPatch, started: bool
+) -> None:
+    events: list[str] = []
+    clients: list[Client] = []
+
+    def dask_setup(client: Client) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)  # the main thread waits for the client and could handle it
+        events.append("made")
+        clients.append(client)
+
+    def handle(number: int, frame: object) -> None:
+        events.append("handled")
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "signals", SimpleNamespace(dask_setup=dask_setup))
+    address = None if started else scheduler.scheduler_address
+    previous = signal.signal(signal.SIGTERM, handle)
+    try:
+        with (
+            dask.config.set({"distributed.client.preload": ["signals"]}),
+            pytest.raises(KeyboardInterrupt),
+            open_cluster(ExecutionTable(scheduler=address, workers=1 if started else None)),
+        ):
+            pytest.fail("it went on")
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert events == ["made", "handled"]
+    assert [client.status for client in clients] == ["closed"]
 
 
 def test_workers_that_do_not_see_the_data_or_differ_are_named(
