@@ -15,7 +15,7 @@ from typing import Any
 import dask.config
 import psutil
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Status
 
 import mscam_dask
 from mscam_dask import MSCAM, __version__
@@ -59,37 +59,40 @@ def test_a_running_cluster_is_used_and_left_running(
             assert cluster.client.submit(sum, [1, 2], pure=False).result() == 3
 
 
-@pytest.mark.parametrize("started", [True, False], ids=["started", "running"])
-def test_a_signal_while_a_client_is_made_waits_and_closes_it(
-    scheduler: LocalCluster, monkeypatch: pytest.MonkeyPatch, started: bool
+@pytest.mark.parametrize(
+    ("kind", "running"), [("scheduler", False), ("client", False), ("client", True)]
+)
+def test_a_signal_while_a_cluster_is_opened_waits_and_closes_it(
+    scheduler: LocalCluster, monkeypatch: pytest.MonkeyPatch, kind: str, running: bool
 ) -> None:
     events: list[str] = []
-    clients: list[Client] = []
+    opened: list[Any] = []
 
-    def dask_setup(client: Client) -> None:
+    def dask_setup(server: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(0.2)  # the main thread waits for the client and could handle it
+        time.sleep(0.2)  # the main thread waits for the scheduler or client and could handle it
         events.append("made")
-        clients.append(client)
+        opened.append(server)
 
     def handle(number: int, frame: object) -> None:
         events.append("handled")
         raise KeyboardInterrupt
 
     monkeypatch.setitem(sys.modules, "signals", SimpleNamespace(dask_setup=dask_setup))
-    address = None if started else scheduler.scheduler_address
+    address = scheduler.scheduler_address if running else None
     previous = signal.signal(signal.SIGTERM, handle)
     try:
         with (
-            dask.config.set({"distributed.client.preload": ["signals"]}),
+            dask.config.set({f"distributed.{kind}.preload": ["signals"]}),
             pytest.raises(KeyboardInterrupt),
-            open_cluster(ExecutionTable(scheduler=address, workers=1 if started else None)),
+            open_cluster(ExecutionTable(scheduler=address, workers=None if running else 1)),
         ):
             pytest.fail("it went on")
     finally:
         signal.signal(signal.SIGTERM, previous)
     assert events == ["made", "handled"]
-    assert [client.status for client in clients] == ["closed"]
+    (server,) = opened
+    assert server.status in ("closed", Status.closed)
 
 
 def test_workers_that_do_not_see_the_data_or_differ_are_named(
