@@ -162,6 +162,15 @@ def test_damaged_records_are_errors_and_a_rerun_writes_that_of_the_experiment(
         run(write(ONE), here / "out")
 
 
+def test_a_directory_of_something_else_is_not_touched(write: Write, here: Path) -> None:
+    settings = read_experiment(write(ONE))
+    before = sorted(here.rglob("*"))
+    for output in (here, here / "tiny.npz"):
+        with pytest.raises(ConfigurationError):
+            run_experiment(settings, output)
+    assert sorted(here.rglob("*")) == before
+
+
 def test_view_types_of_a_data_set_are_those_it_is_clustered_with(write: Write, here: Path) -> None:
     rng, labels = np.random.default_rng(0), np.arange(60) % 3
     points = [np.eye(3)[labels] + rng.normal(size=(60, 3)) for _ in "ab"]  # scores are not 1

@@ -101,6 +101,7 @@ def test_the_papers_pipelines_are_usable(
     assert settings.table.kind == name
     if isinstance(settings.table, RobustnessTable):
         assert settings.table == RobustnessTable()
+        assert settings.table.methods == ("mlan", "mscan", "mscam")
 
 
 def test_the_paper_reports_on_methods_that_there_are() -> None:

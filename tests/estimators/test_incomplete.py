@@ -162,6 +162,26 @@ def test_predictions_of_an_incomplete_fit_agree_with_it() -> None:
         assert_array_equal(model.view_votes_[name] < 0, absent)
 
 
+def test_an_incomplete_fit_predicts_a_new_batch_and_grows_by_it() -> None:
+    views, labels, has = with_gaps(n_samples=180)
+    has[150:] = (True, True, False)  # the batch lacks a view
+    grown = absent_where(gaussian_views(0, n_samples=180, spread=1.5)[0], ~has)
+    earlier = MSCAM(3, n_jobs=1).fit([view[:150] for view in views])
+    predicted = earlier.predict([grown[0][150:], grown[1][150:], None])
+    assert adjusted_rand_score(labels[150:], predicted) > 0.8
+    settings = earlier.view_settings_
+    model = MSCAM(
+        3,
+        scale={name: one.scale for name, one in settings.items()},
+        alpha={name: one.alpha for name, one in settings.items()},
+        n_neighbors=earlier.n_neighbors_,
+        exclude_views=list(earlier.excluded_views_),
+        n_jobs=1,
+    ).fit(grown, init_labels=[*earlier.labels_, *[-1] * 30])
+    assert np.mean(model.labels_[:150] == earlier.labels_) > 0.95
+    assert adjusted_rand_score(labels[150:], model.labels_[150:]) > 0.8
+
+
 def test_an_interrupted_fit_resumes_with_the_same_bits(tmp_path: Any) -> None:
     from mscam_dask.data.checkpoints import FileCheckpointStore
 

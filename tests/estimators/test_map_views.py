@@ -18,7 +18,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor, SerialExecutor, ThreadExecutor
 from mscam_dask.engine.executors.dask import DaskExecutor
-from mscam_dask.errors import DataError
+from mscam_dask.errors import DataError, NoWorkersError
 from mscam_dask.estimators._resources import map_views
 from tests.clusters import local_client
 from tests.synthetic import gaussian_views
@@ -63,6 +63,15 @@ def test_arrays_are_looked_at_by_the_driver(client: Client, stored: MultiViewDat
     assert list(found) == ["a", "d", "b"]
     assert found["d"] == os.getpid()
     assert os.getpid() not in (found["a"], found["b"])
+
+
+def test_stored_views_need_a_worker_and_arrays_none(stored: MultiViewData) -> None:
+    with local_client(0) as client:
+        executor = DaskExecutor(client, timeout_s=0.1)
+        with pytest.raises(NoWorkersError):
+            map_views(process_of, stored.views, executor, stage="look")
+        arrays = as_multi_view([np.eye(3)]).views
+        assert map_views(process_of, arrays, executor, stage="look") == [("view_0", os.getpid())]
 
 
 @pytest.mark.parametrize("where", ["here", "threads", "workers"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from distributed import LocalCluster
+from distributed import Client, LocalCluster
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
@@ -36,6 +36,8 @@ def test_a_cluster_is_a_client_and_stays_open() -> None:
     views, _ = gaussian_views(9, n_samples=90, spread=0.8)
     with LocalCluster(n_workers=1, processes=False, dashboard_address=":0") as cluster:
         model = quick(client=cluster).fit(views)
+        with pytest.raises(ValueError, match="No client"):  # that of a fit is never the default
+            Client.current()
         assert clone(model).client is cluster
         assert_array_equal(clone(model).fit(views).labels_, model.labels_)
         assert {feature.cluster for feature in model.cluster_features()} == {0, 1, 2}

@@ -10,6 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.predict import (
     N_FOLDS,
     NeighborVotes,
@@ -58,6 +59,21 @@ def test_is_the_cluster_with_most_adaptive_weight(seed: int, n: int, k: int, siz
     got = predict_by_neighbors(queries, blocks(points, size), labels, n_neighbors=k)
     assert got.dtype == np.int64
     assert_array_equal(got, naive_assign(queries, points, labels, k))
+
+
+def test_distances_are_computed_in_blocks_of_16_mib() -> None:
+    rng = np.random.default_rng(3)
+    points, labels = rng.standard_normal((1500, 3)), rng.integers(0, 4, 1500)
+    sizes: list[int] = []
+
+    def measured(queries: Array, candidates: Array) -> Array:
+        distances = squared_distances(queries, candidates)
+        sizes.append(distances.nbytes)
+        return distances
+
+    predict_by_neighbors(points, [(0, points)], labels, n_neighbors=9, distances_between=measured)
+    assert sum(sizes) == 8 * 1500 * 1500
+    assert max(sizes) <= 16 * 2**20 < sum(sizes)
 
 
 def naive_extension(affinity: Array, labels: Labels) -> Labels:

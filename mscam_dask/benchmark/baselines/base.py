@@ -232,7 +232,10 @@ def _check_value(name: str, value: object, allowed: Any) -> None:
         raise ConfigurationError(f"{name}={value!r} is invalid: allowed is {reason}.") from error
 
 
-def check_most(name: str, value: int, most: int) -> None:
-    """Refuse a parameter that is too large for the number of samples."""
+def check_most(name: str, value: int, most: int, data: str) -> None:
+    """Refuse a parameter that is too large for the data, such as "30 samples"."""
     if value > most:
-        raise ConfigurationError(f"{name}={value!r} is invalid: allowed is at most {most}.")
+        raise ConfigurationError(
+            f"{name}={value!r} is too large for {data}: allowed is at most {most}. Give a smaller "
+            f"{name}."
+        )

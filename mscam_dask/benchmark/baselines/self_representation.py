@@ -203,7 +203,7 @@ class DiMSC(Baseline):
     n_init: Count = 20
 
     def _check(self, data: MultiViewData) -> None:
-        check_most("n_neighbors", self.n_neighbors, data.n_samples - 1)
+        check_most("n_neighbors", self.n_neighbors, data.n_samples - 1, f"{data.n_samples} samples")
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         states = [self._start(view) for view in views]

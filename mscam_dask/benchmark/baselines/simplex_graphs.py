@@ -85,7 +85,7 @@ class MLAN(Baseline):
 
     def _check(self, data: MultiViewData) -> None:
         # d_{i,k+1} needs one sample more than the k neighbors and the row itself.
-        check_most("n_neighbors", self.n_neighbors, data.n_samples - 2)
+        check_most("n_neighbors", self.n_neighbors, data.n_samples - 2, f"{data.n_samples} samples")
 
     def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
         edges = 8 * 10 * n_samples * (self.n_neighbors + 1)
@@ -201,7 +201,7 @@ class LMVSC(Baseline):
     n_init: Count = 20
 
     def _check(self, data: MultiViewData) -> None:
-        check_most("n_anchors", self._anchor_count(), data.n_samples)
+        check_most("n_anchors", self._anchor_count(), data.n_samples, f"{data.n_samples} samples")
         if self._anchor_count() * len(data.views) < self.n_clusters:
             raise ConfigurationError(
                 f"n_anchors={self.n_anchors} in {len(data.views)} view(s) give fewer than the "
@@ -341,8 +341,9 @@ class SMVSC(Baseline):
     tol: NotNegative = 1e-3
 
     def _check(self, data: MultiViewData) -> None:
-        most = data.n_samples // self.n_clusters
-        check_most("anchors_per_cluster", self.anchors_per_cluster, most)
+        n, c = data.n_samples, self.n_clusters
+        of = f"{n} samples in {c} clusters"
+        check_most("anchors_per_cluster", self.anchors_per_cluster, n // c, of)
 
     def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
         n_anchors = self.n_clusters * self.anchors_per_cluster

@@ -62,7 +62,9 @@ class AffinityBaseline(Baseline):
 
     def _check(self, data: MultiViewData) -> None:
         if self.affinity == "neighbors":
-            check_most("n_neighbors", self.n_neighbors, data.n_samples - 1)
+            check_most(
+                "n_neighbors", self.n_neighbors, data.n_samples - 1, f"{data.n_samples} samples"
+            )
 
     def _affinity(self, view: Array) -> Array:
         """Dense `neighbor_affinity` or `gaussian_affinity` of a view, (n, n)."""

@@ -215,7 +215,7 @@ def _started(execution: ExecutionTable, timeout_s: float) -> Iterator[OpenCluste
     n_threads = execution.threads or 1
     with ExitStack() as stack:
         try:
-            cluster = stack.enter_context(_local_cluster(execution, n_workers, n_threads))
+            cluster = _local_cluster(execution, n_workers, n_threads, stack)
             with defer_signals():  # one that is half made keeps the process from ending
                 client = stack.enter_context(Client(cluster, set_as_default=False))
             if adapt is not None:
@@ -238,8 +238,10 @@ def _started(execution: ExecutionTable, timeout_s: float) -> Iterator[OpenCluste
         )
 
 
-def _local_cluster(execution: ExecutionTable, n_workers: int, n_threads: int) -> SpecCluster:
-    """Start worker processes; once more where one of them died while it started."""
+def _local_cluster(
+    execution: ExecutionTable, n_workers: int, n_threads: int, stack: ExitStack
+) -> SpecCluster:
+    """Start worker processes, which the stack ends; once more where one of them died while it started."""
     from distributed import LocalCluster, Security
 
     memory = execution.memory_limit
@@ -254,7 +256,7 @@ def _local_cluster(execution: ExecutionTable, n_workers: int, n_threads: int) ->
         try:
             with defer_signals(), warnings.catch_warnings():
                 warnings.filterwarnings("ignore", message=PORT_TAKEN)
-                return LocalCluster(
+                cluster = LocalCluster(
                     n_workers=n_workers,
                     host="127.0.0.1",
                     protocol="tls://",
@@ -262,6 +264,8 @@ def _local_cluster(execution: ExecutionTable, n_workers: int, n_threads: int) ->
                     silence_logs=logging.CRITICAL,
                     **options,
                 )
+                stack.enter_context(cluster)
+                return cluster
         except RuntimeError:
             if attempt == _START_ATTEMPTS:
                 raise
@@ -423,13 +427,12 @@ def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
     check_handshake(execution)
     with ExitStack() as stack:
         try:
-            client = Client(
-                address,
-                security=security_of(execution) if is_encrypted(str(address)) else None,
-                timeout=_CONNECT_TIMEOUT_S,
-                set_as_default=False,
-            )
-            stack.callback(_leave, client)
+            security = security_of(execution) if is_encrypted(str(address)) else None
+            with defer_signals():  # one that is half made keeps the process from ending
+                client = Client(
+                    address, security=security, timeout=_CONNECT_TIMEOUT_S, set_as_default=False
+                )
+                stack.callback(_leave, client)
         except (OSError, RuntimeError, TimeoutError, ValueError) as error:
             raise SchedulerLostError(
                 f"the scheduler {address} does not answer as a Dask scheduler should: {error}. "

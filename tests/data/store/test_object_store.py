@@ -145,6 +145,28 @@ def test_no_such_store_and_no_such_bucket(bucket: Any) -> None:
         write_store(clustered_data(N), "s3://nowhere/data.zarr")
 
 
+@pytest.mark.parametrize(
+    ("answer", "error"),
+    [
+        (FileNotFoundError("The specified bucket does not exist"), DataError),
+        (PermissionError("The AWS Access Key Id you provided does not exist"), ConfigurationError),
+    ],
+    ids=["no-bucket", "refused"],
+)
+def test_a_missing_bucket_and_refused_credentials_are_told_apart(
+    object_files: MemoryFiles, answer: OSError, error: type[Exception]
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise answer
+
+    for name in ("cat_file", "find", "info", "pipe_file"):
+        setattr(object_files, name, refuse)
+    with pytest.raises(error):
+        open_store(URL)
+    with pytest.raises(error):
+        write_store(clustered_data(N), URL)
+
+
 def test_no_credentials(environment: pytest.MonkeyPatch) -> None:
     environment.delenv("AWS_ACCESS_KEY_ID")
     environment.delenv("AWS_SECRET_ACCESS_KEY")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 from dask.utils import key_split
-from distributed import Client
+from distributed import Client, span
 from scipy.sparse import csr_array
 
 from mscam_dask import MSCAM, Constants
@@ -78,6 +78,18 @@ def test_the_cache_of_key_prefixes_is_bounded() -> None:
             gaussian_views(0, n_samples=40)[0]
         )
     assert key_split.cache_info().currsize < MAX_CACHED_KEYS
+
+
+def test_spans_around_a_fit_are_the_parents_of_its_own() -> None:
+    with local_client(1, processes=False) as client:
+        with span("mine"):
+            MSCAM(3, constants=Constants.paper(), max_iter=1, client=client).fit(
+                gaussian_views(0, n_samples=40)[0]
+            )
+            client.submit(sum, [1, 2], pure=False).result()
+        (mine,) = spans_of(client).spans_search_by_name["mine",]
+        assert {child.name for child in mine.children} == {("mine", "mscam")}
+        assert len(mine.groups) == 1
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import socket
+import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import dask.config
 import psutil
 import pytest
-from distributed import Client, LocalCluster
+from distributed import Client, LocalCluster, Status
 
 import mscam_dask
 from mscam_dask import MSCAM, __version__
@@ -52,6 +57,42 @@ def test_a_running_cluster_is_used_and_left_running(
             assert scheduler.scheduler_address in cluster.description
             check_workers(cluster, [tmp_path])
             assert cluster.client.submit(sum, [1, 2], pure=False).result() == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "running"), [("scheduler", False), ("client", False), ("client", True)]
+)
+def test_a_signal_while_a_cluster_is_opened_waits_and_closes_it(
+    scheduler: LocalCluster, monkeypatch: pytest.MonkeyPatch, kind: str, running: bool
+) -> None:
+    events: list[str] = []
+    opened: list[Any] = []
+
+    def dask_setup(server: Any) -> None:
+        os.kill(os.getpid(), signal.SIGTERM)
+        time.sleep(0.2)  # the main thread waits for the scheduler or client and could handle it
+        events.append("made")
+        opened.append(server)
+
+    def handle(number: int, frame: object) -> None:
+        events.append("handled")
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "signals", SimpleNamespace(dask_setup=dask_setup))
+    address = scheduler.scheduler_address if running else None
+    previous = signal.signal(signal.SIGTERM, handle)
+    try:
+        with (
+            dask.config.set({f"distributed.{kind}.preload": ["signals"]}),
+            pytest.raises(KeyboardInterrupt),
+            open_cluster(ExecutionTable(scheduler=address, workers=None if running else 1)),
+        ):
+            pytest.fail("it went on")
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+    assert events == ["made", "handled"]
+    (server,) = opened
+    assert server.status in ("closed", Status.closed)
 
 
 def test_workers_that_do_not_see_the_data_or_differ_are_named(
