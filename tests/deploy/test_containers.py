@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import sys
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from mscam_dask.pipeline.tls import make_certificates
-from tests.deploy.files import DEPLOY, ROOT, documents, installed_program, run
+from tests.deploy.files import DEPLOY, ROOT, documents, installed_program, run, script_environment
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 DOCKERFILE = (DEPLOY / "Dockerfile").read_text()
@@ -150,7 +152,8 @@ def test_grafana_finds_its_data_source_and_its_dashboards() -> None:
 def test_the_bill_of_materials_lists_the_distributions_of_the_lock(tmp_path: Path) -> None:
     if not Path(installed_program("cyclonedx-py")).is_file():
         pytest.skip("cyclonedx-py is not installed (pip install cyclonedx-bom)")
-    result = run(DEPLOY / "sbom", tmp_path / "sbom.json")
+    folders = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
+    result = run(DEPLOY / "sbom", tmp_path / "sbom.json", env=script_environment(PATH=folders))
     assert result.returncode == 0, result.stderr
     made = json.loads((tmp_path / "sbom.json").read_text())
     assert made["metadata"]["component"]["name"] == "mscam-dask"

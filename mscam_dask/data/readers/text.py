@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from mscam_dask.data.readers.base import Source, open_text, unreadable
-from mscam_dask.data.readers.roles import MISSING, Block, Table, id_strength, is_number
+from mscam_dask.data.readers.roles import MISSING, Block, Table, are_whole, id_strength, is_number
 from mscam_dask.data.readers.tables import THOUSANDS
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
@@ -386,8 +386,8 @@ def _notes_of_header(
 
 def _are_odd(numbers: list[str], below: list[str]) -> bool:
     """Return whether fields are whole numbers that differ, above others: years, sizes, positions."""
-    are_whole = all(map(str.isdecimal, numbers)) and not all(map(str.isdecimal, below))
-    return are_whole and 1 < len(set(numbers)) == len(numbers)
+    are_others = are_whole(numbers) and not are_whole(below)
+    return are_others and 1 < len(set(numbers)) == len(numbers)
 
 
 def _shown(fields: list[str]) -> str:
