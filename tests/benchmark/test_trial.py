@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import os
 import signal
@@ -124,12 +125,19 @@ def test_a_trial_over_a_limit_is_stopped(
     assert run_trial(trial).outcome == "ok"
 
 
+def is_server(process: psutil.Process) -> bool:
+    """Whether it is the server of trials; this process may have others, such as a browser."""
+    with contextlib.suppress(psutil.Error):
+        return "serve()" in " ".join(process.cmdline())
+    return False
+
+
 def killed_soon(kind: str) -> threading.Thread:
     """Kill the process of the running trial, or the server process, as soon as it runs."""
 
     def wait_and_kill() -> None:
         while True:
-            servers = psutil.Process().children()
+            servers = [*filter(is_server, psutil.Process().children())]
             trials = [process for server in servers for process in server.children()]
             running = trials if kind == "trial" else [s for s in servers if s.children()]
             if running:
