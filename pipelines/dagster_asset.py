@@ -23,7 +23,7 @@ RETRIES = 6
 _SECONDS_TO_END = 60  # mscam-dask writes a checkpoint when it is stopped
 
 
-# No annotation of the context: Dagster reads it at run time, and here annotations are texts.
+# No annotation of the context (no-untyped-def): Dagster reads it at run time, and here annotations are texts.
 @dg.asset(name="clusters", pool="mscam_dask")
 def clusters(context):  # type: ignore[no-untyped-def]
     """Clusters of the samples, in the run directory of the pipeline."""

@@ -1,25 +1,23 @@
 """Run the pipelines of docs/gallery.md and draw its pictures, with Debian's chromium and chromium-driver.
 
-pip install '.[test]' pillow && python docs/figures/gallery.py
+pip install '.[test]' pillow && python -m docs.figures.gallery
 """
 
 from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1]))  # its tests have the browser; imports after it are E402
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.toml_document import Override
+from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from tests.browser import open_browser
 
-from mscam_dask.pipeline.config.read_config import read_config  # noqa: E402
-from mscam_dask.pipeline.config.toml_document import Override  # noqa: E402
-from mscam_dask.pipeline.run.run import run_pipeline  # noqa: E402
-from mscam_dask.pipeline.run.run_directory import RunDirectory  # noqa: E402
-from tests.browser import open_browser  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 # Part of the report that a picture shows, and its height; the first screen by default.
 PARTS = {"patients": ("#presence", 440, "center"), "noise-view": ("#views", 620, "start")}

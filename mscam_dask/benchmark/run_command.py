@@ -12,6 +12,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -134,7 +135,7 @@ def compare_methods(
     datasets: tuple[str, ...],
     methods: tuple[str, ...],
     runs: int | None,
-    **options: object,
+    **options: Any,
 ) -> int:
     """Compare methods, and return the exit code; for the options see `run_file`."""
     if pipeline is None and not datasets:
@@ -154,7 +155,7 @@ def compare_methods(
     overrides = [
         Override((table, key), value, shlex.join(words)) for key, value, words in given if value
     ]
-    return run_file("compare", document, table_options=overrides, **options)  # type: ignore[arg-type]
+    return run_file("compare", document, table_options=overrides, **options)
 
 
 def run_file(

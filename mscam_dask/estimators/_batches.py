@@ -128,14 +128,15 @@ class BatchMixin:
         views = []
         for view in new.views:
             own = [part.get(view.name) for part in parts]
-            if any(one is not None for one in own):
-                d = view.shape[1]
-                correction = BatchCorrection(
-                    np.vstack([np.zeros((1, d)) if one is None else one.offsets for one in own]),
-                    np.vstack([np.ones((1, d)) if one is None else one.factors for one in own]),
-                )
-                view = corrected_view(view, codes, correction)  # noqa: PLW2901
-            views.append(view)
+            if all(one is None for one in own):
+                views.append(view)
+                continue
+            d = view.shape[1]
+            correction = BatchCorrection(
+                np.vstack([np.zeros((1, d)) if one is None else one.offsets for one in own]),
+                np.vstack([np.ones((1, d)) if one is None else one.factors for one in own]),
+            )
+            views.append(corrected_view(view, codes, correction))
         return dataclasses.replace(new, views=tuple(views))
 
     def _of_batch(

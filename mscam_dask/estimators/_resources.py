@@ -150,7 +150,7 @@ class SharedResourcesMixin:
         bare = self.__copy__()
         for name in _SHARED:
             setattr(bare, name, None)
-        cloned: Self = super(SharedResourcesMixin, bare).__sklearn_clone__()  # type: ignore[misc]
+        cloned: Self = super(SharedResourcesMixin, bare).__sklearn_clone__()  # type: ignore[misc]  # of BaseEstimator
         for name in _SHARED:
             setattr(cloned, name, getattr(self, name))
         return cloned
@@ -163,7 +163,7 @@ class SharedResourcesMixin:
 
     def __getstate__(self) -> dict[str, Any]:
         """State for pickles and deep copies."""
-        state: dict[str, Any] = {**super().__getstate__(), "client": None}  # type: ignore[dict-item]
+        state: dict[str, Any] = {**super().__getstate__(), "client": None}  # type: ignore[dict-item]  # untyped
         if self.callbacks is not None:
             state["callbacks"] = tuple(filter(_can_be_pickled, self.callbacks))
         if not _can_be_pickled(self.checkpoint_store):

@@ -224,7 +224,7 @@ class MSCAM(
         With `batches`: share of the neighbors in each feature view that are of the same batch, before and
         after the correction.
     data_warnings_ : tuple
-        Unusual but accepted properties of the data (rows of zeros, constant columns, columns called as labels, fewer distinct
+        Unusual but accepted properties of the data (rows of zeros, constant columns, columns with a usual name of labels, fewer distinct
         samples than clusters).
     solution_ : Solution
         Result of the engine with all of the above, the candidate settings and the parameters used.

@@ -116,10 +116,11 @@ def fit_new_batch(scores: NDArray[np.float64], means: NDArray[np.float64]) -> ND
     weights = np.full(len(means), len(filled) / len(means))
     offsets = _candidate_offsets(means, weights, centers, sizes, len(means))[:_N_FINE]
     found = []
-    for offset in [np.zeros(filled.shape[1]), *offsets]:
-        rows, cells = filled, nearest_mean(filled - offset, means)
+    for start in [np.zeros(filled.shape[1]), *offsets]:
+        rows, offset = filled, start
+        cells = nearest_mean(filled - offset, means)
         for _ in range(_N_ROUNDS):
-            offset = (rows - means[cells]).mean(axis=0)  # noqa: PLW2901
+            offset = (rows - means[cells]).mean(axis=0)
             rows = np.where(absent, means[cells] + offset, filled)
             cells = nearest_mean(rows - offset, means)
         found.append((float(np.sum((rows - offset - means[cells]) ** 2)), cells))

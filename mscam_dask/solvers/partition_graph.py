@@ -316,7 +316,7 @@ def bridges(
             inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
             others = points[mine[outside]]
             first, second = _closest_pair(
-                lambda rows: squared_distances(points[mine[inside[rows]]], others),  # noqa: B023
+                lambda rows: squared_distances(points[mine[inside[rows]]], others),  # noqa: B023 - called at once
                 len(inside),
                 len(outside),
             )

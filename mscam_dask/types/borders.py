@@ -20,9 +20,8 @@ class Borders:
     # (c, c) largest over the parts of two clusters: 0 on the diagonal and for pairs with a dozen nearer
     # clusters each, 1 for clusters of fewer than 5 samples
     p_values: NDArray[np.float64]
-    counts: NDArray[
-        np.int64
-    ]  # (c, c, 3) samples on the side of the first, at the border, and opposite
+    # (c, c, 3) samples on the side of the first, at the border, and opposite.
+    counts: NDArray[np.int64]
     sizes: NDArray[np.int64]  # (c,) compared samples
 
     @property

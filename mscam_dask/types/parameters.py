@@ -208,9 +208,8 @@ class Parameters:
     exclude_views: tuple[int, ...] = ()  # positions
     max_iter: int | None = None  # outer iterations, those of the refinement included
     constants: Constants = Constants()  # for the engine, `Choices` say what is selected
-    n_candidates: int | None = (
-        None  # candidate neighbors; None for max(50, 4k), or fewer of large data
-    )
+    # Candidate neighbors; None for max(50, 4k), or fewer of large data.
+    n_candidates: int | None = None
     exact_samples: int = SIZES.exact_samples  # the most for which every search is exhaustive
     seed: int = 0
 

@@ -85,9 +85,8 @@ class BatchShares:
 
     before: float  # in the view as given
     after: float  # without batch effects
-    expected: (
-        float  # if batches make no difference: that of samples with similar values in all views
-    )
+    # If batches make no difference: that of samples with similar values in all views.
+    expected: float
 
 
 class Structure(enum.Enum):
@@ -106,16 +105,14 @@ class Assessment:
     borders: Borders | None  # None for trivial partitions
     view_names: tuple[str, ...]  # compared views, at most 16
     cluster_agreement: NDArray[np.float64]  # (V, c) of each view with each cluster
-    contradictions: NDArray[
-        np.int64
-    ]  # (V, c) cluster with which each view puts each cluster, or −1
+    # (V, c) cluster with which each view puts each cluster, or −1.
+    contradictions: NDArray[np.int64]
     view_agreement: NDArray[np.float64]  # (V, V)
     cluster_tree: NDArray[np.float64]  # (c − 1, 4) linkage matrix of SciPy
     cluster_names: tuple[int, ...]  # numbers of the clusters, those of `Solution.labels`
     n_tried: int = 0  # largest number of clusters that was tried, if none had support
-    views_agree: bool = (
-        True  # whether two views share neighbors in a cluster, as `solvers.assessment`
-    )
+    # Whether two views share neighbors in a cluster, as `solvers.assessment`.
+    views_agree: bool = True
 
     @classmethod
     def trivial(
@@ -307,9 +304,8 @@ class Solution(WithResultArrays):
     prepared: tuple[ViewPrepared, ...]
     history: tuple[IterationFinished, ...]
     view_contributions: dict[str, float]  # shares of the score, 0 for excluded views
-    encoders: dict[
-        str, Callable[[NDArray[np.float64]], NDArray[np.float64]]
-    ]  # of views not excluded
+    # By view, without excluded views.
+    encoders: dict[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     assessment: Assessment
     n_clusters_selection: NClustersSelected | None = None  # None if the user set it
     selected_view_settings: tuple[ViewSettingsSelected, ...] = ()  # empty if the user set them

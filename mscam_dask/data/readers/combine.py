@@ -135,7 +135,8 @@ def _check_columns(loaded: Sequence[SourceContents], ids: Mapping[str, frozenset
         if one.where in ids
     }
     for (where, own), (other, others) in itertools.combinations(names.items(), 2):
-        common = [name for name in own if name in set(others)]
+        known = set(others)
+        common = [name for name in own if name in known]
         if common and 2 * len(common) >= min(len(own), len(others)):
             raise DataError(
                 f"{where!r} and {other!r} share no sample, but {len(common)} names of columns (first: "

@@ -57,9 +57,8 @@ class TableRows:
     ) -> None:
         self.texts: dict[int, list[str]] = {place: [] for place in sorted(texts)}
         self.numbers = [*numbers]
-        self.bad: dict[
-            int, tuple[int, int, str]
-        ] = {}  # number of fields that are none, first row and text
+        # Number of fields that are no numbers, the first row with one, and its text.
+        self.bad: dict[int, tuple[int, int, str]] = {}
         self.values: NDArray[Any] = np.empty((0, len(numbers)))
         self._decimal, frame = table.decimal, table.frame
         is_typed = frame is not None and all(frame[p].dtype.kind in "biuf" for p in numbers)

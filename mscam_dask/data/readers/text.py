@@ -21,11 +21,8 @@ _DELIMITERS = ("\t", ";", "|", ",")
 _NAMES = {"\t": "tab", ";": "semicolon", "|": "bar", ",": "comma", None: "blanks"}
 _HEAD_LINES = 50
 _HEAD_CHARS = 2**20
-_BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = (
-    2**14,
-    2**19,
-    32,
-)  # those that fit into a cache are fastest
+# Blocks of rows that fit into a cache are read fastest.
+_BLOCK_FIELDS, _LARGE_BLOCK_FIELDS, _BLOCK_ROWS = 2**14, 2**19, 32
 _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN = 5
 _MOST = 0.5

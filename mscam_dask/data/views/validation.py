@@ -256,7 +256,7 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
 
 
 def _label_columns(view: RowSource, scan: _Scan) -> dict[int, str]:
-    """Columns, by position, that are called as labels are, and whose least and largest values are different whole numbers."""
+    """Names by position of columns with a usual name of labels whose least and largest values are different whole numbers."""
     return {
         at: name
         for at, name in enumerate(feature_names_of(view) or ())

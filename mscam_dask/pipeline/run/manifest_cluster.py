@@ -25,7 +25,7 @@ _START_TIMEOUT_S = 600.0
 _CLUSTER_LABEL = "dask.org/cluster-name"
 
 
-class ManifestCluster(KubeCluster):  # type: ignore[misc]
+class ManifestCluster(KubeCluster):  # type: ignore[misc]  # untyped base
     """Cluster of a DaskCluster manifest.
 
     KubeCluster itself connects without encryption, waits for the pod of the scheduler without a limit
