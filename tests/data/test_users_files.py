@@ -175,12 +175,13 @@ def test_columns_that_may_be_labels_are_named(tmp_path: Path, names: list[str]) 
 # ----------------------------------------------------------------------------- other formats
 
 
-def test_ids_beside_the_arrays_of_an_archive(tmp_path: Path) -> None:
+@pytest.mark.parametrize("views", [None, ["X", "b"]])
+def test_ids_beside_the_arrays_of_an_archive(tmp_path: Path, views: list[str] | None) -> None:
     np.savez(tmp_path / "a.npz", X=A.to_numpy(), ids=A.index.to_numpy(dtype="U8"), note=["x", "y"])
     (tmp_path / "b.csv").write_text(csv_of(B.iloc[ORDER]))
     sources = [tmp_path / "a.npz", tmp_path / "b.csv"]
     known = {"X": A.set_axis(pd.RangeIndex(4), axis=1), "b": B}
-    assert outcome(sources, known, tmp_path / "s.zarr") == "right"
+    assert outcome(sources, known, tmp_path / "s.zarr", views=views) == "right"
 
 
 @pytest.mark.parametrize(

@@ -115,10 +115,11 @@ def contents_of(
             "numbers, cell arrays and structs of them, and symmetric matrices (n, n, V). Save each view as "
             "a matrix of its own."
         )
-    if sample_ids is None and (named := _named_ids(found, others, views)) is not None:
+    named = None if sample_ids is not None else _named_ids(found, views)
+    if named is not None:
         sample_ids = tuple(map(as_text, found.values[named]))
         notes.append(f"{source.path}: {named!r} taken as sample ids.")
-        others.remove(named)
+        others = [name for name in others if name != named]
     if others:
         listing = ", ".join(f"{name!r} ({_describe(found.values[name])})" for name in others)
         notes.append(f"{source.path}: left out {listing}: no matrices of samples.")
@@ -137,13 +138,13 @@ def contents_of(
     )
 
 
-def _named_ids(found: Variables, others: Sequence[str], views: Sequence[RowSource]) -> str | None:
-    """Name of the only variable with texts that differ, one a sample, if it is called as ids are."""
+def _named_ids(found: Variables, views: Sequence[RowSource]) -> str | None:
+    """The only variable with a name of ids and a text for each sample, all different; None if there is none."""
     names = [
         name
-        for name in others
+        for name, value in found.values.items()
         if id_strength(name) == CERTAIN
-        and isinstance(value := found.values[name], np.ndarray)
+        and isinstance(value, np.ndarray)
         and value.dtype.kind in "US"
         and value.ndim == 1
         and all(len(value) == view.shape[0] for view in views)
@@ -340,7 +341,13 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
         left: list[str] = []
         for key in keys:
             may_be_labels = key == selection.labels or _CONVENTIONAL.fullmatch(key)
-            is_read = may_be_labels or not wanted or any(name.startswith(key) for name in wanted)
+            may_be_ids = ids is None and id_strength(key) == CERTAIN
+            is_read = (
+                may_be_labels
+                or may_be_ids
+                or not wanted
+                or any(name.startswith(key) for name in wanted)
+            )
             if key != "sample_ids" or ids is None:
                 (read if is_read else left).append(key)
         variables = {key: _array(archive, key, source) for key in read}
