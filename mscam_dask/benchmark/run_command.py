@@ -53,7 +53,8 @@ from mscam_dask.pipeline.config.toml_document import (
     environment_overrides,
     read_document,
 )
-from mscam_dask.pipeline.run.dry_run import limit_of, workers_of
+from mscam_dask.pipeline.run.cluster_classes import worker_counts
+from mscam_dask.pipeline.run.dry_run import limit_of
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.security import check_execution
 
@@ -267,7 +268,7 @@ def plan_experiment(
     sets = [dataset.entry for dataset in datasets.values()]
     views = [f"{each.name} ({each.n_samples} samples, {len(each.views)} views)" for each in sets]
     n_values = sum(math.prod(view.shape) for each in sets for view in each.views)
-    n_workers = workers_of(settings.execution)
+    n_workers = worker_counts(settings.execution)[1]
     limit_s = None if isinstance(table, SweepTable) else table.time_limit_s
     memory, has = "", limit_of(settings.execution, n_workers)
     if (size := needs or has) is not None:

@@ -89,7 +89,7 @@ def test_a_file_that_is_written_while_it_is_ingested(
         tiny.write_bytes(tiny.read_bytes())
         return opened
 
-    monkeypatch.setattr("mscam_dask.pipeline.run.steps.open_data", slowly)
+    monkeypatch.setattr("mscam_dask.pipeline.run.run.open_data", slowly)
     settings = read_config(pipeline(HERE))
     with pytest.raises(TemporaryFailure, match=quotes(tiny)):
         run_or_resume(settings, tmp_path / "run")

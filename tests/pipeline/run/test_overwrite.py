@@ -20,10 +20,10 @@ from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, TemporaryFailure
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.stored_run import StoredRun
 from mscam_dask.types.events import IterationFinished
 from tests.kept import emptied, kept_or_made
 from tests.messages import quotes
@@ -62,7 +62,7 @@ class Night:
         directory = RunDirectory(self.root)
         record = directory.read_record()
         assert (record.state, record.run_fingerprint) == ("finished", self.fingerprint)
-        assert PreviousRun(directory, record).integrity_problem() == ""
+        assert StoredRun(directory, record).integrity_problem() == ""
         assert directory.labels.read_bytes() == self.labels
 
     def assert_second_is_there(self) -> None:
@@ -71,7 +71,7 @@ class Night:
         assert record.state == "finished"
         assert record.run_fingerprint != self.fingerprint
         assert record.replaces is None
-        assert PreviousRun(directory, record).integrity_problem() == ""
+        assert StoredRun(directory, record).integrity_problem() == ""
         assert (self.root / "notes.txt").read_text() == "mine"
         assert [item.name for item in self.root.parent.glob("out*")] == ["out"]
         assert not (self.root / "next").exists()
@@ -250,7 +250,7 @@ def test_a_kill_at_any_point_of_the_swap_is_repaired(
     if way == "exchange":
         there = RunDirectory(night.root).read_record()
         assert there.state == "finished"
-        assert PreviousRun(RunDirectory(night.root), there).integrity_problem() == ""
+        assert StoredRun(RunDirectory(night.root), there).integrity_problem() == ""
     assert not resume_run(night.root).resumed
     night.assert_second_is_there()
 

@@ -14,13 +14,9 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.lock import RunLock
-from mscam_dask.pipeline.run.previous_runs import (
-    last_comparable,
-    next_number,
-    notes_on_siblings,
-    previous_runs,
-)
+from mscam_dask.pipeline.run.previous_runs import last_comparable
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.stored_run import siblings_of
 from tests.messages import quotes
 
 Write = Callable[[str], Path]
@@ -104,14 +100,14 @@ def test_a_date_in_the_future_changes_no_order_and_is_warned_of(keep_two: Settin
         for number in range(1, 5)
     ]
     new = RunDirectory(runs[0].path.with_name("tiny-5"))
-    before = previous_runs(keep_two, new)
-    assert [run.name for run in before] == ["tiny-4", "tiny-3", "tiny-2", "tiny-1"]
-    first = last_comparable(before, keep_two)
+    siblings = siblings_of(keep_two, new)
+    assert [run.name for run in siblings.finished] == ["tiny-4", "tiny-3", "tiny-2", "tiny-1"]
+    first = last_comparable(siblings.finished, keep_two)
     assert first is not None
     assert first.name == "tiny-4"
-    (warning,) = notes_on_siblings(keep_two, new)
+    (warning,) = siblings.notes
     assert "tiny-2" in warning
-    assert next_number(keep_two, new) == 5
+    assert siblings.next_number == 5
     assert remove_old_runs(keep_two, run_of(keep_two, 5)) == ("tiny-3", "tiny-2", "tiny-1")
     assert names(keep_two) == ["tiny-4", "tiny-5"]
 

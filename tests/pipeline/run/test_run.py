@@ -275,7 +275,7 @@ def test_an_unencrypted_scheduler_elsewhere_is_refused_before_anything_is_made(
         run(file, tmp_path / "out")
     assert not (tmp_path / "out").exists()
     monkeypatch.setattr(
-        "mscam_dask.pipeline.run.steps.open_data", lambda *args: pytest.fail("reached")
+        "mscam_dask.pipeline.run.run.open_data", lambda *args: pytest.fail("reached")
     )
     with pytest.raises(pytest.fail.Exception, match="reached"):
         run(file, tmp_path / "out", insecure=True)
