@@ -57,7 +57,7 @@ def describe_path(place: str) -> int:
         _describe_store(console, path)
     elif (extension := extension_of_directory(path)) is not None:
         extension.describe(path)
-    elif any(scan(path)):
+    elif path.is_dir() and any(scan(path.iterdir())):
         show(console, *describe_runs(*list_runs(path)))
     elif not path.exists():
         raise DataError(

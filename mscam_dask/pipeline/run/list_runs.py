@@ -58,7 +58,7 @@ def list_runs(
     """List the runs directly below a directory in the order in which they started."""
     first = None if since is None else _time(since, "--since")
     runs, unreadable = [], {}
-    found = list(scan(root))
+    found = list(scan(root.iterdir())) if root.is_dir() else []
     if not found:
         raise DataError(
             f"{root} contains no runs. Give the directory of run directories, such as runs or "
@@ -187,7 +187,7 @@ def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, .
     runs = [run for run in found if not run.directory.path.is_symlink()]
     needed = {
         run.record.started_from
-        for _, run in scan(root)
+        for _, run in scan(root.iterdir())
         if isinstance(run, StoredRun) and run.record.state != "finished"
     }
     own = StoredRun(directory, directory.read_record())

@@ -6,7 +6,7 @@ import datetime as dt
 import glob
 import hashlib
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -159,9 +159,9 @@ def last_started(directory: RunDirectory, fingerprint: str | None = None) -> Sto
     return None
 
 
-def scan(root: Path, pattern: str = "*") -> Iterator[tuple[RunDirectory, StoredRun | DataError]]:
-    """Yield the run directories below a directory, by name, each with its run or why it cannot be read."""
-    for path in sorted(root.glob(pattern)):
+def scan(paths: Iterable[Path]) -> Iterator[tuple[RunDirectory, StoredRun | DataError]]:
+    """Yield the run directories among paths, by name, each with its run or why it cannot be read."""
+    for path in sorted(paths):
         directory = RunDirectory(path.absolute())
         if os.path.lexists(directory.record):
             try:
@@ -184,7 +184,7 @@ def siblings_of(settings: Settings, directory: RunDirectory) -> Siblings:
     runs: list[StoredRun] = []
     notes = []
     root, pattern = settings.output.root, f"{glob.escape(settings.name)}-*"
-    for place, run in scan(Path(os.path.realpath(root)), pattern) if root else ():
+    for place, run in scan(Path(os.path.realpath(root)).glob(pattern)) if root else ():
         if place.path in (directory.path, directory.place) or place.path.name.endswith(NEXT_SUFFIX):
             continue
         if isinstance(run, StoreCorruptError):
