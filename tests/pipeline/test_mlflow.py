@@ -14,7 +14,7 @@ from mscam_dask import load_run
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.mlflow import MlflowObserver, log_run
 from tests.estimators.small import quick
-from tests.messages import quotes
+from tests.messages import raises
 from tests.pipeline.runs import HERE, again
 from tests.synthetic import gaussian_views
 
@@ -92,7 +92,7 @@ def test_a_run_is_logged_with_its_report_and_its_model(
 
 
 def test_what_is_no_run_is_refused(mlflow: Any, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes("is not a run directory")):
+    with raises(DataError, "is not a run directory"):
         log_run(tmp_path)
 
 
@@ -100,5 +100,5 @@ def test_without_mlflow_the_message_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setitem(__import__("sys").modules, "mlflow", None)
-    with pytest.raises(ConfigurationError, match=quotes("pip install 'mscam-dask[mlflow]'")):
+    with raises(ConfigurationError, "pip install 'mscam-dask[mlflow]'"):
         MlflowObserver()

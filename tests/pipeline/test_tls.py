@@ -13,7 +13,7 @@ from cryptography import x509
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.tls import ROLES, make_certificates
-from tests.messages import quotes
+from tests.messages import raises
 
 
 def read(file: Path) -> x509.Certificate:
@@ -46,7 +46,7 @@ def test_keys_are_for_their_owner_alone(tmp_path: Path) -> None:
 def test_what_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> None:
     made = make_certificates(tmp_path)
     before = {file.name: file.read_bytes() for file in tmp_path.iterdir()}
-    with pytest.raises(ConfigurationError, match=quotes(tmp_path, "ca.pem", "--renew")):
+    with raises(ConfigurationError, tmp_path, "ca.pem", "--renew"):
         make_certificates(tmp_path)
     assert {file.name: file.read_bytes() for file in tmp_path.iterdir()} == before
     renewed = make_certificates(tmp_path, renew=True)
@@ -58,19 +58,19 @@ def test_what_is_there_is_not_replaced_unless_asked(tmp_path: Path) -> None:
 
 
 def test_an_authority_that_cannot_renew(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "none" / "ca.pem", "--renew")):
+    with raises(ConfigurationError, tmp_path / "none" / "ca.pem", "--renew"):
         make_certificates(tmp_path / "none", renew=True)
     old = tmp_path / "old"
     make_certificates(old, days=1, now=dt.datetime(2020, 1, 1, tzinfo=dt.UTC))
-    with pytest.raises(ConfigurationError, match=quotes(old / "ca.pem", "2020-01-11")):
+    with raises(ConfigurationError, old / "ca.pem", "2020-01-11"):
         make_certificates(old, renew=True)
     mixed = tmp_path / "mixed"
     make_certificates(mixed)
     (mixed / "ca-key.pem").write_bytes((old / "ca-key.pem").read_bytes())
-    with pytest.raises(ConfigurationError, match=quotes(mixed / "ca-key.pem", mixed / "ca.pem")):
+    with raises(ConfigurationError, mixed / "ca-key.pem", mixed / "ca.pem"):
         make_certificates(mixed, renew=True)
     (mixed / "ca-key.pem").write_text("not a key")
-    with pytest.raises(ConfigurationError, match=quotes(mixed, "ValueError")):
+    with raises(ConfigurationError, mixed, "ValueError"):
         make_certificates(mixed, renew=True)
 
 
@@ -86,13 +86,13 @@ def test_no_certificate_outlives_its_authority(tmp_path: Path) -> None:
     assert (late.expires, late.ends_with_authority) == (ends, True)
     for role in ROLES:
         assert read(late.certificate(role)).not_valid_after_utc == ends
-    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "ca.pem", "2026-10-28")):
+    with raises(ConfigurationError, tmp_path / "ca.pem", "2026-10-28"):
         make_certificates(tmp_path, days=30, now=ends, renew=True)
 
 
 @pytest.mark.parametrize("days", [0.0, float("nan"), float("inf")])
 def test_days_that_are_none(tmp_path: Path, days: float) -> None:
-    with pytest.raises(ConfigurationError, match=quotes("days", f"{days:g}", "36500")):
+    with raises(ConfigurationError, "days", f"{days:g}", "36500"):
         make_certificates(tmp_path / "tls", days=days)
     assert not (tmp_path / "tls").exists()
 
@@ -112,7 +112,7 @@ def test_days_that_are_none(tmp_path: Path, days: float) -> None:
 def test_hosts_that_are_none_are_refused_before_anything_is_written(
     tmp_path: Path, hosts: tuple[str, ...], values: list[str]
 ) -> None:
-    with pytest.raises(ConfigurationError, match=quotes("hosts", *values)):
+    with raises(ConfigurationError, "hosts", *values):
         make_certificates(tmp_path / "tls", hosts=hosts)
     assert not (tmp_path / "tls").exists()
 
@@ -125,7 +125,7 @@ def test_hosts_that_networks_have(tmp_path: Path) -> None:
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
     file = tmp_path / "tls"
     file.touch()
-    with pytest.raises(ConfigurationError, match=quotes(file)):
+    with raises(ConfigurationError, file):
         make_certificates(file)
 
 
@@ -133,7 +133,7 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 def test_a_directory_that_others_can_write_is_refused(tmp_path: Path, mode: int) -> None:
     (tmp_path / "open").mkdir()
     (tmp_path / "open").chmod(mode)
-    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "open", "chmod go-w")):
+    with raises(ConfigurationError, tmp_path / "open", "chmod go-w"):
         make_certificates(tmp_path / "open")
     assert list((tmp_path / "open").iterdir()) == []
 

@@ -22,7 +22,7 @@ from mscam_dask.pipeline.config.cluster_types import (
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable, settings_text
 from mscam_dask.pipeline.config.toml_document import Override
-from tests.messages import quotes
+from tests.messages import raises
 
 pytest.importorskip("dask_jobqueue")
 
@@ -93,7 +93,7 @@ def test_a_library_that_is_not_installed_is_named_with_its_extra(
 ) -> None:
     monkeypatch.setitem(sys.modules, library, None)
     install = f"pip install '{extra}'"
-    with pytest.raises(ConfigurationError, match=quotes("line 6", f"'{name}'", install)):
+    with raises(ConfigurationError, "line 6", f"'{name}'", install):
         read(tmp_path, f'cluster = "{name}"')
 
 
@@ -132,7 +132,7 @@ def test_defaults_of_dasks_configuration(tmp_path: Path) -> None:
     for key, value, allowed in (("cluster", "slrum", "slurm"), ("clutser", "slurm", "cluster")):
         with (
             dask.config.set({f"mscam.{key}": value}),
-            pytest.raises(ConfigurationError, match=quotes(f"mscam.{key}", f"'{allowed}'")),
+            raises(ConfigurationError, f"mscam.{key}", f"'{allowed}'"),
         ):
             read(tmp_path, "", dask_defaults=True)
     with dask.config.set({"jobqueue.slurm.cores": 4, "jobqueue.slurm.memory": "8GB"}):

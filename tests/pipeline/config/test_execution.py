@@ -11,7 +11,7 @@ from mscam_dask.errors import ConfigurationError, SchedulerLostError, redacted
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.tls import make_certificates
-from tests.messages import quotes
+from tests.messages import raises
 
 HERE = ["127.0.0.1", "127.1.2.3", "[::1]", "localhost"]
 ELSEWHERE = [
@@ -74,7 +74,7 @@ def test_a_cluster_of_several_computers_without_encryption_is_refused(
 def test_a_scheduler_file_is_checked_like_an_address(tmp_path: Path) -> None:
     file = tmp_path / "scheduler.json"
     execution = ExecutionTable(scheduler_file=str(file))
-    with pytest.raises(SchedulerLostError, match=quotes(file)) as caught:
+    with raises(SchedulerLostError, file) as caught:
         check_execution(execution, insecure=False)
     assert caught.value.exit_code == 75
     file.write_text('{"address": "tcp://192.0.2.1:8786"}')

@@ -11,7 +11,7 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import settings_text
 from mscam_dask.pipeline.config.toml_document import environment_overrides, parse_override
-from tests.messages import quotes
+from tests.messages import raises
 
 GOOD = '[data]\nsource = "digits"\n[cluster]\nn_clusters = 10\n'
 
@@ -88,7 +88,7 @@ def test_the_command_line_and_the_environment_win_over_the_file(tmp_path: Path) 
     ],
 )
 def test_a_variable_that_means_nothing_is_named(tmp_path: Path, name: str, value: str) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(name, value)):
+    with raises(ConfigurationError, name, value):
         read_config(write(tmp_path, GOOD), environment_overrides({name: "4"}))
 
 

@@ -20,7 +20,7 @@ from mscam_dask.pipeline.config.toml_document import (
     read_document,
     toml_text,
 )
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 
 def write(directory: Path, text: str | bytes) -> Path:
@@ -69,7 +69,7 @@ def test_what_is_no_file_or_a_huge_one(tmp_path: Path) -> None:
         stream.truncate(100 * 2**20)  # sparse: 100 MB of zeros
     absent = tmp_path / "absent.toml"
     for file, value in ((absent, Path.cwd()), (tmp_path, "*.toml"), (huge, "64 KiB")):
-        with pytest.raises(ConfigurationError, match=quotes(file, value)):
+        with raises(ConfigurationError, file, value):
             read_document(file)
 
 
@@ -132,7 +132,7 @@ def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> No
     assert document.tables == {"cluster": {"n_clusters": 5}, "execution": {"workers": 2}}
     assert document.where("cluster", "n_clusters") == "--set cluster.n_clusters=5"
     into_a_number = "--set cluster.n_clusters.pix=1"
-    with pytest.raises(ConfigurationError, match=quotes(into_a_number, 3)):
+    with raises(ConfigurationError, into_a_number, 3):
         read_document(file).overridden([parse_override(into_a_number.partition(" ")[2])])
 
 

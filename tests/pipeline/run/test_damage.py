@@ -25,7 +25,7 @@ from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.sample_tables import decoded_id, encoded_id
-from tests.messages import quotes
+from tests.messages import raises
 from tests.pipeline.runs import QUIET, Write, again, at, run
 
 CONTENT = b"of somebody else"
@@ -211,7 +211,7 @@ def test_no_file_of_a_run_or_a_checkpoint_is_a_link_or_device(
     for file, kind in replaced:
         with (
             Replaced(file, kind, other),
-            pytest.raises(StoreCorruptError, match=quotes(file)),
+            raises(StoreCorruptError, file),
         ):
             resume_run(stopped.path)
 
@@ -221,7 +221,7 @@ def test_a_new_run_replaces_links_but_never_a_lock(
 ) -> None:
     with (
         Replaced(stopped.path / ".lock", _link, other),
-        pytest.raises(StoreCorruptError, match=quotes(stopped.path / ".lock")),
+        raises(StoreCorruptError, stopped.path / ".lock"),
     ):
         run(pipeline(QUIET), stopped.path, overwrite=True)
     shutil.rmtree(stopped.data)
@@ -264,7 +264,7 @@ def test_tables_and_results_with_links_are_not_loaded(finished: RunDirectory, ot
     for name in ("labels.csv", "samples.csv"):
         with (
             Replaced(finished.path / name, _pipe, other),
-            pytest.raises(StoreCorruptError, match=quotes(finished.path / name)),
+            raises(StoreCorruptError, finished.path / name),
         ):
             load_run(finished.path)
     kept = other.with_name("kept")  # what was there, so that all values are right
@@ -272,7 +272,7 @@ def test_tables_and_results_with_links_are_not_loaded(finished: RunDirectory, ot
         file = finished.result / name
         with (
             Replaced(file, lambda link, _: link.symlink_to(kept), other),
-            pytest.raises(StoreCorruptError, match=quotes(file)),
+            raises(StoreCorruptError, file),
         ):
             load_run(finished.path)
         assert CliRunner().invoke(main, ["report", str(finished.path)]).exit_code == 0
@@ -293,7 +293,7 @@ def test_a_run_that_goes_on_lets_no_second_driver_in(pipeline: Write, tmp_path: 
             lambda: resume_run(tmp_path / "out"),
             lambda: run(pipeline(QUIET), tmp_path / "out", overwrite=True),
         ):
-            with pytest.raises(MscamError, match=quotes(tmp_path / "out")) as caught:
+            with raises(MscamError, tmp_path / "out") as caught:
                 act()
             refusals.append(caught.value.exit_code)
         (tmp_path / "out" / ".lock").unlink(missing_ok=True)  # the next ones are refused too
@@ -306,7 +306,7 @@ def test_a_run_that_goes_on_lets_no_second_driver_in(pipeline: Write, tmp_path: 
 def test_a_damaged_lock_file_still_locks(tmp_path: Path) -> None:
     with RunDirectory.lock(tmp_path / "out") as directory:
         (directory.path / ".lock").write_bytes(b'{"host": "\xff"}')
-        with pytest.raises(MscamError, match=quotes(directory.path)) as caught:
+        with raises(MscamError, directory.path) as caught:
             resume_run(directory.path)
     assert caught.value.exit_code == 75
 
@@ -323,7 +323,7 @@ def test_a_replaced_lock_file_ends_a_run_where_directories_have_no_locks(
         lock.unlink()
         lock.touch()
 
-    with pytest.raises(MscamError, match=quotes(".lock")) as caught:
+    with raises(MscamError, ".lock") as caught:
         run(pipeline(QUIET), tmp_path / "out", observers=(at(replace),))
     assert caught.value.exit_code == 75
     assert not (tmp_path / "out" / "labels.csv").exists()
@@ -334,7 +334,7 @@ def test_a_directory_that_is_moved_ends_the_run(pipeline: Write, tmp_path: Path)
         if (tmp_path / "out").exists():
             (tmp_path / "out").rename(tmp_path / "moved")
 
-    with pytest.raises(MscamError, match=quotes(tmp_path / "out")) as caught:
+    with raises(MscamError, tmp_path / "out") as caught:
         run(pipeline(QUIET), tmp_path / "out", observers=(at(harm),))
     assert caught.value.exit_code == 75
     assert not (tmp_path / "out").exists()
@@ -373,6 +373,6 @@ def test_a_link_that_leads_nowhere_is_refused(pipeline: Write, tmp_path: Path) -
     (tmp_path / "b").symlink_to(tmp_path / "a")
     (tmp_path / "a").symlink_to(tmp_path / "b")
     for name in ("scratch", "a"):
-        with pytest.raises(ConfigurationError, match=quotes(tmp_path / name)):
+        with raises(ConfigurationError, tmp_path / name):
             run(pipeline(QUIET), tmp_path / name)
     assert not (tmp_path / "unmounted").exists()

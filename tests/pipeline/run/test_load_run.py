@@ -31,7 +31,7 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Solution, Structure
 from mscam_dask.types.rules import SIZES
-from tests.messages import quotes
+from tests.messages import raises
 from tests.pipeline.runs import QUIET, THREE, Write, a_chunk, again, labels_of, rewritten
 from tests.synthetic import save_npz, three_subspaces, values_of
 
@@ -139,7 +139,7 @@ def test_more_samples_than_are_stored_are_read_from_the_data(
     new = three_subspaces(45, seed=4)
     same_model(load_run(outcome.directory.path), estimator().fit(three_subspaces()), new)
     shutil.rmtree(outcome.directory.data)
-    with pytest.raises(DataError, match=quotes("view_0", "data.zarr")):
+    with raises(DataError, "view_0", "data.zarr"):
         load_run(outcome.directory.path).predict(new)
 
 
@@ -181,7 +181,7 @@ def test_a_run_predicts_after_its_store_has_grown(tiny: Path, *, as_url: bool) -
     ingest(three_subspaces(90), "data.zarr", overwrite=True)
     loaded = load_run(path)
     assert_array_equal(loaded.predict(new), before)
-    with pytest.raises(DataError, match=quotes("view_0", "data.zarr", "changed")):
+    with raises(DataError, "view_0", "data.zarr", "changed"):
         loaded.cluster_features()
 
 
@@ -193,7 +193,7 @@ def test_links_and_moved_directories_are_loaded(path: Path, model: MSCAM) -> Non
     moved = load_run(Path("moved"))
     assert_array_equal(moved.predict(new), model.predict(new))
     assert moved.cluster_features(1)  # data.zarr moved too
-    with pytest.raises(ConfigurationError, match=quotes("link", path)):
+    with raises(ConfigurationError, "link", path):
         load_run("link")
 
 
@@ -230,7 +230,7 @@ def test_ids_and_names_of_columns_are_kept_and_tables_are_read_back() -> None:
         (genes.iloc[:, :-1], ["'genes': 5", "'genes': 4"]),
     ):
         changed.to_csv("new/genes.csv")
-        with pytest.raises(DataError, match=quotes(*values)):
+        with raises(DataError, *values):
             predict_files(path, ["new/sites.csv", "new/genes.csv"])
 
 
@@ -258,7 +258,7 @@ def test_pairwise_views_take_distances_to_the_training_samples(tiny: Path) -> No
     )
     new = {"kernel": kernel[:9], "rest": data["view_1"][:9]}
     assert_array_equal(loaded.predict(new), model.predict(new))
-    with pytest.raises(DataError, match=quotes("score", "kernel")):
+    with raises(DataError, "score", "kernel"):
         loaded.score(new)
 
 
@@ -312,7 +312,7 @@ def test_runs_of_the_time_when_there_was_another_solver(first: RunOutcome, model
     assert_array_equal(load_run(first.directory.path).predict(new), model.predict(new))
     settings["cluster"]["parameters"]["solver"] = "reference"
     rewritten(first.directory, settings=settings)
-    with pytest.raises(DataError, match=quotes(first.directory.path, "solver")):
+    with raises(DataError, first.directory.path, "solver"):
         load_run(first.directory.path)
 
 
@@ -340,7 +340,7 @@ def test_parameters_of_a_later_version_are_refused_with_its_number(first: RunOut
     assert settings is not None
     settings["cluster"]["parameters"]["from_later"] = 1
     rewritten(first.directory, settings=settings, versions={"mscam_dask": "9.1"})
-    with pytest.raises(DataError, match=quotes(first.directory.path, "from_later", "9.1")):
+    with raises(DataError, first.directory.path, "from_later", "9.1"):
         load_run(first.directory.path)
 
 
@@ -349,18 +349,18 @@ def test_parameters_of_a_later_version_are_refused_with_its_number(first: RunOut
 
 def test_what_is_no_finished_run_is_refused(tmp_path: Path, first: RunOutcome) -> None:
     for place in (tmp_path, Path("missing")):
-        with pytest.raises(DataError, match=quotes(place, "run.json")):
+        with raises(DataError, place, "run.json"):
             load_run(place)
-    with pytest.raises(ConfigurationError, match=quotes("s3://bucket/run")):
+    with raises(ConfigurationError, "s3://bucket/run"):
         load_run("s3://bucket/run")
     path = first.directory.path
     assert first.record.data is not None
     more = msgspec.structs.replace(first.record.data, n_samples=61)
     rewritten(first.directory, data=more)
-    with pytest.raises(DataError, match=quotes(path, "result.zarr")):
+    with raises(DataError, path, "result.zarr"):
         load_run(path)
     rewritten(first.directory, state="failed")
-    with pytest.raises(DataError, match=quotes(path, "failed", "resume")):
+    with raises(DataError, path, "failed", "resume"):
         load_run(path)
 
 
@@ -376,7 +376,7 @@ def test_a_damaged_model_is_refused_and_made_again(
     if not is_gone:
         content[len(content) // 2] ^= 8
         chunk.write_bytes(content)
-    with pytest.raises(StoreCorruptError, match=quotes(chunk)):
+    with raises(StoreCorruptError, chunk):
         load_run(first.directory.path)
     again(pipeline(QUIET))
     new = three_subspaces(30)
@@ -386,5 +386,5 @@ def test_a_damaged_model_is_refused_and_made_again(
 def test_a_result_without_a_model_is_refused(first: RunOutcome, model: MSCAM) -> None:
     shutil.rmtree(first.directory.result)
     write_result(model.solution_, first.directory.result)
-    with pytest.raises(DataError, match=quotes("result.zarr", "--overwrite")):
+    with raises(DataError, "result.zarr", "--overwrite"):
         load_run(RunDirectory(first.directory.path).path)

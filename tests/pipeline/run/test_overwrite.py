@@ -21,7 +21,7 @@ from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.faults.memory_disk import traced
-from tests.messages import quotes
+from tests.messages import quotes, raises
 from tests.pipeline.runs import QUIET, Observer, Stopped, Write, again, at, labels_of, run, stop
 
 
@@ -166,7 +166,7 @@ def test_a_directory_that_is_a_mount_point_is_filled_in_place(
 
 def test_something_else_by_the_name_of_the_next_run_is_never_touched(night: Night) -> None:
     other = Path(shutil.copytree(night.root, night.root.with_name("out.next")))
-    with pytest.raises(ConfigurationError, match=quotes(other)):
+    with raises(ConfigurationError, other):
         night.tonight()
     assert (other / "labels.csv").read_bytes() == night.labels
     night.assert_first_is_intact()

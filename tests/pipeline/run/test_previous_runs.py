@@ -32,7 +32,7 @@ from mscam_dask.pipeline.run.previous_runs import (
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from tests.messages import quotes
+from tests.messages import raises
 from tests.pipeline.runs import QUIET, THREE, Write, again, at, labels_of, rewritten, stop
 from tests.synthetic import three_subspaces
 
@@ -150,7 +150,7 @@ def test_views_that_were_left_out_stay_so_in_the_next_run(
     assert fits[1]["exclude_views"] == ("v2",)
     assert said == [True, False]  # handed down: known
     growing.change("[cluster]\n", "[cluster]\nexclude_views = ['v9']\n")
-    with pytest.raises(ConfigurationError, match=quotes("'v9'", "'v0'", "'v1'", "'v2'")):
+    with raises(ConfigurationError, "'v9'", "'v0'", "'v1'", "'v2'"):
         again(growing.file)
 
 
@@ -225,10 +225,10 @@ def test_other_ids_of_the_same_rows_are_moved_or_new_samples(
 
 
 def test_a_named_directory_has_no_run_before_it(growing: Growing, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=quotes("-o", tmp_path / "x", "output.root=DIR")):
+    with raises(ConfigurationError, "-o", tmp_path / "x", "output.root=DIR"):
         growing.again(np.arange(60), output=tmp_path / "x")
     growing.file.write_text(growing.file.read_text() + "[output]\ndirectory = 'x'\n")
-    with pytest.raises(ConfigurationError, match=quotes("[output] directory", tmp_path / "x")):
+    with raises(ConfigurationError, "[output] directory", tmp_path / "x"):
         again(growing.file)
     assert not (tmp_path / "x").exists()
 

@@ -18,7 +18,7 @@ from mscam_dask.pipeline.run.open_data import run_fingerprint
 from mscam_dask.pipeline.run.resume import resolve_target, resume_run
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from tests.messages import quotes
+from tests.messages import quotes, raises
 from tests.pipeline.runs import HERE, QUIET, Write, a_chunk, again, labels_of
 
 NO_SCORES = f"{QUIET}[evaluate]\nenabled = false\n"
@@ -155,7 +155,7 @@ def test_a_run_that_was_cut_off_is_gone_on_with_and_holds_its_directory(
     assert outcome.record.state == "finished"
     assert [entry.after_iteration for entry in outcome.record.resumed] == [1]
     assert not again(pipeline(QUIET), output=stopped.path).resumed
-    with pytest.raises(ConfigurationError, match=quotes(stopped.path, "--overwrite")):
+    with raises(ConfigurationError, stopped.path, "--overwrite"):
         again(pipeline(f"alpha = 2.0\n{QUIET}"), output=stopped.path)
     place = resolve_target(read_config(pipeline("[output]\ndirectory = 'y'\n")))
     assert (place.directory, place.action) == (tmp_path / "y", "run")

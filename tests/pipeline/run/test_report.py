@@ -17,7 +17,7 @@ from mscam_dask.monitor.run_record import DriftRecord, ErrorRecord
 from mscam_dask.pipeline.run.report import METRICS, metrics_text, read_success, write_report
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.tls import make_certificates
-from tests.messages import quotes
+from tests.messages import quotes, raises
 from tests.pipeline.runs import HERE, QUIET, Stopped, Write, at, rewritten, run, stop
 
 prometheus = pytest.importorskip("prometheus_client.parser")
@@ -33,7 +33,7 @@ def test_it_links_to_the_files_from_where_it_is(finished: RunDirectory, tmp_path
     assert write_report(finished, elsewhere) == elsewhere
     assert 'href="../out/labels.csv"' in elsewhere.read_text(encoding="utf-8")
     assert [item.name for item in elsewhere.parent.iterdir()] == ["page.html"]
-    with pytest.raises(DataError, match=quotes(tmp_path)):
+    with raises(DataError, tmp_path):
         write_report(finished, tmp_path)
 
 
@@ -56,11 +56,11 @@ def test_labels_and_sample_ids_come_from_the_data_or_are_missed_aloud(
 
 
 def test_a_run_without_results_is_told_so(finished: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes(tmp_path / "absent", "run.json")):
+    with raises(DataError, tmp_path / "absent", "run.json"):
         write_report(RunDirectory(tmp_path / "absent"))
     error = ErrorRecord(type="DataError", message="view a is odd")
     rewritten(finished, state="failed", fit=None, error=error)
-    with pytest.raises(DataError, match=quotes(finished.path, "view a is odd")):
+    with raises(DataError, finished.path, "view a is odd"):
         write_report(finished)
 
 
@@ -98,7 +98,7 @@ def test_samples_that_moved_are_read_from_the_run(finished: RunDirectory) -> Non
     assert "leaf-17" in page
     assert 'href="moved.csv"' in page
     finished.moved.write_text("sample,before,after\nleaf-17,0\n")
-    with pytest.raises(DataError, match=quotes(finished.moved)):
+    with raises(DataError, finished.moved):
         write_report(finished)
 
 
@@ -160,7 +160,7 @@ def test_a_directory_that_takes_no_metrics_is_an_error_before_the_work(
     pipeline: Write, tmp_path: Path
 ) -> None:
     (tmp_path / "file").touch()
-    with pytest.raises(ConfigurationError, match=quotes("metrics", tmp_path / "file")):
+    with raises(ConfigurationError, "metrics", tmp_path / "file"):
         run(pipeline(f"{QUIET}[output]\nmetrics = 'file'\n"), tmp_path / "out")
     assert not (tmp_path / "out/data.zarr").exists()
 

@@ -29,7 +29,7 @@ from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import FitFinished, IterationFinished, SettingsSelected
 from tests.faults.kill_driver import outcome_of
-from tests.messages import quotes
+from tests.messages import quotes, raises
 from tests.pipeline.runs import (
     HERE,
     QUIET,
@@ -106,7 +106,7 @@ def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "file").touch()
     for name in ("absent", "empty", "mine"):
-        with pytest.raises(ConfigurationError, match=quotes(tmp_path / name)):
+        with raises(ConfigurationError, tmp_path / name):
             resume_run(tmp_path / name)
     assert [item.name for item in (tmp_path / "mine").iterdir()] == ["file"]
 
@@ -123,7 +123,7 @@ def test_a_source_with_other_content_is_refused_and_one_that_is_gone_is_said(
         arrays = dict(archive)
     arrays["view_0"] += 1.0
     np.savez(tiny, allow_pickle=False, **arrays)
-    with pytest.raises(DataError, match=quotes(tiny, "SHA-256")):
+    with raises(DataError, tiny, "SHA-256"):
         resume_run(root)
     assert (root / "run.json").read_bytes() == before
     tiny.unlink()
@@ -145,7 +145,7 @@ def test_a_store_with_other_values_is_refused(store: Path, tmp_path: Path) -> No
     views = {view.name: view.read(0, 60).copy() for view in open_store(store).views}
     views["view_1"][0, 0] += 1.0
     write_store(as_multi_view(views), store, overwrite=True)
-    with pytest.raises(DataError, match=quotes(store, "'view_1'")):
+    with raises(DataError, store, "'view_1'"):
         resume_run(root)
 
 
@@ -154,7 +154,7 @@ def test_the_runs_own_copy_is_read_and_compared(stopped: RunDirectory) -> None:
     content = bytearray(chunk.read_bytes())
     content[0] ^= 1
     chunk.write_bytes(bytes(content))
-    with pytest.raises(DataError, match=quotes(chunk)):
+    with raises(DataError, chunk):
         resume_run(stopped.path)
 
 
@@ -171,11 +171,11 @@ def test_a_store_that_grows_under_a_run_is_to_be_tried_again(
 ) -> None:
     view = open_store(store).views[0]
     growing = at(grow(tiny, store), StepStarted, step)
-    with pytest.raises(TemporaryFailure, match=quotes(store)):
+    with raises(TemporaryFailure, store):
         again(tmp_path / "tiny.toml", output=tmp_path / "run", observers=[growing])
     record = RunDirectory(tmp_path / "run").read_record()
     assert (record.state, record.exit_code) == ("failed", 75)
-    with pytest.raises(StoreCorruptError, match=quotes("'view_0'", store)):
+    with raises(StoreCorruptError, "'view_0'", store):
         view.read(0, 5)
     record = again(tmp_path / "tiny.toml", output=tmp_path / "next").record
     assert record.data is not None
@@ -187,7 +187,7 @@ def test_damage_is_no_change(store: Path, tmp_path: Path) -> None:
     damage = at(
         lambda: chunk.write_bytes(chunk.read_bytes()[:-9] + bytes(9)), StepStarted, "cluster"
     )
-    with pytest.raises(StoreCorruptError, match=quotes(chunk)):
+    with raises(StoreCorruptError, chunk):
         again(tmp_path / "tiny.toml", output=tmp_path / "run", observers=[damage])
     assert RunDirectory(tmp_path / "run").read_record().exit_code == 3
 
@@ -203,7 +203,7 @@ def test_a_file_that_is_written_while_it_is_ingested(
         return opened
 
     monkeypatch.setattr(steps, "open_data", slowly)
-    with pytest.raises(TemporaryFailure, match=quotes(tiny)):
+    with raises(TemporaryFailure, tiny):
         again(pipeline(QUIET), output=tmp_path / "run")
     monkeypatch.undo()
     assert again(pipeline(QUIET), output=tmp_path / "run").record.exit_code == 0
@@ -237,7 +237,7 @@ def test_a_pipeline_file_with_other_settings_is_refused(stopped: RunDirectory) -
         kept.replace("n_clusters = 3", "n_clusters = 2").encode(),
     ):
         stopped.pipeline.write_bytes(content)
-        with pytest.raises(ConfigurationError, match=quotes(stopped.pipeline)) as caught:
+        with raises(ConfigurationError, stopped.pipeline) as caught:
             resume_run(stopped.path)
     assert re.search(quotes("cluster.n_clusters", 2, 3), str(caught.value))
     stopped.pipeline.unlink()
@@ -251,7 +251,7 @@ def test_settings_that_cannot_be_read_are_refused(stopped: RunDirectory) -> None
     settings["cluster"]["parameters"]["n_klusters"] = 3
     for other, value in ((None, "settings"), ({"name": 3}, "name"), (settings, "n_klusters")):
         rewritten(stopped, settings=other)
-        with pytest.raises(DataError, match=quotes(stopped.record, value, "--overwrite")):
+        with raises(DataError, stopped.record, value, "--overwrite"):
             resume_run(stopped.path)
 
 
@@ -281,7 +281,7 @@ def test_without_a_whole_checkpoint_the_run_says_what_to_do(
     states = sorted(stopped.checkpoints.glob("0*/record/c/0"))
     for state in states:
         state.unlink()
-    with pytest.raises(DataError, match=quotes(*states)):
+    with raises(DataError, *states):
         resume_run(stopped.path)
     shutil.rmtree(stopped.checkpoints)
     outcome = resume_run(stopped.path)

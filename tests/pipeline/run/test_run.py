@@ -22,7 +22,7 @@ from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import NClustersSelected
 from mscam_dask.types.result import Status
-from tests.messages import quotes
+from tests.messages import raises
 from tests.pipeline.runs import HERE, QUIET, THREE, Write, run
 
 
@@ -209,7 +209,7 @@ def test_more_clusters_than_samples_is_said_before_a_cluster_starts(
 ) -> None:
     file = pipeline("[execution]\nworkers = 1\n")
     file.write_text(file.read_text().replace("n_clusters = 3", "n_clusters = 61"))
-    with pytest.raises(ConfigurationError, match=quotes("n_clusters", 61, 60)):
+    with raises(ConfigurationError, "n_clusters", 61, 60):
         run(file, tmp_path / "out")
     record = RunDirectory(tmp_path / "out").read_record()
     assert record.exit_code == 2

@@ -20,7 +20,7 @@ from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_recor
 from mscam_dask.pipeline.run.lock import raise_if_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
 from tests.faults.memory_disk import failing, traced
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 State = Literal["running", "finished", "failed"]
 
@@ -63,13 +63,13 @@ def test_what_is_no_run_directory_is_never_touched(tmp_path: Path, overwrite: bo
     file = tmp_path / "thesis.tex"
     file.write_text("years of work")
     for path in (tmp_path, file):
-        with pytest.raises(ConfigurationError, match=quotes(path, "-o")):
+        with raises(ConfigurationError, path, "-o"):
             claim(path, overwrite=overwrite)
     assert [item.name for item in tmp_path.iterdir()] == ["thesis.tex"]
     assert file.read_text() == "years of work"
     for content in (b"{}", b"not json"):  # of somebody else
         (tmp_path / "run.json").write_bytes(content)
-        with pytest.raises(ConfigurationError, match=quotes(tmp_path / "run.json")):
+        with raises(ConfigurationError, tmp_path / "run.json"):
             claim(tmp_path, overwrite=overwrite)
     assert file.read_text() == "years of work"
 
@@ -78,7 +78,7 @@ def test_what_is_no_run_directory_is_never_touched(tmp_path: Path, overwrite: bo
 def test_a_run_is_replaced_only_when_asked(tmp_path: Path, state: State) -> None:
     path = ended_run(tmp_path / "run", state)
     remedy = "2004-05-06" if state == "finished" else "mscam-dask resume"
-    with pytest.raises(ConfigurationError, match=quotes(path, remedy, "--overwrite")):
+    with raises(ConfigurationError, path, remedy, "--overwrite"):
         claim(path)
     assert (path / "labels.csv").read_text() == "old"
     (path / "notes.txt").write_text("mine")
@@ -139,7 +139,7 @@ def test_a_file_system_without_locks_is_said(
     ended_run(tmp_path / "run")
     monkeypatch.setattr(fcntl, "flock", no_locks)
     raise_if_locked(tmp_path / "run")  # not held, as far as can be told
-    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "run" / ".lock")):
+    with raises(ConfigurationError, tmp_path / "run" / ".lock"):
         claim(tmp_path / "run")
 
 
@@ -169,7 +169,7 @@ def test_files_are_whole_or_not_there(tmp_path: Path) -> None:
     for nth in (1, 2):
         with (
             failing(directory.path, nth, errno.ENOSPC),
-            pytest.raises(TemporaryFailure, match=quotes(directory.record)),
+            raises(TemporaryFailure, directory.record),
         ):
             directory.write_record(record())
         assert directory.record.read_bytes() == before
@@ -193,7 +193,7 @@ def test_files_and_their_names_are_on_the_disk(tmp_path: Path) -> None:
 def test_records_read_back_the_same(tmp_path: Path) -> None:
     assert decode_record(encode_record(record()), "here") == record()
     newer = encode_record(record()).replace(b'"format_version": 1', b'"format_version": 97')
-    with pytest.raises(DataError, match=quotes("here", "97")):
+    with raises(DataError, "here", "97"):
         decode_record(newer, "here")
-    with pytest.raises(DataError, match=quotes(tmp_path, "run.json")):
+    with raises(DataError, tmp_path, "run.json"):
         RunDirectory(tmp_path).read_record()
