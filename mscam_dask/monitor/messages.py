@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.monitor.events import Event, FitResumed
+from mscam_dask.monitor.fit_state import FitState
 from mscam_dask.types.events import (
     FitFailed,
     FitFinished,
@@ -18,52 +17,7 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.rules import RULES
 
-_RECENT = 5  # iterations whose mean time predicts the next ones
 _MAX_NAMES = 60  # characters of view names in one line; longer lists are counted
-
-
-class ProgressTracker:
-    """Number of finished iterations of a fit, and an upper bound of the time left."""
-
-    def __init__(self) -> None:
-        self.started: FitStarted | None = None
-        self.max_iter: int | None = None
-        self.n_done = 0
-        self._recent: deque[float] = deque(maxlen=_RECENT)
-
-    def add(self, event: Event) -> None:
-        """Update the state with an event."""
-        if isinstance(event, FitStarted):
-            self.started, self.max_iter, self.n_done = event, None, 0
-            self._recent.clear()
-        elif isinstance(event, SettingsSelected):
-            self.max_iter = event.max_iter
-        elif isinstance(event, IterationFinished):
-            self.n_done = event.iteration + 1
-            self._recent.append(event.seconds)
-
-    @property
-    def eta_s(self) -> float | None:
-        """Seconds that all iterations up to `max_iter` would take; None before the first one."""
-        if self.max_iter is None or not self._recent:
-            return None
-        return (self.max_iter - self.n_done) * sum(self._recent) / len(self._recent)
-
-    @property
-    def n_done_of_max(self) -> str:
-        """Number of finished iterations and, once it is known, the maximum: "1/6"."""
-        return f"{self.n_done}" if self.max_iter is None else f"{self.n_done}/{self.max_iter}"
-
-    @property
-    def eta(self) -> str:
-        """Upper bound of the time left, such as "<9 s"."""
-        seconds = self.eta_s
-        if seconds is None:
-            return "unknown"
-        if seconds <= 60:
-            return f"<{max(1, math.ceil(seconds))} s"
-        minutes = math.ceil(seconds / 60)
-        return f"<{minutes} min" if minutes <= 60 else f"<{math.ceil(seconds / 3600)} h"
 
 
 def printable(text: str) -> str:
@@ -100,15 +54,15 @@ def largest_residual(record: IterationFinished) -> float:
     return max((view.primal_residual for view in record.views), default=0.0)
 
 
-def format_event(event: Event, tracker: ProgressTracker) -> list[str]:
-    """Lines that describe an event of a fit, after which the state is `tracker`; none for other events."""
+def format_event(event: Event, fit: FitState) -> list[str]:
+    """Lines that describe an event of a fit, after which the state is `fit`; none for other events."""
     match event:
         case FitResumed():
             return [_resumed(event), *(f"note: {note}" for note in event.notes)]
         case FitStarted():
             return [f"{format_started(event)}, {event.executor}"]
         case IterationFinished():
-            return [_iteration(event, tracker)]
+            return [_iteration(event, fit)]
         case NClustersSelected():
             lines = [_n_clusters(event)]
         case SettingsSelected():
@@ -192,14 +146,14 @@ def _names(views: Sequence[str]) -> str:
     return names if len(names) <= _MAX_NAMES else plural(len(views), "view")
 
 
-def _iteration(event: IterationFinished, tracker: ProgressTracker) -> str:
+def _iteration(event: IterationFinished, fit: FitState) -> str:
     residual = largest_residual(event)
     # the metrics of the refinement have a closed form, without a residual
     accuracy = f" residual={residual:.1e}" if residual else ""
     return (
-        f"iteration {tracker.n_done_of_max}: components={event.n_connected_components} "
+        f"iteration {fit.n_done_of_max}: components={event.n_connected_components} "
         f"(target {event.n_clusters}) \u03bb={event.graph_weight:.4g} score={event.score:.4f}{accuracy} "
-        f"{event.seconds:.2f} s ETA{tracker.eta}"
+        f"{event.seconds:.2f} s ETA{fit.eta}"
     )
 
 

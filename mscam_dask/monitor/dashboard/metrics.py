@@ -84,7 +84,7 @@ def _cut(run: Run, view: str) -> str:
 
 def _latest(run: Run, view: str) -> ViewIteration | dict[str, Any]:
     """Record of a view in the latest outer iteration; empty without one."""
-    records = run.outer[-1].views if run.outer else ()
+    records = run.iterations[-1].views if run.iterations else ()
     return next((record for record in records if record.view == view), {})
 
 

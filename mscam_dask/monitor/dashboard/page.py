@@ -27,14 +27,7 @@ from mscam_dask.monitor.dashboard.plots import (
 from mscam_dask.monitor.dashboard.run_state import Run, Runs, view_shares
 from mscam_dask.monitor.messages import duration, format_event, format_started, printable
 from mscam_dask.plot.palette import LEAST_P_VALUE
-from mscam_dask.types.events import (
-    FitFailed,
-    FitFinished,
-    IterationFinished,
-    NClustersSelected,
-    RefinementFinished,
-    SettingsSelected,
-)
+from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
@@ -193,14 +186,9 @@ class Page:
 
 def head_html(run: Run, *, now: float) -> str:
     """Summary of a run as lines and tiles of HTML; data in it is escaped."""
-    lines = [
-        line
-        for kind in (NClustersSelected, SettingsSelected, RefinementFinished)
-        if (event := run.selected.get(kind)) is not None
-        for line in format_event(event, run.pace)
-    ]
-    if isinstance(run.end, FitFinished):
-        lines += format_event(run.end, run.pace)
+    ended = run.end if isinstance(run.end, FitFinished) else None
+    told = (run.n_clusters_selected, run.settings_selected, run.refined, ended)
+    lines = [line for event in told if event is not None for line in format_event(event, run)]
     size = "starting" if run.started is None else format_started(run.started)
     kinds = isinstance(run.end, FitFailed), isinstance(run.end, FitFinished)
     return str(_html().head(run, lines, size, now, *kinds))
@@ -234,8 +222,8 @@ def _line_plots() -> tuple[LinePlot, ...]:
 
 def _n_clusters_curves(run: Run) -> list[Line]:
     """p-values from which n_clusters was selected, their level, and a vertical line at the selected number."""
-    counted = run.selected.get(NClustersSelected)
-    if not isinstance(counted, NClustersSelected):
+    counted = run.n_clusters_selected
+    if counted is None:
         return []
     p_values = [max(value, LEAST_P_VALUE) for value in counted.p_values]
     ends, at, level = [counted.counts[0], counted.counts[-1]], counted.n_clusters, RULES.level
@@ -256,8 +244,8 @@ def _components(run: Run) -> list[Line]:
 
 def _of_run(name: str, value: Callable[[IterationFinished], float]) -> Callable[[Run], list[Line]]:
     def lines(run: Run) -> list[Line]:
-        at = [record.iteration + 1 for record in run.outer]
-        return [Line(name, Mark(INK), at, [value(record) for record in run.outer])]
+        at = [record.iteration + 1 for record in run.iterations]
+        return [Line(name, Mark(INK), at, [value(record) for record in run.iterations])]
 
     return lines
 
@@ -267,7 +255,7 @@ def _of_views(values: Callable[[IterationFinished], list[float]]) -> Callable[[R
 
     def lines(run: Run) -> list[Line]:
         curves: dict[str, dict[int, float]] = {name: {} for name in run.views}
-        for record in run.outer:
+        for record in run.iterations:
             for view, value in zip(record.views, values(record), strict=True):
                 if view.view in curves:
                     curves[view.view][record.iteration + 1] = value

@@ -8,20 +8,11 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from mscam_dask.monitor.events import Event, RunAnnounced, decode
-from mscam_dask.monitor.messages import ProgressTracker
-from mscam_dask.types.events import (
-    FitFailed,
-    FitFinished,
-    FitStarted,
-    IterationFinished,
-    NClustersSelected,
-    RefinementFinished,
-    SettingsSelected,
-)
+from mscam_dask.monitor.fit_state import MAX_ITERATIONS, FitState
+from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished
 from mscam_dask.types.result import shares_of_views
 
 MAX_RUNS = 16
-MAX_ITERATIONS = 400
 MAX_VIEWS = 64
 MAX_WORKERS = 64
 MAX_KINDS = 32  # of errors and stages with their own counter
@@ -49,19 +40,15 @@ class Work:
     n_bytes: int = 0
 
 
-class Run:
-    """One fit: its latest events, and the work of its tasks; two versions count events and changes of tasks."""
+class Run(FitState):
+    """State of one fit, and the work of its tasks; two versions count events and changes of tasks."""
 
     def __init__(self, run_id: str, announced: RunAnnounced, arrived: float) -> None:
+        super().__init__()
         self.run_id = run_id
         self.announced = announced
         self.arrived = arrived
-        self.started: FitStarted | None = None
-        self.selected: dict[type, Event] = {}  # latest number of clusters, settings, refinement
-        self.outer: deque[IterationFinished] = deque(maxlen=MAX_ITERATIONS)
-        self.end: FitFinished | FitFailed | None = None
         self.lost = False
-        self.pace = ProgressTracker()
         self.view_tasks: dict[str, deque[ViewTask]] = {
             view: deque(maxlen=MAX_ITERATIONS) for view in announced.views[:MAX_VIEWS]
         }
@@ -90,7 +77,7 @@ class Run:
             return "ended"
         if self.lost:
             return "lost"
-        return "running" if self.outer else "preparing"
+        return "running" if self.iterations else "preparing"
 
     @property
     def going(self) -> bool:
@@ -101,42 +88,34 @@ class Run:
         """Components of the returned graph, or else of the latest iteration."""
         if isinstance(self.end, FitFinished):
             return self.end.n_connected_components
-        return self.outer[-1].n_connected_components if self.outer else None
+        return self.iterations[-1].n_connected_components if self.iterations else None
 
     @property
     def score(self) -> float | None:
         """Score of the result in nats, or else of the latest iteration."""
         if isinstance(self.end, FitFinished):
             return self.end.score
-        return self.outer[-1].score if self.outer else None
+        return self.iterations[-1].score if self.iterations else None
 
     @property
     def shares(self) -> dict[str, float]:
         """Contribution of each view to that score; empty without one."""
         if isinstance(self.end, FitFinished):
             return self.end.view_contributions
-        return view_shares(self.outer[-1]) if self.outer else {}
+        return view_shares(self.iterations[-1]) if self.iterations else {}
 
     def seconds(self, now: float) -> float:
         """Seconds from the announcement to the end, or to now."""
         return self.end.seconds if self.end is not None else max(0.0, now - self.arrived)
 
     def add(self, event: Event) -> None:
+        super().add(event)
         self.version += 1
-        self.pace.add(event)
-        match event:
-            case FitStarted():
-                self.started = event
-                self.announced = dataclasses.replace(self.announced, n_clusters=event.n_clusters)
-                self.outer.clear()  # after a resume, the previous ones are sent again
-            case NClustersSelected() | SettingsSelected() | RefinementFinished():
-                self.selected[type(event)] = event
-            case IterationFinished():
-                self.outer.append(event)
-            case FitFinished() | FitFailed():
-                self.end = event
-                self.busy.clear()
-                self.work_version += 1
+        if isinstance(event, FitStarted):
+            self.announced = dataclasses.replace(self.announced, n_clusters=event.n_clusters)
+        elif self.end is not None:
+            self.busy.clear()
+            self.work_version += 1
 
     def view_of(self, name: str) -> str | None:
         """Return the view that a task name ends with, or None."""

@@ -30,11 +30,11 @@ def test_a_run_from_its_announcement_to_its_end() -> None:
     run = runs.by_id["01"]
     assert (run.state, run.views, run.seconds(103.0)) == ("preparing", VIEWS, 3.0)
     send(runs, "01", started(), SELECTED)
-    assert run.pace.eta_s is None
+    assert run.eta_s is None
     send(runs, "01", outer(0), outer(1, 3, seconds=4.0))
-    assert (run.state, run.pace.n_done, run.outer[-1].n_connected_components) == ("running", 2, 3)
-    assert run.pace.eta_s == 18 * 3.0
-    assert math.isnan(run.outer[-1].eigengap)
+    assert (run.state, run.n_done, run.iterations[-1].n_connected_components) == ("running", 2, 3)
+    assert run.eta_s == 18 * 3.0
+    assert math.isnan(run.iterations[-1].eigengap)
     send(runs, "01", ENDED)
     assert (run.state, run.going, run.seconds(1000.0)) == ("ended", False, 6.5)
     assert (runs.n_announced, runs.n_refused) == (1, 0)
@@ -79,8 +79,8 @@ def test_what_is_kept_is_bounded() -> None:
         runs.task_failed(run, f"stage {index}")
     assert len(run.views) == module.MAX_VIEWS
     assert len(run.name) == module.MAX_NAME
-    assert len(run.outer) == len(run.view_tasks["view 0"]) == module.MAX_ITERATIONS
-    assert run.pace.n_done == module.MAX_ITERATIONS + 10
+    assert len(run.iterations) == len(run.view_tasks["view 0"]) == module.MAX_ITERATIONS
+    assert run.n_done == module.MAX_ITERATIONS + 10
     assert len(run.work) == len(run.busy) == module.MAX_WORKERS
     assert len(runs.task_failures) == module.MAX_KINDS + 1
     assert runs.task_failures["other"] == 10
