@@ -10,7 +10,6 @@ from mscam_dask import __version__
 from mscam_dask.cli.errors import lazy_command
 from mscam_dask.cli.options import (
     execution_options,
-    free_directory,
     installed_extensions,
     max_bytes_option,
     no_url,
@@ -101,7 +100,6 @@ def main() -> None:
 @click.option(
     "--skip",
     type=click.IntRange(min=0),
-    default=0,
     help="Lines or rows of tables above the header.",
 )
 @click.option(
@@ -143,7 +141,7 @@ def ingest() -> None:
     "-o",
     "--output",
     type=click.Path(path_type=Path),
-    callback=free_directory,
+    callback=no_url,
     help="Run directory; default: runs/<pipeline>-<digest of settings and data>.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing run.")
@@ -174,7 +172,7 @@ def quickstart() -> None:
 
 @main.command()
 @click.argument(
-    "run_directory", metavar="RUN_DIR", type=click.Path(path_type=Path), callback=free_directory
+    "run_directory", metavar="RUN_DIR", type=click.Path(path_type=Path), callback=no_url
 )
 @_execution_options
 @lazy_command("mscam_dask.cli.run:resume_directory")
