@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from mscam_dask import __version__
 from mscam_dask.cli.errors import lazy_command
 from mscam_dask.cli.options import (
+    PATH,
     execution_options,
     installed_extensions,
     max_bytes_option,
@@ -129,7 +128,7 @@ def ingest() -> None:
 
 
 @main.command()
-@click.argument("pipeline", metavar="PIPELINE.toml", type=click.Path(path_type=Path))
+@click.argument("pipeline", metavar="PIPELINE.toml", type=PATH)
 @click.option(
     "--set",
     "assignments",
@@ -140,7 +139,7 @@ def ingest() -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     callback=no_url,
     help="Run directory; default: runs/<pipeline>-<digest of settings and data>.",
 )
@@ -171,9 +170,7 @@ def quickstart() -> None:
 
 
 @main.command()
-@click.argument(
-    "run_directory", metavar="RUN_DIR", type=click.Path(path_type=Path), callback=no_url
-)
+@click.argument("run_directory", metavar="RUN_DIR", type=PATH, callback=no_url)
 @_execution_options
 @lazy_command("mscam_dask.cli.run:resume_directory")
 def resume() -> None:
@@ -185,7 +182,7 @@ def resume() -> None:
 
 
 @main.command()
-@click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN_DIR", type=PATH)
 @click.argument("sources", metavar="NEW...", nargs=-1, required=True)
 @click.option(
     "--batches",
@@ -195,7 +192,7 @@ def resume() -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="File to write, .csv or .parquet; default: CSV on standard output.",
 )
@@ -211,7 +208,7 @@ def predict() -> None:
 
 
 @main.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PATH)
 @click.option(
     "--status",
     type=click.Choice(["running", "finished", "failed", "interrupted"]),
@@ -233,9 +230,7 @@ def predict() -> None:
     is_flag=True,
     help="Compare settings, scores and partitions of the finished runs that are listed.",
 )
-@click.option(
-    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write an index page."
-)
+@click.option("--html", type=PATH, metavar="FILE", help="Write an index page.")
 @lazy_command("mscam_dask.cli.describe:show_runs")
 def runs() -> None:
     """List the runs in a directory, and compare them.
@@ -253,16 +248,16 @@ def describe() -> None:
 
 
 @main.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PATH)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="File to write; default: report.html in the directory.",
 )
 @click.option(
     "--columns",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Table of samples to color the plots of a run by: .csv, .tsv or .parquet, ids first.",
 )
@@ -276,9 +271,7 @@ def report() -> None:
 
 
 @main.command()
-@click.argument(
-    "run", metavar="[RUN_DIR]", required=False, type=click.Path(path_type=Path), callback=no_url
-)
+@click.argument("run", metavar="[RUN_DIR]", required=False, type=PATH, callback=no_url)
 @lazy_command("mscam_dask.cli.results:run_checks")
 def doctor() -> None:
     """Check that pipelines can run here, or that a finished run is valid.
@@ -290,7 +283,7 @@ def doctor() -> None:
 
 
 @main.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PATH)
 @click.option(
     "--host",
     "hosts",

@@ -12,6 +12,7 @@ import click
 if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
 
+PATH = click.Path(path_type=Path)
 _SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]

@@ -6,7 +6,9 @@ from collections.abc import Iterable, Sequence
 
 from mscam_dask.monitor.events import Event, FitResumed
 from mscam_dask.monitor.fit_state import FitState
+from mscam_dask.monitor.run_record import SettingEntry
 from mscam_dask.types.events import (
+    CandidateSettings,
     FitFailed,
     FitFinished,
     FitStarted,
@@ -17,6 +19,7 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.rules import RULES
 
+MAX_NAME = 120  # characters
 _MAX_NAMES = 60  # characters of view names in one line; longer lists are counted
 
 
@@ -25,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def shortened(text: str, limit: int = MAX_NAME) -> str:
+    """Truncate a name."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def duration(seconds: float) -> str:
@@ -110,13 +118,16 @@ def format_settings(event: SettingsSelected) -> list[str]:
     """Selected settings: one line, and one more for each scale and alpha where views differ."""
     setting = event.settings[event.chosen]
     best = f"; best of {len(event.settings)} settings" if len(event.settings) > 1 else ""
-    graph = format_graph(setting.n_neighbors, setting.initial_graph)
-    excluded = format_excluded(setting.exclude_views)
-    if setting.alpha is not None:
-        scale = f"scale={setting.scale}, alpha={setting.alpha:g} (all views); "
-        return [f"{scale}{graph}{excluded}{best}"]
     views = ((view.view, view.scale, view.alpha) for view in event.view_settings)
-    return [f"{graph}{excluded}{best}", *format_view_settings(views)]
+    return [format_setting(setting) + best, *format_view_settings(views)]
+
+
+def format_setting(setting: CandidateSettings | SettingEntry) -> str:
+    """One setting, without scale and alpha where views differ."""
+    same = setting.alpha is not None
+    scale = f"scale={setting.scale}, alpha={setting.alpha:g} (all views); " if same else ""
+    graph = format_graph(setting.n_neighbors, setting.initial_graph)
+    return scale + graph + format_excluded(setting.exclude_views)
 
 
 def format_graph(n_neighbors: int, initial_graph: str) -> str:

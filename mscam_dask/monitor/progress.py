@@ -145,8 +145,8 @@ class TerminalProgress(Progress):
             case FitResumed() | NClustersSelected() | RefinementFinished():
                 self._done_in_fit(event)
             case FitFinished() | FitFailed():
-                is_failed = isinstance(event, FitFailed)
-                self._outcome = _MARKS.get("NONE" if is_failed else event.structure, self._good)
+                structure = event.structure if isinstance(event, FitFinished) else "NONE"
+                self._outcome = _MARKS.get(structure or "", self._good)
                 if not self._entered:
                     self._done_in_fit(event)
                     self._step = None

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from mscam_dask.monitor.events import Event, RunAnnounced, decode
 from mscam_dask.monitor.fit_state import MAX_ITERATIONS, FitState
+from mscam_dask.monitor.messages import shortened
 from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished
 from mscam_dask.types.result import shares_of_views
 
@@ -16,7 +17,6 @@ MAX_RUNS = 16
 MAX_VIEWS = 64
 MAX_WORKERS = 64
 MAX_KINDS = 32  # of errors and stages with their own counter
-MAX_NAME = 120
 
 State = Literal["preparing", "running", "ended", "failed", "lost"]
 
@@ -224,11 +224,6 @@ def count(counter: Counter[str], kind: str) -> None:
     """Increment a counter; kinds beyond `MAX_KINDS` share one."""
     known = kind in counter or len(counter) < MAX_KINDS
     counter[shortened(kind) if known else "other"] += 1
-
-
-def shortened(text: str, limit: int = MAX_NAME) -> str:
-    """Truncate a name."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def view_shares(record: IterationFinished) -> dict[str, float]:

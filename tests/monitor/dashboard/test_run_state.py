@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from mscam_dask.monitor.dashboard import run_state as module
 from mscam_dask.monitor.dashboard.run_state import Runs, ViewTask, view_shares
 from mscam_dask.monitor.events import RunAnnounced, encode
+from mscam_dask.monitor.messages import MAX_NAME
 from tests.monitor.records import ENDED, FAILED, SELECTED, VIEWS, outer, started
 
 
@@ -78,7 +79,7 @@ def test_what_is_kept_is_bounded() -> None:
     for index in range(module.MAX_KINDS + 10):
         runs.task_failed(run, f"stage {index}")
     assert len(run.views) == module.MAX_VIEWS
-    assert len(run.name) == module.MAX_NAME
+    assert len(run.name) == MAX_NAME
     assert len(run.iterations) == len(run.view_tasks["view 0"]) == module.MAX_ITERATIONS
     assert run.n_done == module.MAX_ITERATIONS + 10
     assert len(run.work) == len(run.busy) == module.MAX_WORKERS
