@@ -203,8 +203,7 @@ def _line_plots() -> tuple[LinePlot, ...]:
     shares = _of_views(lambda record: [*view_shares(record).values()])
     weight = _of_run("\u03bb", lambda record: record.graph_weight)
     score = _of_run("score", lambda record: record.score)
-    seconds = _of_tasks(lambda seconds, _: seconds)
-    mib = _of_tasks(lambda _, n_bytes: n_bytes / 2**20)
+    seconds = _of_views(lambda record: [view.seconds for view in record.views])
     target = "Connected components (dashed: target)"
     return (
         LinePlot("counts", title, unit, _n_clusters_curves, log=True, over="n_clusters"),
@@ -215,8 +214,7 @@ def _line_plots() -> tuple[LinePlot, ...]:
         LinePlot("dual", "Dual residual by view", squared[1], dual, log=True),
         LinePlot("objective", "Objective by view", "objective", objective),
         LinePlot("shares", "View contributions", "share of the score", shares, number="0%"),
-        LinePlot("seconds", "ADMM of each view: time", "seconds", seconds),
-        LinePlot("bytes", "ADMM of each view: data", "MiB in and out", mib),
+        LinePlot("seconds", "ADMM of each view", "seconds", seconds),
     )
 
 
@@ -263,17 +261,5 @@ def _of_views(values: Callable[[IterationFinished], list[float]]) -> Callable[[R
             Line(printable(name), mark_of(index), [*curve], [*curve.values()])
             for index, (name, curve) in enumerate(curves.items())
         ]
-
-    return lines
-
-
-def _of_tasks(value: Callable[[float, int], float]) -> Callable[[Run], list[Line]]:
-    def lines(run: Run) -> list[Line]:
-        found = []
-        for index, (name, tasks) in enumerate(run.view_tasks.items()):
-            drawn = [value(task.seconds, task.n_bytes) for task in tasks]
-            at = [task.iteration + 1 for task in tasks]
-            found.append(Line(printable(name), mark_of(index), at, drawn))
-        return found
 
     return lines

@@ -112,7 +112,7 @@ class LinePlot:
         self._lines = ColumnDataSource(name=f"{name}-lines")
         self._points = ColumnDataSource(name=f"{name}-points")
         self._show([])
-        from_zero = unit in ("seconds", "MiB in and out") or number == "0%"
+        from_zero = unit == "seconds" or number == "0%"
         self.figure = figure(
             title=title,
             name=name,

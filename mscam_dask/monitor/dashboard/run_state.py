@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from mscam_dask.monitor.events import Event, RunAnnounced, decode
-from mscam_dask.monitor.fit_state import MAX_ITERATIONS, FitState
+from mscam_dask.monitor.fit_state import FitState
 from mscam_dask.monitor.messages import shortened
 from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished
 from mscam_dask.types.result import shares_of_views
@@ -21,19 +21,9 @@ MAX_KINDS = 32  # of errors and stages with their own counter
 State = Literal["preparing", "running", "ended", "failed", "lost"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ViewTask:
-    """Tasks of the ADMM of a view in an iteration: seconds of all graph weights, bytes read and returned."""
-
-    iteration: int
-    worker: str
-    seconds: float
-    n_bytes: int
-
-
 @dataclasses.dataclass(slots=True)
 class Work:
-    """Work of one worker for one view."""
+    """Work of one worker for one view: seconds of computing, bytes read and returned."""
 
     n_tasks: int = 0
     seconds: float = 0.0
@@ -49,9 +39,7 @@ class Run(FitState):
         self.announced = announced
         self.arrived = arrived
         self.lost = False
-        self.view_tasks: dict[str, deque[ViewTask]] = {
-            view: deque(maxlen=MAX_ITERATIONS) for view in announced.views[:MAX_VIEWS]
-        }
+        self.views = announced.views[:MAX_VIEWS]
         self.work: dict[tuple[str, str], Work] = {}  # by worker and view, over the whole run
         self.busy: dict[Any, tuple[str, str]] = {}  # worker and view of the running tasks, by key
         self.n_failed_tasks = 0
@@ -63,11 +51,6 @@ class Run(FitState):
     def name(self) -> str:
         """Display name, truncated."""
         return shortened(self.announced.name) or "unnamed"
-
-    @property
-    def views(self) -> tuple[str, ...]:
-        """The first `MAX_VIEWS` views."""
-        return tuple(self.view_tasks)
 
     @property
     def state(self) -> State:
@@ -119,7 +102,7 @@ class Run(FitState):
 
     def view_of(self, name: str) -> str | None:
         """Return the view that a task name ends with, or None."""
-        while name not in self.view_tasks:
+        while name not in self.views:
             _, slash, name = name.partition("/")
             if not slash:
                 return None
@@ -134,22 +117,14 @@ class Run(FitState):
         if self.busy.pop(key, None) is not None:
             self.work_version += 1
 
-    def task_done(self, view: str, done: ViewTask, *, is_solve: bool) -> None:
-        """Record a finished task of a view; those of the ADMM are kept by iteration."""
+    def task_done(self, view: str, worker: str, seconds: float, n_bytes: int) -> None:
+        """Record a finished task of a view."""
         self.work_version += 1
-        if self._known(done.worker):
-            work = self.work.setdefault((done.worker, view), Work())
+        if self._known(worker):
+            work = self.work.setdefault((worker, view), Work())
             work.n_tasks += 1
-            work.seconds += done.seconds
-            work.n_bytes += done.n_bytes
-        if not is_solve:
-            return
-        kept = self.view_tasks[view]
-        if kept and kept[-1].iteration == done.iteration:
-            before = kept.pop()
-            seconds, n_bytes = before.seconds + done.seconds, max(before.n_bytes, done.n_bytes)
-            done = dataclasses.replace(done, seconds=seconds, n_bytes=n_bytes)
-        kept.append(done)
+            work.seconds += seconds
+            work.n_bytes += n_bytes
 
     def _known(self, worker: str) -> bool:
         if worker not in self._workers and len(self._workers) < MAX_WORKERS:
