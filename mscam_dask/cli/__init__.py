@@ -244,7 +244,7 @@ def runs() -> None:
 @click.argument("place", metavar="STORE|DIR|URL")
 @lazy_command("mscam_dask.cli.describe:describe_path")
 def describe() -> None:
-    """Describe a store, a run, a directory of runs, or an experiment."""
+    """Describe a store, a run, several runs, or an experiment."""
 
 
 @main.command()
@@ -264,9 +264,9 @@ def describe() -> None:
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
 @lazy_command("mscam_dask.cli.results:report_run")
 def report() -> None:
-    """Write the report of a run or an experiment: one HTML file that needs no network.
+    """Write the report of a run or an experiment as one HTML file.
 
-    `mscam-dask run` writes the report at its end; this command writes it again.
+    The file needs no network. `mscam-dask run` writes the report at its end; this command writes it again.
     """
 
 
@@ -274,7 +274,7 @@ def report() -> None:
 @click.argument("run", metavar="[RUN_DIR]", required=False, type=PATH, callback=no_url)
 @lazy_command("mscam_dask.cli.results:run_checks")
 def doctor() -> None:
-    """Check that pipelines can run here, or that a finished run is valid.
+    """Check that pipelines can run here, or that a run is valid.
 
     A run is valid if its files and its data are unchanged, the connected components of its graph
     are the clusters, and rows of the graph and view contributions sum to one. Each check prints its

@@ -260,7 +260,8 @@ class ClusterEvents:
             try:
                 async with asyncio.timeout(_SEND_TIMEOUT_S):
                     await self._client.scheduler.log_event(topic=TOPIC, msg=message)
-            except (OSError, CommClosedError, TimeoutError) as error:
+            except (OSError, CommClosedError, TimeoutError, AttributeError) as error:
+                # a closed client has no scheduler
                 _logger.debug("%d events not sent: %s", len(events), error)
                 with self._lock:
                     self._n_dropped += dropped + len(events)

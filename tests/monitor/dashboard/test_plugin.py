@@ -107,7 +107,10 @@ def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit() ->
     assert message["dropped"] == 44
 
 
-@pytest.mark.parametrize("error", [OSError("gone"), CommClosedError("gone"), TimeoutError("late")])
+@pytest.mark.parametrize(
+    "error",
+    [OSError("gone"), CommClosedError("gone"), TimeoutError("late"), AttributeError("closed")],
+)
 def test_what_cannot_be_sent_is_counted(error: Exception) -> None:
     client = FakeClient()
     events = begun(client)
