@@ -41,7 +41,8 @@ def test_report_says_what_is_in_the_store(tmp_path: Path) -> None:
     )
     assert report.n_classes == 3
     assert report.has_sample_ids
-    assert report.notes == ()
+    (note,) = report.notes
+    assert "'labels'" in note
     assert report.stored_bytes == sum(
         file.stat().st_size for file in report.output.rglob("*") if file.is_file()
     )

@@ -283,10 +283,6 @@ def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
     assert loaded.labels.tolist() == truth.tolist()
     with pytest.raises(DataError):
         read(path, views=("x", "flat"))
-    save_archive(path, view_0=column, y=np.arange(4), view_names=np.array(["y"]))
-    values, loaded = read(path, views=("y",))
-    assert [*values] == ["y"]
-    assert loaded.labels is not None
 
 
 @pytest.mark.parametrize("key", ["view_0", "colour"])

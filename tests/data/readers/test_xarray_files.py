@@ -105,10 +105,10 @@ def test_samples_on_columns_is_refused_where_dimensions_say_otherwise(tmp_path: 
         read(Source(ingest(path, tmp_path / "s.zarr").output, samples_in="columns"))
 
 
-def test_other_variables_are_refused(tmp_path: Path) -> None:
-    path = save_zarr_3(tmp_path / "a", dataset())
-    with pytest.raises(DataError):
-        read(path)
+def test_other_variables_are_left_out_or_refused(tmp_path: Path) -> None:
+    values, loaded = read(save_zarr_3(tmp_path / "a", dataset()))
+    assert "grade" not in values
+    assert any("'grade'" in note for note in loaded.notes)
     data = dataset().drop_vars(["grade", "labels"])
     data["gaps"].attrs["view_type"] = "cosine"
     with pytest.raises(DataError):
