@@ -15,7 +15,7 @@ from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.combine import Sources, gather
 from mscam_dask.data.store.append import joined_samples
 from mscam_dask.data.store.atomic_replace import resolve_current
-from mscam_dask.data.store.object_store import Location, size_of
+from mscam_dask.data.store.object_store import Location, as_location, size_of
 from mscam_dask.data.store.read import open_store, read_origin
 from mscam_dask.data.store.write import check_output, write_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
@@ -153,7 +153,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
                     validate_view(view)
             root = write_store(
                 data,
-                output,
+                as_location(output),
                 chunk_size=chunk_size,
                 overwrite=overwrite,
                 impute=methods,
@@ -211,7 +211,7 @@ def append(  # noqa: PLR0913 - as `ingest`
         with naming_missing_cells(data):
             root = write_store(
                 joined,
-                output,
+                as_location(output),
                 chunk_size=chunk_size,
                 overwrite=True,
                 impute={**methods, **impute_methods_of(old)},

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -40,39 +40,18 @@ from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.types.parameters import ImputeMethod
 
 
-@overload
-def write_store(
-    data: MultiViewData,
-    output: Path,
-    *,
-    chunk_size: int | None = None,
-    overwrite: bool = False,
-    impute: Mapping[str, ImputeMethod] = ...,
-    origin: Sequence[Mapping[str, str]] = (),
-) -> Path: ...
-
-
-@overload
-def write_store(
-    data: MultiViewData,
-    output: str | Location,
-    *,
-    chunk_size: int | None = None,
-    overwrite: bool = False,
-    impute: Mapping[str, ImputeMethod] = ...,
-    origin: Sequence[Mapping[str, str]] = (),
-) -> Location: ...
+_Place = TypeVar("_Place", bound=str | Location)
 
 
 def write_store(
     data: MultiViewData,
-    output: str | Location,
+    output: _Place,
     *,
     chunk_size: int | None = None,
     overwrite: bool = False,
     impute: Mapping[str, ImputeMethod] = MappingProxyType({}),
     origin: Sequence[Mapping[str, str]] = (),
-) -> Location:
+) -> _Place:
     """Write views, ids and labels as one store, complete or not at all, and return its absolute path or URL.
 
     `chunk_size` are the samples of a chunk, by default 8 MiB of each view; a fit decodes chunks of more
@@ -82,7 +61,7 @@ def write_store(
     """
     if chunk_size is not None and chunk_size < 1:
         raise ConfigurationError(f"chunk_size={chunk_size}; allowed is at least 1 sample.")
-    root = check_output(output, overwrite=overwrite)
+    root: Any = check_output(output, overwrite=overwrite)
     for view in data.views:
         check_not_empty(view)
 
@@ -100,7 +79,7 @@ def write_store(
                 version.remove(list(version.sizes()))
             raise
         set_current(root, version)
-        return root
+        return cast("_Place", root)
     root.parent.mkdir(parents=True, exist_ok=True)
     with full_disk_is_temporary(root), exclusive_writer(root):
         _refuse_taken(root, overwrite=overwrite)  # by a writer that ended meanwhile
@@ -110,7 +89,7 @@ def write_store(
             replace_directory(partial, root)
         finally:
             remove_quietly(partial)
-    return root
+    return cast("_Place", root)
 
 
 def check_output(output: str | Location, *, overwrite: bool) -> Location:
