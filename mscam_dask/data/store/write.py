@@ -39,7 +39,6 @@ from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.types.parameters import ImputeMethod
 
-
 _Place = TypeVar("_Place", bound=str | Location)
 
 
