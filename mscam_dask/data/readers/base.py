@@ -204,6 +204,15 @@ def not_allowed(source: Source, error: PermissionError) -> DataError:
     )
 
 
+def check_samples_on_rows(source: Source, how: str) -> None:
+    """Refuse samples_in="columns" for a file that says itself where its samples are."""
+    if source.samples_in == "columns":
+        raise DataError(
+            f"samples_in='columns' (--samples-in columns) for {source.path}, which has its samples on {how}. Leave "
+            "the option out for this file."
+        )
+
+
 def check_size(source: Source, what: str, nbytes: int) -> None:
     """Refuse what takes more memory than `Source.max_bytes`, before it is allocated."""
     if nbytes > source.max_bytes:

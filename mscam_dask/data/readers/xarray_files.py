@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
-from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -14,6 +13,7 @@ from mscam_dask.data.readers.base import (
     Source,
     SourceContents,
     check_lazy_size,
+    check_samples_on_rows,
     check_size,
     unreadable,
     view_type_named,
@@ -65,11 +65,7 @@ def _check_classic(dataset: Any, source: Source) -> None:
 
 def read_store(source: Source, selection: Selection) -> SourceContents:
     """Read a store of this package, from a directory or a URL."""
-    if source.samples_in == "columns":
-        raise DataError(
-            f"samples_in='columns' (--samples-in columns) for {source.path}, a store of this "
-            "package, which has samples on rows. Leave the option out."
-        )
+    check_samples_on_rows(source, "rows, as all stores of this package")
     return SourceContents.of_data(open_store(source.path), str(source.path), selection)
 
 
@@ -99,14 +95,13 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
     dataset = dataset[kept]
     tables = [variable for variable in dataset.data_vars.values() if variable.ndim == 2]
     dimension = sample_dimension(dataset) if tables or not skipped else ""
-    if source.samples_in == "columns":
-        _check_samples_on(dataset, dimension, source)
+    check_samples_on_rows(source, f"the dimension {dimension!r}, which is recognized by its name")
     variables = {
         str(name): _variable(variable, dimension) for name, variable in dataset.data_vars.items()
     }
     return contents_of(
         variables,
-        replace(source, samples_in="rows"),
+        source,
         selection,
         sample_ids=sample_ids_of(tables[0].transpose(dimension, ...)) if tables else None,
         skipped=skipped,
@@ -127,21 +122,6 @@ def _variable(variable: Any, dimension: str) -> Any:
         return variable.data
     values = np.asarray(variable)
     return values.astype(np.str_) if values.dtype.kind == "O" else values
-
-
-def _check_samples_on(dataset: Any, dimension: str, source: Source) -> None:
-    """Refuse samples_in="columns" where the names of dimensions say otherwise."""
-    on_rows = [
-        f"{name!r} {variable.dims}"
-        for name, variable in dataset.data_vars.items()
-        if variable.ndim == 2 and variable.dims[0] == dimension
-    ]
-    if on_rows:
-        raise DataError(
-            f"samples_in='columns' (--samples-in columns) contradicts {source.path}: its dimension "
-            f"{dimension!r} names the samples, and is on the rows of {', '.join(on_rows)}. Remove the "
-            "option; if the samples are the other dimension, rename that one to 'sample'."
-        )
 
 
 def _check_arrays(node: Any, source: Source) -> None:

@@ -15,12 +15,12 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.conversion import (
     SAMPLE_DIMENSIONS,
     as_text,
-    dataset_views,
     encode_labels,
     is_frame,
     is_instance_of,
     is_omics,
     rows_of,
+    sample_dimension,
     sample_ids_of,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -87,13 +87,7 @@ def as_multi_view(
     elif isinstance(views, MultiViewData):
         data = views
     elif is_instance_of(views, "xarray", "Dataset"):
-        tables, ids, labels = dataset_views(views)
-        found = tuple(
-            rows_of(table, name=name, view_type=table.attrs.get("view_type", "features"))
-            for name, table in tables.items()
-        )
-        codes, label_names = (None, None) if labels is None else encode_labels(labels)
-        data = MultiViewData(found, ids, codes, label_names)
+        data = _of_dataset(views)
     elif is_omics(views):
         data = views_of(views)
     elif isinstance(views, Mapping | list | tuple):
@@ -123,6 +117,34 @@ def as_multi_view(
     if isinstance(views, list | tuple) or type(views) is dict:
         _check_dimensions(views.values() if isinstance(views, dict) else views, data)
     return data
+
+
+def _of_dataset(dataset: Any) -> MultiViewData:
+    """Views, ids and the labels, a variable of this name, of an xarray.Dataset."""
+    dimension = sample_dimension(dataset)
+    views: list[RowSource] = []
+    ids, codes, label_names = None, None, None
+    for name, variable in dataset.data_vars.items():
+        if variable.dims == (dimension, dimension):  # xarray itself hardly takes such
+            raise DataError(
+                f"Variable {name!r} has dimension {dimension!r} twice; a view has two, one of them "
+                f"{dimension!r}. Name the other one differently: xarray.DataArray(values, "
+                f"dims=({dimension!r}, {f'other_{dimension}'!r}))."
+            )
+        if name == "labels" and variable.dims == (dimension,):
+            codes, label_names = encode_labels(np.asarray(variable))
+        elif variable.ndim == 2:
+            table = variable.transpose(dimension, ...)
+            ids = sample_ids_of(table)
+            view_type = table.attrs.get("view_type", "features")
+            views.append(rows_of(table, name=str(name), view_type=view_type))
+        else:
+            raise DataError(
+                f"Variable {name!r} has dimensions {variable.dims}; a view has two, one of them "
+                f"{dimension!r}. Drop it (dataset.drop_vars({name!r})) or give it a second one "
+                "(variable.expand_dims('feature', -1))."
+            )
+    return MultiViewData(tuple(views), ids, codes, label_names)
 
 
 def _check_dimensions(tables: Iterable[Any], data: MultiViewData) -> None:

@@ -217,34 +217,6 @@ def sample_dimension(dataset: Any) -> str:
     )
 
 
-def dataset_views(
-    dataset: Any, *, label_name: str = "labels"
-) -> tuple[dict[str, Any], tuple[str, ...] | None, NDArray[Any] | None]:
-    """Split an xarray.Dataset into views by name as DataArrays (n, d), ids, and the labels of its variable `label_name`."""
-    dimension = sample_dimension(dataset)
-    tables: dict[str, Any] = {}
-    labels: NDArray[Any] | None = None
-    for name, variable in dataset.data_vars.items():
-        if variable.dims == (dimension, dimension):  # xarray itself hardly takes such
-            raise DataError(
-                f"Variable {name!r} has dimension {dimension!r} twice; a view has two, one of them "
-                f"{dimension!r}. Name the other one differently: xarray.DataArray(values, "
-                f"dims=({dimension!r}, {f'other_{dimension}'!r}))."
-            )
-        if name == label_name and variable.dims == (dimension,):
-            labels = np.asarray(variable)
-        elif variable.ndim == 2:
-            tables[str(name)] = variable.transpose(dimension, ...)
-        else:
-            raise DataError(
-                f"Variable {name!r} has dimensions {variable.dims}; a view has two, one of them "
-                f"{dimension!r}. Drop it (dataset.drop_vars({name!r})) or give it a second one "
-                "(variable.expand_dims('feature', -1))."
-            )
-    ids = sample_ids_of(next(iter(tables.values())))
-    return tables, ids, labels
-
-
 LABEL_NAMES = (
     *("labels", "label", "y", "gt", "gnd", "truth", "target", "class"),
     *("truelabel", "truelabels", "true_label", "true_labels", "groundtruth", "ground_truth"),
