@@ -147,9 +147,9 @@ class Selection:
     views: tuple[str, ...] | None = None
     labels: str | None = None
 
-    def wants(self, name: str, *, cell_array: str | None = None) -> bool:
-        """Return whether a view is to be read, by its name or that of its cell array."""
-        return self.views is None or name in self.views or cell_array in self.views
+    def wants(self, name: str) -> bool:
+        """Return whether a view is to be read."""
+        return self.views is None or name in self.views
 
 
 @dataclass(frozen=True, eq=False)

@@ -16,7 +16,6 @@ from mscam_dask.data.views.conversion import (
     SAMPLE_DIMENSIONS,
     as_text,
     encode_labels,
-    is_frame,
     is_instance_of,
     is_omics,
     rows_of,
@@ -80,8 +79,9 @@ def as_multi_view(
     >>> data.view_names, data.n_samples
     (('color', 'shape'), 5)
     """
-    if _is_table(views):
-        views = [views]
+    kinds = (str, Path, MultiViewData, Mapping, list, tuple)
+    if is_sparse(views) or not (isinstance(views, kinds) or is_omics(views)):
+        views = [views]  # one table
     if isinstance(views, str | Path):
         data = open_store(views)
     elif isinstance(views, MultiViewData):
@@ -90,20 +90,8 @@ def as_multi_view(
         data = _of_dataset(views)
     elif is_omics(views):
         data = views_of(views)
-    elif isinstance(views, Mapping | list | tuple):
-        data = _from_tables(views, view_names)
     else:
-        shape = getattr(views, "shape", None)
-        hint = "Convert it to one of these."
-        if shape is not None:
-            hint = (
-                f"An array of shape {tuple(shape)} is not a collection of views: pass list(array)."
-            )
-        raise DataError(
-            f"Got views of type {type(views).__module__}.{type(views).__qualname__}; allowed are a "
-            "list or dict of (n_samples, n_features) tables, an xarray.Dataset, a store path, or "
-            f"one such table. {hint}"
-        )
+        data = _from_tables(views, view_names)
     if view_names is not None:
         names = [str(name) for name in view_names]
         if isinstance(view_names, str) or len(names) != len(data.views):
@@ -188,19 +176,6 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
         restrict_to_present(replaced_view(view, view_type=chosen[view.name])) for view in data.views
     )
     return replace(data, views=views)
-
-
-def _is_table(value: Any) -> bool:
-    """Return whether a value is one two-dimensional table rather than a collection of them."""
-    if isinstance(value, np.ndarray) or is_instance_of(value, "dask", "Array"):
-        return bool(value.ndim == 2)
-    kinds = (("xarray", "DataArray"), ("dask", "DataFrame"))
-    return (
-        isinstance(value, RowSource)
-        or is_sparse(value)
-        or is_frame(value)
-        or any(is_instance_of(value, *kind) for kind in kinds)
-    )
 
 
 def _from_tables(
