@@ -111,7 +111,6 @@ DOUBTED: dict[str, tuple[tuple[Any, Any], str]] = {
         beside(csv_of(LARGE.assign(a1=[f"{k}.234" for k in range(10, 22)]), sep=";", decimal=","), frame=LARGE.assign(a1=np.arange(10, 22) * 1000 + 234.0)),
         "a1",
     ),
-    "Windows-1252": (beside(csv_of(A.rename({"P01": "Jörg"})).encode("cp1252"), frame=A.rename({"P01": "Jörg"})), "a.csv"),
     "NUL": (beside(csv_of(A).replace("P05", "P05\0")), "a.csv"),
     "a comment below": (({"a.txt": A.to_csv(sep=" ", index=False, header=False) + "# end of data\n"}, (A.reset_index(drop=True).set_axis(pd.RangeIndex(4), axis=1),)), "a.txt"),
     "fixed positions, a cell empty in every row": (
