@@ -204,15 +204,8 @@ def learn_metric(
     """Loadings of the linear discriminants of a view, the discriminants without rows, and the record."""
     started = time.perf_counter()
     loadings, metric = fitted_discriminants(functools.reduce(ClassSums.merge, sums), view)
-    record = ViewIteration(
-        view=name,
-        primal_residual=0.0,
-        dual_residual=0.0,
-        inner_iterations=0,
-        converged=True,
-        objective=-metric.separation,
-        seconds=time.perf_counter() - started,
-    )
+    seconds = time.perf_counter() - started
+    record = ViewIteration(view=name, objective=-metric.separation, seconds=seconds)
     return loadings, metric, record
 
 

@@ -23,7 +23,6 @@ from mscam_dask.linalg.orthonormal import column_signs
 from mscam_dask.linalg.ridge import Basis, basis_from_gram, shrinkage_factors
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform, fit_transform_from_moments
 from mscam_dask.solvers.admm import (
-    NEW_DIRECTION,
     ReducedProblem,
     ViewSolution,
     n_shrunk,
@@ -36,6 +35,9 @@ from mscam_dask.types.parameters import Parameters, Scale
 
 # Share of the largest squared mean that rounding may leave as s² of a constant column.
 _ROUNDING = 16 * float(np.finfo(np.float64).eps)
+
+# Length of a component of V_m outside span(Q) below which it is rounding.
+_NEW_DIRECTION = 1e-3
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -213,24 +215,17 @@ def added_sums(parts: Sequence[ReducedSums]) -> ReducedSums:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Subspace:
-    """Orthonormal basis H = B T of span(B); the first `rank` columns of B are Q."""
-
-    rank: int
-    basis: NDArray[np.float64]  # T
-    laplacian: NDArray[np.float64]  # HᵀLH
-    squared_singular_values: NDArray[np.float64]  # 0 for the directions of the graph
-
-
-def _subspace(sums: ReducedSums, view: RidgeView, parameters: Parameters) -> _Subspace:
+def _reduced_problem(
+    sums: ReducedSums, view: RidgeView, parameters: Parameters, graph_weight: float
+) -> tuple[NDArray[np.float64], ReducedProblem]:
+    """Coefficients T of an orthonormal basis H = B T of span(B), and the problem in its coordinates."""
     gram, energy = sums.products
     s2 = view.basis.singular_values_squared
     rank = n_shrunk(s2, view.alpha, parameters.constants.min_shrinkage)
     overlap = scipy.linalg.solve(gram[:rank, :rank], gram[:rank, rank:], assume_a="pos")
     rest = gram[rank:, rank:] - gram[rank:, :rank] @ overlap
     squared, rotation = scipy.linalg.eigh(0.5 * (rest + rest.T))
-    new = squared > NEW_DIRECTION[np.dtype(np.float32)] ** 2
+    new = squared > _NEW_DIRECTION**2
     added = rotation[:, new] / np.sqrt(squared[new])
     h = rank + added.shape[1]
     basis = np.zeros((len(gram), h))
@@ -238,54 +233,48 @@ def _subspace(sums: ReducedSums, view: RidgeView, parameters: Parameters) -> _Su
     basis[:rank, rank:] = -overlap @ added
     basis[rank:, rank:] = added
     restricted = basis.T @ energy @ basis
-    return _Subspace(
-        rank,
-        basis,
-        0.5 * (restricted + restricted.T),
-        np.concatenate([s2[:rank], np.zeros(h - rank)]),
+    problem = ReducedProblem(
+        squared_singular_values=np.concatenate([s2[:rank], np.zeros(h - rank)]),
+        laplacian=0.5 * (restricted + restricted.T),
+        laplacian_bound=2.0 * sums.largest_degree,
+        alpha=view.alpha,
+        metric_ridge=parameters.constants.metric_ridge,
+        graph_weight=graph_weight,
     )
+    return basis, problem
 
 
 def solve_reduced(
     sums: ReducedSums, view: RidgeView, parameters: Parameters, graph_weight: float
 ) -> tuple[NDArray[np.float64], ViewSolution]:
     """Solve the ADMM problem of a view from sums over all rows: coefficients (h, c) of F in B."""
-    found = _subspace(sums, view, parameters)
-    problem = ReducedProblem(
-        squared_singular_values=found.squared_singular_values,
-        laplacian=found.laplacian,
-        laplacian_bound=2.0 * sums.largest_degree,
-        alpha=view.alpha,
-        metric_ridge=parameters.constants.metric_ridge,
-        graph_weight=graph_weight,
-    )
-    columns = slice(found.rank, found.rank + parameters.n_clusters)
-    start = found.basis.T @ sums.products[0][:, columns]
+    basis, problem = _reduced_problem(sums, view, parameters, graph_weight)
+    rank = np.count_nonzero(problem.squared_singular_values)
+    start = basis.T @ sums.products[0][:, rank : rank + parameters.n_clusters]
     solution = solve_view(problem, start, parameters.constants.admm)
-    return found.basis @ solution.state.f, solution
+    return basis @ solution.state.f, solution
 
 
 def smoothed_coefficients(
-    sums: ReducedSums,
-    view: RidgeView,
-    parameters: Parameters,
-    graph_weight: float,
+    sums: ReducedSums, view: RidgeView, parameters: Parameters, graph_weight: float
 ) -> tuple[NDArray[np.float64], float, float]:
-    """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) in span(H), the Z-step of MSCAN.
+    """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) in span(H), the Z-step of MSCAN, Eq. (6).
 
-    Coefficients (h, r) of C in B, the mean squared distance of two rows of C, and the objective. With L̂ = U Λ Uᵀ,
-    direction i has s_i² U (λΛ + (s_i² + α)I)⁻¹ Uᵀ e_i.
+    The optimality condition (XᵀX + αI) Z + λ Z L = XᵀX decouples into (λL + (s_i² + α)I) c_i = s_i² q_i, Z = Q Cᵀ; with
+    L̂ = U Λ Uᵀ, c_i = s_i² U (λΛ + (s_i² + α)I)⁻¹ Uᵀ e_i. Coefficients (h, r) of C in B, the mean squared distance of
+    two rows of C, and the objective.
     """
-    found = _subspace(sums, view, parameters)
-    s2 = found.squared_singular_values[: found.rank]
-    values, vectors = scipy.linalg.eigh(found.laplacian)
+    basis, problem = _reduced_problem(sums, view, parameters, graph_weight)
+    rank = np.count_nonzero(problem.squared_singular_values)
+    s2 = problem.squared_singular_values[:rank]
+    values, vectors = scipy.linalg.eigh(problem.laplacian)
     damped = 1.0 / (graph_weight * np.maximum(values, 0.0)[:, None] + s2 + view.alpha)
-    solution = vectors @ (damped * vectors[: found.rank].T) * s2
-    coefficients = found.basis @ solution
+    solution = vectors @ (damped * vectors[:rank].T) * s2
+    coefficients = basis @ solution
     n = sums.n_rows
     mean = sums.totals @ coefficients / n
     scatter = float(np.sum(solution**2)) - n * float(mean @ mean)
-    value = float(np.sum(s2) - s2 @ np.diag(solution[: found.rank]))
+    value = float(np.sum(view.basis.singular_values_squared) - s2 @ np.diag(solution[:rank]))
     return coefficients, 2.0 * scatter / (n - 1), value
 
 

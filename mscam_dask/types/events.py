@@ -90,8 +90,7 @@ class ViewIteration:
     view : str
     primal_residual, dual_residual : float
         ‖W − F‖_F and the change ‖ΔF‖_F at the last inner iteration of the ADMM, both divided by
-        √c (MSCAN: relative residual of the linear solves, and 0; linear discriminants, which have a
-        closed form: 0 and 0).
+        √c; 0 for MSCAN and linear discriminants, which have closed forms.
     inner_iterations : int
     converged : bool
     objective : float
@@ -101,10 +100,10 @@ class ViewIteration:
     """
 
     view: str
-    primal_residual: float
-    dual_residual: float
-    inner_iterations: int
-    converged: bool
+    primal_residual: float = 0.0
+    dual_residual: float = 0.0
+    inner_iterations: int = 0
+    converged: bool = True
     objective: float
     seconds: float
 

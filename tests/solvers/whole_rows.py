@@ -10,7 +10,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.ridge import Basis
-from mscam_dask.solvers.admm import NEW_DIRECTION, AdmmState, ReducedProblem, n_shrunk
+from mscam_dask.solvers.admm import AdmmState, ReducedProblem, n_shrunk
+
+# Length of a component outside span(Q) below which it is rounding.
+NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
