@@ -22,6 +22,7 @@ from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.blocks import small_blocks
 from tests.solvers.discriminants import linear_discriminants
+from tests.solvers.whole_rows import ridge_points
 
 Array = NDArray[np.float64]
 
@@ -62,7 +63,7 @@ def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     """‖t_i − t_j‖² = (z_i − z_j)ᵀ S⁻¹ B (S + B)⁻¹ (z_i − z_j); the separation is tr (S + B)⁻¹ B."""
     rows, labels = example(seed, c=c)
     view = prepared(rows)
-    points = view.embedding()
+    points = ridge_points(view)
     between, within = covariances(points, labels)
     form = solve(within, between) @ np.linalg.inv(within + between)
     gaps = points[:, None] - points[None]
@@ -72,7 +73,8 @@ def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     assert_allclose(distances(found), expected, rtol=1e-4, atol=1e-4)
     off = ~np.eye(60, dtype=bool)
     assert found.mean_distance == pytest.approx(expected[off].mean(), rel=1e-4)
-    _, separation = discriminant_loadings(class_sums(view, labels), np.sqrt(view.coordinates()[1]))
+    vectors, weights = view.coordinates()
+    _, separation = discriminant_loadings(class_sums(vectors, labels), np.sqrt(weights))
     assert separation == pytest.approx(np.trace(solve(within + between, between)), rel=1e-4)
 
 
