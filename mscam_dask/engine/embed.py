@@ -16,6 +16,7 @@ from mscam_dask.engine.stage import FAN_IN, Stage
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges
 from mscam_dask.solvers.graph_update import CandidateEdges, projected_weight
 from mscam_dask.solvers.ridge_view import RidgeView
+from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import projected_rows
 from mscam_dask.solvers.row_view import (
     EmbeddedRows,
@@ -26,7 +27,6 @@ from mscam_dask.solvers.row_view import (
     smoothed_coefficients,
     solve_reduced,
 )
-from mscam_dask.solvers.sums import added
 from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters
 

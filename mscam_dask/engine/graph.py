@@ -25,6 +25,7 @@ from mscam_dask.solvers.known_labels import without_cannot_links
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
+from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import (
     Components,
     GraphRows,
@@ -36,7 +37,6 @@ from mscam_dask.solvers.row_graph import (
     whole_graph,
 )
 from mscam_dask.solvers.spectral_cut import canonical_labels
-from mscam_dask.solvers.sums import added
 from mscam_dask.types.parameters import Parameters
 
 

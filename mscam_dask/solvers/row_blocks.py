@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import itertools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import numpy as np
@@ -99,3 +99,18 @@ def gram_of_rows(read: RowReader, start: int, stop: int, transform: RowTransform
 
     blocks = row_blocks(stop - start, len(transform.offset))
     return functools.reduce(GramSum.merge, itertools.starmap(of_block, blocks))
+
+
+def added(terms: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Sum of arrays by a binary tree in their order: sums of 2^m consecutive arrays that are added again give identical bits."""
+    partial: list[tuple[int, NDArray[np.float64]]] = []
+    for term in terms:
+        size, total = 1, term
+        while partial and partial[-1][0] == size:
+            total = partial.pop()[1] + total
+            size *= 2
+        partial.append((size, total))
+    _, total = partial.pop()
+    while partial:
+        total = partial.pop()[1] + total
+    return total

@@ -20,7 +20,6 @@ from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
-from tests.blocks import small_blocks
 from tests.solvers.discriminants import linear_discriminants
 from tests.solvers.whole_rows import ridge_points
 
@@ -104,12 +103,3 @@ def test_a_view_that_says_nothing_has_no_distances() -> None:
     labels = np.repeat(np.arange(5), 4)
     found = linear_discriminants(prepared(rows), labels)
     assert found.mean_distance == pytest.approx(0.0, abs=1e-12)
-
-
-def test_blocks_of_rows_make_no_difference() -> None:
-    rows, labels = example(6)
-    view = prepared(rows)
-    whole = linear_discriminants(view, labels)
-    with small_blocks(8 * view.basis.rank * 7):
-        parts = linear_discriminants(view, labels)
-    assert_allclose(np.abs(parts.points), np.abs(whole.points), rtol=1e-4, atol=1e-5)
