@@ -181,4 +181,5 @@ def _next_graph(
     first = InitialGraph(graph, context.n_neighbors)
     if own_graphs is not None:
         first = with_view_graphs(stage, first, own_graphs)
-    return evaluate_graph(stage, prepared, parameters, first, init_labels=state.best.labels)
+    found = evaluate_graph(stage, prepared, parameters, first, init_labels=state.best.labels)
+    return found.gathered()

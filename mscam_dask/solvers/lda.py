@@ -140,4 +140,4 @@ def discriminant_points(view: RidgeView, loadings: NDArray[np.float64]) -> NDArr
 
 def _blocks(vectors: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
     for start, stop in row_blocks(*vectors.shape):
-        yield vectors[start:stop].astype(np.float64)
+        yield vectors[start:stop].astype(np.float64, copy=False)
