@@ -62,7 +62,6 @@ def a_step(
             projected_weight,
             ranges[-1][1],
             known,
-            kind="graph_rows",
         )
         for number, part in enumerate(candidates.parts)
     ]

@@ -382,13 +382,13 @@ def choose_cuts(
     sample: CutSample,
     started: tuple[Minimum, Minimum | None] | None,
     random: Sequence[list[Minimum]],
-    *,
-    all_minima: bool,
+    all_minima: bool,  # noqa: FBT001 - tasks take positions
+    known: KnownRows | None = None,
 ) -> Cuts:
     """Partitions among the local minima of k-means on a sample.
 
     With `all_minima` the good minima of the random starts; then the one from the earlier partition, and the least of
-    all (with `all_minima`, of the pivoted-QR assignment), if `started` has them.
+    all (with `all_minima`, of the pivoted-QR assignment), if `started` has them; and the one by the classes of known rows.
     """
     drawn = [minimum for group in random for minimum in group]
     chosen = near_optimal_partitions(drawn) if all_minima else []
@@ -397,7 +397,8 @@ def choose_cuts(
         if not all_minima:
             least = min([least, *drawn], key=lambda minimum: minimum[1])
         chosen += [least[0]] if from_known is None else [from_known[0], least[0]]
-    return Cuts(chosen, [cluster_means(sample.embedding, labels) for labels in chosen])
+    cuts = Cuts(chosen, [cluster_means(sample.embedding, labels) for labels in chosen])
+    return cuts if known is None else cuts.with_classes(sample, known)
 
 
 def extend_rows(vectors: NDArray[Any], sample: CutSample, cuts: Cuts) -> NDArray[np.int32]:
