@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.graph import graph_pieces, restore_graph, restore_vectors, vector_pieces
+from mscam_dask.engine.graph import graph_pieces, restore_graph, restore_vectors, row_pieces
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Refinement
 from mscam_dask.engine.stage import Stage
@@ -204,11 +204,10 @@ class CheckpointManager:
             return
         order = context.prepared.order
         prefix = "" if order.is_whole else _BY_CELLS
-        pieces = graph_pieces(stage, state.graph)
+        pieces = graph_pieces(stage, state.graph.rows, order.n_samples)
         arrays = {prefix + name: array for name, array in zip(_GRAPH, pieces, strict=True)}
         if state.spectrum is not None:
-            vectors = vector_pieces(stage, state.spectrum.vectors, order.n_samples)
-            arrays[prefix + _VECTORS] = vectors
+            arrays[prefix + _VECTORS] = row_pieces(stage, state.spectrum.vectors, order.n_samples)
         arrays[_LABELS] = stage.value(state.best.labels)
         record = CheckpointMetadata(
             data=self._digest,

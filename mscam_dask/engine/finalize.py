@@ -20,7 +20,7 @@ from mscam_dask.engine.blocks import Graph
 from mscam_dask.engine.embed import embed_views
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import component_labels, extended_labels, partition_graph
-from mscam_dask.engine.results import RowsOfViews, gather_arrays, write_arrays
+from mscam_dask.engine.results import RowsOfViews, gather_arrays, store_arrays
 from mscam_dask.engine.scores import compared_views
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
@@ -195,12 +195,8 @@ def _arrays(
     graphs = {"consensus_graph": final.graph}
     if final.learned_graph is not final.graph:
         graphs["learned_graph"] = final.learned_graph
-    written = None
     if directory is not None and not prepared.order.is_whole:
-        views = (embeddings, coordinates)
-        written = write_arrays(stage, directory, graphs, views, prepared.order)
-    if written is not None:
-        return written
+        return store_arrays(stage, directory, graphs, (embeddings, coordinates), prepared.order)
     return gather_arrays(stage, graphs, embeddings, coordinates, prepared.order)
 
 

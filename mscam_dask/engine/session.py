@@ -44,7 +44,7 @@ class Session:
     executor: Executor
     observers: tuple[Observer, ...]
     checkpoints: CheckpointManager
-    results_directory: Path | None = None  # where workers write graphs and embeddings of large data
+    results_directory: Path | None = None  # for graphs and embeddings of large data
     started: float = dataclasses.field(default_factory=time.perf_counter)
 
     def stage(self, name: object) -> Stage:

@@ -253,10 +253,8 @@ def split_graph(
     return [GraphPiece(own[mine], of_samples[mine]) for mine in groups]
 
 
-def join_graph(
-    pieces: Sequence[GraphPiece], start: int, stop: int
-) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]:
-    """Data, ascending columns and ends of the rows of samples start … stop − 1 from all pieces; those from row 0 start with a 0."""
+def join_graph(pieces: Sequence[GraphPiece], start: int, stop: int) -> GraphRows:
+    """Rows of samples start … stop − 1, with ascending columns, from all pieces."""
     parts, samples = [], []
     for piece in pieces:
         mine = np.flatnonzero((piece.samples >= start) & (piece.samples < stop))
@@ -264,8 +262,7 @@ def join_graph(
         samples.append(piece.samples[mine])
     rows = csr_array(vstack(parts, format="csr")[np.argsort(np.concatenate(samples))])
     rows.sort_indices()
-    ends = rows.indptr.astype(np.int64)
-    return rows.data, rows.indices, ends if start == 0 else ends[1:]
+    return GraphRows(start, rows)
 
 
 def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_array[np.float64]:
