@@ -143,7 +143,7 @@ def _initialize(
         parameters=parameters,
         prepared=start.prepared,
         records=precomputed.records,
-        n_neighbors=start.first.n_neighbors,
+        n_neighbors=start.n_neighbors,
         selection=SettingsSelected(
             settings=tuple(settings),
             chosen=chosen,
@@ -161,7 +161,7 @@ def _initialize(
         parameters.n_clusters, constants.graph_weight_growth, constants.graph_weight
     )
     state = LoopState(
-        start.first.graph,
+        start.graph,
         start.spectrum,
         control,
         start.best,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,14 +20,8 @@ from mscam_dask.linalg.block_eigensolver import RowPieces, join_rows, split_rows
 from mscam_dask.solvers.row_graph import join_graph, split_graph, whole_graph
 from mscam_dask.types.result import ArraysInMemory
 
-
-@dataclasses.dataclass(frozen=True)
-class RowsOfViews:
-    """Embeddings or coordinates: rows of each view by blocks."""
-
-    kind: str  # "view_embeddings" or "view_coordinates"
-    names: tuple[str, ...]
-    rows: tuple[tuple[Handle, ...], ...]
+RowsOfViews = dict[str, Sequence[Handle]]
+"""Embeddings or coordinates: rows of each view by blocks."""
 
 
 def gather_arrays(
@@ -40,7 +33,7 @@ def gather_arrays(
 ) -> ArraysInMemory:
     """Gather graphs, embeddings and coordinates in the order of the data."""
     groups: list[Sequence[Handle]] = [[order.order], *(graph.rows for graph in graphs.values())]
-    groups += [*embeddings.rows, *coordinates.rows]
+    groups += [*embeddings.values(), *coordinates.values()]
     together = len(groups) if order.is_whole else 1
     gathered = itertools.chain.from_iterable(
         stage.gather(*groups[first : first + together]) for first in range(0, len(groups), together)
@@ -48,7 +41,7 @@ def gather_arrays(
     (of_samples,) = next(gathered)
     wholes = [whole_graph(next(gathered), of_samples) for _ in graphs]
     of_views, projected = (
-        {name: _of_samples(next(gathered), of_samples, dtype) for name in views.names}
+        {name: _of_samples(next(gathered), of_samples, dtype) for name in views}
         for views, dtype in ((embeddings, np.float64), (coordinates, np.float32))
     )
     return ArraysInMemory(wholes[0], wholes[-1], of_views, projected)
@@ -68,7 +61,8 @@ def store_arrays(
     stage: Stage,
     directory: Path,
     graphs: dict[str, Graph],
-    views: Sequence[RowsOfViews],
+    embeddings: RowsOfViews,
+    coordinates: RowsOfViews,
     order: RowOrder,
 ) -> StoredArrays:
     """Write graphs, embeddings and coordinates to a new directory, block by block in the order of the data."""
@@ -78,9 +72,9 @@ def store_arrays(
         rows = exchanged(stage, sent, join_graph, (), ranges)
         put_graph(group, key, *graph_pieces(stage, rows, order.n_samples))
     arrays = [
-        (one.kind, number, name, one.rows[number])
-        for one in views
-        for number, name in enumerate(one.names)
+        (kind, number, name, rows)
+        for kind, views in (("view_embeddings", embeddings), ("view_coordinates", coordinates))
+        for number, (name, rows) in enumerate(views.items())
     ]
     for first in range(0, len(arrays), FAN_IN):
         some = arrays[first : first + FAN_IN]
@@ -92,13 +86,12 @@ def store_arrays(
         for position, (kind, number, name, _) in enumerate(some):
             rows = [stage.item(block, position) for block in joined]
             put_embedding(group, kind, number, name, row_pieces(stage, rows, order.n_samples))
-    names = {one.kind: one.names for one in views}
     return StoredArrays(
         directory,
         order.n_samples,
         has_learned_graph="learned_graph" in graphs,
-        embedded_views=names["view_embeddings"],
-        projected_views=names["view_coordinates"],
+        embedded_views=tuple(embeddings),
+        projected_views=tuple(coordinates),
         is_partial=True,
     )
 

@@ -13,7 +13,14 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csgraph, csr_array, vstack
 
-from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, blocks_of, halo_of
+from mscam_dask.linalg.block_eigensolver import (
+    LaplacianRows,
+    Ranges,
+    RowPieces,
+    blocks_of,
+    halo_of,
+    split_rows,
+)
 from mscam_dask.linalg.distances import squared_distances_on_edges
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
@@ -231,35 +238,22 @@ def row_weights_between(
     return np.asarray(0.5 * (weights + weights.T))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GraphPiece:
-    """Some rows of a graph, with the sample of each row; columns are samples too."""
-
-    samples: NDArray[np.int32]
-    affinity: csr_array[np.float64]
-
-
-def split_graph(
-    rows: GraphRows, order: NDArray[np.int32], edges: Sequence[int]
-) -> list[GraphPiece]:
-    """Rows of a block by sample: piece g has the samples edges[g] … edges[g + 1] − 1."""
-    own = order[rows.start : rows.stop]
+def split_graph(rows: GraphRows, order: NDArray[np.int32], edges: Sequence[int]) -> list[RowPieces]:
+    """Rows of a block by sample, with columns by sample: piece g has the samples edges[g] … edges[g + 1] − 1."""
     affinity = rows.affinity
     of_samples: csr_array[np.float64] = csr_array(
         (affinity.data, order[affinity.indices], affinity.indptr), shape=affinity.shape
     )
-    group = np.searchsorted(edges, own, side="right") - 1
-    groups = (np.flatnonzero(group == number) for number in range(len(edges) - 1))
-    return [GraphPiece(own[mine], of_samples[mine]) for mine in groups]
+    return split_rows([of_samples], order[rows.start : rows.stop], edges)
 
 
-def join_graph(pieces: Sequence[GraphPiece], start: int, stop: int) -> GraphRows:
+def join_graph(pieces: Sequence[RowPieces], start: int, stop: int) -> GraphRows:
     """Rows of samples start … stop − 1, with ascending columns, from all pieces."""
     parts, samples = [], []
     for piece in pieces:
-        mine = np.flatnonzero((piece.samples >= start) & (piece.samples < stop))
-        parts.append(piece.affinity[mine])
-        samples.append(piece.samples[mine])
+        mine = np.flatnonzero((piece.destinations >= start) & (piece.destinations < stop))
+        parts.append(piece.arrays[0][mine])
+        samples.append(piece.destinations[mine])
     rows = csr_array(vstack(parts, format="csr")[np.argsort(np.concatenate(samples))])
     rows.sort_indices()
     return GraphRows(start, rows)

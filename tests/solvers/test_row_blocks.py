@@ -165,7 +165,7 @@ def spectrum_by_blocks(
     ]
     joined = spectrum.join_aggregates(parts)
     coarse = [spectrum.coarse_rows(block, joined, i, RANGES) for i, block in enumerate(rows)]
-    vectors = eigen.coarse_vectors(coarse, joined.sizes, n_vectors)[joined.labels]
+    vectors = eigen.coarse_vectors(coarse, joined, n_vectors)[joined]
     before, n_rounds = None, 0
     while True:
         image = np.concatenate([block.apply(cut(vectors, block)) for block in rows])
