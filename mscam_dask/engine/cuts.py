@@ -28,9 +28,9 @@ from mscam_dask.types.rules import SIZES
 # Minimum number of samples per cluster for k-means.
 _PER_CLUSTER = 4
 
-# Random starts of k-means in one task: many where it takes little time.
-_STARTS = ((2000, SIZES.n_random_starts), (SIZES.exact_samples, 5))
-_FEWEST_STARTS = 2
+# Samples up to which one task has all random starts of k-means, since they take little time, and starts in one task
+# of more samples.
+_FEW_SAMPLES, _STARTS_TOGETHER = 2000, 2
 
 
 def spectral_cuts(
@@ -52,7 +52,7 @@ def spectral_cuts(
         for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
     ]
     sample = stage.submit(cut_sample, samples, spectrum.values, c, n, n_wanted)
-    together = next((starts for most, starts in _STARTS if n <= most), _FEWEST_STARTS)
+    together = SIZES.n_random_starts if n <= _FEW_SAMPLES else _STARTS_TOGETHER
     minima = [
         stage.submit(
             random_starts,

@@ -57,37 +57,41 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
     The partition graph is rebuilt from the best partition, or from another one with better borders. With known
     labels it is the best partition, with known samples in the cluster of their class. Equal samples get one label.
     """
-    stage, reached = session.stage("final"), None
+    stage, final = session.stage("final"), None
+    known, n_clusters = context.prepared.order.known, context.parameters.n_clusters
     if state.decision is Decision.REACHED and state.spectrum is not None:
-        reached = _reached(stage, state, context)
-    final = reached
-    labels = state.best.labels if final is None else final.labels
-    known, other, own = context.prepared.order.known, None, None
-    if known is None:
-        own = submit_borders(stage, labels, context)
-        other = choose_partition(stage, state.graph, labels, own, context)
-    elif stage.value(stage.submit(n_missed, labels, known)) or final is None:
-        final = None
-        labels = stage.submit(with_known, labels, known, context.parameters.n_clusters)
-        labels = stage.submit(canonical_labels, labels)
-    if other is not None:
-        final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
-    elif final is None:
+        final = _reached(stage, state, context)
+    if final is not None and known is not None:
+        misses = stage.value(stage.submit(n_missed, final.labels, known))
+        final = None if misses else final
+    if final is None:
         merged = state.spectrum is None
         status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
+        labels = state.best.labels
+        if known is not None:
+            labels = stage.submit(with_known, labels, known, n_clusters)
+            labels = stage.submit(canonical_labels, labels)
         final = _from_partition(stage, labels, status, context, state.graph)
+    # the driver waits for the borders last: few fits take another partition by them
+    results = _submit_results(stage, final, context, state.history)
+    if known is None:
+        _, borders, *_ = results.assessed
+        other = choose_partition(stage, state.graph, final.labels, borders, context)
+        if other is not None:
+            stage, results = stage.sub("other"), None
+            final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
     if context.equal is not None:
         labels = stage.value(final.labels)
-        joined = joined_groups(labels, context.equal, context.parameters.n_clusters)
+        joined = joined_groups(labels, context.equal, n_clusters)
         if not np.array_equal(joined, labels):
+            stage, results = stage.sub("equal"), None
             status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
-            final = _from_partition(
-                stage.sub("equal"), canonical_labels(joined), status, context, final.learned_graph
-            )
-    borders = own if final is reached else None
-    return _solution(
-        stage, final, context, session.results_directory, state.history, state.refined, borders
-    )
+            labels = canonical_labels(joined)
+            final = _from_partition(stage, labels, status, context, final.learned_graph)
+    if results is None:
+        results = _submit_results(stage, final, context, state.history)
+    directory = session.results_directory
+    return _solution(stage, final, results, context, directory, state.history, state.refined)
 
 
 def trivial_solution(
@@ -96,7 +100,8 @@ def trivial_solution(
     """Return the solution of a partition that needs no outer iterations."""
     stage = session.stage("final")
     final = _from_partition(stage, labels, status, context)
-    return _solution(stage, final, context, session.results_directory)
+    results = _submit_results(stage, final, context)
+    return _solution(stage, final, results, context, session.results_directory)
 
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
@@ -125,23 +130,56 @@ def _from_partition(
     return _FinalGraph(graph, learned, components, status, score)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Results:
+    """Tasks of the results of a final graph: quantities of `assessment_of`, maps and rows of the views."""
+
+    assessed: list[Handle]
+    encoders: list[Handle]
+    embeddings: RowsOfViews
+    coordinates: RowsOfViews
+
+
+def _submit_results(
+    stage: Stage,
+    final: _FinalGraph,
+    context: FitContext,
+    history: tuple[IterationFinished, ...] = (),
+) -> _Results:
+    """Submit the assessment and the embeddings of a final graph; a trivial partition has no embeddings."""
+    prepared, parameters = context.prepared, context.parameters
+    assessed = submit_assessment(stage, final.learned_graph, final.labels, final.status, context)
+    names = prepared.names
+    embeddings: RowsOfViews = {}
+    if not final.status.is_trivial:
+        weight = history[-1].graph_weight if history else parameters.constants.graph_weight
+        spectrum = null_spectrum(stage, final.graph)
+        results = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
+        embeddings = {
+            name: [stage.attribute(block, "rows") for block in result.rows]
+            for name, result in zip(names, results, strict=True)
+        }
+    coordinates: RowsOfViews = {
+        name: stage.map(principal_coordinates, view.rows)
+        for name, view in zip(names, prepared.views, strict=True)
+    }
+    encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
+    return _Results(assessed, encoders, embeddings, coordinates)
+
+
 def _solution(
     stage: Stage,
     final: _FinalGraph,
+    results: _Results,
     context: FitContext,
     directory: Path | None,
     history: tuple[IterationFinished, ...] = (),
     refinement: RefinementFinished | None = None,
-    borders: Handle | None = None,
 ) -> Solution:
     """Gather the solution; large arrays go to a directory if there is one."""
     prepared = context.prepared
-    encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
-    assessed = submit_assessment(
-        stage, final.learned_graph, final.labels, final.status, borders, context
-    )
-    arrays = _arrays(stage, final, context, directory, history)
-    (labels, *maps), quantities = stage.gather([final.labels, *encoders], assessed)
+    arrays = _arrays(stage, final, results, context, directory)
+    (labels,), maps, quantities = stage.gather([final.labels], results.encoders, results.assessed)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
@@ -169,32 +207,18 @@ def _solution(
 def _arrays(
     stage: Stage,
     final: _FinalGraph,
+    results: _Results,
     context: FitContext,
     directory: Path | None,
-    history: tuple[IterationFinished, ...],
 ) -> ResultArrays:
-    """Graphs, coordinates, and embeddings given the final graph; no embeddings of trivial partitions."""
-    prepared, parameters = context.prepared, context.parameters
-    names = prepared.names
-    embeddings: RowsOfViews = {}
-    if not final.status.is_trivial:
-        weight = history[-1].graph_weight if history else parameters.constants.graph_weight
-        spectrum = null_spectrum(stage, final.graph)
-        results = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
-        embeddings = {
-            name: [stage.attribute(block, "rows") for block in result.rows]
-            for name, result in zip(names, results, strict=True)
-        }
-    coordinates: RowsOfViews = {
-        name: stage.map(principal_coordinates, view.rows)
-        for name, view in zip(names, prepared.views, strict=True)
-    }
+    """Write the graphs and the rows of the views, or gather them."""
+    order, views = context.prepared.order, (results.embeddings, results.coordinates)
     graphs = {"consensus_graph": final.graph}
     if final.learned_graph is not final.graph:
         graphs["learned_graph"] = final.learned_graph
-    if directory is not None and not prepared.order.is_whole:
-        return store_arrays(stage, directory, graphs, embeddings, coordinates, prepared.order)
-    return gather_arrays(stage, graphs, embeddings, coordinates, prepared.order)
+    if directory is not None and not order.is_whole:
+        return store_arrays(stage, directory, graphs, *views, order)
+    return gather_arrays(stage, graphs, *views, order)
 
 
 # assessment ------------------------------------------------------------------------------------
@@ -239,7 +263,6 @@ def submit_assessment(
     learned_graph: Graph,
     labels: Handle,
     status: Status,
-    between: Handle | None,
     context: FitContext,
 ) -> list[Handle]:
     """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views."""
@@ -259,7 +282,7 @@ def submit_assessment(
     agree = stage.submit(views_agree, graphs, own, n_clusters)
     return [
         agreement,
-        between or submit_borders(stage, labels, context),
+        submit_borders(stage, labels, context),
         by_view,
         stage.submit(added, weights, kind="cluster_weights"),
         agree,

@@ -7,8 +7,9 @@ views; partition scores decide between the two (docs/decisions/0057).
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -96,10 +97,24 @@ def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> t
         n_neighbors = min(2 * n_neighbors, most)
 
 
+@dataclasses.dataclass(frozen=True)
+class Evaluation:
+    """Initialization whose partitions the workers score."""
+
+    stage: Stage
+    partitions: Handle
+    scores: Handle
+    initialization_with: Callable[[BestPartition], Initialization]
+
+    def gathered(self) -> Initialization:
+        """Gather the scores, and return the initialization with the best partition."""
+        return self.initialization_with(best_partition(self.stage, self.partitions, self.scores))
+
+
 def initialize(
     stage: Stage, prepared: Prepared, parameters: Parameters, *, is_only: bool = False
-) -> Initialization:
-    """Return the initialization from the graph of the mean distances; see `evaluate_graph`."""
+) -> Evaluation:
+    """Submit the initialization from the graph of the mean distances; see `evaluate_graph`."""
     graph, k = initial_graph(stage, prepared, parameters)
     return evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k, is_only=is_only)
 
@@ -113,14 +128,15 @@ def evaluate_graph(
     n_neighbors: int,
     init_labels: Handle | None = None,
     is_only: bool = False,
-) -> Initialization:
-    """Return the initialization from a graph: its best spectral cut, or its merged components."""
+) -> Evaluation:
+    """Submit the initialization from a graph: its best spectral cut, or its merged components."""
     views, order = prepared.views, prepared.order
     if graph.n_components > parameters.n_clusters:
         labels = merged_components(stage, views, graph, order, parameters.n_clusters)
         partitions = stage.submit(list, [labels], kind="partitions")
-        best = best_partition(stage, partitions, prepared.scores(stage, partitions))
-        return Initialization(parameters, prepared, graph, n_neighbors, None, best)
+        scores = prepared.scores(stage, partitions)
+        start = functools.partial(Initialization, parameters, prepared, graph, n_neighbors, None)
+        return Evaluation(stage, partitions, scores, start)
     spectrum = bottom_eigenpairs(stage, graph, None, views, parameters)
     partitions = spectral_cuts(
         stage,
@@ -134,16 +150,23 @@ def evaluate_graph(
     if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
         # submitted now and used at the end of the fit: otherwise workers are idle until the spectrum is there
         prepared.scorer.view_agreement(compared_views(prepared.validation_views))
+        prepared.scorer.points(prepared.bordered)
     scores = prepared.scores(stage, partitions)
     next_spectrum = None
     if is_only:
         next_spectrum = bottom_eigenpairs(
             Stage(stage.executor, "0"), graph, spectrum, views, parameters
         )
-    best = best_partition(stage, partitions, scores)
-    return Initialization(
-        parameters, prepared, graph, n_neighbors, spectrum, best, next_spectrum=next_spectrum
+    start = functools.partial(
+        Initialization,
+        parameters,
+        prepared,
+        graph,
+        n_neighbors,
+        spectrum,
+        next_spectrum=next_spectrum,
     )
+    return Evaluation(stage, partitions, scores, start)
 
 
 def improve_by_restarts(stage: Stage, start: Initialization) -> Initialization:
@@ -199,7 +222,7 @@ def warm_start(
     order, c = prepared.order, parameters.n_clusters
     has_all_clusters = len(np.unique(init_labels[init_labels != UNKNOWN])) == c
     if not has_all_clusters and graph.n_components > c:
-        return evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k)
+        return evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k).gathered()
     extended = stage.submit(extended_labels, list(graph.rows), order.order, init_labels, c)
     spectrum = None
     if graph.n_components > c:

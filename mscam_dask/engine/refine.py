@@ -178,7 +178,7 @@ def _next_graph(
     del candidates
     if own_graphs is not None:
         graph = mixed_graph(stage, graph, own_graphs)
-    return evaluate_graph(
+    found = evaluate_graph(
         stage,
         prepared,
         parameters,
@@ -186,3 +186,4 @@ def _next_graph(
         n_neighbors=context.n_neighbors,
         init_labels=state.best.labels,
     )
+    return found.gathered()

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.graph import mean_of_view_graphs
 from mscam_dask.engine.initialize import (
+    Evaluation,
     Initialization,
     can_use_view_graphs,
     evaluate_graph,
@@ -122,7 +123,7 @@ def _best_setting(
         _, records, chosen = _best_of(precomputed.sample, candidates, session)
         parameters, stage = candidates[chosen], session.stage("all")
         prepared = prepare_views(stage, precomputed, parameters)
-        leader = initialize(stage, prepared, parameters)
+        leader = initialize(stage, prepared, parameters).gathered()
         records[chosen] = leader.record(precomputed.names)
     else:
         n_views = len(candidates[0].active_views(len(precomputed.names)))
@@ -153,7 +154,7 @@ def _with_or_without(
     for name, candidate in (("without", without[0]), ("everything", everything[0])):
         stage = session.stage(name)
         prepared = prepare_views(stage, scored_on, candidate, all_score=True)
-        start = initialize(stage, prepared, candidate)
+        start = initialize(stage, prepared, candidate).gathered()
         starts.append((start.best.partition_score, start.record(precomputed.names)))
         del prepared, start
     (score_without, record_without), (score_with_all, record_with_all) = starts
@@ -177,13 +178,20 @@ def _best_of(
     """Return the initialization with the best score, the records of all settings, and its position."""
     records: list[CandidateSettings] = []
     chosen, leader, start = 0, None, None
-    for index, candidate in enumerate(candidates):
-        # only one setting beside the best is held at a time: candidate neighbors are large
-        start = None
+
+    def submitted(index: int) -> Evaluation:
         stage = session.stage(f"setting-{precomputed.n_samples}-{index}")
-        prepared = prepare_views(stage, precomputed, candidate)
-        start = initialize(stage, prepared, candidate, is_only=is_only)
-        del prepared
+        prepared = prepare_views(stage, precomputed, candidates[index])
+        return initialize(stage, prepared, candidates[index], is_only=is_only)
+
+    ahead = [submitted(0)]
+    for index in range(len(candidates)):
+        # the driver submits the next setting before it waits for the partitions of this one; no more are held
+        # beside the best: candidate neighbors are large
+        start = None
+        if index + 1 < len(candidates):
+            ahead.append(submitted(index + 1))
+        start = ahead.pop(0).gathered()
         records.append(start.record(precomputed.names))
         if leader is None or _is_better(start, leader):
             chosen, leader = index, start
@@ -200,7 +208,7 @@ def _with_view_graphs(stage: Stage, leader: Initialization) -> Initialization:
     prepared, parameters = leader.prepared, leader.parameters
     own = mean_of_view_graphs(stage, prepared.views, prepared.order, parameters)
     graph, k = mixed_graph(stage, leader.graph, own), leader.n_neighbors
-    mixed = evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k)
+    mixed = evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k).gathered()
     return dataclasses.replace(mixed, view_graphs=own)
 
 
