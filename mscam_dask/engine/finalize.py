@@ -73,22 +73,22 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
             labels = stage.submit(canonical_labels, labels)
         final = _from_partition(stage, labels, status, context, state.graph)
     # the driver waits for the borders last: few fits take another partition by them
-    results = _submit_results(stage, final, context, state.history)
+    first, results = final, _submit_results(stage, final, context, state.history)
     if known is None:
         _, borders, *_ = results.assessed
         other = choose_partition(stage, state.graph, final.labels, borders, context)
         if other is not None:
-            stage, results = stage.sub("other"), None
+            stage = stage.sub("other")
             final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
     if context.equal is not None:
         labels = stage.value(final.labels)
         joined = joined_groups(labels, context.equal, n_clusters)
         if not np.array_equal(joined, labels):
-            stage, results = stage.sub("equal"), None
+            stage = stage.sub("equal")
             status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
             labels = canonical_labels(joined)
             final = _from_partition(stage, labels, status, context, final.learned_graph)
-    if results is None:
+    if final is not first:
         results = _submit_results(stage, final, context, state.history)
     directory = session.results_directory
     return _solution(stage, final, results, context, directory, state.history, state.refined)
