@@ -45,8 +45,8 @@ def squared_distances_by_products(
 
 def squared_distances_to(
     embedding: NDArray[Any] | WeightedBlocks,
-    samples: NDArray[np.int64],
-    indices: NDArray[np.int64],
+    samples: NDArray[np.integer[Any]],
+    indices: NDArray[np.integer[Any]],
 ) -> NDArray[np.float64]:
     """Squared distances ||x_samples[i] - x_indices[i, l]||^2 (m, K) by differences; arbitrary for index -1.
 
