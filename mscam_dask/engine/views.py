@@ -30,11 +30,8 @@ from mscam_dask.solvers.lda import (
     fitted_discriminants,
 )
 from mscam_dask.solvers.ridge_view import RidgeView, ViewSVD, ridge_view
-from mscam_dask.solvers.row_blocks import ViewShape, moments_of_rows
+from mscam_dask.solvers.row_blocks import GramSum, ViewShape, gram_of_rows, moments_of_rows
 from mscam_dask.solvers.row_view import (
-    GramSum,
-    ViewFactor,
-    gram_of_rows,
     project_rows,
     ridge_factor,
     row_scaling,
@@ -42,6 +39,7 @@ from mscam_dask.solvers.row_view import (
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, view_svd
 from mscam_dask.types.events import ViewIteration, ViewPrepared
 from mscam_dask.types.parameters import Scale, ViewSettings
+from mscam_dask.types.rules import SIZES
 
 # Axes of each view that figures show, two at a time.
 N_AXES = 6
@@ -140,7 +138,7 @@ def by_blocks(
     )
     factor = stage.submit(directions, grams, transform, kind="factor_of")
     rows = [stage.submit(project, *block, factor) for block in data]
-    return View(tuple(rows), stage.attribute(factor, "ridge"))
+    return View(tuple(rows), factor)
 
 
 def _rows(stage: Stage, source: RowSource, start: int, stop: int) -> tuple[Any, int, int]:
@@ -171,9 +169,9 @@ def merged_grams(sums: list[GramSum]) -> GramSum:
     return functools.reduce(GramSum.merge, sums)
 
 
-def project(source: RowSource, start: int, stop: int, found: ViewFactor) -> RidgeView:
+def project(source: RowSource, start: int, stop: int, view: RidgeView) -> RidgeView:
     """Ridge view of a block of rows."""
-    return found.ridge.of_rows(project_rows(cache_chunks(source).read, start, stop, found))
+    return view.of_rows(project_rows(cache_chunks(source).read, start, stop, view))
 
 
 def rows_of_view(view: RidgeView, start: int, stop: int) -> RidgeView:
@@ -212,7 +210,8 @@ def learn_metrics(
 def class_sums_of(view: RidgeView, labels: NDArray[np.int64], start: int, stop: int) -> ClassSums:
     """Sums of a block of rows by cluster."""
     n_clusters, own = int(labels.max()) + 1, labels[start:stop]  # −1 where a label is not known
-    return class_sums(view, own if view.present is None else own[view.present.samples], n_clusters)
+    own = own if view.present is None else own[view.present.samples]
+    return class_sums(view.basis.vectors[:, : SIZES.max_rank], own, n_clusters)
 
 
 def learn_metric(
@@ -221,15 +220,8 @@ def learn_metric(
     """Loadings of the linear discriminants of a view, the discriminants without rows, and the record."""
     started = time.perf_counter()
     loadings, metric = fitted_discriminants(functools.reduce(ClassSums.merge, sums), view)
-    record = ViewIteration(
-        view=name,
-        primal_residual=0.0,
-        dual_residual=0.0,
-        inner_iterations=0,
-        converged=True,
-        objective=-metric.separation,
-        seconds=time.perf_counter() - started,
-    )
+    seconds = time.perf_counter() - started
+    record = ViewIteration(view=name, objective=-metric.separation, seconds=seconds)
     return loadings, metric, record
 
 

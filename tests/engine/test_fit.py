@@ -179,10 +179,11 @@ def test_any_number_of_clusters_is_reached(n_samples: int, n_clusters: int, mode
 
 def test_a_smaller_graph_weight_joins_pieces_and_so_do_more_neighbors() -> None:
     views, _ = gaussian_views(5, n_samples=60, n_clusters=2, spread=40.0)
-    solution = fit(views, n_clusters=2, n_neighbors=3, model="mscan", max_iter=12)
+    start = Constants(graph_weight=1.0)
+    solution = fit(views, n_clusters=2, n_neighbors=3, model="mscan", max_iter=12, constants=start)
     assert_partition_and_graph_agree(solution, n_clusters=2)
     assert solution.status is Status.CONVERGED
-    assert solution.history[0].graph_weight < solution.parameters.constants.graph_weight
+    assert solution.history[0].graph_weight < start.graph_weight
     views, _ = gaussian_views(5, n_samples=60, n_clusters=6, spread=40.0)
     solution = fit(views, n_clusters=2, n_neighbors=3)
     assert_partition_and_graph_agree(solution, n_clusters=2)
