@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from mscam_dask.monitor.run_record import RunRecord
 
 
-_FILES = (
+FILES = (
     ("labels.csv", "each sample and its cluster"),
     ("samples.csv", "each sample: cluster, confidence, next best cluster, vote of each view"),
     ("samples.parquet", "the same as a Parquet file"),
@@ -123,7 +123,7 @@ def _settings_text(directory: RunDirectory) -> str:
 
 def _links(directory: RunDirectory, base: Path) -> tuple[FileLink, ...]:
     links = []
-    for name, what in _FILES:
+    for name, what in FILES:
         file = directory.path / name
         if file.exists():
             href = quote(Path(os.path.relpath(file, base)).as_posix())
