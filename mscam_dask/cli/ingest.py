@@ -80,7 +80,7 @@ def _show(report: IngestReport) -> None:
     views = table(
         ("view", "samples", "features", "type", "stored as"),
         [
-            (view.name, str(view.shape[0]), str(view.shape[1]), view.view_type, view.dtype)
+            (view.name, str(view.shape[0]), str(view.shape[1]), view.view_type, view.dtype.name)
             for view in report.views
         ],
         numbers=("samples", "features"),
