@@ -60,9 +60,10 @@ def list_runs(
     runs, unreadable = [], {}
     found = list(scan(root.iterdir())) if root.is_dir() else []
     if not found:
+        state = "contains no runs" if root.is_dir() else "is not a directory"
         raise DataError(
-            f"{root} contains no runs. Give the directory of run directories, such as runs or "
-            "[output] root."
+            f"{root} {state}. Give the directory of run directories, such as runs or [output] root; "
+            "mscam-dask describe shows a single run."
         )
     for directory, run in found:
         name = directory.path.name

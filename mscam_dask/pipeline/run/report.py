@@ -25,7 +25,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, relative_url, write_whole
-from mscam_dask.pipeline.run.sample_tables import read_clusters
+from mscam_dask.pipeline.run.sample_tables import read_clusters, sample_table
 from mscam_dask.pipeline.run.stored_run import StoredRun
 
 
@@ -47,6 +47,7 @@ def report_html(run: StoredRun, target: Path, columns: Path | None = None) -> st
     model = read_model(directory.result)
     sample_ids = list(run.labels().index) if run.data.has_sample_ids else None
     properties, more_notes = _columns(record, columns, sample_ids, len(result.labels))
+    membership = None if model is None else model.arrays.get("membership")
     return run_page(
         RunContent(
             record=record,
@@ -58,7 +59,9 @@ def report_html(run: StoredRun, target: Path, columns: Path | None = None) -> st
             files=_links(directory, target),
             moved=_moved(run),
             notes=(*notes, *more_notes),
-            membership=None if model is None else model.arrays.get("membership"),
+            samples=None
+            if membership is None
+            else sample_table(sample_ids, result.labels, membership, np.unique(result.labels)),
             columns=properties,
         )
     )

@@ -26,6 +26,7 @@ from mscam_dask.errors import (
     MemoryPlanWarning,
     UnstableClustersWarning,
 )
+from mscam_dask.estimators._search_space import excluded_positions, most_clusters
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
@@ -40,7 +41,6 @@ from mscam_dask.monitor.run_record import (
 from mscam_dask.pipeline.config.settings import ClusterTable, Settings
 from mscam_dask.pipeline.run.previous_runs import WarmStart
 from mscam_dask.pipeline.run.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
-from mscam_dask.types.parameters import Fixed, most_clusters
 from mscam_dask.types.result import Solution
 
 _NOTED = (ConvergenceWarning, DataWarning, MemoryPlanWarning, UnstableClustersWarning)
@@ -56,7 +56,7 @@ class StepSummary:
 
 def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
     """Refuse data that cannot be clustered with the settings, before a cluster is started."""
-    Fixed(exclude_views=table.parameters.get("exclude_views")).excluded_positions(data.view_names)
+    excluded_positions(table.parameters.get("exclude_views"), data.view_names)
     n_clusters = table.n_clusters
     if n_clusters is None:
         n_clusters = most_clusters(table.parameters["max_clusters"], data.n_samples)
