@@ -12,13 +12,12 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_type_hints
 
 import msgspec
 
 from mscam_dask.benchmark import config as of_experiments
 from mscam_dask.pipeline.config import settings as of_runs
-from mscam_dask.pipeline.config.parse import allowed_values, metas_of
+from mscam_dask.types.allowed import allowed_values, annotations_of, metas_of
 from mscam_dask.types.parameters import Constants
 
 __all__ = ["PAGE", "page"]
@@ -114,12 +113,12 @@ def _section(name: str, introduction: str, rows: list[str]) -> str:
 
 def _constants() -> Iterator[str]:
     """Yield the row of each field of `Constants`, with its text from the docstring."""
-    types_of = get_type_hints(Constants)
+    types_of = annotations_of(Constants)
     texts = dict(re.findall(r"^(\w+) : .*\n((?: +.*\n)+)", inspect.getdoc(Constants) or "", re.M))
     for field in dataclasses.fields(Constants):
         default = msgspec.json.encode(field.default).decode()
         is_table = dataclasses.is_dataclass(field.default)
-        allowed = "a table" if is_table else allowed_values(types_of[field.name])
+        allowed = allowed_values(types_of[field.name])
         meaning = " ".join(texts[field.name].split())
         cells = (f"`{field.name}`", "-" if is_table else f"`{default}`", allowed, meaning)
         yield f"| {' | '.join(cells)} |"

@@ -48,7 +48,7 @@ def test_declared_data(write: Write) -> None:
 @pytest.mark.parametrize("name", ["../out", "nul"])
 def test_a_name_is_no_path(write: Write, name: str) -> None:
     quoted = json.dumps(name)
-    text = f"[compare]\ndatasets = ['tiny.npz']\n[dataset.{quoted}]\nsource = 'digits'"
+    text = f"[compare]\ndatasets = [{quoted}]\n[dataset.{quoted}]\nsource = 'digits'"
     with pytest.raises(ConfigurationError):
         read_experiment(write(text))
 

@@ -60,11 +60,15 @@ def problem(directory: Path, text: str, *sets: str) -> str:
         ("constants = 3\n", 7, ["[cluster] constants = 3", "table"]),
         ("constants.tol = 3\n", 7, ["[cluster.constants]", "'tol'", "score_tie"]),
         ("constants.patience = 1.5\n", 7, ["[cluster.constants] patience", "1.5"]),
-        ("[cluster.constants]\nmetric_ridge = -1", 8, ["[cluster.constants] metric_ridge=-1", "0"]),
+        (
+            "[cluster.constants]\nmetric_ridge = -1",
+            8,
+            ["[cluster.constants] metric_ridge = -1", "0"],
+        ),
         (
             "[cluster.constants]\nadmm = {penalty = 0}",
             8,
-            ["[cluster.constants.admm] penalty=0", "> 0"],
+            ["[cluster.constants.admm] penalty = 0", "> 0"],
         ),
         ("[execution]\nworkers = 0", 8, ["[execution] workers", "0", ">= 1"]),
         ("[execution]\nworkers = '2'", 8, ["[execution] workers", "'2'"]),
@@ -115,7 +119,7 @@ def test_a_choice_is_listed_once(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("data", "parts"),
     [
-        ("", ["line 1", "[data]", "source", "'digits'", "'mfeat'"]),
+        ("", ["line 1", "[data]", "source", '"digits"', '"mfeat"']),
         ("source = 3", ["line 2", "[data] source", "3"]),
         ("source = []", ["line 2", "[data] source", "[]"]),
         ("source = ['a', 3]", ["line 2", "[data] source", "['a', 3]"]),
@@ -127,7 +131,7 @@ def test_a_choice_is_listed_once(tmp_path: Path) -> None:
         ),
         (
             "source = 'a.npy'\nfamilies = ['pixels']",
-            ["line 3", "[data] families", "source", "'digits'", "'a.npy'"],
+            ["line 3", "[data] families", "source", "'digits'", "a.npy"],
         ),
         ("source = 'mfeat'\nsamples_in = 'columns'", ["line 3", "[data] samples_in", "'mfeat'"]),
         ("source = 'mfeat'\npath = 'a'\ncache = 'b'", ["line 4", "[data]", "path", "cache"]),

@@ -110,6 +110,7 @@ def test_a_class_of_ones_own_without_encryption_is_refused() -> None:
             {"cluster": f"{HERE}Unavailable", "cluster_options": {"no_such_option": 1}},
             ConfigurationError, 2, "no_such_option",
         ),
+        ({"cluster": "slurm"}, ConfigurationError, 2, "cores and memory"),
         ({"cluster": f"{HERE}Unavailable"}, ClusterStartError, 75, "cluster.example"),
         (
             {"cluster": f"{HERE}Threads", "start_timeout": 0.3},
