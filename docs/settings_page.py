@@ -17,7 +17,7 @@ import msgspec
 
 from mscam_dask.benchmark import config as of_experiments
 from mscam_dask.pipeline.config import settings as of_runs
-from mscam_dask.types.allowed import allowed_values, annotations_of, metas_of
+from mscam_dask.types.allowed import allowed_values, annotations_of
 from mscam_dask.types.parameters import Constants
 
 __all__ = ["PAGE", "page"]
@@ -77,7 +77,7 @@ _TABLES: dict[str, tuple[type[msgspec.Struct], str]] = {
     ),
     "sweep": (
         of_experiments.SweepTable,
-        "Scores over `alpha` and `graph_weight`; each view is factored once.",
+        "Scores over `alpha` and `graph_weight`, with labels and without.",
     ),
     "dataset.NAME": (
         of_experiments.DatasetTable,
@@ -96,7 +96,7 @@ def page() -> str:
         common = set(of_runs.DataTable.__struct_fields__) if name == "dataset.NAME" else set()
         texts = _texts(kind)
         rows = [
-            _row(field, texts.get(field.name))
+            _row(field, texts[field.name])
             for field in msgspec.structs.fields(kind)
             if field.name not in common
         ]
@@ -125,21 +125,20 @@ def _constants() -> Iterator[str]:
 
 
 def _texts(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the text below each field of a class."""
-    (tree,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(tree, ast.ClassDef)
-    return {
-        ast.unparse(field.target): " ".join(str(ast.literal_eval(text.value)).split())
-        for field, text in itertools.pairwise(tree.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
+    """Return the text below each field of a class and its bases."""
+    texts: dict[str, str] = {}
+    for each in reversed(kind.__mro__[: kind.__mro__.index(msgspec.Struct)]):
+        (tree,) = ast.parse(inspect.getsource(each)).body
+        assert isinstance(tree, ast.ClassDef)
+        texts |= {
+            ast.unparse(field.target): " ".join(str(ast.literal_eval(text.value)).split())
+            for field, text in itertools.pairwise(tree.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+    return texts
 
 
-def _row(field: msgspec.structs.FieldInfo, text: str | None) -> str:
-    described = (meta.description for meta in metas_of(field.type) if meta.description)
-    meaning = text or next(described, None)
-    if meaning is None:
-        raise ValueError(f"{field.name} has no description: put a text below it.")
+def _row(field: msgspec.structs.FieldInfo, meaning: str) -> str:
     cells = (f"`{field.name}`", _default(field), allowed_values(field.type), meaning)
     return f"| {' | '.join(cells)} |"
 

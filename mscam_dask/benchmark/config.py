@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from mscam_dask.benchmark.methods import grid_points, known_methods, method
 from mscam_dask.benchmark.results import Kind, Protocol
@@ -39,7 +39,7 @@ from mscam_dask.pipeline.config.toml_document import (
     dask_overrides,
     read_document,
 )
-from mscam_dask.types.allowed import Count, Positive, Share, WholeNumber, nearest
+from mscam_dask.types.allowed import Count, NotNegative, Positive, Share, WholeNumber, nearest
 from mscam_dask.types.parameters import GraphWeight, InUnits, Model, Scale
 
 Command = Literal["compare", "sweep"]
@@ -49,33 +49,30 @@ DATA_VARIABLE = "MSCAM_DATA"
 _ENDINGS = (".npz", ".zarr", ".mat", ".nc", "")
 
 DatasetNames = Annotated[
-    tuple[Text, ...],
-    Meta(
-        min_length=1,
-        title="a list of names, paths, or URLs of stores",
-        description="Data sets to cluster.",
-    ),
-]
-DatasetDirectory = Annotated[
-    Directory | None,
-    Meta(
-        description="Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."
-    ),
+    tuple[Text, ...], Meta(min_length=1, title="a list of names, paths, or URLs of stores")
 ]
 MethodNames = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list of names of methods")]
+Protocols = Annotated[
+    tuple[Protocol, ...], Meta(min_length=1, title='a list of `"defaults"`, `"grid"`')
+]
+Shares = Annotated[tuple[Share, ...], Meta(min_length=1, title="a list of numbers from 0 to 1")]
+Alphas = Annotated[
+    tuple[InUnits, ...], Meta(min_length=1, title="a list of numbers from 1e-06 to 1e+06")
+]
+GraphWeights = Annotated[
+    tuple[GraphWeight, ...], Meta(min_length=1, title="a list of numbers from 1e-30 to 1e+30")
+]
 
 
 class DatasetTable(DataTable, frozen=True, kw_only=True):
     """[dataset.NAME]: the keys of [data] of a run, the number of clusters and the samples."""
 
-    n_clusters: Annotated[
-        Count | None, Meta(description="Number of clusters; by default the number of classes.")
-    ] = None
-    per_class: Annotated[
-        Count | None,
-        Meta(description="Random samples of every class; all samples by default."),
-    ] = None
-    seed: Annotated[WholeNumber, Meta(description="Seed of that random choice.")] = 0
+    n_clusters: Count | None = None
+    """Number of clusters; by default the number of classes."""
+    per_class: Count | None = None
+    """Random samples of every class; all samples by default."""
+    seed: WholeNumber = 0
+    """Seed of that random choice."""
 
 
 class RunsTable(Struct, frozen=True, kw_only=True):
@@ -83,29 +80,20 @@ class RunsTable(Struct, frozen=True, kw_only=True):
 
     title: ClassVar[str]
 
-    methods: Annotated[
-        MethodNames | None,
-        Meta(description="`mscam`, `mscan` and the baselines to compare; all by default."),
-    ] = None
-    runs: Annotated[Count, Meta(description="Runs of each method; run i has seed `seed` + i.")] = 10
-    seed: Annotated[WholeNumber, Meta(description="Seed of the first run.")] = 0
-    protocols: Annotated[
-        tuple[Protocol, ...],
-        Meta(
-            min_length=1,
-            title='a list of `"defaults"`, `"grid"`',
-            description="Label-free defaults, or the best point of a grid, chosen with labels.",
-        ),
-    ] = ("defaults",)
-    search_runs: Annotated[
-        Count,
-        Meta(description="Runs of each point of a grid; the best point then has all runs."),
-    ] = 1
-    time_limit_s: Annotated[Positive, Meta(description="Maximum seconds of a fit.")] = 900.0
-    memory_limit: Annotated[
-        Memory | None,
-        Meta(description="Maximum memory of a fit; by default the share of a worker thread."),
-    ] = None
+    methods: MethodNames | None = None
+    """`mscam`, `mscan` and the baselines to compare; all by default."""
+    runs: Count = 10
+    """Runs of each method; run i has seed `seed` + i."""
+    seed: WholeNumber = 0
+    """Seed of the first run."""
+    protocols: Protocols = ("defaults",)
+    """Label-free defaults, or the best point of a grid, chosen with labels."""
+    search_runs: Count = 1
+    """Runs of each point of a grid; the best point then has all runs."""
+    time_limit_s: Positive = 900.0
+    """Maximum seconds of a fit."""
+    memory_limit: Memory | None = None
+    """Maximum memory of a fit; by default the share of a worker thread."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -120,13 +108,11 @@ class CompareTable(RunsTable, frozen=True, kw_only=True):
     kind: ClassVar[Kind] = "comparison"
 
     datasets: DatasetNames
-    directory: DatasetDirectory = None
-    shuffle: Annotated[
-        bool,
-        Meta(
-            description="Whether the seed of a run also shuffles the samples; seed 0 keeps their order."
-        ),
-    ] = True
+    """Data sets to cluster."""
+    directory: Directory | None = None
+    """Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."""
+    shuffle: bool = True
+    """Whether the seed of a run also shuffles the samples; seed 0 keeps their order."""
 
 
 class RobustnessTable(RunsTable, frozen=True, kw_only=True):
@@ -135,62 +121,42 @@ class RobustnessTable(RunsTable, frozen=True, kw_only=True):
     title: ClassVar[str] = "robustness"
     kind: ClassVar[Kind] = "robustness"
 
-    methods: Annotated[MethodNames | None, Meta(description="Methods to compare.")] = (
-        "mlan",
-        "mscan",
-        "mscam",
-    )
-    corruption_rate: Annotated[
-        tuple[Share, ...],
-        Meta(
-            min_length=1,
-            title="a list of numbers from 0 to 1",
-            description="Shares of the samples of each view to which noise is added.",
-        ),
-    ] = CORRUPTED_SHARES
-    n_samples: Annotated[int, Meta(ge=20, description="Samples of a mixture.")] = 1000
-    noise_variance: Annotated[
-        float,
-        Meta(ge=0, description="Variance of the noise, relative to the length of the sample."),
-    ] = 0.3
-    within_variance: Annotated[
-        Positive, Meta(description="Factor on the covariances of the mixture.")
-    ] = 0.89
+    methods: MethodNames | None = ("mlan", "mscan", "mscam")
+    """Methods to compare."""
+    corruption_rate: Shares = CORRUPTED_SHARES
+    """Shares of the samples of each view to which noise is added."""
+    n_samples: Annotated[int, Meta(ge=20)] = 1000
+    """Samples of a mixture."""
+    noise_variance: NotNegative = 0.3
+    """Variance of the noise, relative to the length of the sample."""
+    within_variance: Positive = 0.89
+    """Factor on the covariances of the mixture."""
 
 
 class SweepTable(Struct, frozen=True, kw_only=True):
-    """[sweep]: α × λ on data sets, each view factored once."""
+    """[sweep]: α × λ on data sets, with the graph weight of the paper, which grows in the fit."""
 
     title: ClassVar[str] = "sweep"
     kind: ClassVar[Kind] = "sensitivity"
 
     datasets: DatasetNames
-    directory: DatasetDirectory = None
-    method: Annotated[Model, Meta(description="Method to fit.")] = "mscam"
-    alpha: Annotated[
-        tuple[InUnits, ...],
-        Meta(
-            min_length=1,
-            title="a list of numbers from 1e-06 to 1e+06",
-            description="Rows of the grid.",
-        ),
-    ] = (0.01, 0.1, 1.0, 10.0, 100.0)
-    graph_weight: Annotated[
-        tuple[GraphWeight, ...],
-        Meta(
-            min_length=1,
-            title="a list of numbers from 1e-30 to 1e+30",
-            description="Columns of the grid: the initial λ.",
-        ),
-    ] = (0.001, 0.01, 0.1, 1.0, 10.0)
-    scale: Annotated[Scale, Meta(description="Scaling of feature views in all fits.")] = "standard"
-    n_neighbors: Annotated[
-        Count, Meta(description="Neighbors of a sample in the consensus graph in all fits.")
-    ] = 9
-    max_iter: Annotated[
-        Count, Meta(description="Maximum number of outer iterations of all fits.")
-    ] = 30
-    seed: Annotated[WholeNumber, Meta(description="Seed of all fits.")] = 0
+    """Data sets to cluster."""
+    directory: Directory | None = None
+    """Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."""
+    method: Model = "mscam"
+    """Method to fit."""
+    alpha: Alphas = (0.01, 0.1, 1.0, 10.0, 100.0)
+    """Rows of the grid."""
+    graph_weight: GraphWeights = (0.001, 0.01, 0.1, 1.0, 10.0)
+    """Columns of the grid: the initial λ."""
+    scale: Scale = "standard"
+    """Scaling of feature views in all fits."""
+    n_neighbors: Count = 9
+    """Neighbors of a sample in the consensus graph in all fits."""
+    max_iter: Count = 30
+    """Maximum number of outer iterations of all fits."""
+    seed: WholeNumber = 0
+    """Seed of all fits."""
 
     @property
     def seeds(self) -> tuple[int, ...]:
@@ -199,8 +165,9 @@ class SweepTable(Struct, frozen=True, kw_only=True):
 
     @property
     def fixed(self) -> dict[str, Any]:
-        """Parameters that all fits share."""
-        return {name: getattr(self, name) for name in ("scale", "n_neighbors", "max_iter", "seed")}
+        """Parameters that all fits share, but for the seed."""
+        names = ("scale", "n_neighbors", "max_iter")
+        return {**{name: getattr(self, name) for name in names}, "auto_settings": False}
 
 
 _Table = CompareTable | RobustnessTable | SweepTable
@@ -210,29 +177,30 @@ _KINDS: dict[str, type[_Table]] = {
 _Values = Annotated[list[Any], Meta(min_length=1, title="a list of values to try")]
 
 
-class ExperimentFile(Struct, frozen=True, kw_only=True):
+class ExperimentTables(Struct, frozen=True, kw_only=True):
     """Tables of an experiment file, of which one is [compare], [robustness] or [sweep]."""
 
     compare: CompareTable | None = None
     robustness: RobustnessTable | None = None
     sweep: SweepTable | None = None
     dataset: dict[str, DatasetTable] = {}
-    parameters: dict[str, dict[str, Any]] = {}
-    grid: dict[str, dict[str, _Values]] = {}
+    parameters: dict[str, dict[str, Any]] = {}  # in place of the defaults of a method
+    grid: dict[str, dict[str, _Values]] = {}  # in place of the grid of a method
     execution: ExecutionTable = ExecutionTable()
     output: OutputTable = OutputTable()
 
 
-class ExperimentSettings(Struct, frozen=True, kw_only=True):
-    """The checked content of an experiment file."""
+class ExperimentSettings(ExperimentTables, frozen=True, kw_only=True):
+    """The checked content of an experiment file, with the data sets that it uses, by name and in order."""
 
     name: str  # of the file without its ending
-    table: CompareTable | RobustnessTable | SweepTable
-    datasets: dict[str, DatasetTable] = {}  # by name, in order
-    parameters: dict[str, dict[str, Any]] = {}  # in place of the defaults of a method
-    grids: dict[str, dict[str, list[Any]]] = {}  # in place of the grid of a method
-    execution: ExecutionTable = ExecutionTable()
-    output: OutputTable = OutputTable()
+
+    @property
+    def table(self) -> _Table:
+        """The table of the experiment."""
+        table = self.compare or self.robustness or self.sweep
+        assert table is not None
+        return table
 
 
 def experiment_command(tables: Collection[str]) -> Command | None:
@@ -257,7 +225,7 @@ def read_experiment(
     document = document.overridden(overrides)
     document = document.overridden(dask_overrides(document))
     _check_kind(document, command)
-    tables = read_tables(document, ExperimentFile)
+    tables = read_tables(document, ExperimentTables)
     table = tables.compare or tables.robustness or tables.sweep
     if table is None:
         raise ConfigurationError(
@@ -277,16 +245,13 @@ def read_experiment(
     else:
         problems.extend(_method_problems(document, table, tables))
     refuse(problems)
+    settings = {**structs.asdict(tables), "dataset": datasets}
+    if not isinstance(table, RobustnessTable):  # every data set has its table
+        names = tuple(datasets)
+        settings[table.title] = structs.replace(table, datasets=names, directory=None)
     is_file = document.path != COMMAND_LINE.path
-    return ExperimentSettings(
-        name=name_of_pipeline(document.path) if is_file else "comparison",
-        table=table,
-        datasets=datasets,
-        parameters=tables.parameters,
-        grids=tables.grid,
-        execution=tables.execution,
-        output=tables.output,
-    )
+    name = name_of_pipeline(document.path) if is_file else "comparison"
+    return ExperimentSettings(name=name, **settings)
 
 
 def _check_kind(document: Document, command: str) -> None:
@@ -387,7 +352,9 @@ def _with_files(table: DatasetTable) -> DatasetTable:
     return table
 
 
-def _method_problems(document: Document, table: RunsTable, tables: ExperimentFile) -> Iterable[str]:
+def _method_problems(
+    document: Document, table: RunsTable, tables: ExperimentTables
+) -> Iterable[str]:
     """Yield the problems of methods, [parameters.METHOD] and [grid.METHOD]."""
     where = f"{document.where(table.title, 'methods')}: [{table.title}] methods"
     for requested in table.methods or ():

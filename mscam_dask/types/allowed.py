@@ -68,12 +68,12 @@ def allowed_text(annotation: Any, value: object) -> str:
     return f"{plain}.{close}"
 
 
-def metas_of(annotation: Any) -> Iterator[Meta]:
+def _metas_of(annotation: Any) -> Iterator[Meta]:
     """Yield the `Meta` of a type, the outermost first."""
     if get_origin(annotation) is Annotated:
         base, *metas = get_args(annotation)
         yield from reversed([meta for meta in metas if isinstance(meta, Meta)])
-        yield from metas_of(base)
+        yield from _metas_of(base)
 
 
 def table_of(annotation: Any) -> Any:
@@ -88,7 +88,7 @@ def table_of(annotation: Any) -> Any:
 
 def allowed_values(annotation: Any) -> str:
     """Return the values that a type allows, in Markdown: its title, else what follows from it."""
-    metas = list(metas_of(annotation))
+    metas = list(_metas_of(annotation))
     if (title := next((meta.title for meta in metas if meta.title), None)) is not None:
         return title
     base = get_args(annotation)[0] if metas else annotation

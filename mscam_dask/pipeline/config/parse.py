@@ -137,7 +137,7 @@ def _homes(kind: Any, key: str, path: tuple[str, ...] = ()) -> Iterator[str]:
 def _text_problems(document: Document) -> Iterator[str]:
     """Yield a problem for each text that is a credential, or cannot be a path; run directories keep a copy."""
     for key, text in document.texts():
-        where = f"{document.where(*key)}: {_key_name(key)}"
+        where = f"{document.where(*key)}: {'.'.join(key)}"
         address = _CONTAINER.sub(r"\g<1>", text)
         name = key[-1] if key[:2] == _OPTIONS else ""
         if redacted(address) != address or holds_a_secret(name, "", {}):
@@ -152,7 +152,9 @@ def _text_problems(document: Document) -> Iterator[str]:
                 "directory; only [output] checkpoints may be a URL."
             )
         elif "\0" in text:
-            yield f"{where} has a NUL character: {shown(text)}. Remove it."
+            yield (
+                f"{document.where(*key)}: {_key_name(key)} has a NUL character: {shown(text)}. Remove it."
+            )
 
 
 def _with_absolute_paths(

@@ -272,11 +272,12 @@ def dask_overrides(document: Document) -> list[Override]:
     ]
 
 
-def toml_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
+def toml_text(tables: Mapping[str, Any]) -> str:
     """Format tables as TOML; keys that are None are omitted."""
-    return tomli_w.dumps(
-        {
-            name: {key: value for key, value in table.items() if value is not None}
-            for name, table in tables.items()
-        }
-    )
+
+    def known(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {key: known(item) for key, item in value.items() if item is not None}
+
+    return tomli_w.dumps(known(tables))
