@@ -225,20 +225,19 @@ def read_experiment(
     document = document.overridden(overrides)
     document = document.overridden(dask_overrides(document))
     _check_kind(document, command)
-    tables = read_tables(document, ExperimentTables)
+    tables = read_tables(document, ExperimentTables, {"execution": execution_problems})
     table = tables.compare or tables.robustness or tables.sweep
     if table is None:
         raise ConfigurationError(
             f"{document.path}: the file has no table {_kinds_of(command)}. Add one, with the data sets "
             "to use."
         )
-    problems = [*execution_problems(document, tables.execution)]
-    problems.extend(
+    problems = [
         f"{document.where('output', key)}: [output] {key} is for runs only; an experiment keeps "
         "every finished trial in its directory. Remove the key."
         for key in ("checkpoints", "keep", "metrics")
         if getattr(tables.output, key) is not None
-    )
+    ]
     datasets = _datasets(document, table, tables.dataset, problems)
     if isinstance(table, SweepTable):
         problems.extend(_sweep_problems(document, table))

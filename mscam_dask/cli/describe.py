@@ -69,8 +69,9 @@ def describe_path(place: str) -> int:
         )
     else:
         raise DataError(
-            f"{path} is not a store (written by mscam-dask ingest) or a directory of a run or an "
-            "experiment (written by mscam-dask run, compare or sweep), and contains no runs."
+            f"{path} is not a store or a directory of a run or an experiment, and contains no runs. "
+            "Make a store of files (mscam-dask ingest), or give what mscam-dask run, compare or sweep "
+            "wrote."
         )
     return 0
 
@@ -238,6 +239,8 @@ def show_runs(
     """List and compare runs, write the index page if requested, and return the exit code."""
     runs, unreadable = list_runs(directory, status=status, since=since, names=names)
     parts = describe_runs(runs, unreadable)
+    if not runs and not unreadable:
+        parts = ["No run matches --status, --since and --name."]
     if compare:
         parts += _comparison(compare_runs(runs))
     if html is not None:

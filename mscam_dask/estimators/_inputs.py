@@ -32,7 +32,6 @@ from mscam_dask.data.views.sources import (
     listed,
 )
 from mscam_dask.data.views.validation import check_finite, check_not_negative
-from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import DataError, DataTypeError, MscamError
 
 _OF_TABLE = ("n_features_in_", "feature_names_in_")
@@ -186,22 +185,6 @@ def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
         return new
     whole = new.source if isinstance(new, PresentRows) else new
     return restrict_to_present(whole, columns=present.samples)
-
-
-def validate_labels(init_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:
-    """Validated initial labels: a cluster for each sample, or `UNKNOWN`."""
-    labels = np.asarray(init_labels)
-    if labels.shape != (n_samples,) or labels.dtype.kind not in "iu":
-        raise DataError(
-            f"init_labels has shape {labels.shape} and dtype {labels.dtype}; allowed is one "
-            f"whole number for each of the {n_samples} samples."
-        )
-    if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
-        raise DataError(
-            f"init_labels range from {labels.min()} to {labels.max()}; allowed are 0 to "
-            f"{n_clusters - 1}, and {UNKNOWN} for some, but not all, samples."
-        )
-    return labels.astype(np.int64)
 
 
 def _is_plain_table(X: Any) -> bool:

@@ -82,14 +82,14 @@ def coarse_block(
 
 
 def coarse_vectors(
-    blocks: Sequence[csr_array[np.float64]], sizes: NDArray[np.float64], n_vectors: int
+    blocks: Sequence[csr_array[np.float64]], aggregates: NDArray[np.int32], n_vectors: int
 ) -> NDArray[np.float32]:
-    """Bottom eigenvectors of the Laplacian of the aggregates, as values of their samples, (g, p)."""
-    g = len(sizes)
+    """Bottom eigenvectors of the Laplacian of the aggregates (n,), as values of their samples, (g, p)."""
+    roots = np.sqrt(np.bincount(aggregates))
+    g = len(roots)
     total = np.zeros((g, g))
     for block in blocks:
         total[: block.shape[0], : block.shape[1]] += block.toarray()
-    roots = np.sqrt(sizes)
     scaled = total / roots[:, None] / roots
     last = min(n_vectors, g) - 1
     _, vectors = scipy.linalg.eigh(0.5 * (scaled + scaled.T), subset_by_index=[0, last])
@@ -270,14 +270,14 @@ def halo_of(columns: NDArray[Any], ranges: Ranges) -> tuple[Halo, NDArray[np.int
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowPieces:
-    """Some rows of several arrays on their way to another block."""
+    """Some rows of several arrays, dense or sparse, on their way to another block."""
 
     destinations: NDArray[np.int32]  # (m,) row of each among all rows of the new order
-    arrays: tuple[NDArray[Any], ...]  # (m, …) each
+    arrays: tuple[Any, ...]  # (m, …) each
 
 
 def split_rows(
-    arrays: Sequence[NDArray[Any]], destinations: NDArray[np.int32], edges: Sequence[int]
+    arrays: Sequence[Any], destinations: NDArray[np.int32], edges: Sequence[int]
 ) -> list[RowPieces]:
     """Rows of arrays by destination: piece g has those from ``edges[g]`` up to ``edges[g + 1]``."""
     group = np.searchsorted(edges, destinations, side="right") - 1

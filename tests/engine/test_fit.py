@@ -12,7 +12,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
-from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -94,18 +93,6 @@ def test_worker_processes_give_the_same_bits(
                 break
             time.sleep(0.05)
         assert not client.who_has()
-
-
-def test_above_800_samples_threads_give_the_same_bits() -> None:
-    # the iterative eigensolver, with its random guard vectors, takes over there
-    views, labels = gaussian_views(3, n_samples=900, dims=(4, 8), spread=1.5)
-    parameters = Parameters(n_clusters=3, max_iter=2)
-    serial, threads = (
-        run_fit(as_multi_view(views), parameters, executor)
-        for executor in (SerialExecutor(), ThreadExecutor(2))
-    )
-    assert bits(threads) == bits(serial)
-    assert adjusted_rand_score(labels, serial.labels) > 0.9
 
 
 @pytest.mark.parametrize("model", MODELS)
@@ -206,10 +193,11 @@ def test_any_number_of_clusters_is_reached(n_samples: int, n_clusters: int, mode
 
 def test_a_smaller_graph_weight_joins_pieces_and_so_do_more_neighbors() -> None:
     views, _ = gaussian_views(5, n_samples=60, n_clusters=2, spread=40.0)
-    solution = fit(views, n_clusters=2, n_neighbors=3, model="mscan", max_iter=12)
+    start = Constants(graph_weight=1.0)
+    solution = fit(views, n_clusters=2, n_neighbors=3, model="mscan", max_iter=12, constants=start)
     assert_partition_and_graph_agree(solution, n_clusters=2)
     assert solution.status is Status.CONVERGED
-    assert solution.history[0].graph_weight < solution.parameters.constants.graph_weight
+    assert solution.history[0].graph_weight < start.graph_weight
     views, _ = gaussian_views(5, n_samples=60, n_clusters=6, spread=40.0)
     solution = fit(views, n_clusters=2, n_neighbors=3)
     assert_partition_and_graph_agree(solution, n_clusters=2)

@@ -56,9 +56,9 @@ def test_a_proposal_is_taken_unless_it_is_clearly_worse(
 ) -> None:
     def is_taken(score: float) -> bool:
         context: Any = SimpleNamespace(parameters=PARAMETERS, from_previous_fit=follows_a_fit)
-        first = SimpleNamespace(graph=SimpleNamespace(n_components=n_components))
+        graph = SimpleNamespace(n_components=n_components)
         best = SimpleNamespace(partition_score=of_score(score))
-        proposal: Any = SimpleNamespace(first=first, best=best)
+        proposal: Any = SimpleNamespace(graph=graph, best=best)
         state: Any = SimpleNamespace(best=SimpleNamespace(partition_score=of_score(0.5)))
         return refine._is_accepted(proposal, state, context)
 

@@ -110,27 +110,6 @@ def test_against_the_dense_solver(name: str, n_pairs: int) -> None:
     check(L, solve(L, n_pairs), n_pairs)
 
 
-@pytest.mark.usefixtures("both_solvers")
-@pytest.mark.parametrize("name", ["sparse", "path", "star", "cliques"])
-@pytest.mark.parametrize("is_warm", [False, True])
-def test_single_precision(name: str, *, is_warm: bool) -> None:
-    n_pairs = 7
-    L = laplacian(difficult_graph(name, 240)).astype(np.float32)
-    rng = np.random.default_rng(0)
-    start = rng.standard_normal((240, n_pairs)) if is_warm else None
-    found = bottom_eigenpairs(L, n_pairs, warm_start=start, relative_tolerance=1e-4, rng=rng)
-    dense = L.toarray().astype(np.float64)
-    bound = float(np.abs(dense).sum(axis=1).max())
-    assert found.converged
-    assert found.vectors.dtype == np.float32
-    assert np.all(np.diff(found.values) >= 0)
-    v = found.vectors.astype(np.float64)
-    assert_allclose(v.T @ v, np.eye(n_pairs), atol=1e-5)
-    residuals = np.linalg.norm(dense @ v - v * found.values, axis=0)
-    assert residuals.max() <= 1.01e-4 * bound
-    assert_allclose(found.values, scipy.linalg.eigvalsh(dense)[:n_pairs], atol=1e-4 * bound)
-
-
 @settings(max_examples=20)
 @given(st.integers(1, 40), st.floats(0.3, 5), st.integers(0, 999), st.data())
 def test_small_graphs(n: int, degree: float, seed: int, data: st.DataObject) -> None:

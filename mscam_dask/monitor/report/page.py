@@ -21,6 +21,7 @@ from mscam_dask.monitor.messages import (
     format_graph,
     format_refinement,
     format_view_settings,
+    shortened,
 )
 from mscam_dask.monitor.report import formatting
 from mscam_dask.monitor.report.figures import (
@@ -30,12 +31,13 @@ from mscam_dask.monitor.report.figures import (
     scatter,
     view_figures,
 )
-from mscam_dask.monitor.report.sections import drift_section, n_clusters_section
 from mscam_dask.monitor.report.tables import (
     Confidence,
     batches,
     cluster_sizes,
     confusion,
+    drift_section,
+    n_clusters_section,
     presence,
     sample_confidence,
     separation_rows,
@@ -57,10 +59,8 @@ if TYPE_CHECKING:
 
 _MAX_LISTED = 200  # least certain samples
 _MAX_NAME = 120
-_MAX_SETTINGS = 60
 _MAX_COLUMNS = 20
 _MAX_PAIRS = 20_000
-_MAX_TEXT = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,7 +145,6 @@ def run_page(content: RunContent) -> str:
             "assessed": support(result.assessment),
             "batches": batches(fit),
             "charts": convergence_charts(result, fit.n_clusters),
-            "max_settings": _MAX_SETTINGS,
             "confusion": None
             if content.labels_true is None
             else confusion(content.labels_true, labels, content.label_names),
@@ -154,7 +153,6 @@ def run_page(content: RunContent) -> str:
             if listed is None
             else [(row, points.get(row, -1)) for row in listed.tolist()],
             "in_degree": in_degree,
-            "max_text": _MAX_TEXT,
             "columns": columns,
             "payload": {
                 "names": [content.name(row)[:_MAX_NAME] for row in rows],
@@ -274,7 +272,7 @@ def _environment() -> Environment:
         moment=formatting.moment,
         graph=format_graph,
         p_value=formatting.p_value_text,
-        short=_short,
+        short=shortened,
     )
     dump = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
     environment.policies["json.dumps_kwargs"] = dump
@@ -288,7 +286,3 @@ def _environment() -> Environment:
         refinement=format_refinement,
     )
     return environment
-
-
-def _short(text: str, limit: int = _MAX_NAME) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

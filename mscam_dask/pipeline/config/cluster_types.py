@@ -186,8 +186,11 @@ def execution_problems(document: Document, execution: ExecutionTable) -> Iterabl
     except ConfigurationError as error:
         yield f"{where}: {error}"
         return
-    if name in CLUSTER_TYPES:
-        yield from _option_problems(document, execution.cluster_options or {}, name, found)
+    if name not in CLUSTER_TYPES:
+        return
+    if needed := _needed(execution, name):
+        yield f"{where}: the cluster {name!r} needs {needed}."
+    yield from _option_problems(document, execution.cluster_options or {}, name, found)
 
 
 def _conflicts(execution: ExecutionTable, name: str) -> Iterable[tuple[str, str]]:
@@ -221,28 +224,40 @@ def _conflicts(execution: ExecutionTable, name: str) -> Iterable[tuple[str, str]
             yield key, f"and cluster_options {option} are the same. Keep one of them."
 
 
+def _needed(execution: ExecutionTable, name: str) -> str:
+    """Return what neither the pipeline nor Dask's configuration sets; empty if nothing lacks."""
+    import dask.config
+
+    options = execution.cluster_options or {}
+    hosts = options.get("hosts")
+    if name == "ssh" and not (isinstance(hosts, list) and len(hosts) > 1):
+        return "cluster_options hosts: the host of the scheduler, and one for each worker"
+    if name == "kubernetes" and not isinstance(options.get("custom_cluster_spec"), str):
+        return "cluster_options custom_cluster_spec: a manifest such as deploy/k8s/cluster.yaml"
+    if not is_queue(name):
+        return ""
+    sizes = {"cores": execution.threads, "memory": execution.memory_limit, **options}
+    lacking = [
+        key
+        for key in ("cores", "memory", *(["disk"] if name == "htcondor" else []))
+        if sizes.get(key) is None and dask.config.get(f"jobqueue.{name}.{key}", None) is None
+    ]
+    where = f"[execution] threads and memory_limit, cluster_options, or Dask's jobqueue.{name}"
+    return f"{' and '.join(lacking)} of a job, in {where}" if lacking else ""
+
+
 def _option_problems(
     document: Document, options: Mapping[str, Any], name: str, found: Any
 ) -> Iterable[str]:
-    hosts, allowed = options.get("hosts"), options_of(name, found)
-    needed = ""
-    if name == "ssh" and not (isinstance(hosts, list) and len(hosts) > 1):
-        needed = "hosts: the host of the scheduler, and one for each worker"
-    elif name == "kubernetes" and not isinstance(options.get("custom_cluster_spec"), str):
-        needed = (
-            "custom_cluster_spec: the manifest of a DaskCluster, such as deploy/k8s/cluster.yaml"
-        )
-    if needed:
-        where = document.where("execution", "cluster")
-        yield f"{where}: the cluster {name!r} needs [execution.cluster_options] {needed}."
+    allowed = options_of(name, found)
     for key in options:
         where = (
             f"{document.where('execution', 'cluster_options', key)}: [execution.cluster_options]"
         )
         if key in _reserved(name):
             yield (
-                f"{where} {key} is not for {name!r}: the run sets it, with workers and certificates as "
-                "[execution] says and a local cluster on the loopback interface. Remove it."
+                f"{where} {key} is not for {name!r}: the run sets it, by [execution] workers, tls_ca, tls_cert "
+                "and tls_key, and starts a local cluster on the loopback interface. Remove it."
             )
         elif allowed is not None and key not in allowed:
             yield (

@@ -6,7 +6,7 @@ import dataclasses
 import datetime as dt
 import re
 import unicodedata
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
@@ -24,6 +24,9 @@ from mscam_dask.types.allowed import (
 )
 
 _KindT = TypeVar("_KindT", bound=msgspec.Struct)
+Check = Callable[[Document, Any], Iterable[str]]
+_WRONG = object()
+
 _OPTIONS = ("execution", "cluster_options")
 _MANIFEST = "custom_cluster_spec"  # a path in these options
 
@@ -32,13 +35,17 @@ _CONTAINER = re.compile(r"\b((?:abfss?|wasbs?)://)[^\s/@:]+@")
 
 
 def read_tables(
-    document: Document, kind: type[_KindT], elsewhere: Mapping[str, str] | None = None
+    document: Document,
+    kind: type[_KindT],
+    checks: Mapping[str, Check],
+    elsewhere: Mapping[str, str] | None = None,
 ) -> _KindT:
     """Return the tables of a document as a struct with absolute paths; one error names every problem.
 
+    `checks` yield the conflicts between the keys of a table, of which wrong ones are left out.
     `elsewhere` says where the setting of an unknown key is.
     """
-    reader = _Reader(document, kind, elsewhere or {})
+    reader = _Reader(document, kind, checks, elsewhere or {})
     tables = reader.table(document.tables, kind, ())
     refuse([*reader.problems, *_text_problems(document)])
     found: _KindT = _with_absolute_paths(document, tables)
@@ -52,11 +59,18 @@ def refuse(problems: Iterable[str]) -> None:
 
 
 class _Reader:
-    """Reads tables, and collects the problems; after one, the structs are incomplete."""
+    """Reads tables, and collects the problems; wrong values and tables that lack a key are left out."""
 
-    def __init__(self, document: Document, kind: Any, elsewhere: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        document: Document,
+        kind: Any,
+        checks: Mapping[str, Check],
+        elsewhere: Mapping[str, str],
+    ) -> None:
         self._document = document
         self._kind = kind
+        self._checks = checks
         self._elsewhere = elsewhere
         self.problems: list[str] = []
 
@@ -74,12 +88,16 @@ class _Reader:
                 what = field.name if path else f"the table [{field.name}]"
                 what += f": {allowed_text(field.type, '')}" if path else "."
                 self._add(path, f"{_table_name(path)} needs {what}")
-        if self.problems:
-            return None
+        values = {key: value for key, value in values.items() if value is not _WRONG}
+        if any(field.required and field.name not in values for field in fields):
+            return _WRONG
         try:
-            return kind(**values)
+            found = kind(**values)
         except ConfigurationError as error:
             return self._add(path, f"{_table_name(path)} {error}")
+        if check := self._checks.get(".".join(path)):
+            self.problems.extend(check(self._document, found))
+        return found
 
     def _value(self, value: Any, annotation: Any, path: tuple[str, ...]) -> Any:
         if isinstance(value, dict):
@@ -111,8 +129,9 @@ class _Reader:
             f"{_table_name(path)} has no {found}.{hint} Allowed are {', '.join(names)}.",
         )
 
-    def _add(self, path: tuple[str, ...], problem: str) -> None:
+    def _add(self, path: tuple[str, ...], problem: str) -> object:
         self.problems.append(f"{self._document.where(*path)}: {problem}")
+        return _WRONG
 
 
 def _table_name(path: tuple[str, ...]) -> str:

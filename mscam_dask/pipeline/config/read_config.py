@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from mscam_dask.pipeline.config.cluster_types import execution_problems
-from mscam_dask.pipeline.config.parse import name_of_pipeline, read_tables, refuse
+from mscam_dask.pipeline.config.parse import Check, name_of_pipeline, read_tables
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
     ClusterKeys,
@@ -76,15 +76,13 @@ def read_config(
     document = document.overridden(overrides)
     if dask_defaults:
         document = document.overridden(dask_overrides(document))
-    tables = read_tables(document, _Pipeline, _ELSEWHERE)
-    refuse(
-        [
-            *_data_problems(document, tables.data),
-            *_cluster_problems(document, tables.cluster),
-            *execution_problems(document, tables.execution),
-            *_output_problems(document, tables.output),
-        ]
-    )
+    checks: dict[str, Check] = {
+        "data": _data_problems,
+        "cluster": _cluster_problems,
+        "execution": execution_problems,
+        "output": _output_problems,
+    }
+    tables = read_tables(document, _Pipeline, checks, _ELSEWHERE)
     parameters = msgspec.structs.asdict(tables.cluster)
     parameters["constants"] = msgspec.to_builtins(tables.cluster.constants)
     cluster = ClusterTable(method=parameters.pop("method"), parameters=parameters)

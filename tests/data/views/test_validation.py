@@ -20,7 +20,6 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows, DaskRows
 from mscam_dask.data.views.validation import ValidationReport, check_sizes, validate, validate_view
 from mscam_dask.errors import ConfigurationError, DataError
-from tests.benchmark_sets import BenchmarkData
 from tests.messages import quotes
 from tests.synthetic import distances_between
 
@@ -94,23 +93,6 @@ def test_values_that_are_not_finite_are_counted_and_placed(rng: np.random.Genera
         check({"a": rng.standard_normal((N, 2)), "b": bad})
 
 
-@given(
-    values=hnp.arrays(
-        np.float64, (N, 3), elements=st.sampled_from([0.0, 1.0, 2.5, np.nan, np.inf, -np.inf])
-    )
-)
-def test_finite_views_pass_and_others_name_their_first_row(values: NDArray[np.float64]) -> None:
-    assume(not np.isnan(values).all(axis=1).any())  # absent samples
-    bad_rows = np.flatnonzero(~np.isfinite(values).all(axis=1))
-    if bad_rows.size:
-        first = bad_rows[:5].tolist()
-        with pytest.raises(DataError, match=quotes(bad_rows.size, first)):
-            check([values])
-    else:
-        assume(np.ptp(values, axis=0).any())
-        check([values])
-
-
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0)], ids=["no samples", "no columns"])
 def test_empty_views_are_refused(shape: tuple[int, int]) -> None:
     with pytest.raises(DataError):
@@ -182,20 +164,6 @@ def test_repeated_samples_are_reported_where_clusters_outnumber_the_others(
     assert check(views, view_type={"apart": "distance"}, n_clusters=3).issues == ()
     (finding,) = check(views, view_type={"apart": "distance"}, n_clusters=4).issues
     assert re.match(quotes(3, N, "3, 4, 5, 6, 7, ...", "n_clusters"), finding.message)
-
-
-@pytest.mark.parametrize(
-    ("name", "zero_rows"),
-    [("bdgp", [201, 1203]), ("reuters1200", [0, 0, 0, 1, 0]), ("flowers17", [0, 0, 0])],
-    ids=["bdgp", "reuters1200", "flowers17"],
-)
-def test_benchmark_sets_pass_with_the_zero_rows_their_readme_tells_of(
-    benchmark_data: Any, name: str, zero_rows: list[int]
-) -> None:
-    bench: BenchmarkData = benchmark_data(name)
-    report = check(list(bench.views), view_type=bench.kinds, view_names=bench.names)
-    found = {item.view: item.count for item in report.issues if item.kind == "zero rows"}
-    assert [found.get(view, 0) for view in bench.names] == zero_rows
 
 
 # ----------------------------------------------------------------------------- pairwise views

@@ -13,7 +13,7 @@ pytest.importorskip("bokeh", reason="bokeh is an extra")
 from mscam_dask.monitor.dashboard import page as module
 from mscam_dask.monitor.dashboard.page import Page, head_html
 from mscam_dask.monitor.dashboard.plots import Line, LinePlot, Mark
-from mscam_dask.monitor.dashboard.run_state import Runs, ViewTask
+from mscam_dask.monitor.dashboard.run_state import Runs
 from mscam_dask.monitor.events import Event, RunAnnounced, encode
 from tests.messages import quotes
 from tests.monitor.records import (
@@ -95,7 +95,7 @@ def test_axes_without_points_are_left_out() -> None:
     page.update()
     assert visible(page) == []
     send(runs, outer(0))  # its dual residuals are zero, which a logarithmic axis cannot show
-    runs.by_id["01"].task_done(VIEWS[0], ViewTask(0, "tcp://h:1", 0.5, 10), is_solve=True)
+    runs.by_id["01"].task_done(VIEWS[0], "tcp://h:1", 0.5, 10)
     page.update()
     names = visible(page)
     assert "primal" in names

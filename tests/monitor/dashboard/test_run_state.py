@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mscam_dask.monitor.dashboard import run_state as module
-from mscam_dask.monitor.dashboard.run_state import Runs, ViewTask, view_shares
+from mscam_dask.monitor.dashboard.run_state import Runs, view_shares
 from mscam_dask.monitor.events import RunAnnounced, encode
+from mscam_dask.monitor.fit_state import MAX_ITERATIONS
+from mscam_dask.monitor.messages import MAX_NAME
 from tests.monitor.records import ENDED, FAILED, SELECTED, VIEWS, outer, started
 
 
@@ -30,11 +32,11 @@ def test_a_run_from_its_announcement_to_its_end() -> None:
     run = runs.by_id["01"]
     assert (run.state, run.views, run.seconds(103.0)) == ("preparing", VIEWS, 3.0)
     send(runs, "01", started(), SELECTED)
-    assert run.pace.eta_s is None
+    assert run.eta_s is None
     send(runs, "01", outer(0), outer(1, 3, seconds=4.0))
-    assert (run.state, run.pace.n_done, run.outer[-1].n_connected_components) == ("running", 2, 3)
-    assert run.pace.eta_s == 18 * 3.0
-    assert math.isnan(run.outer[-1].eigengap)
+    assert (run.state, run.n_done, run.iterations[-1].n_connected_components) == ("running", 2, 3)
+    assert run.eta_s == 18 * 3.0
+    assert math.isnan(run.iterations[-1].eigengap)
     send(runs, "01", ENDED)
     assert (run.state, run.going, run.seconds(1000.0)) == ("ended", False, 6.5)
     assert (runs.n_announced, runs.n_refused) == (1, 0)
@@ -70,23 +72,21 @@ def test_what_is_kept_is_bounded() -> None:
     views = tuple(f"view {index}" for index in range(module.MAX_VIEWS + 5))
     send(runs, "01", announced("x" * 10_000, views))
     run = runs.by_id["01"]
-    for iteration in range(module.MAX_ITERATIONS + 10):
+    for iteration in range(MAX_ITERATIONS + 10):
         send(runs, "01", outer(iteration, views=("view 0",)))
-        done = ViewTask(iteration, f"tcp://10.0.0.1:{iteration}", 0.5, 10)
-        run.task_done("view 0", done, is_solve=True)
+        run.task_done("view 0", f"tcp://10.0.0.1:{iteration}", 0.5, 10)
         run.task_began(("k", iteration), "view 0", f"tcp://10.0.0.1:{iteration}")
     for index in range(module.MAX_KINDS + 10):
         runs.task_failed(run, f"stage {index}")
     assert len(run.views) == module.MAX_VIEWS
-    assert len(run.name) == module.MAX_NAME
-    assert len(run.outer) == len(run.view_tasks["view 0"]) == module.MAX_ITERATIONS
-    assert run.pace.n_done == module.MAX_ITERATIONS + 10
+    assert len(run.name) == MAX_NAME
+    assert (len(run.iterations), run.n_done) == (MAX_ITERATIONS, MAX_ITERATIONS + 10)
     assert len(run.work) == len(run.busy) == module.MAX_WORKERS
     assert len(runs.task_failures) == module.MAX_KINDS + 1
     assert runs.task_failures["other"] == 10
 
 
-def test_tasks_are_counted_by_worker_and_repeated_solves_belong_to_one_iteration() -> None:
+def test_tasks_are_counted_by_worker_and_view() -> None:
     runs = Runs()
     send(runs, "01", announced())
     run = runs.by_id["01"]
@@ -95,12 +95,10 @@ def test_tasks_are_counted_by_worker_and_repeated_solves_belong_to_one_iteration
     names = ("colour", "0/form/edge", "edge", "", "colour/0")
     assert [run.view_of(name) for name in names] == ["colour", "form/edge", None, None, None]
     run.task_left("key")
-    run.task_done("colour", ViewTask(-1, "w1", 1.0, 5), is_solve=False)
-    run.task_done("colour", ViewTask(0, "w1", 2.0, 7), is_solve=True)
-    run.task_done("colour", ViewTask(0, "w2", 3.0, 6), is_solve=True)
-    run.task_done("colour", ViewTask(1, "w2", 4.0, 7), is_solve=True)
+    run.task_done("colour", "w1", 1.0, 5)
+    run.task_done("colour", "w1", 2.0, 7)
+    run.task_done("colour", "w2", 3.0, 6)
     assert run.busy == {}
-    assert list(run.view_tasks["colour"]) == [ViewTask(0, "w2", 5.0, 7), ViewTask(1, "w2", 4.0, 7)]
     assert run.work["w1", "colour"] == module.Work(n_tasks=2, seconds=3.0, n_bytes=12)
 
 

@@ -262,9 +262,9 @@ def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
 def test_the_tree_has_each_merge() -> None:
     merges = np.array([[1, 2, 0.5, 2], [0, 3, 4.0, 3]])
     tree = cluster_tree(merges, (5, 7, 9))
-    assert tree.csv.splitlines() == ["first,second,distance", "7,9,0.5", "5,7 9,4"]
-    assert "7 with 9; 5 with 7 and 9" in tree.text
-    assert sorted(texts(tree.svg)) == ["5", "7", "9"]
+    assert tree["csv"].splitlines() == ["first,second,distance", "7,9,0.5", "5,7 9,4"]
+    assert "7 with 9; 5 with 7 and 9" in tree["text"]
+    assert sorted(texts(tree["svg"])) == ["5", "7", "9"]
 
 
 # ---- tables ----------------------------------------------------------------------------------
