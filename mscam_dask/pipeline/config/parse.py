@@ -13,6 +13,7 @@ from typing import Any, TypeVar, get_args, get_origin
 import msgspec
 from msgspec import Meta
 
+from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError, holds_a_secret, redacted
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES
 from mscam_dask.pipeline.config.toml_document import Document
@@ -75,6 +76,7 @@ class _Reader:
         self.problems: list[str] = []
 
     def table(self, given: Mapping[str, Any], kind: Any, path: tuple[str, ...]) -> Any:
+        """Return the table at `path` as a struct or dataclass."""
         annotations = annotations_of(kind)
         values = {}
         for key, value in given.items():
@@ -83,13 +85,12 @@ class _Reader:
             else:
                 self._unknown(key, value, list(annotations), path)
         fields = () if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind)
-        for field in fields:
-            if field.required and field.name not in given:
-                what = field.name if path else f"the table [{field.name}]"
-                what += f": {allowed_text(field.type, '')}" if path else "."
-                self._add(path, f"{_table_name(path)} needs {what}")
+        required = {field.name: field.type for field in fields if field.required}
+        for key in required.keys() - given.keys():
+            what = f"{key}: {allowed_text(required[key], '')}" if path else f"the table [{key}]."
+            self._add(path, f"{_table_name(path)} needs {what}")
         values = {key: value for key, value in values.items() if value is not _WRONG}
-        if any(field.required and field.name not in values for field in fields):
+        if required.keys() - values.keys():
             return _WRONG
         try:
             found = kind(**values)
@@ -165,7 +166,12 @@ def _text_problems(document: Document) -> Iterator[str]:
                 "the environment (AWS_SECRET_ACCESS_KEY, ...), or the configuration file of Dask or its "
                 "library."
             )
-        elif "://" in text and key[0] == "output" and key[1:] != ("checkpoints",):
+        elif "://" in text and key[-1] in ("source", "checkpoints"):
+            try:
+                as_location(text)
+            except ConfigurationError as error:
+                yield f"{document.where(*key)}: {error}"
+        elif "://" in text and key[0] == "output":
             yield (
                 f"{where} = {shown(text)} is a URL, but a run directory is on a file system. Give a "
                 "directory; only [output] checkpoints may be a URL."

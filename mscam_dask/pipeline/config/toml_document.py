@@ -88,13 +88,13 @@ class Document:
         """Yield every text in the tables with its key."""
         waiting: list[tuple[Key, Any]] = [((), self.tables)]
         while waiting:
-            key, value = waiting.pop()
+            key, value = waiting.pop(0)
             if isinstance(value, str):
                 yield key, value
             elif isinstance(value, dict):
-                waiting.extend(((*key, str(name)), item) for name, item in value.items())
+                waiting[:0] = [((*key, str(name)), item) for name, item in value.items()]
             elif isinstance(value, list):
-                waiting.extend((key, item) for item in value)
+                waiting[:0] = [(key, item) for item in value]
 
 
 COMMAND_LINE = Document(path=Path("the command line"), tables={}, places={})
