@@ -25,12 +25,11 @@ from mscam_dask.errors import (
     SchedulerLostError,
 )
 from mscam_dask.pipeline.config.cluster_types import (
-    CLUSTER_TYPES,
     is_queue,
     load_class,
     type_of,
 )
-from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
 from mscam_dask.pipeline.run.cluster_classes import (
     configuration,
     new_cluster,

@@ -19,13 +19,11 @@ from mscam_dask.errors import (
     holds_a_secret,
 )
 from mscam_dask.pipeline.config.cluster_types import (
-    CLUSTER_TYPES,
     is_queue,
     load_class,
-    seconds_of,
     type_of,
 )
-from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
 from mscam_dask.pipeline.run.security import certificates, has_certificates, security_of
 
 LOG_LENGTHS = {
@@ -241,12 +239,13 @@ def _queue_options(
     execution: ExecutionTable, name: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options of a class of dask-jobqueue: encrypted, dashboards on loopback, one BLAS thread."""
+    from dask.utils import parse_timedelta
     from distributed import Security
 
     arguments = ["--dashboard-address", LOOPBACK]
     for key in ("lifetime", "lifetime_stagger"):
         if (text := getattr(execution, key)) is not None:
-            arguments += [f"--{key.replace('_', '-')}", f"{seconds_of(text):g}s"]
+            arguments += [f"--{key.replace('_', '-')}", f"{parse_timedelta(text):g}s"]
     sizes: dict[str, Any] = {}
     if execution.threads is not None:
         sizes |= {"cores": execution.threads, "processes": 1}
