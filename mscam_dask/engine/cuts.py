@@ -12,9 +12,7 @@ from mscam_dask.engine.blocks import RowOrder, Spectrum
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.row_graph import (
-    Cuts,
     CutSample,
-    KnownRows,
     choose_cuts,
     cut_sample,
     extend_rows,
@@ -30,9 +28,9 @@ from mscam_dask.types.rules import SIZES
 # Minimum number of samples per cluster for k-means.
 _PER_CLUSTER = 4
 
-# Random starts of k-means in one task: many where it takes little time.
-_STARTS = ((2000, SIZES.n_random_starts), (SIZES.exact_samples, 5))
-_FEWEST_STARTS = 2
+# Samples up to which one task has all random starts of k-means, since they take little time, and starts in one task
+# of more samples.
+_FEW_SAMPLES, _STARTS_TOGETHER = 2000, 2
 
 
 def spectral_cuts(
@@ -54,7 +52,7 @@ def spectral_cuts(
         for vectors, (start, _) in zip(spectrum.vectors, order.ranges, strict=True)
     ]
     sample = stage.submit(cut_sample, samples, spectrum.values, c, n, n_wanted)
-    together = next((starts for most, starts in _STARTS if n <= most), _FEWEST_STARTS)
+    together = SIZES.n_random_starts if n <= _FEW_SAMPLES else _STARTS_TOGETHER
     minima = [
         stage.submit(
             random_starts,
@@ -75,7 +73,7 @@ def spectral_cuts(
         ]
         known = stage.submit(join_known, blocks)
     cuts = stage.submit(
-        chosen_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
+        choose_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
     )
     labels = [stage.submit(extend_rows, vectors, sample, cuts) for vectors in spectrum.vectors]
     return stage.submit(join_partitions, labels, sample, cuts, order.order, known)
@@ -95,15 +93,3 @@ def started_minima(
         None if init_labels is None else init_labels[order[sample.positions]].astype(np.int64)
     )
     return start_minima(sample.embedding, of_sample)
-
-
-def chosen_cuts(
-    sample: CutSample,
-    started: tuple[Minimum, Minimum | None] | None,
-    minima: list[list[Minimum]],
-    all_minima: bool,  # noqa: FBT001 - tasks take positions
-    known: KnownRows | None,
-) -> Cuts:
-    """Partitions of the sample among the local minima of k-means, and the one by the classes of known rows."""
-    cuts = choose_cuts(sample, started, minima, all_minima=all_minima)
-    return cuts if known is None else cuts.with_classes(sample, known)

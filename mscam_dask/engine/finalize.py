@@ -20,8 +20,8 @@ from mscam_dask.engine.blocks import Graph
 from mscam_dask.engine.embed import embed_views
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import component_labels, extended_labels, partition_graph
-from mscam_dask.engine.results import RowsOfViews, gather_arrays, write_arrays
-from mscam_dask.engine.scores import compared_views
+from mscam_dask.engine.results import RowsOfViews, gather_arrays, store_arrays
+from mscam_dask.engine.scores import compared, compared_views
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
 from mscam_dask.engine.stage import Stage
@@ -29,14 +29,13 @@ from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import borders
-from mscam_dask.solvers.choice import Points, best_by_borders, candidate_partitions, linked_points
+from mscam_dask.solvers.choice import best_by_borders, candidate_partitions, linked_points
 from mscam_dask.solvers.known_labels import n_missed, with_known
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
+from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups, sampled_rows
-from mscam_dask.solvers.sums import added
-from mscam_dask.types.borders import Borders
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.result import Assessment, ResultArrays, Solution, Status, shares_of_views
 
@@ -58,38 +57,41 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
     The partition graph is rebuilt from the best partition, or from another one with better borders. With known
     labels it is the best partition, with known samples in the cluster of their class. Equal samples get one label.
     """
-    stage, reached = session.stage("final"), None
+    stage, final = session.stage("final"), None
+    known, n_clusters = context.prepared.order.known, context.parameters.n_clusters
     if state.decision is Decision.REACHED and state.spectrum is not None:
-        reached = _reached(stage, state, context)
-    final = reached
-    labels = state.best.labels if final is None else final.labels
-    known, other, own = context.prepared.order.known, None, None
-    if known is None:
-        own = submit_borders(stage, labels, context)
-        other = choose_partition(stage, state.graph, labels, own, context)
-    elif stage.value(stage.submit(n_missed, labels, known)) or final is None:
-        final = None
-        labels = stage.submit(with_known, labels, known, context.parameters.n_clusters)
-        labels = stage.submit(canonical_labels, labels)
-    if other is not None:
-        final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
-    elif final is None:
+        final = _reached(stage, state, context)
+    if final is not None and known is not None:
+        misses = stage.value(stage.submit(n_missed, final.labels, known))
+        final = None if misses else final
+    if final is None:
         merged = state.spectrum is None
         status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
+        labels = state.best.labels
+        if known is not None:
+            labels = stage.submit(with_known, labels, known, n_clusters)
+            labels = stage.submit(canonical_labels, labels)
         final = _from_partition(stage, labels, status, context, state.graph)
+    # the driver waits for the borders last: few fits take another partition by them
+    first, results = final, _submit_results(stage, final, context, state.history)
+    if known is None:
+        _, borders, *_ = results.assessed
+        other = choose_partition(stage, state.graph, final.labels, borders, context)
+        if other is not None:
+            stage = stage.sub("other")
+            final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
     if context.equal is not None:
         labels = stage.value(final.labels)
-        joined = joined_groups(labels, context.equal, context.parameters.n_clusters)
+        joined = joined_groups(labels, context.equal, n_clusters)
         if not np.array_equal(joined, labels):
+            stage = stage.sub("equal")
             status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
-            final = _from_partition(
-                stage.sub("equal"), canonical_labels(joined), status, context, final.learned_graph
-            )
-    refinement = None if state.refinement is None else state.refinement.finished
-    borders = own if final is reached else None
-    return _solution(
-        stage, final, context, session.results_directory, state.history, refinement, borders
-    )
+            labels = canonical_labels(joined)
+            final = _from_partition(stage, labels, status, context, final.learned_graph)
+    if final is not first:
+        results = _submit_results(stage, final, context, state.history)
+    directory = session.results_directory
+    return _solution(stage, final, results, context, directory, state.history, state.refined)
 
 
 def trivial_solution(
@@ -98,7 +100,8 @@ def trivial_solution(
     """Return the solution of a partition that needs no outer iterations."""
     stage = session.stage("final")
     final = _from_partition(stage, labels, status, context)
-    return _solution(stage, final, context, session.results_directory)
+    results = _submit_results(stage, final, context)
+    return _solution(stage, final, results, context, session.results_directory)
 
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
@@ -127,23 +130,56 @@ def _from_partition(
     return _FinalGraph(graph, learned, components, status, score)
 
 
+@dataclasses.dataclass(frozen=True)
+class _Results:
+    """Tasks of the results of a final graph: quantities of `assessment_of`, maps and rows of the views."""
+
+    assessed: list[Handle]
+    encoders: list[Handle]
+    embeddings: RowsOfViews
+    coordinates: RowsOfViews
+
+
+def _submit_results(
+    stage: Stage,
+    final: _FinalGraph,
+    context: FitContext,
+    history: tuple[IterationFinished, ...] = (),
+) -> _Results:
+    """Submit the assessment and the embeddings of a final graph; a trivial partition has no embeddings."""
+    prepared, parameters = context.prepared, context.parameters
+    assessed = submit_assessment(stage, final.learned_graph, final.labels, final.status, context)
+    names = prepared.names
+    embeddings: RowsOfViews = {}
+    if not final.status.is_trivial:
+        weight = history[-1].graph_weight if history else parameters.constants.graph_weight
+        spectrum = null_spectrum(stage, final.graph)
+        results = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
+        embeddings = {
+            name: [stage.attribute(block, "rows") for block in result.rows]
+            for name, result in zip(names, results, strict=True)
+        }
+    coordinates: RowsOfViews = {
+        name: stage.map(principal_coordinates, view.rows)
+        for name, view in zip(names, prepared.views, strict=True)
+    }
+    encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
+    return _Results(assessed, encoders, embeddings, coordinates)
+
+
 def _solution(
     stage: Stage,
     final: _FinalGraph,
+    results: _Results,
     context: FitContext,
     directory: Path | None,
     history: tuple[IterationFinished, ...] = (),
     refinement: RefinementFinished | None = None,
-    borders: Handle | None = None,
 ) -> Solution:
     """Gather the solution; large arrays go to a directory if there is one."""
     prepared = context.prepared
-    encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
-    assessed = submit_assessment(
-        stage, final.learned_graph, final.labels, final.status, borders, context
-    )
-    arrays = _arrays(stage, final, context, directory, history)
-    (labels, *maps), quantities = stage.gather([final.labels, *encoders], assessed)
+    arrays = _arrays(stage, final, results, context, directory)
+    (labels,), maps, quantities = stage.gather([final.labels], results.encoders, results.assessed)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
@@ -171,37 +207,18 @@ def _solution(
 def _arrays(
     stage: Stage,
     final: _FinalGraph,
+    results: _Results,
     context: FitContext,
     directory: Path | None,
-    history: tuple[IterationFinished, ...],
 ) -> ResultArrays:
-    """Graphs, coordinates, and embeddings given the final graph; no embeddings of trivial partitions."""
-    prepared, parameters = context.prepared, context.parameters
-    names = prepared.names
-    embedded: tuple[tuple[Handle, ...], ...] = ()
-    if not final.status.is_trivial:
-        weight = history[-1].graph_weight if history else parameters.constants.graph_weight
-        spectrum = null_spectrum(stage, final.graph)
-        results = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
-        embedded = tuple(
-            tuple(stage.attribute(block, "rows") for block in result.rows) for result in results
-        )
-    embeddings = RowsOfViews("view_embeddings", names[: len(embedded)], embedded)
-    coordinates = RowsOfViews(
-        "view_coordinates",
-        names,
-        tuple(stage.map(principal_coordinates, view.rows) for view in prepared.views),
-    )
+    """Write the graphs and the rows of the views, or gather them."""
+    order, views = context.prepared.order, (results.embeddings, results.coordinates)
     graphs = {"consensus_graph": final.graph}
     if final.learned_graph is not final.graph:
         graphs["learned_graph"] = final.learned_graph
-    written = None
-    if directory is not None and not prepared.order.is_whole:
-        views = (embeddings, coordinates)
-        written = write_arrays(stage, directory, graphs, views, prepared.order)
-    if written is not None:
-        return written
-    return gather_arrays(stage, graphs, embeddings, coordinates, prepared.order)
+    if directory is not None and not order.is_whole:
+        return store_arrays(stage, directory, graphs, *views, order)
+    return gather_arrays(stage, graphs, *views, order)
 
 
 # assessment ------------------------------------------------------------------------------------
@@ -209,9 +226,10 @@ def _arrays(
 
 def submit_borders(stage: Stage, labels: Handle, context: FitContext) -> Handle:
     """Submit the borders between the clusters of a partition, in the compared samples."""
-    prepared = context.prepared
-    points, n_compared = prepared.scorer.points(prepared.bordered), prepared.n_validation_samples
-    return stage.submit(borders_of, points, labels, n_compared, context.parameters.n_clusters)
+    scorer, n_clusters = context.prepared.scorer, context.parameters.n_clusters
+    rows = stage.attribute(scorer.points(context.prepared.bordered), "rows")
+    own = stage.submit(compared, labels, scorer.n_samples)
+    return stage.submit(borders, rows, own, n_clusters)
 
 
 def choose_partition(
@@ -221,7 +239,7 @@ def choose_partition(
     if stage.value(own).support:
         return None
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
-    n_compared = prepared.n_validation_samples
+    n_compared = prepared.scorer.n_samples
     points = prepared.scorer.points(prepared.bordered)
     linked = stage.submit(linked_points, stage.attribute(points, "rows"))
     candidates = stage.submit(candidate_partitions, linked, n_clusters)
@@ -233,23 +251,11 @@ def choose_partition(
     if best == 0:
         return None
     found = stage.submit(canonical_labels, stage.item(partitions, best))
-    if not n_compared:
+    if n_compared == prepared.n_samples:
         return found
     known = np.full(prepared.n_samples, -1, dtype=np.int64)
     known[sampled_rows(prepared.n_samples, n_compared)] = stage.value(found)
     return stage.submit(extended_labels, list(graph.rows), prepared.order.order, known, n_clusters)
-
-
-def borders_of(
-    points: Points, labels: NDArray[np.int64], n_compared: int, n_clusters: int
-) -> Borders:
-    """Borders between the clusters of a partition, in the compared samples."""
-    return borders(points.rows, compared(labels, n_compared), n_clusters)
-
-
-def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:
-    """Labels of the samples of the reference graphs, if these are not all."""
-    return labels[sampled_rows(len(labels), n_compared)] if n_compared else labels
 
 
 def submit_assessment(
@@ -257,7 +263,6 @@ def submit_assessment(
     learned_graph: Graph,
     labels: Handle,
     status: Status,
-    between: Handle | None,
     context: FitContext,
 ) -> list[Handle]:
     """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views."""
@@ -266,18 +271,18 @@ def submit_assessment(
     agreement = prepared.scorer.view_agreement(names)
     if status.is_trivial:
         return [agreement]
-    n_compared = prepared.n_validation_samples
     graphs = prepared.scorer.graphs(names)
-    by_view = stage.submit(agreement_with_clusters, graphs, labels, n_compared, n_clusters)
+    own = stage.submit(compared, labels, prepared.scorer.n_samples)
+    by_view = stage.submit(agreement_with_clusters, graphs, own, n_clusters)
     by_rows = stage.item(labels, prepared.order.order)
     weights = [
         stage.submit(row_weights_between, block, by_rows, n_clusters)
         for block in learned_graph.rows
     ]
-    agree = stage.submit(views_agree, graphs, labels, n_compared, n_clusters)
+    agree = stage.submit(views_agree, graphs, own, n_clusters)
     return [
         agreement,
-        between or submit_borders(stage, labels, context),
+        submit_borders(stage, labels, context),
         by_view,
         stage.submit(added, weights, kind="cluster_weights"),
         agree,

@@ -95,8 +95,8 @@ def plan_memory(
     vectors = value * parameters.n_pairs(n) * 3 // 2
     embeddings = 4 * c * n_views
 
-    # results: the best initialization beside the next, or of large data graphs of views beside another
-    other = edges // 2 + graph + laplacian + vectors
+    # results: the best initialization beside two others, or of large data graphs of views beside another
+    other = edges + 2 * (graph + laplacian + vectors)
     if large:
         other = 2 * graph + vectors if graphs > 1 else 0
     results = edges + graph + laplacian + vectors + max(other, embeddings + edges) + 20 * value

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.graph import mean_of_view_graphs
 from mscam_dask.engine.initialize import (
+    Evaluation,
     Initialization,
     can_use_view_graphs,
     evaluate_graph,
@@ -19,8 +20,8 @@ from mscam_dask.engine.initialize import (
     improve_by_restarts,
     initial_graph,
     initialize,
+    mixed_graph,
     warm_start,
-    with_view_graphs,
 )
 from mscam_dask.engine.prepare import PrecomputedViews, prepare_views
 from mscam_dask.engine.preprocessing_selection import (
@@ -28,6 +29,7 @@ from mscam_dask.engine.preprocessing_selection import (
     select_view_settings,
     with_view_settings,
 )
+from mscam_dask.engine.scores import compared
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.engine.stage import Stage
@@ -36,7 +38,6 @@ from mscam_dask.solvers.choice import LinkedPoints, best_by_p_value, linked_poin
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
-    sampled_rows,
     spread_rows,
     start_minima,
     walk_embedding,
@@ -122,7 +123,7 @@ def _best_setting(
         _, records, chosen = _best_of(precomputed.sample, candidates, session)
         parameters, stage = candidates[chosen], session.stage("all")
         prepared = prepare_views(stage, precomputed, parameters)
-        leader = initialize(stage, prepared, parameters)
+        leader = initialize(stage, prepared, parameters).gathered()
         records[chosen] = leader.record(precomputed.names)
     else:
         n_views = len(candidates[0].active_views(len(precomputed.names)))
@@ -153,7 +154,7 @@ def _with_or_without(
     for name, candidate in (("without", without[0]), ("everything", everything[0])):
         stage = session.stage(name)
         prepared = prepare_views(stage, scored_on, candidate, all_score=True)
-        start = initialize(stage, prepared, candidate)
+        start = initialize(stage, prepared, candidate).gathered()
         starts.append((start.best.partition_score, start.record(precomputed.names)))
         del prepared, start
     (score_without, record_without), (score_with_all, record_with_all) = starts
@@ -177,13 +178,20 @@ def _best_of(
     """Return the initialization with the best score, the records of all settings, and its position."""
     records: list[CandidateSettings] = []
     chosen, leader, start = 0, None, None
-    for index, candidate in enumerate(candidates):
-        # only one setting beside the best is held at a time: candidate neighbors are large
-        start = None
+
+    def submitted(index: int) -> Evaluation:
         stage = session.stage(f"setting-{precomputed.n_samples}-{index}")
-        prepared = prepare_views(stage, precomputed, candidate)
-        start = initialize(stage, prepared, candidate, is_only=is_only)
-        del prepared
+        prepared = prepare_views(stage, precomputed, candidates[index])
+        return initialize(stage, prepared, candidates[index], is_only=is_only)
+
+    ahead = [submitted(0)]
+    for index in range(len(candidates)):
+        # the driver submits the next setting before it waits for the partitions of this one; no more are held
+        # beside the best: candidate neighbors are large
+        start = None
+        if index + 1 < len(candidates):
+            ahead.append(submitted(index + 1))
+        start = ahead.pop(0).gathered()
         records.append(start.record(precomputed.names))
         if leader is None or _is_better(start, leader):
             chosen, leader = index, start
@@ -199,8 +207,8 @@ def _with_view_graphs(stage: Stage, leader: Initialization) -> Initialization:
     """Return the initialization with the mixed initial graph."""
     prepared, parameters = leader.prepared, leader.parameters
     own = mean_of_view_graphs(stage, prepared.views, prepared.order, parameters)
-    first = with_view_graphs(stage, leader.first, own)
-    mixed = evaluate_graph(stage, prepared, parameters, first)
+    graph, k = mixed_graph(stage, leader.graph, own), leader.n_neighbors
+    mixed = evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k).gathered()
     return dataclasses.replace(mixed, view_graphs=own)
 
 
@@ -218,7 +226,7 @@ def choose_count(
     most = min(parameters.n_clusters, precomputed.n_samples - 1)
     counts = tuple(range(2, most + 1))
     prepared = prepare_views(stage, precomputed, parameters)
-    graph = initial_graph(stage, prepared, parameters).graph
+    graph, _ = initial_graph(stage, prepared, parameters)
     spectrum = bottom_eigenpairs(
         stage, graph, None, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
@@ -230,7 +238,7 @@ def choose_count(
             linked,
             spectrum.values,
             spectrum.vectors[0],
-            prepared.n_validation_samples,
+            prepared.scorer.n_samples,
             c,
             kind="partition",
         )
@@ -242,7 +250,7 @@ def choose_count(
     if held:
         graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
         labels = stage.item(partitions[held[-1]], 1)
-        agree = stage.value(stage.submit(views_agree, graphs, labels, 0, counts[held[-1]]))
+        agree = stage.value(stage.submit(views_agree, graphs, labels, counts[held[-1]]))
         n_clusters = counts[held[-1]] if agree else 1
     return NClustersSelected(
         counts=counts,
@@ -269,17 +277,17 @@ def with_classes(selection: NClustersSelected, known: NDArray[np.int64]) -> NClu
 _PER_CLUSTER = 4
 
 
-def cuts_of(
+def cut_of(
     values: NDArray[np.float64], vectors: NDArray[np.float64], n_clusters: int
-) -> list[NDArray[np.int64]]:
-    """Deterministic spectral cuts into c clusters."""
+) -> NDArray[np.int64]:
+    """Deterministic spectral cut into c clusters."""
     embedding = walk_embedding(values, vectors, n_clusters)
     n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, _PER_CLUSTER * n_clusters)
     if n <= enough:
-        return [start_minima(embedding, None)[0][0]]
+        return start_minima(embedding, None)[0][0]
     samples = spread_rows(n, enough)
     (labels, _), _ = start_minima(embedding.of(samples), None)
-    return [extend_cut(embedding, samples, labels)]
+    return extend_cut(embedding, samples, labels)
 
 
 def best_of_number(
@@ -290,9 +298,9 @@ def best_of_number(
     n_clusters: int,
 ) -> tuple[float, NDArray[np.int64]]:
     """Partition of the compared samples into c clusters with the least of the largest p-values, and this."""
-    cuts = cuts_of(values, vectors, n_clusters)
-    if n_compared:
-        rows = sampled_rows(len(vectors), n_compared)
-        cuts = [np.unique(labels[rows], return_inverse=True)[1] for labels in cuts]
-        cuts = [labels for labels in cuts if labels.max() + 1 == n_clusters]
+    cut = cut_of(values, vectors, n_clusters)
+    cuts = [cut]
+    if n_compared < len(cut):
+        cut = np.unique(compared(cut, n_compared), return_inverse=True)[1]
+        cuts = [cut] if cut.max() + 1 == n_clusters else []
     return best_by_p_value(points, cuts, n_clusters)

@@ -17,10 +17,9 @@ import functools
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
-from scipy.special import gammaln, logsumexp
+from scipy.special import gammaln
 
-from mscam_dask.solvers.lda import ClassSums
+from mscam_dask.solvers.lda import ClassSums, class_sums
 from mscam_dask.types.borders import SMALLEST, Borders
 from mscam_dask.types.rules import RULES
 
@@ -52,8 +51,8 @@ def valley_p_value(left: int, center: int, right: int, depth: float = RULES.dept
     c = np.arange(s % 2, min(s, 2 * n - s) + 1, 2)
     r = (s - c) // 2
     weights = c * np.log(depth) - gammaln(n - c - r + 1.0) - gammaln(c + 1.0) - gammaln(r + 1.0)
-    probability = np.exp(weights - logsumexp(weights))
-    return float(probability[c < center].sum() + 0.5 * probability[c == center].sum())
+    likely = np.exp(weights - weights.max())
+    return float((likely[c < center].sum() + 0.5 * likely[c == center].sum()) / likely.sum())
 
 
 def borders(points: NDArray[np.float64], labels: NDArray[np.int64], n_clusters: int) -> Borders:
@@ -117,12 +116,12 @@ class _Tested:
     ) -> tuple[float, NDArray[np.int64]]:
         """p-value and counts of a border between the facing parts of two clusters."""
         of, clusters, none = self._of, self._parts[0], np.zeros(3, dtype=np.int64)
-        own, other = np.unique(parts[clusters == first]), np.unique(parts[clusters == second])
-        touch = neighbors[np.ix_(own, other)]
+        in_first, in_second = clusters == first, clusters == second
+        touch = neighbors[np.ix_(parts[in_first], parts[in_second])]
         if not touch.any():
             return 0.0, none
-        a = np.isin(parts, own[touch.any(axis=1)])
-        b = np.isin(parts, other[touch.any(axis=0)])
+        a, b = in_first.copy(), in_second.copy()
+        a[in_first], b[in_second] = touch.any(axis=1), touch.any(axis=0)
         is_swapped = of.sizes[a].sum() < of.sizes[b].sum()
         if is_swapped:
             a, b = b, a
@@ -199,16 +198,8 @@ def cell_functions(points: NDArray[np.float64], cells: NDArray[np.int64]) -> Cel
     squares = np.einsum("ij,ij->i", points, points)
     fold = np.empty(n, dtype=np.int64)
     fold[np.lexsort((squares, cells))] = np.arange(n) % _N_FOLDS
-    member = csr_array((np.ones(n), (cells, np.arange(n))), shape=(k, n))
     folds = [np.flatnonzero(fold == number) for number in range(_N_FOLDS)]
-    own = [
-        ClassSums(
-            np.bincount(cells[rows], minlength=k).astype(np.float64),
-            np.asarray(member[:, rows] @ points[rows]),
-            points[rows].T @ points[rows],
-        )
-        for rows in folds
-    ]
+    own = [class_sums(points[rows], cells[rows], k) for rows in folds]
     total = functools.reduce(ClassSums.merge, own)
     values = np.empty((n, k))
     for rows, left_out in zip(folds, own, strict=True):
@@ -235,11 +226,12 @@ def _discriminants(
     mean = of.sums.sum(axis=0) / of.sizes.sum()
     means = np.where(of.sizes[:, None] > 0, of.sums / np.maximum(of.sizes, 1)[:, None], mean)
     p, free = len(mean), max(1, len(rows) - int(np.count_nonzero(of.sizes)))
-    covariance = (of.squares - (means.T * of.sizes) @ means) / free
+    weighted = means * np.sqrt(of.sizes)[:, None]
+    covariance = (of.squares - weighted.T @ weighted) / free
     mean_variance = float(np.trace(covariance)) / p
-    own = means[cells[rows]]
-    residual: NDArray[np.float64] = squares[rows] - 2.0 * np.einsum("ij,ij->i", points[rows], own)
-    residual += np.einsum("ij,ij->i", own, own)
+    own = cells[rows]
+    products = (points @ means.T)[rows, own]
+    residual = squares[rows] - 2.0 * products + np.einsum("ij,ij->i", means, means)[own]
     total = float(np.sum(covariance**2))
     spread = total / p - mean_variance**2
     noise = max(0.0, float(np.sum(residual**2)) / free**2 - total / free) / p
