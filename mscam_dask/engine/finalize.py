@@ -49,6 +49,7 @@ class _FinalGraph:
     labels: Handle
     status: Status
     partition_score: PartitionScore
+    borders: Handle | None = None
 
 
 def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
@@ -106,11 +107,14 @@ def trivial_solution(
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
     """Return the graph with c components, or None if an earlier partition scored higher."""
-    labels = component_labels(stage, state.graph, context.prepared.order)
-    (score,) = stage.value(context.prepared.scores(stage, [labels]))
-    if is_worse(score, state.best.partition_score, context.parameters.constants.score_tie):
+    labels, best = component_labels(stage, state.graph, context.prepared.order), state.best
+    scores = context.prepared.scores(stage, [labels])
+    same = stage.submit(np.array_equal, labels, best.labels, kind="is_best")
+    (((score,), is_best),) = stage.gather([scores, same])
+    if is_worse(score, best.partition_score, context.parameters.constants.score_tie):
         return None
-    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score)
+    borders = best.borders if is_best else None
+    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score, borders)
 
 
 def _from_partition(
@@ -251,7 +255,8 @@ def choose_partition(
 
 def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> list[Handle]:
     """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views."""
-    prepared, n_clusters = context.prepared, context.parameters.n_clusters
+    prepared, labels = context.prepared, final.labels
+    n_clusters = context.parameters.n_clusters
     names = compared_views(prepared.validation_views)
     agreement = prepared.scorer.view_agreement(names)
     if final.status.is_trivial:
@@ -267,7 +272,7 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
     agree = stage.submit(views_agree, graphs, own, n_clusters)
     return [
         agreement,
-        submit_borders(stage, final.labels, context),
+        final.borders or submit_borders(stage, final.labels, context),
         by_view,
         stage.submit(added, weights, kind="cluster_weights"),
         agree,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
@@ -28,7 +27,6 @@ _MAX_SAMPLES = 40
 _MAX_MOVES = 20
 _MAX_BORDERS = 20  # clusters with a table of all borders
 _MAX_TOUCHING = 3  # clusters that are listed beside each cluster
-_MAX_ENTRIES = 2**20  # of a block of memberships
 _MAX_PATTERNS = 20
 
 
@@ -156,39 +154,6 @@ def separation_rows(matrix: BlockMatrix) -> list[tuple[int, int, float, list[tup
             name, size = int(matrix.clusters[row]), int(matrix.sizes[row])
             rows.append((name, size, float(shares[row]), touching))
     return rows
-
-
-@dataclass(frozen=True, eq=False)
-class Confidence:
-    """Membership (n,) of the samples in their cluster, and the cluster (n,) of their largest other membership."""
-
-    values: NDArray[np.float64]
-    next_cluster: NDArray[np.int64]
-
-
-def sample_confidence(
-    membership: NDArray[np.float64] | None, labels: NDArray[np.int64]
-) -> Confidence | None:
-    """Confidence from memberships (n, c), ascending by label; None without these, and for a single cluster."""
-    if membership is None or membership.shape[1] < 2:
-        return None
-    names = np.unique(labels)
-    if len(names) < membership.shape[1]:
-        names = np.arange(membership.shape[1])
-    own = np.searchsorted(names, labels)
-    values = np.take_along_axis(membership, own[:, None], axis=1)[:, 0]
-    return Confidence(values, names[next_clusters(membership, own)])
-
-
-def next_clusters(membership: NDArray[np.float64], own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Column (n,) of the largest of at least two memberships (n, c) outside the own column (n,)."""
-    found = np.empty(len(own), dtype=np.int64)
-    step = max(1, _MAX_ENTRIES // membership.shape[1])
-    for start in range(0, len(own), step):
-        others = membership[start : start + step].copy()
-        np.put_along_axis(others, own[start : start + step, None], -np.inf, axis=1)
-        found[start : start + step] = others.argmax(axis=1)
-    return found
 
 
 def presence(by_view: dict[str, NDArray[Any]]) -> dict[str, Any] | None:

@@ -14,7 +14,6 @@ from mscam_dask.monitor.dashboard import page as module
 from mscam_dask.monitor.dashboard.page import Page, head_html
 from mscam_dask.monitor.dashboard.plots import Line, LinePlot, Mark
 from mscam_dask.monitor.dashboard.run_state import Runs
-from mscam_dask.monitor.events import Event, RunAnnounced, encode
 from tests.messages import quotes
 from tests.monitor.records import (
     BY_VIEW,
@@ -23,7 +22,9 @@ from tests.monitor.records import (
     LEARNED,
     RANK_SAMPLE,
     VIEWS,
+    announced,
     outer,
+    send,
     started,
 )
 
@@ -48,15 +49,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def send(runs: Runs, *events: Event | RunAnnounced) -> None:
-    payloads = [{**(encode(event) or {}), "run": "01"} for event in events]
-    runs.message({"events": payloads}, now=0.0)
-
-
 def begun(name: str = "a run") -> Runs:
     runs = Runs()
-    send(runs, RunAnnounced(name=name, client="c", views=VIEWS, n_samples=9, n_clusters=4))
-    runs.message({"events": [{**(encode(started()) or {}), "run": "01"}]}, now=0.0)
+    send(runs, announced(name), started())
     return runs
 
 
@@ -163,5 +158,5 @@ def test_the_head_says_what_was_selected_and_how_a_run_failed_and_nothing_in_it_
     assert re.search(quotes(FAILED.error, "&lt;b&gt;x&lt;/b&gt;", "&lt;i&gt;name&lt;/i&gt;"), html)
     assert not re.search("<script|<i>", html)
     lost = begun()
-    lost.client_left("c")
+    lost.client_left("client-1")
     assert "lost" in tiles(head_html(lost.by_id["01"], now=5.0))
