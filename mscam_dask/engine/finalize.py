@@ -255,8 +255,7 @@ def choose_partition(
 
 def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> list[Handle]:
     """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views."""
-    prepared, labels = context.prepared, final.labels
-    n_clusters = context.parameters.n_clusters
+    prepared, n_clusters = context.prepared, context.parameters.n_clusters
     names = compared_views(prepared.validation_views)
     agreement = prepared.scorer.view_agreement(names)
     if final.status.is_trivial:
