@@ -59,8 +59,8 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     `mscam_dask.types.events` in order, again after a restart. A checkpoint in the store is resumed, with a
     solution that is bit-identical to that of an uninterrupted fit. Initial labels (n,) are of an earlier fit,
     −1 for samples that it did not have, and need one candidate. Samples of one group in `equal` (n,) get one
-    label. Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. Workers write the arrays of
-    large data to the `results_directory`, unless one of them cannot.
+    label. Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. The arrays of large data are
+    written to the `results_directory`.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     check_incomplete(data, candidates)
@@ -143,7 +143,7 @@ def _initialize(
         parameters=parameters,
         prepared=start.prepared,
         records=precomputed.records,
-        n_neighbors=start.first.n_neighbors,
+        n_neighbors=start.n_neighbors,
         selection=SettingsSelected(
             settings=tuple(settings),
             chosen=chosen,
@@ -161,7 +161,7 @@ def _initialize(
         parameters.n_clusters, constants.graph_weight_growth, constants.graph_weight
     )
     state = LoopState(
-        start.first.graph,
+        start.graph,
         start.spectrum,
         control,
         start.best,

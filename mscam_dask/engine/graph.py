@@ -62,7 +62,6 @@ def a_step(
             projected_weight,
             ranges[-1][1],
             known,
-            kind="graph_rows",
         )
         for number, part in enumerate(candidates.parts)
     ]
@@ -268,15 +267,14 @@ def function_of_points(
 # checkpoints and results -----------------------------------------------------------------------
 
 
-def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
-    """Return data, indices and indptr of the graph in the order of the rows, gathered by blocks."""
-    if len(graph.rows) == 1:
-        affinity = stage.value(graph.rows[0]).affinity
-        return affinity.data, affinity.indices, affinity.indptr
+def graph_pieces(
+    stage: Stage, rows: Sequence[Handle], n_samples: int
+) -> tuple[ArrayPieces, ArrayPieces, ArrayPieces]:
+    """Return data, indices and indptr of a graph from its blocks of rows, each gathered when it is needed."""
 
     def part(name: str) -> Iterator[Any]:
-        for block in graph.rows:
-            of_matrix = operator.attrgetter(f"affinity.{name}")
+        of_matrix = operator.attrgetter(f"affinity.{name}")
+        for block in rows:
             yield stage.value(stage.submit(of_matrix, block, kind="part_of_graph"))
 
     def pointers() -> Iterator[NDArray[np.int64]]:
@@ -286,7 +284,7 @@ def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
             yield end + own[1:].astype(np.int64)
             end += int(own[-1])
 
-    n_samples, n_entries = graph.ranges[-1][1], sum(part("nnz"))
+    n_entries = sum(part("nnz"))
     return (
         ArrayPieces((n_entries,), np.dtype(np.float64), lambda: part("data")),
         ArrayPieces((n_entries,), np.dtype(np.int32), lambda: part("indices")),
@@ -294,17 +292,15 @@ def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
     )
 
 
-def vector_pieces(stage: Stage, vectors: Sequence[Handle], n_samples: int) -> Any:
-    """Return the eigenvectors in the order of the rows, gathered by blocks; an array if they are one block."""
-    first = stage.value(vectors[0])
-    if len(vectors) == 1:
-        return first
+def row_pieces(stage: Stage, rows: Sequence[Handle], n_samples: int) -> ArrayPieces:
+    """Return an array with a row for each sample from its blocks of rows, each gathered when it is needed."""
+    n_columns, dtype = stage.value(stage.submit(columns_of, rows[0]))
+    return ArrayPieces((n_samples, n_columns), dtype, lambda: map(stage.value, rows))
 
-    def pieces() -> Iterator[NDArray[Any]]:
-        for block in vectors:
-            yield stage.value(block)
 
-    return ArrayPieces((n_samples, first.shape[1]), first.dtype, pieces)
+def columns_of(rows: NDArray[Any]) -> tuple[int, np.dtype[Any]]:
+    """Number of columns of an array, and their dtype."""
+    return rows.shape[1], rows.dtype
 
 
 def restore_graph(stage: Stage, affinity: csr_array[np.float64], *, is_large: bool) -> Graph:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.batches import rows_in_memory
 from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sampling import cache_chunks
+from mscam_dask.data.views.sampling import cache_chunks, rows_in_memory
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import RowOrder, View
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import FAN_IN, Stage
+from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform
@@ -73,12 +73,28 @@ def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> Ti
     return TimedView(view, time.perf_counter() - started, present_samples(source))
 
 
-def view_prepared(timed: TimedView, name: str, n_features: int) -> ViewPrepared:
+def svd_or_error(
+    source: RowSource, scale: Scale, max_rank: int | None = None
+) -> TimedView | DataError:
+    """SVD of a view, or the error of a scaling that makes all rows equal."""
+    try:
+        return svd_view(source, scale, max_rank)
+    except StoreCorruptError:
+        raise
+    except DataError as error:
+        return error
+
+
+def view_prepared(
+    timed: TimedView | DataError, name: str, shape: tuple[int, int]
+) -> ViewPrepared | DataError:
     """Record of the SVD of a view."""
+    if isinstance(timed, DataError):
+        return timed
     basis = timed.view.basis
     return ViewPrepared(
         view=name,
-        n_features=n_features,
+        n_features=shape[1],
         rank=basis.rank,
         effective_rank=timed.view.effective_rank,
         seconds=timed.seconds,

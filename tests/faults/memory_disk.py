@@ -340,13 +340,13 @@ class Traced:
     before: MemoryDisk
     changes: list[Change]
 
-    def cuts(self, *, most: int | None = None) -> Iterator[str]:
+    def cuts(self, *, most: int | None = None, kills: bool = False) -> Iterator[str]:
         """Fill the directory as a power cut leaves it after each change; yield which one it was.
 
-        At most `most` cuts, around renames, are made.
+        At most `most` cuts, around renames, are made. After kills nothing is lost.
         """
         ends = list(range(len(self.changes) + 1))
-        cases = [(end, *loss) for end in ends for loss in LOSSES]
+        cases = [(end, *loss) for end in ends for loss in LOSSES[: 1 if kills else None]]
         if most is not None:
             names = [change[0] for change in self.changes]
             telling = {"rename", "exchange", "remove"}

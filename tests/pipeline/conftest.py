@@ -1,15 +1,29 @@
-"""Small data, and pipelines that cluster them in less than a second."""
+"""Small data, pipelines that cluster them in less than a second, and runs that are made once and copied."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run import steps
+from mscam_dask.pipeline.run.resume import run_or_resume
+from mscam_dask.pipeline.run.run import RunOutcome
+from mscam_dask.pipeline.run.run_directory import RunDirectory
+from tests.pipeline.runs import HERE, QUIET, THREE, Write, stopped_run
 from tests.synthetic import save_npz, three_subspaces
+
+
+def _pipeline(directory: Path) -> Write:
+    def write(more: str = "") -> Path:
+        file = directory / "tiny.toml"
+        file.write_text(f"[data]\nsource = 'tiny.npz'\n{THREE}{more}\n")
+        return file
+
+    return write
 
 
 @pytest.fixture
@@ -21,21 +35,12 @@ def tiny(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path, tiny: Path) -> Callable[[str], Path]:
+def pipeline(tmp_path: Path, tiny: Path) -> Write:
     """Write a pipeline over the small data; more text follows after [cluster] n_clusters."""
-
-    def write(more: str = "") -> Path:
-        file = tmp_path / "tiny.toml"
-        file.write_text(
-            f"[data]\nsource = '{tiny.name}'\n"
-            f"[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 3\n{more}\n"
-        )
-        return file
-
-    return write
+    return _pipeline(tmp_path)
 
 
-@pytest.fixture
+@pytest.fixture(autouse=True)
 def own_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Work where the small data are: runs go below it."""
     monkeypatch.chdir(tmp_path)
@@ -55,3 +60,38 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
     monkeypatch.setattr(steps, "cluster", counted)
     return made
+
+
+# ----------------------------------------------------------------------------- made once, copied
+
+
+@pytest.fixture(scope="session")
+def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Directory of three runs of the small data: finished, stopped and runs/tiny-*."""
+    place = tmp_path_factory.mktemp("originals")
+    save_npz(place / "tiny.npz", three_subspaces())
+    write = _pipeline(place)
+    run_or_resume(read_config(write(HERE)), place / "finished")
+    stopped_run(write(QUIET), place / "stopped")
+    run_or_resume(read_config(write(f"{QUIET}[output]\nroot = '{place / 'runs'}'\n")))
+    return place
+
+
+@pytest.fixture
+def finished(originals: Path, tmp_path: Path, tiny: Path) -> RunDirectory:
+    """A finished run with its report, in the directory out."""
+    return RunDirectory(shutil.copytree(originals / "finished", tmp_path / "out"))
+
+
+@pytest.fixture
+def stopped(originals: Path, tmp_path: Path, tiny: Path) -> RunDirectory:
+    """A run without a report that was interrupted after its first outer iteration, in out."""
+    return RunDirectory(shutil.copytree(originals / "stopped", tmp_path / "out"))
+
+
+@pytest.fixture
+def first(originals: Path, tmp_path: Path, tiny: Path) -> RunOutcome:
+    """What the pipeline with QUIET has left in the directory runs."""
+    shutil.copytree(originals / "runs", tmp_path / "runs")
+    (path,) = (tmp_path / "runs").iterdir()
+    return RunOutcome(RunDirectory(path), RunDirectory(path).read_record())

@@ -1,34 +1,60 @@
-"""Runs of pipeline files that are safe to do twice, and what they found."""
+"""Runs of pipeline files, what happens during them, and what they found."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.resume import run_or_resume
 from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
 
+Write = Callable[[str], Path]
+Observer = Callable[[Any], None]
+
 HERE = "[execution]\nin_process = true\nthreads = 1\n"
+THREE = "[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 3\n"
 QUIET = f"{HERE}[report]\nenabled = false\n"
+
+
+class Stopped(Exception):
+    """What a test stops a run with."""
+
+
+def at(
+    act: Callable[[], object], kind: type[Event] = IterationFinished, step: str | None = None
+) -> Observer:
+    """Do something at each event of a kind, by default after an outer iteration."""
+
+    def observer(event: Event) -> None:
+        if isinstance(event, kind) and step in (None, getattr(event, "step", None)):
+            act()
+
+    return observer
+
+
+def stop(error: type[BaseException] = Stopped) -> None:
+    raise error
 
 
 def stopped_run(file: Path, output: Path) -> RunDirectory:
     """A run that was interrupted after its first outer iteration."""
-
-    def stop(event: object) -> None:
-        if isinstance(event, IterationFinished):
-            raise KeyboardInterrupt
-
     with pytest.raises(KeyboardInterrupt):
-        run_pipeline(read_config(file), output, observers=(stop,))
+        again(file, output=output, observers=[at(lambda: stop(KeyboardInterrupt))])
     return RunDirectory(output)
+
+
+def run(file: Path, output: Path, **options: Any) -> RunOutcome:
+    return run_pipeline(read_config(file), output, **options)
 
 
 def again(file: Path, **options: Any) -> RunOutcome:
@@ -39,3 +65,14 @@ def labels_of(outcome: RunOutcome) -> NDArray[np.int64]:
     return np.loadtxt(
         outcome.directory.labels, delimiter=",", skiprows=1, usecols=1, dtype=np.int64
     )
+
+
+def rewritten(directory: RunDirectory, **changes: Any) -> None:
+    """Change fields of run.json."""
+    directory.write_record(msgspec.structs.replace(directory.read_record(), **changes))
+
+
+def a_chunk(place: Path) -> Path:
+    """A file of values of a store."""
+    files = (file for file in sorted(place.rglob("*")) if file.is_file())
+    return next(file for file in files if file.name != "zarr.json")

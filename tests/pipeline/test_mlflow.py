@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 from numpy.testing import assert_array_equal
 
 from mscam_dask import load_run
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.mlflow import MlflowObserver, log_run
+from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.estimators.small import quick
-from tests.messages import quotes
-from tests.pipeline.runs import HERE, again
-from tests.synthetic import gaussian_views
+from tests.messages import raises
+from tests.pipeline.runs import Stopped, at, stop
+from tests.synthetic import gaussian_views, three_subspaces, values_of
 
-Write = Callable[[str], Path]
+pytestmark = pytest.mark.filterwarnings("default")  # of MLflow and what it imports
 
 
 @pytest.fixture
@@ -35,16 +36,18 @@ def mlflow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     module.set_tracking_uri(before)
 
 
-@pytest.mark.filterwarnings("default")  # of MLflow and what it imports
+def only_run(mlflow: Any) -> Any:
+    experiment = mlflow.get_experiment_by_name("test").experiment_id
+    (run,) = mlflow.MlflowClient().search_runs([experiment])
+    return run
+
+
 def test_a_fit_is_logged_by_iteration(mlflow: Any) -> None:
     views, _ = gaussian_views(0, n_samples=60)
     model = quick(callbacks=[MlflowObserver()]).fit(views)
-    (run,) = mlflow.MlflowClient().search_runs(
-        [mlflow.get_experiment_by_name("test").experiment_id]
-    )
+    run = only_run(mlflow)
     assert run.info.status == "FINISHED"
-    assert run.data.params["n_samples"] == "60"
-    assert run.data.params["n_clusters"] == "3"
+    assert (run.data.params["n_samples"], run.data.params["n_clusters"]) == ("60", "3")
     assert run.data.params["alpha"] == str(model.solution_.parameters.alpha)
     assert run.data.tags["mscam.status"] == model.status_.name
     assert run.data.metrics["cross_view_information"] == model.cross_view_information_
@@ -52,53 +55,40 @@ def test_a_fit_is_logged_by_iteration(mlflow: Any) -> None:
     assert_array_equal([step.value for step in steps], model.history_["score"].values)
 
 
-@pytest.mark.filterwarnings("default")
 def test_a_fit_that_fails_ends_its_run_as_failed(mlflow: Any) -> None:
     views, _ = gaussian_views(0, n_samples=60)
-
-    def stop(event: object) -> None:
-        if type(event).__name__ == "IterationFinished":
-            raise ArithmeticError("on purpose")
-
-    with pytest.raises(ArithmeticError):
-        quick(callbacks=[MlflowObserver(), stop]).fit(views)
-    (run,) = mlflow.MlflowClient().search_runs(
-        [mlflow.get_experiment_by_name("test").experiment_id]
-    )
+    with pytest.raises(Stopped):
+        quick(callbacks=[MlflowObserver(), at(stop)]).fit(views)
+    run = only_run(mlflow)
     assert run.info.status == "FAILED"
-    assert run.data.tags["mscam.error"] == "ArithmeticError: on purpose"
+    assert run.data.tags["mscam.error"].startswith("Stopped")
 
 
-@pytest.mark.filterwarnings("default")
 @pytest.mark.thorough
-def test_a_run_is_logged_with_its_report_and_its_model(
-    mlflow: Any, pipeline: Write, own_directory: None
-) -> None:
-    outcome = again(pipeline(HERE))
-    run_id = log_run(outcome.directory.path)
+def test_a_run_is_logged_with_its_report_and_its_model(mlflow: Any, finished: RunDirectory) -> None:
+    run_id = log_run(finished.path)
     client = mlflow.MlflowClient()
-    run = client.get_run(run_id)
-    assert outcome.record.metrics is not None
-    assert run.data.metrics["accuracy"] == outcome.record.metrics["accuracy"]
+    run, record = client.get_run(run_id), finished.read_record()
+    assert record.metrics is not None
+    assert run.data.metrics["accuracy"] == record.metrics["accuracy"]
     assert run.data.params["cluster.n_clusters"] == "3"
     files = {item.path for item in client.list_artifacts(run_id)}
     assert {"report.html", "run.json", "samples.csv"} <= files
     model = mlflow.pyfunc.load_model(f"runs:/{run_id}/model")
-    with np.load("tiny.npz") as archive:
-        new = {name: archive[name] for name in ("view_0", "view_1")}
-    assert_array_equal(model.predict(new), load_run(outcome.directory.path).predict(new))
+    new = values_of(three_subspaces())
+    assert_array_equal(model.predict(new), load_run(finished.path).predict(new))
     with mlflow.start_run() as active:
-        assert log_run(outcome.directory.path) == active.info.run_id
+        assert log_run(finished.path) == active.info.run_id
 
 
 def test_what_is_no_run_is_refused(mlflow: Any, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes("is not a run directory")):
+    with raises(DataError, "is not a run directory"):
         log_run(tmp_path)
 
 
 def test_without_mlflow_the_message_says_how_to_install_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "mlflow", None)
-    with pytest.raises(ConfigurationError, match=quotes("pip install 'mscam-dask[mlflow]'")):
+    monkeypatch.setitem(sys.modules, "mlflow", None)
+    with raises(ConfigurationError, "pip install 'mscam-dask[mlflow]'"):
         MlflowObserver()

@@ -15,7 +15,7 @@ from mscam_dask.engine import graph as graphs
 from mscam_dask.engine import spectrum, views
 from mscam_dask.linalg import block_eigensolver as eigen
 from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
-from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
@@ -165,7 +165,7 @@ def spectrum_by_blocks(
     ]
     joined = spectrum.join_aggregates(parts)
     coarse = [spectrum.coarse_rows(block, joined, i, RANGES) for i, block in enumerate(rows)]
-    vectors = eigen.coarse_vectors(coarse, joined.sizes, n_vectors)[joined.labels]
+    vectors = eigen.coarse_vectors(coarse, joined, n_vectors)[joined]
     before, n_rounds = None, 0
     while True:
         image = np.concatenate([block.apply(cut(vectors, block)) for block in rows])
@@ -273,7 +273,7 @@ def test_projected_distances_are_those_of_the_whole(view: NDArray[np.float64]) -
         ]
         found = row_graph.projected_rows(parts, candidates, RANGES, together_bytes=0)
         for distances, embedding in zip(found, embeddings, strict=True):
-            expected = squared_distances_on_edges(embedding, candidates.indices, row_start=start)
+            expected = squared_distances_to(embedding, np.arange(start, stop), candidates.indices)
             assert_array_equal(distances, np.where(candidates.indices < 0, 0.0, expected))
 
 
@@ -326,9 +326,8 @@ def test_rows_of_a_graph_that_are_split_and_joined_are_in_the_order_of_the_sampl
     pieces = [row_graph.split_graph(block, order, edges) for block in rows]
     for group, (start, stop) in enumerate(pairwise(edges)):
         assert {len(of_block) for of_block in pieces} == {3}
-        data, indices, ends = row_graph.join_graph([own[group] for own in pieces], start, stop)
-        pointers = np.concatenate(([0], ends[-(stop - start) :]))
-        joined = csr_array((data, indices, pointers), shape=(stop - start, 40))
-        assert_array_equal(joined.toarray(), expected[start:stop])
-        for first, last in pairwise(pointers):
-            assert np.all(np.diff(indices[first:last]) > 0)
+        joined = row_graph.join_graph([own[group] for own in pieces], start, stop)
+        assert (joined.start, joined.stop) == (start, stop)
+        assert_array_equal(joined.affinity.toarray(), expected[start:stop])
+        for first, last in pairwise(joined.affinity.indptr):
+            assert np.all(np.diff(joined.affinity.indices[first:last]) > 0)

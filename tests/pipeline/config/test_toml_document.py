@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ from mscam_dask.pipeline.config.toml_document import (
     read_document,
     toml_text,
 )
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 
 def write(directory: Path, text: str | bytes) -> Path:
@@ -30,7 +31,8 @@ def write(directory: Path, text: str | bytes) -> Path:
 
 def test_tables_and_the_lines_they_stand_on(tmp_path: Path) -> None:
     text = (
-        '# say\n[data]\nsource = "a.npy"\ntext = """\n[cluster]\nn = 1\n"""\n\n[cluster]\n  n = 3\n'
+        '\ufeff# say\r\n[data]\r\nsource = "a.npy"\n'  # as other systems write them
+        'text = """\n[cluster]\nn = 1\n"""\n\n[cluster]\n  n = 3\n'
     )
     document = read_document(write(tmp_path, text))
     assert document.tables["cluster"] == {"n": 3}
@@ -41,21 +43,13 @@ def test_tables_and_the_lines_they_stand_on(tmp_path: Path) -> None:
     assert document.where("output").endswith("pipeline.toml")
 
 
-def test_line_ends_and_byte_order_mark_of_other_systems(tmp_path: Path) -> None:
-    document = read_document(write(tmp_path, b"\xef\xbb\xbf[data]\r\nsource = 'x'\r\n"))
-    assert document.tables == {"data": {"source": "x"}}
-    assert document.where("data", "source").endswith("line 2")
-
-
 @pytest.mark.parametrize(
     ("text", "parts"),
     [
         pytest.param("[data\n", ["line 1, column 6", "']'"], id="open bracket"),
-        pytest.param("[data]\nsource = digits\n", ["line 2, column 10"], id="no quotes"),
         pytest.param("a = 1\na = 2\n", ["line 2"], id="duplicate key"),
         pytest.param("[data]\n[data]\n", ["line 2", "'data'"], id="duplicate table"),
         pytest.param("a = {b = 1, b = 2}\n", ["line 1", "'b'"], id="duplicate inline key"),
-        pytest.param('a = "x\n', ["line 1"], id="open text"),
         pytest.param("a = " + "[" * 2000, [], id="deep lists"),
         pytest.param("a = " + "{a=" * 1000, [], id="deep tables"),
         pytest.param("a" + ".a" * 1500 + " = 1", ["line 1", "1500", "64"], id="deep key"),
@@ -66,28 +60,20 @@ def test_line_ends_and_byte_order_mark_of_other_systems(tmp_path: Path) -> None:
 def test_what_is_no_pipeline_file(tmp_path: Path, text: str | bytes, parts: list[str]) -> None:
     with pytest.raises(ConfigurationError) as caught:
         read_document(write(tmp_path, text))
-    for part in (*parts, "pipeline.toml"):
-        assert part in str(caught.value)
+    assert re.search(quotes("pipeline.toml", *parts), str(caught.value))
 
 
-def test_no_file_is_named_with_the_directory_it_was_looked_for_in(tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "absent.toml", Path.cwd())):
-        read_document(tmp_path / "absent.toml")
-    with pytest.raises(ConfigurationError, match=quotes(tmp_path, "*.toml")):
-        read_document(tmp_path)
-
-
-def test_a_huge_file_is_refused_at_once(tmp_path: Path) -> None:
-    file = tmp_path / "huge.toml"
-    with file.open("wb") as stream:
+def test_what_is_no_file_or_a_huge_one(tmp_path: Path) -> None:
+    huge = tmp_path / "huge.toml"
+    with huge.open("wb") as stream:
         stream.truncate(100 * 2**20)  # sparse: 100 MB of zeros
-    with pytest.raises(ConfigurationError, match=quotes(file, "64 KiB")):
-        read_document(file)
+    absent = tmp_path / "absent.toml"
+    for file, value in ((absent, Path.cwd()), (tmp_path, "*.toml"), (huge, "64 KiB")):
+        with raises(ConfigurationError, file, value):
+            read_document(file)
 
 
-@pytest.mark.timeout(
-    60
-)  # without the limits such files take minutes; machines are too noisy for less
+@pytest.mark.timeout(60)  # without the limits such files take minutes
 @pytest.mark.parametrize(
     "line",
     [
@@ -107,11 +93,8 @@ def test_the_largest_file_is_read_soon(tmp_path: Path, line: str) -> None:
     [
         ("cluster.n_clusters=7", ("cluster", "n_clusters"), 7),
         ("cluster.alpha = 0.5", ("cluster", "alpha"), 0.5),
-        ("cluster.scale=unit", ("cluster", "scale"), "unit"),
-        ("data.source=ü.csv", ("data", "source"), "ü.csv"),
-        ("data.source=./some/file.npz", ("data", "source"), "./some/file.npz"),
+        ("data.source=./ü.csv", ("data", "source"), "./ü.csv"),
         ('data.source=["a", "b"]', ("data", "source"), ["a", "b"]),
-        ("execution.in_process=true", ("execution", "in_process"), True),
         ('data.view_type."view one"="kernel"', ("data", "view_type", "view one"), "kernel"),
         ('data.labels="a=b"', ("data", "labels"), "a=b"),
     ],
@@ -126,23 +109,15 @@ def test_overrides_are_toml_values_or_plain_words(text: str, key: Any, value: ob
 @pytest.mark.parametrize(
     "text",
     [
-        "",
-        "n_clusters=3",
-        "cluster.n_clusters",
-        "=3",
-        "cluster.=3",
-        "cluster..n=3",
-        "cluster.a=1,5",
-        "cluster.a=",
-        "cluster.a=1\n[data]",
-        "cluster.a=1\nb=2",
-        "cluster.a b=1",
-        "a.b=[1",
+        *("", "n_clusters=3", "cluster.n_clusters", "=3", "cluster.=3", "cluster..n=3"),
+        *("cluster.a=1,5", "cluster.a=", "cluster.a=1\n[data]", "cluster.a=1\nb=2"),
+        *("cluster.a b=1", "a.b=[1"),
     ],
 )
 def test_overrides_that_are_none(text: str) -> None:
-    with pytest.raises(ConfigurationError, match=quotes(f"--set {text}")):
+    with pytest.raises(ConfigurationError) as caught:
         parse_override(text)
+    assert f"--set {text}" in str(caught.value)
 
 
 def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> None:
@@ -156,28 +131,9 @@ def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> No
     document = read_document(file).overridden(overrides)
     assert document.tables == {"cluster": {"n_clusters": 5}, "execution": {"workers": 2}}
     assert document.where("cluster", "n_clusters") == "--set cluster.n_clusters=5"
-    assert document.where("execution", "workers") == "--workers 2"
-
-
-def test_an_override_cannot_enter_what_is_no_table(tmp_path: Path) -> None:
-    file = write(tmp_path, "[data]\nview_type = 'kernel'\n")
-    said = quotes("--set data.view_type.pix=kernel", "'kernel'")
-    with pytest.raises(ConfigurationError, match=said):
-        read_document(file).overridden([parse_override("data.view_type.pix=kernel")])
-
-
-def test_relative_paths_start_at_the_file_or_at_the_command_line(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    monkeypatch.chdir(elsewhere)
-    file = write(tmp_path, "[data]\nsource = 'a'\n")
-    assert read_document(file).base("data", "source") == tmp_path
-    assert (
-        read_document(file).overridden([parse_override("data.source=a")]).base("data", "source")
-        == elsewhere
-    )
+    into_a_number = "--set cluster.n_clusters.pix=1"
+    with raises(ConfigurationError, into_a_number, 3):
+        read_document(file).overridden([parse_override(into_a_number.partition(" ")[2])])
 
 
 def is_text(value: str) -> bool:

@@ -1,4 +1,4 @@
-"""Connecting to a cluster that runs already, and what its workers must have."""
+"""Clusters that a run starts or uses, of every type that works on this computer, and what their workers must have."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,7 +16,8 @@ from typing import Any
 import dask.config
 import psutil
 import pytest
-from distributed import Client, LocalCluster, Status
+import yaml
+from distributed import Client, LocalCluster, Security, Status
 
 import mscam_dask
 from mscam_dask import MSCAM, __version__
@@ -23,141 +25,158 @@ from mscam_dask.engine.executors import dask as executor_module
 from mscam_dask.errors import (
     ClusterError,
     ClusterStartError,
+    ConfigurationError,
     NoWorkersError,
     SchedulerLostError,
 )
 from mscam_dask.monitor.dashboard import plugin
-from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable
 from mscam_dask.pipeline.run import cluster as module
-from mscam_dask.pipeline.run.cluster import check_workers, open_cluster, page_of
-from tests.messages import quotes
+from mscam_dask.pipeline.run.cluster import check_workers, open_cluster, page_of, serve_in_slurm
+from mscam_dask.pipeline.run.cluster_classes import start_errors
+from tests.clusters import scheduler_process, worker_process
+from tests.deploy.files import DEPLOY, documents
+from tests.messages import raises
 from tests.synthetic import gaussian_views
 
-
-def start(**options: Any) -> LocalCluster:
-    """A cluster whose workers are threads of this process."""
-    addresses = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0"}
-    options = {"n_workers": 1} | addresses | options
-    return LocalCluster(processes=False, threads_per_worker=1, **options)
+THREADS = f"{__name__}:Threads"
 
 
-@pytest.fixture
-def scheduler() -> Iterator[LocalCluster]:
-    with start(protocol="tcp") as cluster:
+class Threads(LocalCluster):
+    """A cluster of a site's own: workers are threads of this process."""
+
+    def __init__(self, *, protocol: str = "tls", n_workers: int = 0, **options: Any) -> None:
+        super().__init__(  # type: ignore[no-untyped-call]
+            n_workers=n_workers,
+            processes=False,
+            threads_per_worker=1,
+            host="127.0.0.1",
+            protocol=protocol,
+            security=Security.temporary() if protocol == "tls" else None,
+            dashboard_address="127.0.0.1:0",
+            **options,
+        )
+
+
+class Unavailable(Threads):
+    """A cluster whose service does not answer."""
+
+    def __init__(self) -> None:
+        raise ConnectionError("no answer from cluster.example")
+
+
+@contextmanager
+def opened(**keys: Any) -> Iterator[Any]:
+    with open_cluster(ExecutionTable(**keys)) as cluster:
         yield cluster
 
 
-def test_a_running_cluster_is_used_and_left_running(
-    scheduler: LocalCluster, tmp_path: Path
-) -> None:
-    execution = ExecutionTable(scheduler=scheduler.scheduler_address)
+@pytest.fixture
+def address() -> Iterator[str]:
+    """Scheduler of a cluster that runs already."""
+    with Threads(protocol="tcp", n_workers=1) as cluster:
+        yield cluster.scheduler_address
+
+
+# --------------------------------------------------------------------------- running clusters
+
+
+def test_a_running_cluster_is_used_and_left_running(address: str, tmp_path: Path) -> None:
     for _ in range(2):
-        with open_cluster(execution) as cluster:
-            assert cluster.client is not None
-            assert scheduler.scheduler_address in cluster.description
+        with opened(scheduler=address) as cluster:
+            assert address in cluster.description
             check_workers(cluster, [tmp_path])
             assert cluster.client.submit(sum, [1, 2], pure=False).result() == 3
+
+
+def test_a_scheduler_file_names_a_running_cluster(tmp_path: Path) -> None:
+    with (
+        scheduler_process(tmp_path) as (_, address),
+        worker_process(address, tmp_path),
+        opened(scheduler_file=str(tmp_path / "scheduler.json")) as cluster,
+    ):
+        assert address in cluster.description
+        check_workers(cluster, [tmp_path])
+
+
+def test_workers_that_do_not_see_the_data_or_differ_are_named(
+    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_installed() -> str:
+        raise ModuleNotFoundError("No module named 'mscam_dask'")
+
+    with opened(scheduler=address) as cluster:
+        with raises(ClusterError, "tcp://", tmp_path / "absent", "--output"):
+            check_workers(cluster, [tmp_path, tmp_path / "absent"])
+        # workers are threads of this process
+        monkeypatch.setattr(mscam_dask, "__version__", "9.8.7")
+        with raises(ClusterError, "tcp://", "9.8.7", __version__):
+            check_workers(cluster, [])
+        views = gaussian_views(0, n_samples=60)[0]
+        with (
+            Client(address, set_as_default=False) as client,
+            raises(ClusterError, "tcp://", "9.8.7", __version__),
+        ):
+            MSCAM(3, client=client).fit(views)
+        monkeypatch.setattr(executor_module, "_version_probe", lambda: not_installed)
+        with raises(ClusterError, "tcp://", "ModuleNotFoundError", "'mscam_dask'"):
+            check_workers(cluster, [])
+
+
+def test_a_cluster_without_workers_or_scheduler_is_an_error_with_the_remedy() -> None:
+    with Threads(protocol="tcp") as scheduler:
+        address = scheduler.scheduler_address
+        with (
+            opened(scheduler=address, workers_timeout=0.2) as cluster,
+            raises(NoWorkersError, f"dask worker {address}", "0.2 s") as caught,
+        ):
+            check_workers(cluster, [])
+    assert caught.value.exit_code == 75
+    with raises(SchedulerLostError, address) as lost, opened(scheduler=address):
+        pass
+    assert lost.value.exit_code == 75
+
+
+# --------------------------------------------------------------------------- start and stop
 
 
 @pytest.mark.parametrize(
     ("kind", "running"), [("scheduler", False), ("client", False), ("client", True)]
 )
 def test_a_signal_while_a_cluster_is_opened_waits_and_closes_it(
-    scheduler: LocalCluster, monkeypatch: pytest.MonkeyPatch, kind: str, running: bool
+    address: str, monkeypatch: pytest.MonkeyPatch, kind: str, running: bool
 ) -> None:
     events: list[str] = []
-    opened: list[Any] = []
+    servers: list[Any] = []
 
     def dask_setup(server: Any) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
         time.sleep(0.2)  # the main thread waits for the scheduler or client and could handle it
         events.append("made")
-        opened.append(server)
+        servers.append(server)
 
     def handle(number: int, frame: object) -> None:
         events.append("handled")
         raise KeyboardInterrupt
 
     monkeypatch.setitem(sys.modules, "signals", SimpleNamespace(dask_setup=dask_setup))
-    address = scheduler.scheduler_address if running else None
     previous = signal.signal(signal.SIGTERM, handle)
     try:
         with (
             dask.config.set({f"distributed.{kind}.preload": ["signals"]}),
             pytest.raises(KeyboardInterrupt),
-            open_cluster(ExecutionTable(scheduler=address, workers=None if running else 1)),
+            opened(**({"scheduler": address} if running else {"workers": 1})),
         ):
             pytest.fail("it went on")
     finally:
         signal.signal(signal.SIGTERM, previous)
     assert events == ["made", "handled"]
-    (server,) = opened
-    assert server.status in ("closed", Status.closed)
-
-
-def test_workers_that_do_not_see_the_data_or_differ_are_named(
-    scheduler: LocalCluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with open_cluster(ExecutionTable(scheduler=scheduler.scheduler_address)) as cluster:
-        with pytest.raises(ClusterError, match=quotes("tcp://", tmp_path / "absent", "--output")):
-            check_workers(cluster, [tmp_path, tmp_path / "absent"])
-        monkeypatch.setattr(
-            mscam_dask, "__version__", "9.8.7"
-        )  # workers are threads of this process
-        with pytest.raises(ClusterError, match=quotes("tcp://", "9.8.7", __version__)):
-            check_workers(cluster, [])
-        monkeypatch.setattr(executor_module, "_version_probe", lambda: not_installed)
-        with pytest.raises(
-            ClusterError, match=quotes("tcp://", "ModuleNotFoundError", "'mscam_dask'")
-        ):
-            check_workers(cluster, [])
-
-
-def not_installed() -> str:
-    raise ModuleNotFoundError("No module named 'mscam_dask'")
-
-
-def test_a_fit_refuses_workers_of_another_version(
-    scheduler: LocalCluster, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    views = gaussian_views(0, n_samples=60)[0]
-    with Client(scheduler.scheduler_address, set_as_default=False) as client:
-        MSCAM(3, client=client).fit(views)
-        monkeypatch.setattr(mscam_dask, "__version__", "0.0.9")
-        with pytest.raises(ClusterError, match=quotes("tcp://", "0.0.9", __version__)):
-            MSCAM(3, client=client).fit(views)
-
-
-def test_a_cluster_without_workers_is_an_error_with_the_remedy() -> None:
-    with start(protocol="tcp", n_workers=0) as scheduler:
-        address = scheduler.scheduler_address
-        with (
-            open_cluster(ExecutionTable(scheduler=address, workers_timeout=0.2)) as cluster,
-            pytest.raises(
-                NoWorkersError, match=quotes(f"dask worker {address}", "0.2 s")
-            ) as caught,
-        ):
-            check_workers(cluster, [])
-    assert caught.value.exit_code == 75
-
-
-def test_nothing_that_answers_is_worth_another_try() -> None:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        address = f"tcp://127.0.0.1:{probe.getsockname()[1]}"
-    with (
-        pytest.raises(SchedulerLostError, match=quotes(address)) as caught,
-        open_cluster(ExecutionTable(scheduler=address)),
-    ):
-        pass
-    assert caught.value.exit_code == 75
+    assert servers[0].status in ("closed", Status.closed)
 
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("n_deaths", [1, 9])
-def test_a_worker_that_dies_while_it_starts_is_started_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, n_deaths: int
-) -> None:
+def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path, n_deaths: int) -> None:
     (tmp_path / "deaths").write_text("x" * n_deaths)
     preload = tmp_path / "dies.py"
     preload.write_text(
@@ -170,25 +189,21 @@ def test_a_worker_that_dies_while_it_starts_is_started_again(
     )
     with dask.config.set({"distributed.worker.preload": [str(preload)]}):
         if n_deaths == 1:
-            with open_cluster(ExecutionTable(workers=1)) as cluster:
-                assert cluster.client is not None
+            with opened(workers=1) as cluster:
                 assert cluster.client.submit(abs, -1, pure=False).result() == 1
         else:
-            with (
-                pytest.raises(ClusterStartError, match=quotes(1, "--in-process")) as caught,
-                open_cluster(ExecutionTable(workers=1)),
-            ):
+            with raises(ClusterStartError, 1, "--in-process") as caught, opened(workers=1):
                 pass
             assert caught.value.exit_code == 75
 
 
 def test_in_this_process_there_is_nothing_to_check() -> None:
-    with open_cluster(ExecutionTable(in_process=True)) as cluster:
+    with opened(in_process=True) as cluster:
         assert cluster.client is None
         check_workers(cluster, [Path("absent")])
 
 
-def test_a_cluster_of_a_run_listens_on_loopback_alone() -> None:
+def test_a_cluster_of_a_run_listens_on_loopback_alone(tmp_path: Path) -> None:
     def listening(process: psutil.Process) -> list[str]:
         connections = process.net_connections(kind="inet")
         return [item.laddr.ip for item in connections if item.status == psutil.CONN_LISTEN]
@@ -196,45 +211,165 @@ def test_a_cluster_of_a_run_listens_on_loopback_alone() -> None:
     here = psutil.Process()
     before = {child.pid for child in here.children(recursive=True)}
     own = sorted(listening(here))
-    with open_cluster(ExecutionTable(workers=2)) as cluster:
-        assert cluster.client is not None
+    options = {"local_directory": str(tmp_path)}
+    with opened(cluster="local", workers=1, cluster_options=options) as cluster:
+        assert cluster.client.scheduler.address.startswith("tls://127.0.0.1")
+        assert list(tmp_path.iterdir()) != []
         started = [child for child in here.children(recursive=True) if child.pid not in before]
-        assert len(started) >= 2
         addresses = [ip for process in (here, *started) for ip in listening(process)]
         for ip in own:
             addresses.remove(ip)
-        # scheduler, dashboard, and for each worker itself and its nanny
-        assert len(addresses) >= 5
+        assert len(addresses) >= 4  # scheduler, dashboard, the worker and its nanny
         assert {ip for ip in addresses if ip not in ("127.0.0.1", "::1")} == set()
 
 
-@pytest.mark.parametrize("has_bokeh", [True, False])
+def test_an_adaptive_cluster_on_this_computer_starts_from_no_worker(tmp_path: Path) -> None:
+    with opened(adapt=AdaptTable(minimum=0, maximum=2)) as cluster:
+        assert cluster.client.scheduler_info(n_workers=-1)["workers"] == {}
+        assert cluster.description == "0 to 2 worker processes on this computer"
+        check_workers(cluster, [tmp_path])
+        assert cluster.client.submit(sum, [1, 2], pure=False).result(60) == 3
+
+
+# --------------------------------------------------------------------------- page
+
+
 def test_an_address_is_named_only_where_a_page_is_behind_it(
-    has_bokeh: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    pytest.importorskip("bokeh", reason="bokeh is an extra")
-    if not has_bokeh:
-        monkeypatch.setattr(module, "find_spec", lambda name: None)
-        monkeypatch.setattr(plugin, "find_spec", lambda name: None)
-    with open_cluster(ExecutionTable(workers=1)) as cluster:
-        assert cluster.client is not None
-        words, notes = page_of(cluster.client)
-        address = cluster.client.dashboard_link.replace("/status", "/mscam")
-        assert (cluster.dashboard is None) != has_bokeh
-    assert (address in words) == has_bokeh
-    assert ("pip install 'mscam-dask[dashboard]'" in words) == (not has_bokeh)
-    assert notes == ()
-
-
-def test_a_dashboard_port_that_is_taken_meanwhile_is_replaced_without_a_word(
     monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
 ) -> None:
+    pytest.importorskip("bokeh", reason="bokeh is an extra")
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
         monkeypatch.setattr(module, "dashboard_address", lambda: f"127.0.0.1:{taken}")
-        with open_cluster(ExecutionTable(workers=1)) as cluster:
+        with opened(workers=1) as cluster:
+            words, notes = page_of(cluster.client)
             assert cluster.dashboard is not None
-            assert f":{taken}/" not in cluster.dashboard
+            assert f":{taken}/" not in cluster.dashboard  # replaced without a word
+            assert cluster.client.dashboard_link.replace("/status", "/mscam") in words
+            assert notes == ()
     assert [str(item.message) for item in recwarn if str(taken) in str(item.message)] == []
+    for place in (module, plugin):
+        monkeypatch.setattr(place, "find_spec", lambda name: None)
+    with opened(workers=1) as cluster:
+        words, notes = page_of(cluster.client)
+        assert cluster.dashboard is None
+    assert "pip install 'mscam-dask[dashboard]'" in words
+    assert "/mscam" not in words
+    assert notes == ()
+
+
+# --------------------------------------------------------------------------- other types
+
+
+def test_a_class_of_ones_own_is_scaled_and_closed(tmp_path: Path) -> None:
+    with opened(cluster=THREADS, workers=2) as cluster:
+        assert cluster.description == f"2 workers of a {THREADS} cluster"
+        check_workers(cluster, [tmp_path])
+        cluster.client.wait_for_workers(2, timeout=30)
+        port = int(cluster.client.scheduler.address.rpartition(":")[2])
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(("127.0.0.1", port), timeout=5)
+    with opened(cluster=THREADS, adapt=AdaptTable(minimum=0, maximum=1)) as cluster:
+        assert cluster.client.submit(abs, -1, pure=False).result(30) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "keys", "error", "code", "says"),
+    [
+        ("Threads", {"cluster_options": {"protocol": "tcp"}}, ConfigurationError, 2, "--scheduler"),
+        ("Unavailable", {"cluster_options": {"no_option": 1}}, ConfigurationError, 2, "no_option"),
+        ("Unavailable", {}, ClusterStartError, 75, "cluster.example"),
+        ("Threads", {"start_timeout": 0.3}, NoWorkersError, 75, "0.3 s"),
+    ],
+)
+def test_a_class_that_cannot_start(
+    name: str, keys: dict[str, Any], error: type[Exception], code: int, says: str
+) -> None:
+    with raises(error, name, says) as caught, opened(cluster=f"{__name__}:{name}", **keys):
+        pass
+    assert getattr(caught.value, "exit_code", None) == code
+
+
+def test_the_runner_is_for_tasks_of_srun(monkeypatch: pytest.MonkeyPatch) -> None:
+    execution = ExecutionTable(cluster="slurm-runner")
+    for name in ("SLURM_PROCID", "SLURM_NTASKS"):
+        monkeypatch.delenv(name, raising=False)
+    with raises(ConfigurationError, "srun"):
+        serve_in_slurm(execution, insecure=True)
+    with raises(ConfigurationError, "mscam-dask run"), open_cluster(execution):
+        pass
+    monkeypatch.setenv("SLURM_PROCID", "1")
+    monkeypatch.setenv("SLURM_NTASKS", "2")
+    with raises(ConfigurationError, "2 task(s)", "--ntasks"):
+        serve_in_slurm(execution, insecure=True)
+    monkeypatch.setenv("SLURM_NTASKS", "3")
+    with raises(ConfigurationError, "--insecure"):
+        serve_in_slurm(execution, insecure=False)
+    serve_in_slurm(execution, insecure=True)  # the task of the run goes on
+    started = time.monotonic()
+    late = {"cluster": "slurm-runner", "start_timeout": 0.3}
+    with raises(SchedulerLostError, "0.3 s"), opened(**late):
+        pass
+    assert time.monotonic() - started < 20
+
+
+def test_the_reason_of_a_batch_scheduler_is_told_without_the_job_script() -> None:
+    text = (
+        "Command exited with non-zero exit code.\nExit code: 248\nCommand:\noarsub -q long "
+        + "worker " * 200
+        + "\nstdout:\n\nstderr:\nERROR : The queue long does not exist.\n"
+    )
+    with (
+        raises(ClusterError, "'oar'", "The queue long does not exist") as caught,
+        start_errors("oar"),
+    ):
+        raise RuntimeError(text)
+    assert "worker worker" not in str(caught.value)
+    assert caught.value.exit_code == 4
+
+
+# --------------------------------------------------------------------------- Kubernetes
+
+MANIFEST = DEPLOY / "k8s/cluster.yaml"
+
+
+def manifest_of(file: Path, **options: Any) -> dict[str, Any]:
+    pytest.importorskip("dask_kubernetes")
+    from mscam_dask.pipeline.run import manifest_cluster
+
+    return manifest_cluster.manifest_of(file, **options)
+
+
+def test_a_manifest_gets_a_name_workers_and_an_image_of_its_own() -> None:
+    theirs = next(item for item in documents(MANIFEST) if item["kind"] == "DaskCluster")
+    first, second = (manifest_of(MANIFEST, n_workers=3) for _ in range(2))
+    name = first["metadata"]["name"]
+    assert name.startswith("mscam-")
+    assert name != second["metadata"]["name"]
+    selector = first["spec"]["scheduler"]["service"]["selector"]
+    assert selector["dask.org/cluster-name"] == name
+    assert first["spec"]["worker"]["replicas"] == 3
+    first["metadata"]["name"] = selector["dask.org/cluster-name"] = "mscam"
+    first["spec"]["worker"]["replicas"] = 2
+    assert first == theirs
+    text = yaml.safe_dump(manifest_of(MANIFEST, n_workers=0, image="example.com/mscam@sha256:0"))
+    assert "image: mscam-dask" not in text
+    assert text.count("image: example.com/mscam@sha256:0") == 2
+    assert "replicas: 1" in text
+
+
+def test_a_file_without_a_cluster_is_refused(tmp_path: Path) -> None:
+    file = tmp_path / "cluster.yaml"
+    with raises(ConfigurationError, file, "No such file"):
+        manifest_of(file, n_workers=1)
+    for text, says in (
+        ("kind: [", "cannot be read"),
+        ("kind: DaskCluster\n---\nkind: DaskCluster\n", "2 documents"),
+        ("kind: DaskCluster\n", "metadata"),
+        ("kind: DaskCluster\nmetadata: {name: mscam}\nspec: {scheduler: 3}\n", "not complete"),
+    ):
+        file.write_text(text)
+        with raises(ConfigurationError, file, says):
+            manifest_of(file, n_workers=1)

@@ -17,33 +17,77 @@ import pytest
 from mscam_dask.pipeline.run import graceful_shutdown
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown, defer_signals
 
-SCRIPT = """
+START = """
 import os, signal, sys, time
 from pathlib import Path
 from mscam_dask.pipeline.run import graceful_shutdown as signals
-signals._DEADLINE_S = float(sys.argv[2])
 said = Path(sys.argv[1])
-with signals.GracefulShutdown(lambda: said.write_text('deadline') and 'goes on') as interruption:
-    to_send = ["SIGTERM", *sys.argv[3:4]]
+signals._DEADLINE_S = float(sys.argv[2])
+signal.signal(signal.SIGUSR1, lambda number, frame: None)
+def send(name, pause=0.0):
+    os.kill(os.getpid(), signal.Signals[name])
+    time.sleep(pause)
+with signals.GracefulShutdown(lambda: said.write_text('deadline') and 'goes on'):
+"""
+
+IGNORED = """
+    to_send = sys.argv[3:]
     while True:  # a call in a library that does not come back
         try:
             if to_send:
-                if len(to_send) == 1:
-                    time.sleep(float(sys.argv[4]) if len(sys.argv) > 4 else 0.0)
-                os.kill(os.getpid(), signal.Signals[to_send.pop(0)])
+                name, _, after = to_send.pop(0).partition("@")
+                time.sleep(float(after or 0))
+                send(name)
             time.sleep(60)
         except KeyboardInterrupt:
             pass
 """
 
+TIDIED = """
+    try:
+        send("SIGTERM", 60)
+    except KeyboardInterrupt:
+        name, number, pause = sys.argv[3:]
+        for _ in range(int(number)):
+            send(name, float(pause))
+sys.exit(3)
+"""
 
-def ignore_interrupts(said: Path, *arguments: str) -> tuple[int, str]:
-    command = [sys.executable, "-c", SCRIPT, str(said), *arguments]
+
+def code_of(script: str, said: Path, *arguments: str) -> tuple[int, str]:
+    """Exit code and standard error of a script."""
+    command = [sys.executable, "-c", START + script.lstrip("\n"), str(said), *arguments]
     done = subprocess.run(command, check=False, timeout=60, stderr=subprocess.PIPE, text=True)
     return done.returncode, done.stderr
 
 
-INTERRUPT_ITSELF = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
+def test_a_driver_that_does_not_end_is_ended_at_the_deadline(tmp_path: Path) -> None:
+    said = tmp_path / "said"
+    assert code_of(IGNORED, said, "0.2", "SIGTERM") == (75, "goes on\n")
+    assert said.read_text() == "deadline"
+
+
+@pytest.mark.parametrize("second", ["SIGINT", "SIGTERM@2.2"])
+def test_the_second_signal_ends_at_once(tmp_path: Path, second: str) -> None:
+    said = tmp_path / "said"
+    assert code_of(IGNORED, said, "50", "SIGTERM", second) == (75, "")
+    assert not said.exists()
+
+
+@pytest.mark.parametrize(
+    ("deadline_s", "arguments", "code"),
+    [
+        pytest.param("50", ("SIGTERM", "2", "0.2"), 3, id="a request that arrives several times"),
+        pytest.param("50", ("SIGUSR1", "10", "0.05"), 3, id="other signals do not end it"),
+        pytest.param("1", ("SIGUSR1", "400", "0.05"), 75, id="nor put the deadline off"),
+    ],
+)
+def test_signals_while_a_run_is_tidied_up(
+    tmp_path: Path, deadline_s: str, arguments: tuple[str, ...], code: int
+) -> None:
+    said = tmp_path / "said"
+    assert code_of(TIDIED, said, deadline_s, *arguments)[0] == code
+    assert said.exists() == (code == 75)
 
 
 def raise_and_wait(number: signal.Signals, interruption: GracefulShutdown) -> None:
@@ -52,21 +96,19 @@ def raise_and_wait(number: signal.Signals, interruption: GracefulShutdown) -> No
         signal.pause()
 
 
-def test_a_signal_becomes_an_interrupt_in_the_main_thread() -> None:
-    before = signal.getsignal(signal.SIGTERM)
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 75), (signal.SIGINT, 130)])
+def test_a_signal_becomes_an_interrupt_in_the_main_thread(
+    number: signal.Signals, code: int
+) -> None:
+    before = signal.getsignal(number)
     interruption = GracefulShutdown(lambda: "")
     with pytest.raises(KeyboardInterrupt):
-        raise_and_wait(signal.SIGTERM, interruption)
-    assert interruption.signal_name == "SIGTERM"
-    assert interruption.exit_code == 75
-    assert signal.getsignal(signal.SIGTERM) is before
-    interruption = GracefulShutdown(lambda: "")
-    with pytest.raises(KeyboardInterrupt):
-        raise_and_wait(signal.SIGINT, interruption)
-    assert interruption.exit_code == 130
+        raise_and_wait(number, interruption)
+    assert (interruption.signal_name, interruption.exit_code) == (number.name, code)
+    assert signal.getsignal(number) is before
 
 
-def in_a_callback_of_the_collector(action: Callable[[], None]) -> None:
+def in_a_callback_of_the_collector(action: Callable[[], object]) -> None:
     """Call a function where Python discards exceptions."""
 
     def callback(phase: str, info: dict[str, int]) -> None:
@@ -77,13 +119,14 @@ def in_a_callback_of_the_collector(action: Callable[[], None]) -> None:
     gc.collect(0)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_an_interrupt_that_python_discards_is_raised_again(number: signal.Signals) -> None:
-    done = []
+def test_an_interrupt_that_python_discards_is_raised_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    done: list[str] = []
 
     def work() -> None:
         with GracefulShutdown(lambda: "") as interruption:
-            in_a_callback_of_the_collector(lambda: os.kill(os.getpid(), number))
+            in_a_callback_of_the_collector(lambda: os.kill(os.getpid(), signal.SIGINT))
             done.append(interruption.signal_name)
             for _ in range(40):  # less than the deadline
                 time.sleep(0.1)
@@ -92,33 +135,22 @@ def test_an_interrupt_that_python_discards_is_raised_again(number: signal.Signal
     hook = sys.unraisablehook
     with pytest.raises(KeyboardInterrupt):
         work()
-    assert done == [number.name]
+    assert done == ["SIGINT"]
     assert sys.unraisablehook == hook
-
-
-def test_an_interrupt_that_comes_while_one_is_discarded_is_raised_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
     monkeypatch.setattr(graceful_shutdown, "_PAUSE_S", 0.0)
-
-    def work() -> None:
-        with GracefulShutdown(lambda: ""):
-            in_a_callback_of_the_collector(lambda: os.kill(os.getpid(), signal.SIGINT))
-            for _ in range(40):
-                time.sleep(0.1)
-
-    for _ in range(300):
+    for _ in range(300):  # it comes while one is discarded
         with pytest.raises(KeyboardInterrupt):
             work()
 
 
-def test_other_exceptions_that_python_discards_are_shown(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    shown = []
-    monkeypatch.setattr(sys, "unraisablehook", lambda args: shown.append(args.exc_type))
-    with GracefulShutdown(lambda: ""):
-        in_a_callback_of_the_collector([].pop)
+def test_other_exceptions_that_python_discards_are_shown() -> None:
+    shown, hook = [], sys.unraisablehook
+    sys.unraisablehook = lambda args: shown.append(args.exc_type)
+    try:
+        with GracefulShutdown(lambda: ""):
+            in_a_callback_of_the_collector([].pop)
+    finally:
+        sys.unraisablehook = hook
     assert shown == [IndexError]
 
 
@@ -139,13 +171,14 @@ def test_what_is_deferred_finishes_first() -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_is_held_back_is_handled_as_before_at_the_end(number: signal.Signals) -> None:
+    itself = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"
     done = []
 
     def work() -> None:
         with GracefulShutdown(lambda: "") as interruption:
             with defer_signals():
                 os.kill(os.getpid(), number)
-                subprocess.run([sys.executable, "-c", INTERRUPT_ITSELF], check=True)
+                subprocess.run([sys.executable, "-c", itself], check=True)
                 done.append("started")
                 raise RuntimeError  # of a process that the signal has ended
             done.append(interruption.signal_name)
@@ -170,75 +203,3 @@ def test_nothing_is_installed_outside_the_main_thread() -> None:
     thread.start()
     thread.join()
     assert seen == [before]
-
-
-def test_a_driver_that_does_not_end_is_ended_at_the_deadline(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    assert ignore_interrupts(said, "0.2") == (75, "goes on\n")
-    assert said.read_text() == "deadline"
-
-
-def test_the_second_signal_ends_at_once(tmp_path: Path) -> None:
-    said = tmp_path / "said"
-    assert ignore_interrupts(said, "50", "SIGINT") == (75, "")
-    assert ignore_interrupts(said, "50", "SIGTERM", "2.2") == (75, "")
-    assert not said.exists()
-
-
-def test_a_request_that_arrives_several_times_is_one(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SIGNALED_THRICE, str(tmp_path / "tidied")], check=False, timeout=60
-    )
-    assert done.returncode == 3
-    assert (tmp_path / "tidied").exists()
-
-
-SIGNALED_THRICE = """
-import os, signal, sys, time
-from pathlib import Path
-from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
-with GracefulShutdown(lambda: ""):
-    try:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
-    except KeyboardInterrupt:
-        for _ in range(2):
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.2)
-        Path(sys.argv[1]).touch()
-sys.exit(3)
-"""
-
-
-OTHER_SIGNALS = """
-import os, signal, sys, time
-from pathlib import Path
-from mscam_dask.pipeline.run import graceful_shutdown as signals
-signals._DEADLINE_S = float(sys.argv[2])
-signal.signal(signal.SIGUSR1, lambda number, frame: None)
-with signals.GracefulShutdown(lambda: str(Path(sys.argv[1]).write_text("deadline"))):
-    try:
-        os.kill(os.getpid(), signal.SIGTERM)
-        time.sleep(60)
-    except KeyboardInterrupt:
-        for _ in range(int(sys.argv[3])):  # tidying up
-            os.kill(os.getpid(), signal.SIGUSR1)
-            time.sleep(0.05)
-sys.exit(3)
-"""
-
-
-@pytest.mark.parametrize(
-    ("deadline_s", "n_signals", "code"),
-    [
-        pytest.param("50", "10", 3, id="half a second of 50"),
-        pytest.param("1", "400", 75, id="20 seconds instead of one"),
-    ],
-)
-def test_other_signals_neither_end_it_nor_put_the_deadline_off(
-    tmp_path: Path, deadline_s: str, n_signals: str, code: int
-) -> None:
-    said = tmp_path / "said"
-    command = [sys.executable, "-c", OTHER_SIGNALS, str(said), deadline_s, n_signals]
-    assert subprocess.run(command, check=False, timeout=60).returncode == code
-    assert said.exists() == (code == 75)

@@ -11,21 +11,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.open_data import run_fingerprint
-from mscam_dask.pipeline.run.previous_runs import link_tree
 from mscam_dask.pipeline.run.resume import resolve_target, resume_run
+from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.types.events import IterationFinished
-from tests.messages import quotes
-from tests.pipeline.runs import HERE, QUIET, again, labels_of
+from tests.messages import quotes, raises
+from tests.pipeline.runs import HERE, QUIET, Write, a_chunk, again, labels_of
 
-pytestmark = pytest.mark.usefixtures("own_directory")
-
-Write = Callable[[str], Path]
+NO_SCORES = f"{QUIET}[evaluate]\nenabled = false\n"
 
 
 def times(directory: Path) -> dict[Path, int]:
@@ -34,96 +30,65 @@ def times(directory: Path) -> dict[Path, int]:
     return {file: file.stat().st_mtime_ns for file in files}
 
 
-def test_the_same_twice_is_done_once(pipeline: Write, fits: list[Any], tmp_path: Path) -> None:
-    first = again(pipeline(HERE))
+def test_the_same_twice_is_done_once(first: RunOutcome, pipeline: Write, fits: list[Any]) -> None:
     before = times(first.directory.path)
-    second = again(pipeline(HERE))
-    assert (first.resumed, second.resumed) == (True, False)
+    second = again(pipeline(QUIET))
+    assert not second.resumed
     assert second.record == first.record
-    assert len(fits) == 1
+    assert fits == []
     assert times(first.directory.path) == before
-    assert first.directory.path.parent == tmp_path / "runs"
-    assert first.directory.path.name == f"tiny-{run_fingerprint(read_config(pipeline(HERE)))[:12]}"
+    fingerprint = run_fingerprint(read_config(pipeline(QUIET)))
+    assert second.directory.path == first.directory.path
+    assert first.directory.path.name == f"tiny-{fingerprint[:12]}"
 
 
 def test_where_and_by_what_a_run_is_computed_is_no_part_of_it(
     pipeline: Write, tmp_path: Path, tiny: Path
 ) -> None:
-    here = run_fingerprint(read_config(pipeline(HERE)))
-    assert (
-        run_fingerprint(read_config(pipeline("[execution]\nworkers = 2\n[output]\nroot = 'x'\n")))
-        == here
-    )
-    limited = pipeline(HERE)
-    limited.write_text(limited.read_text().replace("[cluster]", "max_bytes = '1 GB'\n[cluster]"))
-    assert run_fingerprint(read_config(limited)) == here
+    def fingerprint(more: str, old: str = "", new: str = "") -> str:
+        file = pipeline(more)
+        file.write_text(file.read_text().replace(old, new))
+        return run_fingerprint(read_config(file))
+
+    here = fingerprint(HERE)
+    assert fingerprint("[execution]\nworkers = 2\n[output]\nroot = 'x'\n") == here
+    assert fingerprint(HERE, "[cluster]", "max_bytes = '1 GB'\n[cluster]") == here
     (tmp_path / "elsewhere").mkdir()
-    moved = tmp_path / "elsewhere" / tiny.name
-    moved.write_bytes(tiny.read_bytes())
-    file = pipeline(HERE)
-    file.write_text(file.read_text().replace(f"'{tiny.name}'", f"'elsewhere/{tiny.name}'"))
-    assert run_fingerprint(read_config(file)) == here
-    assert run_fingerprint(read_config(pipeline(f"alpha = 2.0\n{HERE}"))) != here
+    shutil.copy(tiny, tmp_path / "elsewhere")
+    assert fingerprint(HERE, f"'{tiny.name}'", f"'elsewhere/{tiny.name}'") == here
+    assert fingerprint(f"alpha = 2.0\n{HERE}") != here
     with np.load(tiny) as arrays:
         np.savez(tiny, allow_pickle=False, **{name: arrays[name][::-1] for name in arrays})
-    assert run_fingerprint(read_config(pipeline(HERE))) != here
+    assert fingerprint(HERE) != here
 
 
-@pytest.mark.thorough
 def test_only_what_depends_on_a_change_is_done_again(
-    pipeline: Write, fits: list[Any], tiny: Path, monkeypatch: pytest.MonkeyPatch
+    first: RunOutcome, pipeline: Write, fits: list[Any], tiny: Path
 ) -> None:
-    first = again(pipeline(HERE))
-    off = again(pipeline(f"{HERE}[evaluate]\nenabled = false\n"))
+    off = again(pipeline(NO_SCORES))
     assert off.directory.path != first.directory.path
-    assert (off.record.metrics, len(fits)) == (None, 1)
-    assert first.record.metrics is not None
-    np.testing.assert_array_equal(labels_of(off), labels_of(first))
+    assert off.record.metrics is None
+    labels = labels_of(first)
+    np.testing.assert_array_equal(labels_of(off), labels)
+    other = again(pipeline(f"alpha = 2.0\n{QUIET}"))
+    assert len(fits) == 1
+    for name in ("data.zarr/zarr.json", "data.zarr/views/0/values/c/0/0"):  # links, not copies
+        assert (other.directory.path / name).samefile(first.directory.path / name)
 
+    content = tiny.read_bytes()
     with np.load(tiny) as arrays:  # other labels, same views
         held = {name: arrays[name] for name in arrays}
     np.savez(tiny, allow_pickle=False, **{**held, "labels": np.roll(held["labels"], 1)})
-    relabelled = again(pipeline(HERE))
+    relabelled = again(pipeline(QUIET))
     assert len(fits) == 1
     assert relabelled.record.metrics is not None
     assert relabelled.record.metrics != first.record.metrics
-    assert relabelled.directory.result.is_dir()
 
-    def refuse(*arguments: Any, **options: Any) -> Any:
-        raise AssertionError("ingested again")
-
-    monkeypatch.setattr("mscam_dask.pipeline.run.open_data.ingest", refuse)
-    again(pipeline(f"alpha = 2.0\n{HERE}"))
-    assert len(fits) == 2
-
-
-def test_what_is_taken_over_outlives_the_run_it_came_from(pipeline: Write) -> None:
-    first = again(pipeline(HERE))
-    second = again(pipeline(f"{HERE}[evaluate]\nenabled = false\n"))
-    expected = labels_of(first)
+    tiny.write_bytes(content)
     for file in sorted(first.directory.path.rglob("*"), reverse=True):
         file.rmdir() if file.is_dir() else file.unlink()
-    third = again(pipeline(f"{HERE}[evaluate]\nenabled = false\n"))
-    assert not third.resumed
-    np.testing.assert_array_equal(labels_of(second), expected)
-
-
-def test_a_store_is_taken_over_by_links(tmp_path: Path, tiny: Path) -> None:
-    store = ingest([tiny], tmp_path / "a.zarr").output
-    assert isinstance(store, Path)
-    link_tree(store, tmp_path / "b.zarr")
-    names = sorted(str(file.relative_to(store)) for file in store.rglob("*") if file.is_file())
-    assert all((store / name).samefile(tmp_path / "b.zarr" / name) for name in names)
-
-
-def test_a_damaged_result_is_not_taken_over(pipeline: Write, fits: list[Any]) -> None:
-    first = again(pipeline(HERE))
-    chunk = next(
-        file for file in (first.directory.result / "labels").rglob("c/*") if file.is_file()
-    )
-    chunk.write_bytes(chunk.read_bytes()[:-2])
-    again(pipeline(f"{HERE}[evaluate]\nenabled = false\n"))
-    assert len(fits) == 2
+    assert not again(pipeline(NO_SCORES)).resumed  # it outlives the run it came from
+    np.testing.assert_array_equal(labels_of(off), labels)
 
 
 def _missing(directory: RunDirectory) -> None:
@@ -132,7 +97,7 @@ def _missing(directory: RunDirectory) -> None:
 
 
 def _cut_short(directory: RunDirectory) -> None:
-    chunk = next(file for file in directory.result.glob("labels/c/*") if file.is_file())
+    chunk = a_chunk(directory.result / "labels")
     chunk.write_bytes(chunk.read_bytes()[:-2])
 
 
@@ -144,79 +109,67 @@ def _with_the_data(directory: RunDirectory) -> None:
 @pytest.mark.parametrize(
     ("command", "harm", "names"),
     [
-        ("run", _missing, ["labels.csv", "result.zarr"]),
         ("run", _cut_short, ["result.zarr/labels/c"]),
         ("resume", _with_the_data, ["labels.csv", "result.zarr"]),
     ],
 )
-@pytest.mark.thorough
 def test_results_that_are_gone_or_damaged_are_made_again(
+    finished: RunDirectory,
     pipeline: Write,
     fits: list[Any],
-    tmp_path: Path,
     command: str,
     harm: Callable[[RunDirectory], None],
     names: list[str],
 ) -> None:
-    first = again(pipeline(QUIET), output=tmp_path / "out")
-    expected = labels_of(first)
-    harm(first.directory)
-    place = resolve_target(read_config(pipeline(QUIET)), tmp_path / "out")
-    assert place.action == "resume"
-    outcome = (
-        again(pipeline(QUIET), output=tmp_path / "out")
-        if command == "run"
-        else resume_run(tmp_path / "out")
-    )
+    before = RunOutcome(finished, finished.read_record())
+    expected = labels_of(before)
+    harm(finished)
+    if command == "run":
+        assert resolve_target(read_config(pipeline(HERE)), finished.path).action == "resume"
+        outcome = again(pipeline(HERE), output=finished.path)
+    else:
+        outcome = resume_run(finished.path)
     assert outcome.resumed
-    assert len(fits) == 2
-    assert (outcome.record.state, outcome.record.fit) == ("finished", first.record.fit)
+    assert len(fits) == 1
+    assert (outcome.record.state, outcome.record.fit) == ("finished", before.record.fit)
     (entry,) = outcome.record.resumed
     assert entry.state == "finished"
     assert re.search(quotes(*names), entry.warnings[0])
     np.testing.assert_array_equal(labels_of(outcome), expected)
     np.testing.assert_array_equal(read_result(outcome.directory.result).labels, expected)
-    assert not again(pipeline(QUIET), output=tmp_path / "out").resumed
+    assert not again(pipeline(HERE), output=finished.path).resumed
 
 
-def test_a_run_that_was_cut_off_is_gone_on_with(pipeline: Write) -> None:
-    def cut_off(event: object) -> None:
-        if isinstance(event, IterationFinished):
-            raise KeyboardInterrupt
+def test_a_damaged_result_is_not_taken_over(
+    first: RunOutcome, pipeline: Write, fits: list[Any]
+) -> None:
+    _cut_short(first.directory)
+    again(pipeline(NO_SCORES))
+    assert len(fits) == 1
 
-    with pytest.raises(KeyboardInterrupt):
-        again(pipeline(HERE), observers=(cut_off,))
-    outcome = again(pipeline(HERE))
+
+def test_a_run_that_was_cut_off_is_gone_on_with_and_holds_its_directory(
+    stopped: RunDirectory, pipeline: Write, tmp_path: Path
+) -> None:
+    outcome = again(pipeline(QUIET), output=stopped.path)
     assert outcome.record.state == "finished"
-    assert len(outcome.record.resumed) == 1
-    assert outcome.record.resumed[0].after_iteration == 1
-    assert not again(pipeline(HERE)).resumed
-
-
-def test_a_named_directory_holds_one_run(pipeline: Write, tmp_path: Path) -> None:
-    assert again(pipeline(HERE), output=tmp_path / "x").resumed
-    assert not again(pipeline(HERE), output=tmp_path / "x").resumed
-    with pytest.raises(ConfigurationError, match=quotes(tmp_path / "x", "--overwrite")):
-        again(pipeline(f"alpha = 2.0\n{HERE}"), output=tmp_path / "x")
+    assert [entry.after_iteration for entry in outcome.record.resumed] == [1]
+    assert not again(pipeline(QUIET), output=stopped.path).resumed
+    with raises(ConfigurationError, stopped.path, "--overwrite"):
+        again(pipeline(f"alpha = 2.0\n{QUIET}"), output=stopped.path)
     place = resolve_target(read_config(pipeline("[output]\ndirectory = 'y'\n")))
     assert (place.directory, place.action) == (tmp_path / "y", "run")
 
 
 @pytest.mark.thorough
 def test_keep_removes_the_oldest_and_what_was_computed_stays_known(
-    pipeline: Write, fits: list[Any]
+    first: RunOutcome, pipeline: Write, fits: list[Any]
 ) -> None:
-    directories = [
+    paths = [
         again(pipeline(f"alpha = {alpha}\n{QUIET}[output]\nkeep = 2\n")).directory.path
-        for alpha in (1.0, 2.0, 3.0)
+        for alpha in (2.0, 3.0)
     ]
-    assert [path.is_dir() for path in directories] == [False, True, True]
+    assert [path.is_dir() for path in (first.directory.path, *paths)] == [False, True, True]
     assert not again(pipeline(f"alpha = 3.0\n{QUIET}")).resumed
-    assert again(pipeline(f"alpha = 1.0\n{QUIET}")).resumed
-    assert len(fits) == 4
-
-
-def test_a_source_that_is_missing_is_a_data_error(pipeline: Write, tiny: Path) -> None:
-    tiny.unlink()
-    with pytest.raises(DataError, match=quotes(tiny)):
-        again(pipeline(HERE))
+    assert again(pipeline(QUIET)).resumed
+    assert len(fits) == 3

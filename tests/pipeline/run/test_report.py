@@ -1,125 +1,182 @@
-"""Reports of run directories: what they are made from, and what is said when that is not there."""
+"""What a run leaves for readers and monitors: its report and its metrics, and what is said without them."""
 
 from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable
+import time
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import numpy as np
 import pytest
 
-from mscam_dask.errors import DataError
-from mscam_dask.monitor.events import Event, StepFinished
-from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.report import write_report
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.monitor.events import Event, StepFinished, StepStarted
+from mscam_dask.monitor.run_record import DriftRecord, ErrorRecord
+from mscam_dask.pipeline.run.report import METRICS, metrics_text, read_success, write_report
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from tests.messages import quotes
+from mscam_dask.pipeline.tls import make_certificates
+from tests.messages import quotes, raises
+from tests.pipeline.runs import HERE, QUIET, Stopped, Write, at, rewritten, run, stop
 
-Write = Callable[[str], Path]
+prometheus = pytest.importorskip("prometheus_client.parser")
+openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
 
-IN_PROCESS = "[execution]\nin_process = true\nthreads = 1\n"
-
-
-@pytest.fixture
-def directory(pipeline: Write, tmp_path: Path) -> RunDirectory:
-    return run_pipeline(read_config(pipeline(IN_PROCESS)), tmp_path / "out").directory
+# --------------------------------------------------------------------------- report
 
 
-def test_it_links_to_the_files_from_where_it_is(directory: RunDirectory, tmp_path: Path) -> None:
-    page = directory.report.read_text(encoding="utf-8")
+def test_it_links_to_the_files_from_where_it_is(finished: RunDirectory, tmp_path: Path) -> None:
+    page = finished.report.read_text(encoding="utf-8")
     assert 'href="result.zarr/"' in page
     elsewhere = tmp_path / "a b" / "page.html"
-    assert write_report(directory, elsewhere) == elsewhere
+    assert write_report(finished, elsewhere) == elsewhere
     assert 'href="../out/labels.csv"' in elsewhere.read_text(encoding="utf-8")
     assert [item.name for item in elsewhere.parent.iterdir()] == ["page.html"]
+    with raises(DataError, tmp_path):
+        write_report(finished, tmp_path)
 
 
-def test_sample_ids_come_from_the_run_and_labels_from_its_data(
-    pipeline: Write, tmp_path: Path
+def test_labels_and_sample_ids_come_from_the_data_or_are_missed_aloud(
+    pipeline: Write, tiny: Path, tmp_path: Path
 ) -> None:
-    with np.load(tmp_path / "tiny.npz") as archive:
+    with np.load(tiny) as archive:
         arrays = dict(archive)
     names = np.array([f"leaf-{row:03}" for row in range(60)])
-    np.savez(tmp_path / "tiny.npz", allow_pickle=False, **arrays, sample_ids=names)
-    outcome = run_pipeline(read_config(pipeline(IN_PROCESS)), tmp_path / "named")
+    np.savez(tiny, allow_pickle=False, **arrays, sample_ids=names)
+    outcome = run(pipeline(HERE), tmp_path / "named")
     page = outcome.directory.report.read_text(encoding="utf-8")
     assert 'id="labels"' in page
+    assert str(outcome.directory.data) not in page
     assert ("leaf-017" in page) == bool(outcome.record.data and outcome.record.data.has_sample_ids)
-
-
-def test_labels_that_are_gone_are_missed_aloud(directory: RunDirectory) -> None:
-    assert str(directory.path / "data.zarr") not in directory.report.read_text(encoding="utf-8")
-    shutil.rmtree(directory.path / "data.zarr")
-    page = write_report(directory).read_text(encoding="utf-8")
-    assert str(directory.path / "data.zarr") in page
+    shutil.rmtree(outcome.directory.data)
+    page = write_report(outcome.directory).read_text(encoding="utf-8")
+    assert str(outcome.directory.data) in page
     assert 'id="labels"' not in page
 
 
-def test_a_run_without_results_is_told_so(directory: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes(tmp_path / "absent", "run.json")):
+def test_a_run_without_results_is_told_so(finished: RunDirectory, tmp_path: Path) -> None:
+    with raises(DataError, tmp_path / "absent", "run.json"):
         write_report(RunDirectory(tmp_path / "absent"))
-    record = msgspec.to_builtins(directory.read_record())
-    record.update(state="failed", fit=None, error={"type": "DataError", "message": "view a is odd"})
-    rewrite(directory, record)
-    with pytest.raises(DataError, match=quotes(directory.path, "view a is odd")):
-        write_report(directory)
-
-
-def test_a_directory_is_no_file(directory: RunDirectory, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes(tmp_path)):
-        write_report(directory, tmp_path)
-
-
-def test_it_can_be_switched_off(pipeline: Write, tmp_path: Path) -> None:
-    settings = read_config(pipeline(IN_PROCESS + "[report]\nenabled = false\n"))
-    assert not run_pipeline(settings, tmp_path / "out").directory.report.exists()
+    error = ErrorRecord(type="DataError", message="view a is odd")
+    rewritten(finished, state="failed", fit=None, error=error)
+    with raises(DataError, finished.path, "view a is odd"):
+        write_report(finished)
 
 
 def test_a_report_that_fails_does_not_fail_the_run(pipeline: Write, tmp_path: Path) -> None:
-    notes: list[str] = []
-
-    def note(event: Event) -> None:
-        if isinstance(event, StepFinished) and event.step == "write":
-            (tmp_path / "out" / "report.html").mkdir()
-        notes.extend(getattr(event, "notes", ()))
-
-    outcome = run_pipeline(read_config(pipeline(IN_PROCESS)), tmp_path / "out", observers=[note])
+    events: list[Event] = []
+    block = at((tmp_path / "out/report.html").mkdir, StepFinished, "write")
+    outcome = run(pipeline(HERE), tmp_path / "out", observers=[events.append, block])
     assert outcome.record.state == "finished"
-    said = quotes("report.html is a directory", "mscam-dask report")
+    notes = [note for event in events for note in getattr(event, "notes", ())]
+    said = quotes("report.html", "mscam-dask report")
     assert any(re.search(said, note) for note in notes)
 
 
-def rewrite(directory: RunDirectory, record: dict[str, Any]) -> None:
-    directory.write_record(msgspec.convert(record, RunRecord))
-
-
-def test_samples_that_moved_are_read_from_the_run(directory: RunDirectory) -> None:
-    record = msgspec.to_builtins(directory.read_record())
-    sizes = record["fit"]["cluster_sizes"]
-    record["drift"] = {
-        **dict.fromkeys(("n_new", "n_gone", "warm_runs"), 0),
-        "earlier": "tiny-0",
-        "start": "cold",
-        "reason": "of a test",
-        "n_common": 60,
-        "n_moved": 1,
-        "cluster_names": [0, 1, 2],
-        "sizes_before": sizes,
-        "sizes_after": sizes,
-        "score_before": None,
-        "score_after": None,
-    }
-    rewrite(directory, record)
-    directory.moved.write_text("sample,before,after\nleaf-17,0,2\n")
-    page = write_report(directory).read_text(encoding="utf-8")
+def test_samples_that_moved_are_read_from_the_run(finished: RunDirectory) -> None:
+    fit = finished.read_record().fit
+    assert fit is not None
+    drift = DriftRecord(
+        earlier="tiny-0",
+        start="cold",
+        reason="of a test",
+        n_common=60,
+        n_new=0,
+        n_gone=0,
+        n_moved=1,
+        warm_runs=0,
+        cluster_names=(0, 1, 2),
+        sizes_before=fit.cluster_sizes,
+        sizes_after=fit.cluster_sizes,
+        score_before=None,
+        score_after=None,
+    )
+    rewritten(finished, drift=drift)
+    finished.moved.write_text("sample,before,after\nleaf-17,0,2\n")
+    page = write_report(finished).read_text(encoding="utf-8")
     assert "leaf-17" in page
     assert 'href="moved.csv"' in page
-    directory.moved.write_text("sample,before,after\nleaf-17,0\n")
-    with pytest.raises(DataError, match=quotes(directory.moved)):
-        write_report(directory)
+    finished.moved.write_text("sample,before,after\nleaf-17,0\n")
+    with raises(DataError, finished.moved):
+        write_report(finished)
+
+
+# --------------------------------------------------------------------------- metrics
+
+
+def values(text: str) -> dict[str, float]:
+    """Samples by name, and by name and step or file where there are several."""
+    found = {}
+    for family in prometheus.text_string_to_metric_families(text):
+        assert family.documentation == METRICS[family.name]
+        assert family.type == "gauge"
+        for sample in family.samples:
+            detail = sample.labels.get("step") or sample.labels.get("file")
+            found[sample.name + (f"/{detail}" if detail else "")] = sample.value
+    return {name.removeprefix("mscam_batch_"): value for name, value in found.items()}
+
+
+def test_runs_that_ended_well_go_on_or_failed(pipeline: Write, tmp_path: Path) -> None:
+    before = int(time.time())
+    shared = tmp_path / "collector"
+    file = pipeline(f'{QUIET}[output]\nmetrics = "{shared}"\n')
+    outcome = run(file, tmp_path / "out")
+    content = (tmp_path / "out/metrics.prom").read_text()
+    (copy,) = shared.iterdir()
+    assert copy.name == f"mscam-{outcome.record.pipeline}.prom"
+    assert copy.read_text() == content
+    assert copy.stat().st_mode & 0o777 == 0o644
+    families = {family.name for family in openmetrics.text_string_to_metric_families(content)}
+    assert families <= set(METRICS)
+    said, record = values(content), outcome.record
+    assert record.fit is not None
+    assert record.data is not None
+    assert said["running"] == 0
+    assert said["exit_code"] == record.exit_code == 0
+    success = said["success_timestamp_seconds"]
+    assert success == said["end_timestamp_seconds"]
+    assert before <= said["start_timestamp_seconds"] <= success <= time.time()
+    assert said["samples"] == record.data.n_samples
+    assert said["clusters"] == record.fit.n_clusters
+    assert said["score"] == record.fit.score
+    assert {name: said[f"seconds/{name}"] for name in record.seconds} == record.seconds
+
+    def during() -> None:
+        assert values(copy.read_text())["running"] == 1
+        stop()
+
+    with pytest.raises(Stopped):
+        run(file, tmp_path / "bad", observers=[at(during, StepStarted, "validate")])
+    said = values(copy.read_text())
+    assert said["running"] == 0
+    assert said["exit_code"] == RunDirectory(tmp_path / "bad").read_record().exit_code != 0
+    assert said["success_timestamp_seconds"] == success == read_success(copy)
+    assert "clusters" not in said
+    assert values((tmp_path / "bad/metrics.prom").read_text()) == said
+
+
+def test_a_directory_that_takes_no_metrics_is_an_error_before_the_work(
+    pipeline: Write, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    with raises(ConfigurationError, "metrics", tmp_path / "file"):
+        run(pipeline(f"{QUIET}[output]\nmetrics = 'file'\n"), tmp_path / "out")
+    assert not (tmp_path / "out/data.zarr").exists()
+
+
+def test_certificates_and_odd_names_of_pipelines(finished: RunDirectory, tmp_path: Path) -> None:
+    made = make_certificates(tmp_path / "certs")
+    odd = 'a "b" \\ \n c'
+    record = msgspec.structs.replace(finished.read_record(), pipeline=odd)
+    assert record.settings is not None
+    files = {"tls_ca": str(made.authority), "tls_cert": str(made.certificate("client"))}
+    record.settings["execution"] = {**files, "tls_key": None}
+    text = metrics_text(record, started=record.started, success=None)
+    said = values(text)
+    for key in files:
+        left = said[f"certificate_expiry_timestamp_seconds/{key}"] - time.time()
+        assert 300 * 86400 < left < 20 * 366 * 86400
+    families = prometheus.text_string_to_metric_families(text)
+    assert {each.labels["pipeline"] for family in families for each in family.samples} == {odd}
+    assert len(re.findall("^# EOF$", text, re.MULTILINE)) == 1

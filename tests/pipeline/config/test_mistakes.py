@@ -1,0 +1,224 @@
+"""Pipeline files with mistakes: each is named at once with its line, what was got and what is allowed.
+
+A comment holds what the message about its line quotes.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.toml_document import parse_override
+from tests.messages import quotes
+
+VALUES_OF_THE_WRONG_TYPE = """\
+[data]
+source = ["a", 3]  # [data] source | ['a', 3]
+samples_in = "row"  # 'row' | "rows" | 'rows'
+view_type = {v = "kernal"}  # {'v': 'kernal'} | "kernel"
+header = "no"  # 'no' | true, false
+chunk_size = 0  # chunk_size = 0 | >= 1
+view = ["a"]  # [data] | 'view' | 'views'
+workers = 3  # 'workers' | [execution]
+[cluster]
+n_clusters = 2.5  # [cluster] n_clusters | 2.5 | >= 1
+ALPHA = 3.0  # 'ALPHA' | 'alpha'
+view_type = "kernel"  # 'view_type' | [data]
+client = "x"  # 'client' | [execution]
+tol = 1e-3  # 'tol' | score_tie | [cluster.constants]
+identity_weight = 1.0  # 'identity_weight' | [cluster.constants]
+scale = "standrd"  # 'standrd' | "standard", "unit", "minmax", "none" | 'standard'
+method = ["mscam"]  # ['mscam'] | "mscan"
+max_clusters = 1  # max_clusters = 1 | >= 2
+exclude_views = [1]  # exclude_views = [1]
+[cluster.constants]
+patience = 1.5  # [cluster.constants] patience | 1.5
+metric_ridge = -1  # metric_ridge=-1 | 0
+admm = {penalty = 0}  # [cluster.constants.admm] penalty=0 | > 0
+[execution]
+workers = "2"  # [execution] workers | '2'
+adapt = {minimum = -1, maximum = 3}  # [execution.adapt] minimum = -1 | >= 0
+[evaluate]
+enabled = "yes"  # [evaluate] enabled | 'yes'
+[output]
+directory = 1979-05-27  # [output] directory | 1979-05-27
+[outputs]  # [outputs] | 'output' | [execution]
+[sweep]  # [sweep] | experiment
+"""
+
+VALUES_OUT_OF_RANGE = """\
+[data]
+source = ["digits", "a.npy"]  # 'digits' | ./digits
+[cluster]
+n_clusters = 4
+max_clusters = 9  # max_clusters | n_clusters = "auto"
+alpha = nan  # [cluster] alpha | nan | 1e-06 | 1e+06
+random_state = -1  # [cluster] random_state | -1 | >= 0
+[execution]
+in_process = true
+workers = 2  # [execution] workers | in_process
+[output]
+keep = 2  # [output] keep | directory
+directory = "x"
+"""
+
+DATA_OF_THE_PACKAGE = """\
+[data]
+source = "mfeat"
+path = "a"
+cache = "b"  # path | cache
+samples_in = "columns"  # samples_in | 'mfeat'
+[cluster]
+n_clusters = "Auto"  # 'Auto' | "auto"
+"""
+
+DATA_OF_FILES = """\
+[data]
+source = "a.npy"
+path = "b"  # path | 'mfeat' | 'a.npy'
+max_bytes = "much"  # [data] max_bytes | 'much'
+families = ["pixels"]  # families | 'digits' | 'a.npy'
+[cluster]  # n_clusters
+constants = 3  # [cluster] constants | 3 | table
+"""
+
+NO_TABLES = """\
+data = 1  # data = 1 | [data]
+cluster = 2  # cluster = 2 | [cluster]
+"""
+
+HEAD = '[data]\nsource = "digits"\n[cluster]\nn_clusters = 10\n[execution]\n'
+
+JOBS = """\
+cluster = "slurm"  # 'slurm' | memory
+workers = 2  # workers | adapt
+adapt = {minimum = 4, maximum = 3}  # 4 | 3
+lifetime = "1 parsec"  # lifetime | '1 parsec'
+threads = 1  # threads | cores
+[execution.cluster_options]
+cores = 1
+queu = "x"  # 'queu' | 'queue'
+name = 2020-01-01  # name | date
+env_extra = [{password = "x"}]  # env_extra | credential
+security = "x"  # security | tls_ca
+"""
+
+THIS_COMPUTER = """\
+cluster = "local"
+lifetime = "1h"  # lifetime | 'local'
+tls_ca = "x"  # tls_ca | scheduler
+[execution.cluster_options]
+host = "0.0.0.0"  # host | loopback
+n_workers = 3  # n_workers | workers
+"""
+
+RUNNING_CLUSTER = """\
+scheduler = "tcp://127.0.0.1:1"  # scheduler | 'local'
+adapt = {maximum = 3}  # adapt | scheduler
+cluster = "local"
+in_process = true  # in_process | scheduler
+"""
+
+KUBERNETES = """\
+cluster = "kubernetes"  # custom_cluster_spec | deploy/k8s/cluster.yaml
+[execution.cluster_options]
+idle_timeout = 60  # idle_timeout | 'kubernetes'
+"""
+
+SLURM_RUNNER = """\
+cluster = "slurm-runner"
+workers = 2  # workers | srun
+lifetime_stagger = "1m"  # lifetime_stagger | 'slurm-runner'
+threads = 1  # threads | 'slurm-runner'
+"""
+
+
+def problem(directory: Path, text: str, *sets: str) -> str:
+    file = directory / "pipeline.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigurationError) as caught:
+        read_config(file, [parse_override(item) for item in sets])
+    return str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        pytest.param(VALUES_OF_THE_WRONG_TYPE, id="types"),
+        pytest.param(VALUES_OUT_OF_RANGE, id="ranges"),
+        pytest.param(DATA_OF_THE_PACKAGE, id="data of the package"),
+        pytest.param(DATA_OF_FILES, id="data of files"),
+        pytest.param(NO_TABLES, id="no tables"),
+        pytest.param(HEAD + JOBS, id="jobs"),
+        pytest.param(HEAD + THIS_COMPUTER, id="this computer"),
+        pytest.param(HEAD + RUNNING_CLUSTER, id="running cluster"),
+        pytest.param(HEAD + KUBERNETES, id="kubernetes"),
+        pytest.param(HEAD + SLURM_RUNNER, id="slurm-runner"),
+    ],
+)
+def test_every_mistake_of_a_file_is_named_with_its_line(tmp_path: Path, document: str) -> None:
+    pytest.importorskip("dask_jobqueue")
+    pytest.importorskip("dask_kubernetes")
+    said = problem(tmp_path, document).splitlines()
+    wrong = set()
+    for number, line in enumerate(document.splitlines(), start=1):
+        _, marked, values = line.partition("  # ")
+        if marked:
+            where = f"pipeline.toml, line {number}:"
+            wrong.add(where)
+            here = "\n".join(text for text in said if where in text)
+            assert re.search(quotes(*values.split(" | ")), here), (line, here)
+    assert {text[: text.index(":") + 1].rpartition("/")[2] for text in said} == wrong
+
+
+@pytest.mark.parametrize(
+    ("source", "values"),
+    [
+        ("", ["line 1", "[data]", "source", "'digits'", "'mfeat'"]),
+        ("source = []", ["line 2", "[data] source", "[]"]),
+        ("source = '~no-such-user/x'", ["line 2", "'~no-such-user/x'"]),
+        ('source = "a\\u0000b"', ["line 2", "[data] source", r"'a\x00b'"]),
+    ],
+)
+def test_sources_that_are_none(tmp_path: Path, source: str, values: list[str]) -> None:
+    said = problem(tmp_path, f"[data]\n{source}\n[cluster]\nn_clusters = 3\n")
+    assert re.search(quotes(*values), said), said
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("slrum", ["'slrum'", "'slurm'", "module:Class"]),
+        ("htcondor", ["'htcondor'", "cores", "memory", "disk"]),
+        ("scheduler", ["'scheduler'", "needs scheduler"]),
+        ("no_such_module_x:Cluster", ["no_such_module_x", "pip install"]),
+        ("distributed:NoCluster", ["NoCluster"]),
+        ("collections:OrderedDict", ["collections:OrderedDict", "Cluster"]),
+    ],
+)
+def test_clusters_that_are_none(tmp_path: Path, name: str, values: list[str]) -> None:
+    pytest.importorskip("dask_jobqueue")
+    said = problem(tmp_path, f'{HEAD}cluster = "{name}"\n')
+    assert re.search(quotes("line 6", *values), said), said
+
+
+def test_ssh_needs_hosts(tmp_path: Path) -> None:
+    pytest.importorskip("asyncssh")
+    said = problem(tmp_path, f'{HEAD}cluster = "ssh"\nworkers = 2\nadapt = {{maximum = 3}}\n')
+    for line, value in ((6, "hosts"), (7, "workers"), (8, "adapt")):
+        assert re.search(quotes(f"line {line}", "'ssh'", value), said), said
+
+
+def test_a_missing_table_is_named(tmp_path: Path) -> None:
+    assert re.search(quotes("[data]", "[cluster]"), problem(tmp_path, ""))
+
+
+def test_a_mistake_on_the_command_line_is_named_as_it_was_typed(tmp_path: Path) -> None:
+    said = problem(tmp_path, HEAD, "cluster.alpha=-1", "cluster.alhpa=1").splitlines()
+    for typed, value in (("alpha=-1", "1e-06"), ("alhpa=1", "'alpha'")):
+        (line,) = [text for text in said if text.startswith(f"--set cluster.{typed}: [cluster]")]
+        assert value in line
