@@ -47,7 +47,7 @@ _MAX_PART = 8192
 _PARTS = 8
 
 # Number of views of which one task finds the column facts, or searches a whole part, and most tasks of a part.
-_VIEWS_TOGETHER = 8
+_VIEWS_TOGETHER = 6
 _MAX_TASKS = 16
 
 
