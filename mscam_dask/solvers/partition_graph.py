@@ -203,7 +203,7 @@ def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np
     pieces = components.labels
     _, first = np.unique(pieces, return_index=True)
     several = np.bincount(labels[first], minlength=int(labels.max()) + 1) > 1
-    n_pieces = max(1, np.count_nonzero(several[labels[first]]))
+    n_pieces = max(1, int(np.count_nonzero(several[labels[first]])))
     most = max(_BRIDGE_SAMPLES, _ALL_BRIDGE_SAMPLES // n_pieces)
     order = np.argsort(pieces, kind="stable")
     chosen = [
