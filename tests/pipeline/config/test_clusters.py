@@ -13,14 +13,17 @@ import pytest
 from mscam_dask.cli.run import execution_overrides
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.cluster_types import (
-    CLUSTER_TYPES,
     is_queue,
     load_class,
     options_of,
-    seconds_of,
 )
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable, settings_text
+from mscam_dask.pipeline.config.settings import (
+    CLUSTER_TYPES,
+    AdaptTable,
+    ExecutionTable,
+    settings_text,
+)
 from mscam_dask.pipeline.config.toml_document import Override
 from tests.messages import raises
 
@@ -187,9 +190,10 @@ def test_options_of_the_command_line_that_are_none(options: dict[str, Any], type
     assert typed in str(caught.value)
 
 
-@pytest.mark.parametrize(
-    ("text", "seconds"),
-    [("55 minutes", 3300.0), ("90", 90.0), ("0s", None), ("soon", None), ("", None)],
-)
-def test_durations(text: str, seconds: float | None) -> None:
-    assert seconds_of(text) == seconds
+def test_durations(tmp_path: Path) -> None:
+    sizes = 'cluster = "slurm"\nthreads = 1\nmemory_limit = "1GiB"\n'
+    for text in ("55 minutes", "90"):
+        assert read(tmp_path, f'{sizes}lifetime = "{text}"').lifetime == text
+    for wrong in ("0s", "soon", ""):
+        with raises(ConfigurationError, "lifetime", f"'{wrong}'"):
+            read(tmp_path, f'{sizes}lifetime = "{wrong}"')

@@ -37,8 +37,8 @@ max_clusters = 1  # max_clusters = 1 | >= 2
 exclude_views = [1]  # exclude_views = [1]
 [cluster.constants]
 patience = 1.5  # [cluster.constants] patience | 1.5
-metric_ridge = -1  # metric_ridge=-1 | 0
-admm = {penalty = 0}  # [cluster.constants.admm] penalty=0 | > 0
+metric_ridge = -1  # metric_ridge = -1 | 0
+admm = {penalty = 0}  # [cluster.constants.admm] penalty = 0 | > 0
 [execution]
 workers = "2"  # [execution] workers | '2'
 adapt = {minimum = -1, maximum = 3}  # [execution.adapt] minimum = -1 | >= 0
@@ -87,8 +87,8 @@ constants = 3  # [cluster] constants | 3 | table
 """
 
 NO_TABLES = """\
-data = 1  # data = 1 | [data]
-cluster = 2  # cluster = 2 | [cluster]
+data = 1  # [data] = 1
+cluster = 2  # [cluster] = 2
 """
 
 HEAD = '[data]\nsource = "digits"\n[cluster]\nn_clusters = 10\n[execution]\n'
@@ -102,7 +102,6 @@ threads = 1  # threads | cores
 [execution.cluster_options]
 cores = 1
 queu = "x"  # 'queu' | 'queue'
-name = 2020-01-01  # name | date
 env_extra = [{password = "x"}]  # env_extra | credential
 security = "x"  # security | tls_ca
 """
@@ -111,15 +110,15 @@ THIS_COMPUTER = """\
 cluster = "local"
 lifetime = "1h"  # lifetime | 'local'
 tls_ca = "x"  # tls_ca | scheduler
+scheduler = "tcp://127.0.0.1:1"  # scheduler | 'local'
 [execution.cluster_options]
 host = "0.0.0.0"  # host | loopback
 n_workers = 3  # n_workers | workers
 """
 
 RUNNING_CLUSTER = """\
-scheduler = "tcp://127.0.0.1:1"  # scheduler | 'local'
+scheduler = "tcp://127.0.0.1:1"
 adapt = {maximum = 3}  # adapt | scheduler
-cluster = "local"
 in_process = true  # in_process | scheduler
 """
 
@@ -178,7 +177,7 @@ def test_every_mistake_of_a_file_is_named_with_its_line(tmp_path: Path, document
 @pytest.mark.parametrize(
     ("source", "values"),
     [
-        ("", ["line 1", "[data]", "source", "'digits'", "'mfeat'"]),
+        ("", ["line 1", "[data]", "source", '"digits"', '"mfeat"']),
         ("source = []", ["line 2", "[data] source", "[]"]),
         ("source = '~no-such-user/x'", ["line 2", "'~no-such-user/x'"]),
         ('source = "a\\u0000b"', ["line 2", "[data] source", r"'a\x00b'"]),

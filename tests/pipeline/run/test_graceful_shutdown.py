@@ -158,8 +158,8 @@ def test_what_is_deferred_finishes_first() -> None:
     done = []
 
     def work() -> None:
-        with GracefulShutdown(lambda: "") as interruption:
-            with interruption.deferred():
+        with GracefulShutdown(lambda: ""):
+            with defer_signals():
                 os.kill(os.getpid(), signal.SIGTERM)
                 done.append("checkpoint")
             done.append("more")

@@ -122,7 +122,7 @@ def test_one_cluster_without_structure_is_a_model_too() -> None:
     assert loaded.n_clusters_curves_ is not None
     assert loaded.n_clusters_curves_.attrs["chosen"] == 1
     assert loaded.cluster_features() == ()
-    assert all(check.level == "ok" for check in check_run(outcome.directory.path))
+    assert all(check.level == "ok" for _, check in check_run(outcome.directory.path))
     samples = samples_of(outcome)
     assert {(row["next_cluster"], row["confidence"]) for row in samples} == {("", "1.000000")}
 

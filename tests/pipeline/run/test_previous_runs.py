@@ -23,15 +23,11 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.lock import RunLock
-from mscam_dask.pipeline.run.previous_runs import (
-    last_comparable,
-    next_number,
-    notes_on_siblings,
-    previous_runs,
-)
+from mscam_dask.pipeline.run.previous_runs import last_comparable
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
+from mscam_dask.pipeline.run.stored_run import siblings_of
 from tests.messages import raises
 from tests.pipeline.runs import QUIET, THREE, Write, again, at, labels_of, rewritten, stop
 from tests.synthetic import three_subspaces
@@ -331,14 +327,14 @@ def test_a_date_in_the_future_changes_no_order_and_is_warned_of(
     for number in range(1, 5):
         old.run(number, ended="2131-01-01" if number == 2 else "2026-01-09")
     new = RunDirectory(old.root / "tiny-5")
-    before = previous_runs(keep_two, new)
-    assert [run.name for run in before] == ["tiny-4", "tiny-3", "tiny-2", "tiny-1"]
-    first = last_comparable(before, keep_two)
+    siblings = siblings_of(keep_two, new)
+    assert [run.name for run in siblings.finished] == ["tiny-4", "tiny-3", "tiny-2", "tiny-1"]
+    first = last_comparable(siblings.finished, keep_two)
     assert first is not None
     assert first.name == "tiny-4"
-    (warning,) = notes_on_siblings(keep_two, new)
+    (warning,) = siblings.notes
     assert "tiny-2" in warning
-    assert next_number(keep_two, new) == 5
+    assert siblings.next_number == 5
 
 
 def test_what_somebody_needs_stays(old: Old, keep_two: Settings) -> None:

@@ -24,7 +24,8 @@ from mscam_dask.errors import (
 )
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
 from mscam_dask.pipeline.config.toml_document import parse_override
-from mscam_dask.pipeline.run import steps
+from mscam_dask.pipeline.run import run as run_module
+from mscam_dask.pipeline.run.open_data import open_data
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import FitFinished, IterationFinished, SettingsSelected
@@ -195,14 +196,12 @@ def test_damage_is_no_change(store: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_written_while_it_is_ingested(
     pipeline: Write, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_data = steps.open_data
-
     def slowly(table: Any, output: Path) -> Any:
         opened = open_data(table, output)
         tiny.write_bytes(tiny.read_bytes())
         return opened
 
-    monkeypatch.setattr(steps, "open_data", slowly)
+    monkeypatch.setattr(run_module, "open_data", slowly)
     with raises(TemporaryFailure, tiny):
         again(pipeline(QUIET), output=tmp_path / "run")
     monkeypatch.undo()
