@@ -49,6 +49,7 @@ class _FinalGraph:
     labels: Handle
     status: Status
     partition_score: PartitionScore
+    borders: Handle | None = None
 
 
 def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
@@ -106,11 +107,14 @@ def trivial_solution(
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
     """Return the graph with c components, or None if an earlier partition scored higher."""
-    labels = component_labels(stage, state.graph, context.prepared.order)
-    (score,) = stage.value(context.prepared.scores(stage, [labels]))
-    if is_worse(score, state.best.partition_score, context.parameters.constants.score_tie):
+    labels, best = component_labels(stage, state.graph, context.prepared.order), state.best
+    scores = context.prepared.scores(stage, [labels])
+    same = stage.submit(np.array_equal, labels, best.labels, kind="is_best")
+    (((score,), is_best),) = stage.gather([scores, same])
+    if is_worse(score, best.partition_score, context.parameters.constants.score_tie):
         return None
-    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score)
+    borders = best.borders if is_best else None
+    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score, borders)
 
 
 def _from_partition(
@@ -148,7 +152,7 @@ def _submit_results(
 ) -> _Results:
     """Submit the assessment and the embeddings of a final graph; a trivial partition has no embeddings."""
     prepared, parameters = context.prepared, context.parameters
-    assessed = submit_assessment(stage, final.learned_graph, final.labels, final.status, context)
+    assessed = submit_assessment(stage, final, context)
     names = prepared.names
     embeddings: RowsOfViews = {}
     if not final.status.is_trivial:
@@ -258,18 +262,13 @@ def choose_partition(
     return stage.submit(extended_labels, list(graph.rows), prepared.order.order, known, n_clusters)
 
 
-def submit_assessment(
-    stage: Stage,
-    learned_graph: Graph,
-    labels: Handle,
-    status: Status,
-    context: FitContext,
-) -> list[Handle]:
+def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> list[Handle]:
     """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views."""
-    prepared, n_clusters = context.prepared, context.parameters.n_clusters
+    prepared, labels = context.prepared, final.labels
+    n_clusters = context.parameters.n_clusters
     names = compared_views(prepared.validation_views)
     agreement = prepared.scorer.view_agreement(names)
-    if status.is_trivial:
+    if final.status.is_trivial:
         return [agreement]
     graphs = prepared.scorer.graphs(names)
     own = stage.submit(compared, labels, prepared.scorer.n_samples)
@@ -277,12 +276,12 @@ def submit_assessment(
     by_rows = stage.item(labels, prepared.order.order)
     weights = [
         stage.submit(row_weights_between, block, by_rows, n_clusters)
-        for block in learned_graph.rows
+        for block in final.learned_graph.rows
     ]
     agree = stage.submit(views_agree, graphs, own, n_clusters)
     return [
         agreement,
-        submit_borders(stage, labels, context),
+        final.borders or submit_borders(stage, labels, context),
         by_view,
         stage.submit(added, weights, kind="cluster_weights"),
         agree,

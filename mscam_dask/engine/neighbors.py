@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
 
@@ -48,7 +47,7 @@ _MAX_PART = 8192
 _PARTS = 8
 
 # Number of views of which one task finds the column facts, or searches a whole part, and most tasks of a part.
-_VIEWS_TOGETHER = 8
+_VIEWS_TOGETHER = 6
 _MAX_TASKS = 16
 
 
@@ -72,8 +71,7 @@ def ordered_candidates(
         order = stage.submit(own, ranges[-1][1], kind="row_order")
         same = RowOrder(ranges, order, order, known)
         return views, candidates_in_order(stage, views, same, n_candidates, seed)
-    moved, found = _by_cells(stage, views, ranges, n_candidates, seed)
-    return moved, dataclasses.replace(found, order=dataclasses.replace(found.order, known=known))
+    return _by_cells(stage, views, ranges, n_candidates, seed, known)
 
 
 def candidates_in_order(
@@ -153,7 +151,12 @@ def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:
 
 
 def _by_cells(
-    stage: Stage, views: list[View], ranges: Ranges, n_candidates: int, seed: int
+    stage: Stage,
+    views: list[View],
+    ranges: Ranges,
+    n_candidates: int,
+    seed: int,
+    known: Handle | None = None,
 ) -> tuple[list[View], Candidates]:
     """Submit the views in the order of the cells of their joint embedding, and the candidate neighbors."""
     n = ranges[-1][1]
@@ -169,6 +172,7 @@ def _by_cells(
         ranges,
         stage.attribute(index, "order"),
         stage.attribute(index, "positions"),
+        known,
     )
     searched = stage.submit(searched_blocks, index, ranges)
     moved = [_moved(stage, view, order) for view in views]

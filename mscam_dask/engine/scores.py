@@ -56,6 +56,7 @@ class BestPartition:
     labels: Handle
     partition_score: PartitionScore
     iteration: int
+    borders: Handle | None = None  # if the partition is likely to be the last one
 
     @property
     def score(self) -> float:

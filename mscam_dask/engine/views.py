@@ -11,9 +11,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.batches import rows_in_memory
 from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sampling import cache_chunks
+from mscam_dask.data.views.sampling import cache_chunks, rows_in_memory
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import RowOrder, View
 from mscam_dask.engine.executors.base import Handle

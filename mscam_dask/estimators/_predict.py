@@ -190,7 +190,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
     def _cross_fitted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Memberships and votes of the training samples, each by the voters of the other folds; a large store is read by tasks."""
         folds, (samples, fitting) = folds_of(len(self.labels_)), self._fitting()
-        fit = functools.partial(fit_folds, folds=folds[samples], **fitting)
+        fit: _Fit = functools.partial(fit_folds, folds=folds[samples], **fitting)
         train = self._training_views()
         if len(samples) < len(folds) and all(map(recorded_digest, train.views)):
             rows = self._encoded(train)

@@ -512,7 +512,7 @@ class MSCAN(MSCAM):
 
     Parameters and attributes are those of `MSCAM`, but the constants `identity_weight`, `metric_ridge`
     and `admm` have no effect, and ``view_embeddings_[view]`` is the smoothed self-representation of the
-    view, (n_samples, r_v), in the basis of the view.
+    view, (n_samples, r_v), in the directions of the view that take part in the smoothing.
 
     References
     ----------

@@ -152,21 +152,11 @@ def ritz_pairs(sums: Sequence[RitzSums]) -> RitzPairs:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter:
-    """Chebyshev filter of some degree that damps eigenvalues from `cut` to `bound`."""
+    """Chebyshev filter that damps the eigenvalues of an interval."""
 
     degree: int
-    cut: float
-    bound: float
-
-    @property
-    def center(self) -> float:
-        """Middle of the damped interval."""
-        return 0.5 * (self.bound + self.cut)
-
-    @property
-    def factor(self) -> float:
-        """Two over half the length of the damped interval."""
-        return 4.0 / (self.bound - self.cut)
+    center: float  # of the interval
+    factor: float  # two over half its length
 
 
 def next_filter(
@@ -197,7 +187,7 @@ def next_filter(
         target=_TOLERANCE * found.bound,
         dtype=np.dtype(np.float32),
     )
-    return Filter(degree, cut, found.bound)
+    return Filter(degree, 0.5 * (found.bound + cut), 4.0 / (found.bound - cut))
 
 
 def filter_first(

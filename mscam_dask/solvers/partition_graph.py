@@ -257,9 +257,10 @@ _Distances = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64
 
 def _distances_of(parts: Sequence[NDArray[np.float32] | IncompleteBlocks]) -> _Distances:
     """Function of the places of some points and others that returns their squared distances."""
-    if isinstance(parts[0], IncompleteBlocks):
-        return parts[0].distances
-    points = np.concatenate(parts).astype(np.float64)
+    for part in parts:
+        if isinstance(part, IncompleteBlocks):
+            return part.distances
+    points = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
     return lambda rows, others: squared_distances(points[rows], points[others])
 
 

@@ -21,7 +21,7 @@ from mscam_dask.linalg.block_eigensolver import (
     halo_of,
     split_rows,
 )
-from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
 from mscam_dask.solvers.known_labels import cut_by_classes
@@ -204,8 +204,7 @@ def projected_rows(
         if waiting:
             points = waiting[0] if len(waiting) == 1 else np.hstack(waiting)
             waiting.clear()
-            # the rows of the part are consecutive in the halo
-            distances = squared_distances_on_edges(points, indices, row_start=int(place[0]))
+            distances = squared_distances_to(points, place[:m], indices)
             distances[absent] = 0.0
             np.nan_to_num(distances, copy=False, nan=0.0)
             sums.append(distances)

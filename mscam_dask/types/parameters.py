@@ -138,8 +138,8 @@ class Constants:
     patience : int, default=6
         Outer iterations without a better partition before the fit stops; 1 or more.
     min_shrinkage : float, default=0.1
-        Directions of a view with a smaller factor s²/(s² + α) take no part in metric learning;
-        at least 0, below 1.
+        Directions of a view with a smaller factor s²/(s² + α) take no part in metric learning
+        and, in MSCAN, in the smoothing; at least 0, below 1.
     admm : AdmmSettings
         Penalty μ (10), its growth ρ (1.2), maximum number of iterations (40) and tolerance (0.001)
         of the ADMM of each view: `mscam_dask.types.parameters.AdmmSettings`.

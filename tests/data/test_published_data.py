@@ -56,23 +56,21 @@ def test_flowers17_one_file_or_both(flowers: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "quoted"),
+    "content",
     [
-        ({"D_hog": np.zeros((35, 35))}, ["hog", (35, 35), 17]),
-        ({"D_hog": np.zeros((34, 34)), "D_hsv": np.zeros((17, 17))}, [(34, 34), "hsv", (17, 17)]),
-        ({"K": np.zeros((34, 34))}, [["K"], "D_*"]),
+        {"D_hog": np.zeros((35, 35))},
+        {"D_hog": np.zeros((34, 34)), "D_hsv": np.zeros((17, 17))},
+        {"K": np.zeros((34, 34))},
     ],
 )
-def test_flowers17_that_are_none(
-    tmp_path: Path, content: dict[str, Array], quoted: list[object]
-) -> None:
+def test_flowers17_that_are_none(tmp_path: Path, content: dict[str, Array]) -> None:
     io.savemat(tmp_path / FLOWERS17_FILES[1], content)
-    with pytest.raises(DataError, match=quotes(*quoted)):
+    with pytest.raises(DataError):
         load_flowers17(tmp_path)
 
 
 def test_flowers17_missing_or_damaged(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes(tmp_path, *FLOWERS17_FILES)):
+    with pytest.raises(DataError):
         load_flowers17(tmp_path)
     (tmp_path / FLOWERS17_FILES[0]).write_bytes(b"MATLAB 5.0 MAT-file, but cut")
     with pytest.raises(DataError):

@@ -58,10 +58,9 @@ def test_every_state_leads_to_the_same_end(model: str) -> None:
         assert len(again.saved) == len(whole.history) - index  # nothing is done twice
 
 
-@pytest.mark.parametrize("model", ["mscam", "mscan"])
-def test_every_state_of_large_data_leads_to_the_same_end(model: str) -> None:
+def test_every_state_of_large_data_leads_to_the_same_end() -> None:
     views = data(800, spread=0.5)
-    asked = candidates(model, max_iter=2, exact_samples=400)[:1]
+    asked = candidates(max_iter=2, exact_samples=400)[:1]
     memory = Memory()
     whole = run_fit(views, asked, SerialExecutor(), checkpoint_store=memory)
     assert len(memory.saved) == len(whole.history) + 1 == 3

@@ -43,9 +43,9 @@ def test_what_is_given_is_kept(views: Any, position: int, name: str, value: Any)
 
 
 def test_settings_by_view() -> None:
-    scale, names = {"a": "unit", "b": "none"}, list(VIEWS)
+    scale: Any = {"a": "unit", "b": "none"}
     (one,) = MSCAM(3, scale=scale, alpha=2).candidate_settings(VIEWS)
-    assert names == ["b", "a"]
+    assert list(VIEWS) == ["b", "a"]
     assert one.view_settings == (ViewSettings("none", 2.0), ViewSettings("unit", 2.0))
 
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import block_diag, csr_array, random_array
 
 from mscam_dask.linalg import eigensolver
-from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.eigensolver import Spectrum, bottom_eigenpairs
 from mscam_dask.linalg.laplacian import (
     connected_components,
@@ -76,7 +76,7 @@ def difficult_graph(name: str, n: int) -> csr_array[np.float64]:
 
 def neighbor_graph(points: NDArray[np.float64], k: int = 9) -> csr_array[np.float64]:
     candidates, _ = nearest_neighbors(points, k + 1)
-    distances = squared_distances_on_edges(points, candidates)
+    distances = squared_distances_to(points, np.arange(len(points)), candidates)
     return graph_from_neighbors(*select_neighbors(candidates, distances, k))
 
 

@@ -79,5 +79,5 @@ def test_a_heavy_graph_makes_rows_constant_on_its_components(n_components: int) 
     for own in (np.arange(N_SAMPLES) % n_components == g for g in range(n_components)):
         # the constant itself: L annihilates it, so (s² + α) c = s² mean(q)
         mean = found.basis.vectors[own].mean(axis=0)
-        expected = np.broadcast_to(s2 / (s2 + 1.0) * mean, (np.count_nonzero(own), len(s2)))
+        expected = np.broadcast_to(s2 / (s2 + 1.0) * mean, (int(np.count_nonzero(own)), len(s2)))
         assert_allclose(found.embedding[own], expected, atol=1e-4)

@@ -15,7 +15,7 @@ from mscam_dask.engine import graph as graphs
 from mscam_dask.engine import spectrum, views
 from mscam_dask.linalg import block_eigensolver as eigen
 from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
-from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
@@ -273,7 +273,7 @@ def test_projected_distances_are_those_of_the_whole(view: NDArray[np.float64]) -
         ]
         found = row_graph.projected_rows(parts, candidates, RANGES, together_bytes=0)
         for distances, embedding in zip(found, embeddings, strict=True):
-            expected = squared_distances_on_edges(embedding, candidates.indices, row_start=start)
+            expected = squared_distances_to(embedding, np.arange(start, stop), candidates.indices)
             assert_array_equal(distances, np.where(candidates.indices < 0, 0.0, expected))
 
 

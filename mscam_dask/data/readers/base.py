@@ -173,15 +173,14 @@ class SourceContents:
 
     @classmethod
     def of_data(cls, data: MultiViewData, where: str, selection: Selection) -> SourceContents:
-        """The requested views of data that are complete already."""
+        """Contents of data that are complete already."""
         return cls(
             where=where,
-            views=tuple(view for view in data.views if selection.wants(view.name)),
+            views=data.views,
             labels=data.labels,
             label_names=data.label_names,
             sample_ids=data.sample_ids,
             labels_explicit=selection.labels == "labels" and data.labels is not None,
-            skipped=tuple(name for name in data.view_names if not selection.wants(name)),
         )
 
 

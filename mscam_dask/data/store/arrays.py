@@ -81,7 +81,8 @@ def put_array(
 ) -> Any:
     """Write an array, by default in its own dtype, with the pieces of one chunk in memory; return the Zarr array."""
     names = dims or tuple(f"dim_{axis}" for axis in range(len(values.shape)))
-    array = create_array(group, key, values.shape, (dtype or values.dtype).newbyteorder("<"), names)
+    kept = (values.dtype if dtype is None else dtype).newbyteorder("<")
+    array = create_array(group, key, values.shape, kept, names)
     pieces = values.pieces() if isinstance(values, ArrayPieces) else [values]
     for start, rows in _whole_chunks(pieces, array.chunks[0]):
         array[start : start + len(rows)] = rows

@@ -101,23 +101,18 @@ def test_files_may_end_in_txt_and_missing_ones_are_listed(uci_files: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("content", "quoted"),
-    [
-        ("1 2 3 4 5 6\n" * 1999, [(1999, 6), (2000, 6)]),
-        ("1 2 3 4 5\n" * 2000, [(2000, 5), (2000, 6)]),
-        ("1 2 3 4 5 x\n" * 2000, ["'x'"]),
-        ("<html>not found</html>\n", ["'<html>not'"]),
-    ],
-    ids=["short", "narrow", "text", "web page"],
+    "content",
+    ["1 2 3 4 5 6\n" * 1999, "1 2 3 4 5\n" * 2000, "<html>not found</html>\n"],
+    ids=["short", "narrow", "web page"],
 )
 def test_files_that_are_not_the_published_ones_are_named(
-    uci_files: Path, tmp_path: Path, content: str, quoted: list[object]
+    uci_files: Path, tmp_path: Path, content: str
 ) -> None:
     for name in WIDTHS:
         (tmp_path / f"mfeat-{name}").symlink_to(uci_files / f"mfeat-{name}")
     (tmp_path / "mfeat-mor").unlink()
     (tmp_path / "mfeat-mor").write_text(content)
-    with pytest.raises(DataError, match=quotes(tmp_path / "mfeat-mor", *quoted)):
+    with pytest.raises(DataError, match=quotes(tmp_path / "mfeat-mor")):
         load_mfeat(tmp_path)
 
 
