@@ -127,12 +127,16 @@ def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
     assert not resume_run(night.root).resumed
 
 
+def mount(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.ismount", lambda path: str(path) == str(root))
+
+
 @pytest.mark.parametrize("way", ["exchange", "rename", "inside"])
 def test_a_kill_at_any_point_of_the_swap_is_repaired(
     way: str, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "inside":
-        monkeypatch.setattr("os.path.ismount", lambda path: str(path) == str(night.root))
+        mount(night.root, monkeypatch)
     if way == "rename":
         monkeypatch.setattr(LocalFilesystem, "exchange", lambda *_: False)
     elsewhere = again(night.pipeline(f"alpha = 2.0\n{QUIET}"), output=night.root / "../../x")
@@ -155,7 +159,7 @@ def test_a_directory_that_is_a_mount_point_is_filled_in_place(
     night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inode = night.root.stat().st_ino
-    monkeypatch.setattr("os.path.ismount", lambda path: str(path) == str(night.root))
+    mount(night.root, monkeypatch)
     with pytest.raises(Stopped):
         night.tonight(at(stop, StepFinished, "write"))
     night.assert_first_is_intact()

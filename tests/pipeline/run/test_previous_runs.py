@@ -8,9 +8,11 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
+from mscam_dask import load_run
 from mscam_dask.cli.console import sizes_text
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -196,6 +198,12 @@ def test_clusters_keep_their_names_over_nights_whatever_their_number(
             assert sorted({int(name) for name in shown}) == kept
             told = [int(number) for number in re.findall(r"\d+", sizes_text(fit))]
             assert sorted(told) == sorted([*fit.sizes, *fit.sizes.values()])
+            loaded = load_run(outcome.directory.path)
+            assert loaded.cluster_names_.tolist() == kept
+            np.testing.assert_array_equal(loaded.predict(growing.store), labels)
+            samples = pd.read_csv(outcome.directory.samples)
+            for column in ("cluster", "next_cluster", "vote_v0", "vote_v1"):
+                assert set(samples[column]) == set(kept)
         handed = fits[-1].get("init_labels")
         assert handed is None or handed.max() < fit.n_clusters
         assert score_partition(truth, labels).accuracy == 1.0
