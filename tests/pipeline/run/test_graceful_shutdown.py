@@ -154,21 +154,6 @@ def test_other_exceptions_that_python_discards_are_shown() -> None:
     assert shown == [IndexError]
 
 
-def test_what_is_deferred_finishes_first() -> None:
-    done = []
-
-    def work() -> None:
-        with GracefulShutdown(lambda: "") as interruption:
-            with interruption.deferred():
-                os.kill(os.getpid(), signal.SIGTERM)
-                done.append("checkpoint")
-            done.append("more")
-
-    with pytest.raises(KeyboardInterrupt):
-        work()
-    assert done == ["checkpoint"]
-
-
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_what_is_held_back_is_handled_as_before_at_the_end(number: signal.Signals) -> None:
     itself = "import os, signal; os.kill(os.getpid(), signal.SIGINT)"

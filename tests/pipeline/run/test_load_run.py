@@ -12,10 +12,12 @@ import msgspec
 import numpy as np
 import pandas as pd
 import pytest
+from click.testing import CliRunner
 from numpy.testing import assert_allclose, assert_array_equal
 from scipy.sparse.csgraph import connected_components
 
 from mscam_dask import MSCAM, MSCAN, Constants, load_run
+from mscam_dask.cli import main
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.result_arrays import StoredArrays
@@ -23,7 +25,6 @@ from mscam_dask.data.results import read_model, write_result
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.estimators import _describe, _predict, _stored
-from mscam_dask.pipeline.run.doctor import check_run
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -121,7 +122,8 @@ def test_one_cluster_without_structure_is_a_model_too() -> None:
     assert loaded.n_clusters_curves_ is not None
     assert loaded.n_clusters_curves_.attrs["chosen"] == 1
     assert loaded.cluster_features() == ()
-    assert all(check.level == "ok" for check in check_run(outcome.directory.path))
+    doctor = CliRunner().invoke(main, ["doctor", str(outcome.directory.path)])
+    assert doctor.exit_code == 0, doctor.output
     samples = samples_of(outcome)
     assert {(row["next_cluster"], row["confidence"]) for row in samples} == {("", "1.000000")}
 

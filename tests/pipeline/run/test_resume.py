@@ -24,7 +24,6 @@ from mscam_dask.errors import (
 )
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
 from mscam_dask.pipeline.config.toml_document import parse_override
-from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import FitFinished, IterationFinished, SettingsSelected
@@ -47,8 +46,8 @@ from tests.pipeline.runs import (
 
 
 @pytest.fixture(scope="session")
-def undisturbed(originals: Path) -> Any:
-    return outcome_of(originals / "finished")
+def undisturbed(original: Callable[[str], Path]) -> Any:
+    return outcome_of(original("finished"))
 
 
 # (event, step, was it killed, has the fit a checkpoint by then)
@@ -195,14 +194,12 @@ def test_damage_is_no_change(store: Path, tmp_path: Path) -> None:
 def test_a_file_that_is_written_while_it_is_ingested(
     pipeline: Write, tiny: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    open_data = steps.open_data
-
-    def slowly(table: Any, output: Path) -> Any:
-        opened = open_data(table, output)
+    def slowly(*arguments: Any, **options: Any) -> Any:
+        report = ingest(*arguments, **options)
         tiny.write_bytes(tiny.read_bytes())
-        return opened
+        return report
 
-    monkeypatch.setattr(steps, "open_data", slowly)
+    monkeypatch.setattr("mscam_dask.pipeline.run.open_data.ingest", slowly)
     with raises(TemporaryFailure, tiny):
         again(pipeline(QUIET), output=tmp_path / "run")
     monkeypatch.undo()
