@@ -242,15 +242,10 @@ def _contingency_table(
 
 def _integer_labels(values: ArrayLike, where: str) -> NDArray[np.int64]:
     labels = _labels(values, where)
-    if labels.dtype.kind == "U":
+    if labels.dtype.kind == "U" or int(labels.max()) > np.iinfo(np.int64).max:
         raise DataError(
-            f"{where} holds strings, and clusters are renamed to integers. "
-            "Number the classes first, e.g. numpy.unique(labels, return_inverse=True)[1]."
-        )
-    if int(labels.max()) > np.iinfo(np.int64).max:
-        raise DataError(
-            f"{where} has the label {labels.max()}, above the int64 range. "
-            "Number the classes from 0."
+            f"{where} has dtype {labels.dtype}; allowed are integers that fit int64. Number the classes "
+            "first, e.g. numpy.unique(labels, return_inverse=True)[1]."
         )
     return labels.astype(np.int64)
 

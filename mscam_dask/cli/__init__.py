@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import click
 
 from mscam_dask import __version__
 from mscam_dask.cli.errors import lazy_command
 from mscam_dask.cli.options import (
+    PATH,
     execution_options,
-    free_directory,
     installed_extensions,
     max_bytes_option,
     no_url,
@@ -101,7 +99,6 @@ def main() -> None:
 @click.option(
     "--skip",
     type=click.IntRange(min=0),
-    default=0,
     help="Lines or rows of tables above the header.",
 )
 @click.option(
@@ -131,7 +128,7 @@ def ingest() -> None:
 
 
 @main.command()
-@click.argument("pipeline", metavar="PIPELINE.toml", type=click.Path(path_type=Path))
+@click.argument("pipeline", metavar="PIPELINE.toml", type=PATH)
 @click.option(
     "--set",
     "assignments",
@@ -142,8 +139,8 @@ def ingest() -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
-    callback=free_directory,
+    type=PATH,
+    callback=no_url,
     help="Run directory; default: runs/<pipeline>-<digest of settings and data>.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing run.")
@@ -173,9 +170,7 @@ def quickstart() -> None:
 
 
 @main.command()
-@click.argument(
-    "run_directory", metavar="RUN_DIR", type=click.Path(path_type=Path), callback=free_directory
-)
+@click.argument("run_directory", metavar="RUN_DIR", type=PATH, callback=no_url)
 @_execution_options
 @lazy_command("mscam_dask.cli.run:resume_directory")
 def resume() -> None:
@@ -187,7 +182,7 @@ def resume() -> None:
 
 
 @main.command()
-@click.argument("run", metavar="RUN_DIR", type=click.Path(path_type=Path))
+@click.argument("run", metavar="RUN_DIR", type=PATH)
 @click.argument("sources", metavar="NEW...", nargs=-1, required=True)
 @click.option(
     "--batches",
@@ -197,7 +192,7 @@ def resume() -> None:
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="File to write, .csv or .parquet; default: CSV on standard output.",
 )
@@ -213,7 +208,7 @@ def predict() -> None:
 
 
 @main.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PATH)
 @click.option(
     "--status",
     type=click.Choice(["running", "finished", "failed", "interrupted"]),
@@ -235,9 +230,7 @@ def predict() -> None:
     is_flag=True,
     help="Compare settings, scores and partitions of the finished runs that are listed.",
 )
-@click.option(
-    "--html", type=click.Path(path_type=Path), metavar="FILE", help="Write an index page."
-)
+@click.option("--html", type=PATH, metavar="FILE", help="Write an index page.")
 @lazy_command("mscam_dask.cli.describe:show_runs")
 def runs() -> None:
     """List the runs in a directory, and compare them.
@@ -251,39 +244,37 @@ def runs() -> None:
 @click.argument("place", metavar="STORE|DIR|URL")
 @lazy_command("mscam_dask.cli.describe:describe_path")
 def describe() -> None:
-    """Describe a store, a run, a directory of runs, or an experiment."""
+    """Describe a store, a run, several runs, or an experiment."""
 
 
 @main.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PATH)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="File to write; default: report.html in the directory.",
 )
 @click.option(
     "--columns",
-    type=click.Path(path_type=Path),
+    type=PATH,
     metavar="FILE",
     help="Table of samples to color the plots of a run by: .csv, .tsv or .parquet, ids first.",
 )
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
 @lazy_command("mscam_dask.cli.results:report_run")
 def report() -> None:
-    """Write the report of a run or an experiment: one HTML file that needs no network.
+    """Write the report of a run or an experiment as one HTML file.
 
-    `mscam-dask run` writes the report at its end; this command writes it again.
+    The file needs no network. `mscam-dask run` writes the report at its end; this command writes it again.
     """
 
 
 @main.command()
-@click.argument(
-    "run", metavar="[RUN_DIR]", required=False, type=click.Path(path_type=Path), callback=no_url
-)
+@click.argument("run", metavar="[RUN_DIR]", required=False, type=PATH, callback=no_url)
 @lazy_command("mscam_dask.cli.results:run_checks")
 def doctor() -> None:
-    """Check that pipelines can run here, or that a finished run is valid.
+    """Check that pipelines can run here, or that a run is valid.
 
     A run is valid if its files and its data are unchanged, the connected components of its graph
     are the clusters, and rows of the graph and view contributions sum to one. Each check prints its
@@ -292,7 +283,7 @@ def doctor() -> None:
 
 
 @main.command()
-@click.argument("directory", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("directory", metavar="DIR", type=PATH)
 @click.option(
     "--host",
     "hosts",

@@ -12,9 +12,9 @@ from rich.table import Table
 from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
-from mscam_dask.monitor.messages import format_excluded, format_graph, plural, printable
+from mscam_dask.monitor.messages import format_setting, plural, printable
 from mscam_dask.monitor.report.formatting import sentence
-from mscam_dask.monitor.run_record import DataRecord, FitRecord, SettingEntry
+from mscam_dask.monitor.run_record import DataRecord, FitRecord
 
 _FILE_WIDTH = 120  # of output to a file or a pipe
 _MAX_VIEWS = 20  # rows of a table of views
@@ -123,12 +123,13 @@ def fit_pairs(fit: FitRecord) -> list[tuple[str, str]]:
     support = (
         None if fit.assessment is None else f"{fit.assessment.title}: {fit.assessment.message}"
     )
+    by_view = "; scale and alpha per view: see the table" if fit.setting.alpha is None else ""
     return [
         ("Clusters", _clusters_text(fit)),
         ("Status", sentence(fit.message)),
         *([] if support is None else [("Support", sentence(support))]),
         ("Sizes", sizes_text(fit)),
-        ("Settings", _settings_text(fit.setting)),
+        ("Settings", format_setting(fit.setting) + by_view),
     ]
 
 
@@ -146,15 +147,6 @@ def sizes_text(fit: FitRecord) -> str:
     if list(sizes) == list(range(len(sizes))):
         return ", ".join(map(str, sizes.values()))
     return ", ".join(f"{size} in cluster {name}" for name, size in sizes.items())
-
-
-def _settings_text(setting: SettingEntry) -> str:
-    """Return the settings of a fit; those that differ between views are in `views_table`."""
-    graph = format_graph(setting.n_neighbors, setting.initial_graph)
-    excluded = format_excluded(setting.exclude_views)
-    if setting.alpha is None:
-        return f"{graph}; scale and alpha per view: see the table{excluded}"
-    return f"scale={setting.scale}, alpha={setting.alpha:g} (all views); {graph}{excluded}"
 
 
 def views_table(data: DataRecord, fit: FitRecord | None, *, digests: bool = False) -> Table:

@@ -41,6 +41,7 @@ from mscam_dask.pipeline.run.list_runs import (
     write_index,
 )
 from mscam_dask.pipeline.run.lock import is_locked
+from mscam_dask.pipeline.run.report import FILES
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 
 _SHORT = 16  # hexadecimal digits of a digest
@@ -69,8 +70,9 @@ def describe_path(place: str) -> int:
         )
     else:
         raise DataError(
-            f"{path} is not a store (written by mscam-dask ingest) or a directory of a run or an "
-            "experiment (written by mscam-dask run, compare or sweep), and contains no runs."
+            f"{path} is not a store or a directory of a run or an experiment, and contains no runs. "
+            "Make a store of files (mscam-dask ingest), or give what mscam-dask run, compare or sweep "
+            "wrote."
         )
     return 0
 
@@ -79,7 +81,10 @@ def _describe_store(console: Console, path: Location) -> None:
     """Print the content of a store, after all values were checked against their digests."""
     with console.status("reading all values ..."):
         data = verify_store(path)
-        warnings = _data_warnings(data)
+        warnings = ["one sample cannot be clustered; add samples."]
+        if data.n_samples > 1:
+            found = validate(data, n_clusters=1, n_neighbors=1)
+            warnings = [issue.message for issue in found.issues]
     views = table(
         ("view", "samples", "features", "type", "stored as", "digest"),
         [
@@ -95,27 +100,18 @@ def _describe_store(console: Console, path: Location) -> None:
         ],
         numbers=("samples", "features"),
     )
+    ids = "identified by row"
+    if data.sample_ids is not None:
+        ids = f"ids {data.sample_ids[0]!r} to {data.sample_ids[-1]!r}"
     stored_bytes = size_of(resolve_current(path))
     rest = [
-        ("Samples", f"{data.n_samples}, {_ids(data)}"),
+        ("Samples", f"{data.n_samples}, {ids}"),
         ("Ground truth", _classes(data)),
         ("Size", f"{stored_bytes / 2**20:.1f} MiB, {data.nbytes / 2**20:.1f} MiB in memory"),
         ("Digest", f"{data.digest()} (verified for every view)"),
         *(("Warning", warning) for warning in warnings or ["none"]),
     ]
     show(console, views, *origin_tables(read_origin(path)), key_values(rest))
-
-
-def _data_warnings(data: MultiViewData) -> list[str]:
-    if data.n_samples < 2:
-        return ["one sample cannot be clustered; add samples."]
-    return [issue.message for issue in validate(data, n_clusters=1, n_neighbors=1).issues]
-
-
-def _ids(data: MultiViewData) -> str:
-    if data.sample_ids is None:
-        return "identified by row"
-    return f"ids {data.sample_ids[0]!r} to {data.sample_ids[-1]!r}"
 
 
 def _classes(data: MultiViewData) -> str:
@@ -135,10 +131,11 @@ def _describe_run(console: Console, directory: RunDirectory) -> None:
         parts.append(views_table(record.data, record.fit, digests=True))
         if record.data.notes:
             parts.append(key_values([("Note", note) for note in record.data.notes]))
+    files = (directory.report.name, *(name for name, _ in FILES))
     rest = [
         ("Time", ", ".join(f"{k} {duration(v)}" for k, v in record.seconds.items()) or "-"),
         ("Versions", ", ".join(f"{k} {v}" for k, v in record.versions.items())),
-        ("Files", ", ".join(_files(directory))),
+        ("Files", ", ".join(name for name in files if (directory.path / name).exists())),
     ]
     show(console, *parts, key_values(rest))
 
@@ -184,19 +181,6 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
     return pairs
 
 
-def _files(directory: RunDirectory) -> list[str]:
-    files = (
-        directory.report,
-        directory.pipeline,
-        directory.events,
-        directory.labels,
-        directory.samples,
-        directory.result,
-        directory.data,
-    )
-    return [file.name for file in files if file.exists()]
-
-
 _TIME = len("2026-11-24T09:28")  # of a time: the date, hours and minutes
 
 
@@ -238,6 +222,8 @@ def show_runs(
     """List and compare runs, write the index page if requested, and return the exit code."""
     runs, unreadable = list_runs(directory, status=status, since=since, names=names)
     parts = describe_runs(runs, unreadable)
+    if not runs and not unreadable:
+        parts = ["No run matches --status, --since and --name."]
     if compare:
         parts += _comparison(compare_runs(runs))
     if html is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from mscam_dask.cli.console import (
     key_values,
@@ -13,10 +13,10 @@ from mscam_dask.cli.console import (
     show,
     table,
 )
-from mscam_dask.data.ingest import IngestReport, Source, append, ingest
-from mscam_dask.data.readers.base import MAX_BYTES, oriented_sources
+from mscam_dask.data.ingest import IngestReport, append, ingest
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.parse import parse_memory
+from mscam_dask.pipeline.config.settings import DataTable
+from mscam_dask.pipeline.run.open_data import write_store
 
 
 def ingest_files(
@@ -25,52 +25,29 @@ def ingest_files(
     output: str,
     views: tuple[str, ...],
     view_types: tuple[str, ...],
-    labels: str | None,
     samples_in: tuple[str, ...],
-    header: bool | None,
     id_column: str | None,
     delimiter: str | None,
-    decimal: Literal[".", ","] | None,
-    comment: str | None,
-    skip: int,
-    chunk_size: int | None,
-    max_bytes: str | None,
     overwrite: bool,
     append_samples: bool,
-    join: Literal["inner", "outer"] | None,
-    impute: str | None,
+    **options: Any,
 ) -> int:
-    """Write files into one store, print its content, and return the exit code."""
+    """Write files into one store, print its content, and return the exit code; `options` are keys of [data]."""
     if append_samples and overwrite:
         raise ConfigurationError(
             "--append adds to a store and --overwrite replaces it. Keep one of them."
         )
-    limit = MAX_BYTES if max_bytes is None else parse_memory(max_bytes, "--max-bytes")
-    read = append if append_samples else partial(ingest, overwrite=overwrite)
-    files = [
-        Source(
-            path,
-            header=header,
-            id_column=_position(id_column),
-            delimiter="\t" if delimiter == r"\t" else delimiter,
-            decimal=decimal,
-            comment=comment,
-            skip=skip,
-            max_bytes=limit,
-        )
-        for path in sources
-    ]
-    report = read(
-        oriented_sources(files, _by_view("--samples-in", samples_in), files),
-        output,
-        views=views or None,
+    data = DataTable(
+        source=[*sources],
+        views=[*views] or None,
         view_type=_by_view("--view-type", view_types),
-        labels=labels,
-        chunk_size=chunk_size,
-        join=join,
-        impute=impute,
+        samples_in=_by_view("--samples-in", samples_in),
+        id_column=_position(id_column),
+        delimiter="\t" if delimiter == r"\t" else delimiter,
+        **options,
     )
-    _show(report)
+    write = append if append_samples else partial(ingest, overwrite=overwrite)
+    _show(write_store(data, output, write))
     return 0
 
 
@@ -103,7 +80,7 @@ def _show(report: IngestReport) -> None:
     views = table(
         ("view", "samples", "features", "type", "stored as"),
         [
-            (view.name, str(view.shape[0]), str(view.shape[1]), view.view_type, view.dtype)
+            (view.name, str(view.shape[0]), str(view.shape[1]), view.view_type, view.dtype.name)
             for view in report.views
         ],
         numbers=("samples", "features"),

@@ -9,11 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
-from mscam_dask.errors import TemporaryFailure
-
 if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
 
+PATH = click.Path(path_type=Path)
 _SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
@@ -24,26 +23,6 @@ def no_url(_context: click.Context, _option: click.Parameter, path: Path | None)
     """Click callback that refuses a URL as a run directory."""
     if path is not None and path.parts and path.parts[0] in _SCHEMES:
         raise click.BadParameter("a run directory is on a file system. Give a directory.")
-    return path
-
-
-class LockedError(click.ClickException):
-    """A run directory that another process holds."""
-
-    exit_code = TemporaryFailure.exit_code
-
-
-def free_directory(
-    context: click.Context, option: click.Parameter, path: Path | None
-) -> Path | None:
-    """Click callback that refuses a run directory that another process holds, before slow imports."""
-    from mscam_dask.pipeline.run.lock import raise_if_locked
-
-    if no_url(context, option, path) is not None and path is not None:
-        try:
-            raise_if_locked(path.absolute())
-        except TemporaryFailure as error:
-            raise LockedError(str(error)) from error
     return path
 
 

@@ -15,7 +15,7 @@ from mscam_dask.data.readers.base import Source
 from mscam_dask.data.readers.combine import Sources, gather
 from mscam_dask.data.store.append import joined_samples
 from mscam_dask.data.store.atomic_replace import resolve_current
-from mscam_dask.data.store.object_store import Location, size_of
+from mscam_dask.data.store.object_store import Location, as_location, size_of
 from mscam_dask.data.store.read import open_store, read_origin
 from mscam_dask.data.store.write import check_output, write_store
 from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
@@ -28,22 +28,12 @@ from mscam_dask.data.views.missing_cells import (
 )
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import Join
-from mscam_dask.data.views.sources import ViewType
+from mscam_dask.data.views.sources import RowSource
 from mscam_dask.data.views.validation import check_linked, validate_view
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.types.parameters import ImputeMethod
 
-__all__ = ["IngestReport", "IngestedView", "Source", "append", "ingest"]
-
-
-@dataclass(frozen=True)
-class IngestedView:
-    """Stored view, for a report."""
-
-    name: str
-    view_type: ViewType
-    shape: tuple[int, int]
-    dtype: str
+__all__ = ["IngestReport", "Source", "append", "ingest"]
 
 
 @dataclass(frozen=True)
@@ -55,7 +45,7 @@ class IngestReport:
     output
         Absolute path, or the URL, of the store.
     n_samples, views
-        Number of samples, and the views, of the store.
+        Number of samples, and the views, of the store: each has `name`, `view_type`, `shape` and `dtype`.
     n_classes
         Number of distinct labels, None without labels.
     has_sample_ids
@@ -73,7 +63,7 @@ class IngestReport:
 
     output: Location
     n_samples: int
-    views: tuple[IngestedView, ...]
+    views: tuple[RowSource, ...]
     n_classes: int | None
     has_sample_ids: bool
     notes: tuple[str, ...]
@@ -143,9 +133,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
     check_output(output, overwrite=overwrite)
     with ExitStack() as stack:
         data, notes, origin = gather(sources, views, labels, stack, join)
-        data = _of_types(data, view_type)
-        methods = impute_methods(impute, data.view_names)
-        data, imputed = _imputed(data, methods)
+        data, methods, imputed = _prepared(data, view_type, impute)
         check_linked(data)
         with naming_missing_cells(data):
             for view in data.views:
@@ -153,7 +141,7 @@ def ingest(  # noqa: PLR0913 - one option for each thing that sources may say di
                     validate_view(view)
             root = write_store(
                 data,
-                output,
+                as_location(output),
                 chunk_size=chunk_size,
                 overwrite=overwrite,
                 impute=methods,
@@ -204,14 +192,12 @@ def append(  # noqa: PLR0913 - as `ingest`
     old = open_store(output)
     with ExitStack() as stack:
         data, notes, origin = gather(sources, views, labels, stack, join)
-        data = _of_types(data, view_type)
-        methods = impute_methods(impute, data.view_names)
-        data, imputed = _imputed(data, methods)
+        data, methods, imputed = _prepared(data, view_type, impute)
         joined = joined_samples(old, data, where=str(output))
         with naming_missing_cells(data):
             root = write_store(
                 joined,
-                output,
+                as_location(output),
                 chunk_size=chunk_size,
                 overwrite=True,
                 impute={**methods, **impute_methods_of(old)},
@@ -221,32 +207,28 @@ def append(  # noqa: PLR0913 - as `ingest`
     return _report(root, (added, *notes, *_absences(joined), *imputed))
 
 
-def _of_types(data: MultiViewData, view_type: ViewTypeSpec | None) -> MultiViewData:
-    """Return the data with view types as told, else as their files say."""
+def _prepared(
+    data: MultiViewData,
+    view_type: ViewTypeSpec | None,
+    impute: str | Mapping[str, str | None] | None,
+) -> tuple[MultiViewData, dict[str, ImputeMethod], tuple[str, ...]]:
+    """Return the data with view types as told, else as their files say, and imputed; methods by view; notes."""
     others = [view.name for view in data.views if view.view_type != "features"]
     if view_type == "features" and others:
         raise ConfigurationError(
             f"view_type='features', but the sources say that {others} are distances or kernels. Leave "
             "view_type out, or give a mapping by name to take them as features."
         )
-    return with_view_types(data, "features" if view_type is None else view_type)
-
-
-def _imputed(
-    data: MultiViewData, methods: Mapping[str, ImputeMethod]
-) -> tuple[MultiViewData, tuple[str, ...]]:
-    """Return the data without missing cells, if they are to be imputed, and notes on these."""
+    data = with_view_types(data, "features" if view_type is None else view_type)
+    methods = impute_methods(impute, data.view_names)
     imputed = impute_views(data, methods)
-    notes = []
-    for view in imputed.data.views:
-        share = imputed.shares.get(view.name)
-        if share is not None:
-            notes.append(
-                f"View {view.name!r}: {share.sum() / view.shape[0]:.2%} of the cells, in "
-                f"{np.count_nonzero(share)} of {view.shape[0]} samples, imputed by {methods[view.name]!r}; "
-                f"at most {share.max():.0%} of a sample."
-            )
-    return imputed.data, tuple(notes)
+    notes = [
+        f"View {view.name!r}: {share.sum() / view.shape[0]:.2%} of the cells, in {np.count_nonzero(share)} of "
+        f"{view.shape[0]} samples, imputed by {methods[view.name]!r}; at most {share.max():.0%} of a sample."
+        for view in imputed.data.views
+        if (share := imputed.shares.get(view.name)) is not None
+    ]
+    return imputed.data, methods, tuple(notes)
 
 
 def _absences(data: MultiViewData) -> tuple[str, ...]:
@@ -263,10 +245,7 @@ def _report(root: Location, notes: tuple[str, ...]) -> IngestReport:
     return IngestReport(
         output=root,
         n_samples=stored.n_samples,
-        views=tuple(
-            IngestedView(view.name, view.view_type, view.shape, view.dtype.name)
-            for view in stored.views
-        ),
+        views=stored.views,
         n_classes=None
         if stored.labels is None
         else len(np.unique(stored.labels[labeled_samples(stored.labels)])),

@@ -1,4 +1,4 @@
-"""Arrays of a result with a row for each sample: written by the driver or by workers, with the same bytes."""
+"""Arrays of a result with a row for each sample."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.sparse import sparse_from_parts
-from mscam_dask.data.store.arrays import create_array, get_array, verify_array
-from mscam_dask.data.store.schema import METADATA, corrupt_store
+from mscam_dask.data.store.arrays import ArrayPieces, get_array, put_array, verify_array
+from mscam_dask.data.store.schema import corrupt_store
 from mscam_dask.errors import DataError
 from mscam_dask.types.result import ArraysInMemory, ResultArrays
 
 if TYPE_CHECKING:
     from scipy.sparse import csr_array
+
+Values = NDArray[Any] | ArrayPieces
 
 _CSR = {"encoding-type": "csr_matrix", "encoding-version": "0.1.0"}
 _GRAPH_PARTS = ("data", "indices", "indptr")
@@ -87,27 +89,20 @@ class StoredArrays:
         return {name: get_array(self.root, f"{kind}/{index}") for index, name in enumerate(names)}
 
 
-def create_graph(group: Any, key: str, n_samples: int, n_entries: int) -> dict[str, Any]:
-    """Create the arrays of a graph: a CSR group as anndata writes it."""
-    sparse = group.create_group(key)
+def put_graph(group: Any, key: str, data: Values, indices: Values, indptr: Values) -> None:
+    """Write a graph (n, n): a CSR group as anndata writes it."""
+    sparse, n_samples = group.create_group(key), indptr.shape[0] - 1
     sparse.attrs.update(_CSR, shape=[n_samples, n_samples])
-    parts = {
-        "data": ("<f8", n_entries, "entry"),
-        "indices": ("<i8", n_entries, "entry"),
-        "indptr": ("<i8", n_samples + 1, "edge"),
-    }
-    return {
-        part: create_array(sparse, part, (size,), np.dtype(dtype), (dim,))
-        for part, (dtype, size, dim) in parts.items()
-    }
+    parts = (data, "<f8", "entry"), (indices, "<i8", "entry"), (indptr, "<i8", "edge")
+    for name, (values, dtype, dim) in zip(_GRAPH_PARTS, parts, strict=True):
+        put_array(sparse, name, values, (dim,), np.dtype(dtype))
 
 
-def create_embedding(group: Any, kind: str, index: int, name: str, shape: tuple[int, int]) -> Any:
-    """Create the array of "view_embeddings" or "view_coordinates" of a view."""
+def put_embedding(group: Any, kind: str, index: int, name: str, values: Values) -> None:
+    """Write "view_embeddings" or "view_coordinates" of a view."""
     axis, dtype = _EMBEDDINGS[kind]
-    array = create_array(group, f"{kind}/{index}", shape, dtype, ("sample", axis))
+    array = put_array(group, f"{kind}/{index}", values, ("sample", axis), dtype)
     array.attrs["name"] = name
-    return array
 
 
 def put_arrays(group: Any, arrays: ResultArrays, *, has_learned_graph: bool) -> None:
@@ -116,29 +111,7 @@ def put_arrays(group: Any, arrays: ResultArrays, *, has_learned_graph: bool) -> 
     if has_learned_graph:
         graphs["learned_graph"] = arrays.learned_graph
     for key, graph in graphs.items():
-        created = create_graph(group, key, graph.shape[0], len(graph.data))
-        for part, array in created.items():
-            array[:] = getattr(graph, part).astype(array.dtype)
+        put_graph(group, key, graph.data, graph.indices, graph.indptr)
     for kind in _EMBEDDINGS:
         for index, (name, values) in enumerate(getattr(arrays, kind).items()):
-            array = create_embedding(group, kind, index, name, values.shape)
-            array[:] = values.astype(array.dtype)
-
-
-def write_rows(
-    root: Path, key: str, parts: Sequence[NDArray[Any]], first: int, start: int, stop: int
-) -> bool:
-    """Write rows start … stop − 1, of `parts` from row `first` on; False where a worker cannot write to `root`."""
-    import zarr
-
-    if not (root / key / METADATA).is_file():
-        return False
-    try:
-        array = zarr.open_array(
-            root / key, mode="r+", zarr_format=3, config={"write_empty_chunks": True}
-        )
-        rows = np.concatenate(parts)[start - first : stop - first]
-        array[start:stop] = rows.astype(array.dtype, copy=False)
-    except OSError:
-        return False
-    return True
+            put_embedding(group, kind, index, name, values)

@@ -115,7 +115,7 @@ def write_result(
     arrays = solution.arrays
     begun = None
     if isinstance(arrays, StoredArrays) and arrays.is_partial and arrays.root.parent == root.parent:
-        begun = arrays  # that workers have written
+        begun = arrays
     partial = new_partial(root) if begun is None else begun.root
     try:
         with full_disk_is_temporary(root):

@@ -20,9 +20,9 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.engine.graph import graph_pieces, restore_graph, restore_vectors, vector_pieces
+from mscam_dask.engine.graph import graph_pieces, restore_graph, restore_vectors, row_pieces
 from mscam_dask.engine.scores import BestPartition
-from mscam_dask.engine.session import FitContext, LoopState, Refinement
+from mscam_dask.engine.session import FitContext, LoopState
 from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.solvers.partition_score import PartitionScore
@@ -35,7 +35,7 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.parameters import Choices, Parameters
 
-_GRAPH = ("graph_data", "graph_indices", "graph_indptr")
+_GRAPH = ("data", "indices", "indptr")
 _VECTORS = "spectrum_vectors"
 # Before the names of arrays whose rows are in the order of the cells: the number changes with that order.
 _BY_CELLS = "ordered_2_"
@@ -96,7 +96,7 @@ class CheckpointManager:
         self._data = data
         self._candidates = tuple(candidates)
         self._choices = choices
-        self._init_labels_digest, self._known_digest = (
+        self._init_labels, self._known = (
             "" if labels is None else hashlib.sha256(labels.tobytes()).hexdigest()
             for labels in (init_labels, known)
         )
@@ -132,30 +132,19 @@ class CheckpointManager:
 
     def _differences(self, record: CheckpointMetadata) -> list[str]:
         """Differences between the fit of a checkpoint and this fit."""
-        differs = []
-        if record.data != self._digest:
-            differs.append("the data (their digest is not the recorded one)")
-        if record.candidates != self._candidates:
-            differs.append(f"the settings (recorded: {record.candidates})")
-        before, now = record.choices, self._choices
-        if before.n_clusters != now.n_clusters:
-            was = "selected" if before.n_clusters else "given"
-            differs.append(f"whether the number of clusters is selected (it was {was})")
-        if before.initial_graph != now.initial_graph:
-            differs.append("whether the initial graph is selected (constants.auto_settings)")
-        if before.view_settings != now.view_settings:
-            tried = before.view_settings
-            names = ", ".join(f"{option.scale} with {option.alpha:g}" for option in tried)
-            differs.append(f"the candidates for scale and alpha (recorded: {names or 'none'})")
-        if before.may_exclude_views != now.may_exclude_views:
-            differs.append("whether excluded views are selected (exclude_views)")
-        if record.init_labels_digest != self._init_labels_digest:
-            was = "others" if record.init_labels_digest else "none"
-            differs.append(f"the initial labels (init_labels; recorded: {was})")
-        if record.known_digest != self._known_digest:
-            was = "others" if record.known_digest else "none"
-            differs.append(f"the known labels (partial_labels; recorded: {was})")
-        return differs
+        own_settings = f"the settings (recorded: {record.candidates})"
+        compared: tuple[tuple[str, Any, Any], ...] = (
+            ("the data (their digest is not the recorded one)", record.data, self._digest),
+            (own_settings, record.candidates, self._candidates),
+            (
+                f"which ones are selected (recorded: {record.choices})",
+                record.choices,
+                self._choices,
+            ),
+            ("the initial labels (init_labels)", record.init_labels_digest, self._init_labels),
+            ("the known labels (partial_labels)", record.known_digest, self._known),
+        )
+        return [changed for changed, recorded, given in compared if recorded != given]
 
     def restore(self, stage: Stage, record: CheckpointMetadata) -> LoopState:
         """Return the state of a checkpoint, with its arrays as results of tasks."""
@@ -164,9 +153,7 @@ class CheckpointManager:
             n_samples = len(arrays[_LABELS])
             is_large = record.parameters.is_large(n_samples)
             prefix = _BY_CELLS if is_large else ""
-            parts = {
-                name: arrays[f"{prefix}graph_{name}"] for name in ("data", "indices", "indptr")
-            }
+            parts = {name: arrays[f"{prefix}graph_{name}"] for name in _GRAPH}
             affinity = sparse_from_parts("csr", parts, (n_samples, n_samples), "the graph")
             graph = restore_graph(stage, affinity, is_large=is_large)
             spectrum, vectors = None, arrays.get(prefix + _VECTORS)
@@ -185,9 +172,7 @@ class CheckpointManager:
             ) from error
         score = PartitionScore(record.best_view_scores, record.best_n_missed)
         best = BestPartition(labels, score, record.best_iteration)
-        refinement = None
-        if record.refined_from is not None and record.decision_before is not None:
-            refinement = Refinement(record.refined_from, Decision[record.decision_before])
+        before = record.decision_before
         return LoopState(
             graph,
             spectrum,
@@ -195,7 +180,8 @@ class CheckpointManager:
             best,
             Decision[record.decision],
             record.history,
-            refinement,
+            record.refined_from,
+            None if before is None else Decision[before],
         )
 
     def save(self, stage: Stage, state: LoopState, context: FitContext) -> None:
@@ -204,11 +190,12 @@ class CheckpointManager:
             return
         order = context.prepared.order
         prefix = "" if order.is_whole else _BY_CELLS
-        pieces = graph_pieces(stage, state.graph)
-        arrays = {prefix + name: array for name, array in zip(_GRAPH, pieces, strict=True)}
+        pieces = graph_pieces(stage, state.graph.rows, order.n_samples)
+        arrays = {
+            f"{prefix}graph_{name}": array for name, array in zip(_GRAPH, pieces, strict=True)
+        }
         if state.spectrum is not None:
-            vectors = vector_pieces(stage, state.spectrum.vectors, order.n_samples)
-            arrays[prefix + _VECTORS] = vectors
+            arrays[prefix + _VECTORS] = row_pieces(stage, state.spectrum.vectors, order.n_samples)
         arrays[_LABELS] = stage.value(state.best.labels)
         record = CheckpointMetadata(
             data=self._digest,
@@ -225,11 +212,11 @@ class CheckpointManager:
             history=state.history,
             n_clusters_selection=context.n_clusters_selection,
             choices=self._choices,
-            init_labels_digest=self._init_labels_digest,
-            known_digest=self._known_digest,
+            init_labels_digest=self._init_labels,
+            known_digest=self._known,
             best_n_missed=state.best.partition_score.n_missed,
             refines=context.refines,
-            refined_from=None if state.refinement is None else state.refinement.first,
-            decision_before=None if state.refinement is None else state.refinement.decision.name,
+            refined_from=state.refined_from,
+            decision_before=None if state.decision_before is None else state.decision_before.name,
         )
         self._store.save(Checkpoint(arrays, msgspec.to_builtins(record)))

@@ -12,9 +12,7 @@ from mscam_dask.engine.blocks import RowOrder, Spectrum
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.row_graph import (
-    Cuts,
     CutSample,
-    KnownRows,
     choose_cuts,
     cut_sample,
     extend_rows,
@@ -75,7 +73,7 @@ def spectral_cuts(
         ]
         known = stage.submit(join_known, blocks)
     cuts = stage.submit(
-        chosen_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
+        choose_cuts, sample, started, minima, all_minima, known, kind="spectral_cut"
     )
     labels = [stage.submit(extend_rows, vectors, sample, cuts) for vectors in spectrum.vectors]
     return stage.submit(join_partitions, labels, sample, cuts, order.order, known)
@@ -95,15 +93,3 @@ def started_minima(
         None if init_labels is None else init_labels[order[sample.positions]].astype(np.int64)
     )
     return start_minima(sample.embedding, of_sample)
-
-
-def chosen_cuts(
-    sample: CutSample,
-    started: tuple[Minimum, Minimum | None] | None,
-    minima: list[list[Minimum]],
-    all_minima: bool,  # noqa: FBT001 - tasks take positions
-    known: KnownRows | None,
-) -> Cuts:
-    """Partitions of the sample among the local minima of k-means, and the one by the classes of known rows."""
-    cuts = choose_cuts(sample, started, minima, all_minima=all_minima)
-    return cuts if known is None else cuts.with_classes(sample, known)

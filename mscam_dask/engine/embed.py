@@ -14,11 +14,9 @@ from mscam_dask.engine.blocks import Candidates, Embedding, Spectrum, View, take
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import FAN_IN, Stage
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges
-from mscam_dask.linalg.distances import mean_squared_distance
-from mscam_dask.linalg.laplacian import induced_laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, projected_weight
-from mscam_dask.solvers.mscan import smooth_self_representation
 from mscam_dask.solvers.ridge_view import RidgeView
+from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import projected_rows
 from mscam_dask.solvers.row_view import (
     EmbeddedRows,
@@ -29,7 +27,6 @@ from mscam_dask.solvers.row_view import (
     smoothed_coefficients,
     solve_reduced,
 )
-from mscam_dask.solvers.sums import added
 from mscam_dask.types.events import ViewIteration
 from mscam_dask.types.parameters import Parameters
 
@@ -121,8 +118,6 @@ def admm_view(
     graph_weight: float,
 ) -> SolvedRows:
     """Solve the problem of a view in one block."""
-    if parameters.model == "mscan":
-        return _smoothed(view, vectors, rows, name, parameters, graph_weight)
     sums = reduced_sums([view, view], [vectors, vectors], rows, 0, parameters)
     solved = solve_view([sums], view, name, parameters, graph_weight)
     embedding = embed_rows(view, vectors, solved.coefficients, parameters)
@@ -141,75 +136,22 @@ def solve_view(
     total = added_sums(sums)
     weight = graph_weight * projected_weight(total.n_rows, parameters.n_clusters)
     if parameters.model == "mscan":
-        coefficients, distance, value = smoothed_coefficients(total, view, parameters, weight)
-        record = _record(name, started, value)
+        coefficients, distance, objective = smoothed_coefficients(total, view, parameters, weight)
+        seconds = time.perf_counter() - started
+        record = ViewIteration(view=name, objective=objective, seconds=seconds)
         return SolvedView(coefficients, 1.0 / max(distance, np.finfo(float).tiny), record)
     coefficients, solution = solve_reduced(total, view, parameters, weight)
-    state = solution.state
-    record = _record(
-        name,
-        started,
-        solution.objective,
-        residuals=(state.primal_residual, state.dual_residual),
-        iterations=state.iteration,
+    record = ViewIteration(
+        view=name,
+        primal_residual=solution.state.primal_residual,
+        dual_residual=solution.state.dual_residual,
+        inner_iterations=solution.state.iteration,
         converged=solution.converged,
+        objective=solution.objective,
+        seconds=time.perf_counter() - started,
     )
     share = 1.0 if view.present is None else len(view.present) / view.present.n_samples
     return SolvedView(coefficients, share, record)
-
-
-def _record(
-    name: str,
-    started: float,
-    objective: float,
-    *,
-    residuals: tuple[float, float] = (0.0, 0.0),
-    iterations: int = 0,
-    converged: bool = True,
-) -> ViewIteration:
-    return ViewIteration(
-        view=name,
-        primal_residual=residuals[0],
-        dual_residual=residuals[1],
-        inner_iterations=iterations,
-        converged=converged,
-        objective=objective,
-        seconds=time.perf_counter() - started,
-    )
-
-
-def _smoothed(
-    view: RidgeView,
-    vectors: NDArray[Any],
-    rows: LaplacianRows,
-    name: str,
-    parameters: Parameters,
-    graph_weight: float,
-) -> SolvedRows:
-    """Z-step of MSCAN of a view in one block, by conjugate gradients on all rows."""
-    started = time.perf_counter()
-    vectors, laplacian = vectors[:, : 2 * parameters.n_clusters], rows.matrix
-    if view.present is not None:
-        vectors = np.linalg.qr(vectors[view.present.samples])[0]
-        laplacian = induced_laplacian(laplacian, view.present.samples)
-    smooth = smooth_self_representation(
-        view.basis,
-        laplacian,
-        vectors,
-        alpha=view.alpha,
-        graph_weight=graph_weight * projected_weight(len(vectors), parameters.n_clusters),
-    )
-    record = _record(
-        name,
-        started,
-        smooth.objective,
-        residuals=(smooth.relative_residual, 0.0),
-        iterations=smooth.iterations,
-        converged=smooth.converged,
-    )
-    distance = max(mean_squared_distance(smooth.embedding), np.finfo(float).tiny)
-    embedding = smooth.embedding if view.present is None else view.present.spread(smooth.embedding)
-    return SolvedRows(embedding, 1.0 / distance, record=record)
 
 
 def embedded(

@@ -20,8 +20,8 @@ from mscam_dask.engine.blocks import Graph
 from mscam_dask.engine.embed import embed_views
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import component_labels, extended_labels, partition_graph
-from mscam_dask.engine.results import RowsOfViews, gather_arrays, write_arrays
-from mscam_dask.engine.scores import compared_views
+from mscam_dask.engine.results import RowsOfViews, gather_arrays, store_arrays
+from mscam_dask.engine.scores import compared, compared_views
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
 from mscam_dask.engine.stage import Stage
@@ -29,14 +29,13 @@ from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
 from mscam_dask.solvers.borders import borders
-from mscam_dask.solvers.choice import Points, best_by_borders, candidate_partitions, linked_points
+from mscam_dask.solvers.choice import best_by_borders, candidate_partitions, linked_points
 from mscam_dask.solvers.known_labels import n_missed, with_known
 from mscam_dask.solvers.partition_score import PartitionScore, is_worse
 from mscam_dask.solvers.rank_control import Decision
+from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.solvers.spectral_cut import canonical_labels, joined_groups, sampled_rows
-from mscam_dask.solvers.sums import added
-from mscam_dask.types.borders import Borders
 from mscam_dask.types.events import IterationFinished, RefinementFinished
 from mscam_dask.types.result import Assessment, ResultArrays, Solution, Status, shares_of_views
 
@@ -50,6 +49,7 @@ class _FinalGraph:
     labels: Handle
     status: Status
     partition_score: PartitionScore
+    borders: Handle | None = None
 
 
 def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
@@ -91,9 +91,8 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
             final = _from_partition(stage, labels, status, context, final.learned_graph)
     if final is not first:
         results = _submit_results(stage, final, context, state.history)
-    refinement = None if state.refinement is None else state.refinement.finished
     directory = session.results_directory
-    return _solution(stage, final, results, context, directory, state.history, refinement)
+    return _solution(stage, final, results, context, directory, state.history, state.refined)
 
 
 def trivial_solution(
@@ -108,11 +107,14 @@ def trivial_solution(
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
     """Return the graph with c components, or None if an earlier partition scored higher."""
-    labels = component_labels(stage, state.graph, context.prepared.order)
-    (score,) = stage.value(context.prepared.scores(stage, [labels]))
-    if is_worse(score, state.best.partition_score, context.parameters.constants.score_tie):
+    labels, best = component_labels(stage, state.graph, context.prepared.order), state.best
+    scores = context.prepared.scores(stage, [labels])
+    same = stage.submit(np.array_equal, labels, best.labels, kind="is_best")
+    (((score,), is_best),) = stage.gather([scores, same])
+    if is_worse(score, best.partition_score, context.parameters.constants.score_tie):
         return None
-    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score)
+    borders = best.borders if is_best else None
+    return _FinalGraph(state.graph, state.graph, labels, Status.CONVERGED, score, borders)
 
 
 def _from_partition(
@@ -150,22 +152,21 @@ def _submit_results(
 ) -> _Results:
     """Submit the assessment and the embeddings of a final graph; a trivial partition has no embeddings."""
     prepared, parameters = context.prepared, context.parameters
-    assessed = submit_assessment(stage, final.learned_graph, final.labels, final.status, context)
+    assessed = submit_assessment(stage, final, context)
     names = prepared.names
-    embedded: tuple[tuple[Handle, ...], ...] = ()
+    embeddings: RowsOfViews = {}
     if not final.status.is_trivial:
         weight = history[-1].graph_weight if history else parameters.constants.graph_weight
         spectrum = null_spectrum(stage, final.graph)
         results = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
-        embedded = tuple(
-            tuple(stage.attribute(block, "rows") for block in result.rows) for result in results
-        )
-    embeddings = RowsOfViews("view_embeddings", names[: len(embedded)], embedded)
-    coordinates = RowsOfViews(
-        "view_coordinates",
-        names,
-        tuple(stage.map(principal_coordinates, view.rows) for view in prepared.views),
-    )
+        embeddings = {
+            name: [stage.attribute(block, "rows") for block in result.rows]
+            for name, result in zip(names, results, strict=True)
+        }
+    coordinates: RowsOfViews = {
+        name: stage.map(principal_coordinates, view.rows)
+        for name, view in zip(names, prepared.views, strict=True)
+    }
     encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
     return _Results(assessed, encoders, embeddings, coordinates)
 
@@ -219,11 +220,8 @@ def _arrays(
     graphs = {"consensus_graph": final.graph}
     if final.learned_graph is not final.graph:
         graphs["learned_graph"] = final.learned_graph
-    written = None
     if directory is not None and not order.is_whole:
-        written = write_arrays(stage, directory, graphs, views, order)
-    if written is not None:
-        return written
+        return store_arrays(stage, directory, graphs, *views, order)
     return gather_arrays(stage, graphs, *views, order)
 
 
@@ -232,9 +230,10 @@ def _arrays(
 
 def submit_borders(stage: Stage, labels: Handle, context: FitContext) -> Handle:
     """Submit the borders between the clusters of a partition, in the compared samples."""
-    prepared = context.prepared
-    points, n_compared = prepared.scorer.points(prepared.bordered), prepared.n_validation_samples
-    return stage.submit(borders_of, points, labels, n_compared, context.parameters.n_clusters)
+    scorer, n_clusters = context.prepared.scorer, context.parameters.n_clusters
+    rows = stage.attribute(scorer.points(context.prepared.bordered), "rows")
+    own = stage.submit(compared, labels, scorer.n_samples)
+    return stage.submit(borders, rows, own, n_clusters)
 
 
 def choose_partition(
@@ -244,7 +243,7 @@ def choose_partition(
     if stage.value(own).support:
         return None
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
-    n_compared = prepared.n_validation_samples
+    n_compared = prepared.scorer.n_samples
     points = prepared.scorer.points(prepared.bordered)
     linked = stage.submit(linked_points, stage.attribute(points, "rows"))
     candidates = stage.submit(candidate_partitions, linked, n_clusters)
@@ -256,50 +255,33 @@ def choose_partition(
     if best == 0:
         return None
     found = stage.submit(canonical_labels, stage.item(partitions, best))
-    if not n_compared:
+    if n_compared == prepared.n_samples:
         return found
     known = np.full(prepared.n_samples, -1, dtype=np.int64)
     known[sampled_rows(prepared.n_samples, n_compared)] = stage.value(found)
     return stage.submit(extended_labels, list(graph.rows), prepared.order.order, known, n_clusters)
 
 
-def borders_of(
-    points: Points, labels: NDArray[np.int64], n_compared: int, n_clusters: int
-) -> Borders:
-    """Borders between the clusters of a partition, in the compared samples."""
-    return borders(points.rows, compared(labels, n_compared), n_clusters)
-
-
-def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:
-    """Labels of the samples of the reference graphs, if these are not all."""
-    return labels[sampled_rows(len(labels), n_compared)] if n_compared else labels
-
-
-def submit_assessment(
-    stage: Stage,
-    learned_graph: Graph,
-    labels: Handle,
-    status: Status,
-    context: FitContext,
-) -> list[Handle]:
+def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> list[Handle]:
     """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views."""
-    prepared, n_clusters = context.prepared, context.parameters.n_clusters
+    prepared, labels = context.prepared, final.labels
+    n_clusters = context.parameters.n_clusters
     names = compared_views(prepared.validation_views)
     agreement = prepared.scorer.view_agreement(names)
-    if status.is_trivial:
+    if final.status.is_trivial:
         return [agreement]
-    n_compared = prepared.n_validation_samples
     graphs = prepared.scorer.graphs(names)
-    by_view = stage.submit(agreement_with_clusters, graphs, labels, n_compared, n_clusters)
+    own = stage.submit(compared, labels, prepared.scorer.n_samples)
+    by_view = stage.submit(agreement_with_clusters, graphs, own, n_clusters)
     by_rows = stage.item(labels, prepared.order.order)
     weights = [
         stage.submit(row_weights_between, block, by_rows, n_clusters)
-        for block in learned_graph.rows
+        for block in final.learned_graph.rows
     ]
-    agree = stage.submit(views_agree, graphs, labels, n_compared, n_clusters)
+    agree = stage.submit(views_agree, graphs, own, n_clusters)
     return [
         agreement,
-        submit_borders(stage, labels, context),
+        final.borders or submit_borders(stage, labels, context),
         by_view,
         stage.submit(added, weights, kind="cluster_weights"),
         agree,

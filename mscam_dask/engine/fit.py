@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointManager, CheckpointMetadata, CheckpointStore
 from mscam_dask.engine.executors.base import Executor
-from mscam_dask.engine.finalize import finalize, trivial_solution
+from mscam_dask.engine.finalize import finalize, submit_borders, trivial_solution
 from mscam_dask.engine.initialize import can_use_view_graphs
 from mscam_dask.engine.outer_loop import outer_loop
 from mscam_dask.engine.prepare import (
@@ -32,6 +32,7 @@ from mscam_dask.engine.select import (
 )
 from mscam_dask.engine.session import FitContext, LoopState, Observer, Session
 from mscam_dask.errors import ConfigurationError
+from mscam_dask.solvers.partition_score import is_nearly_perfect
 from mscam_dask.solvers.rank_control import RankControl
 from mscam_dask.types.events import FitFinished, FitStarted, SettingsSelected
 from mscam_dask.types.parameters import Choices, Parameters
@@ -59,8 +60,8 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
     `mscam_dask.types.events` in order, again after a restart. A checkpoint in the store is resumed, with a
     solution that is bit-identical to that of an uninterrupted fit. Initial labels (n,) are of an earlier fit,
     −1 for samples that it did not have, and need one candidate. Samples of one group in `equal` (n,) get one
-    label. Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. Workers write the arrays of
-    large data to the `results_directory`, unless one of them cannot.
+    label. Labels 0 … q − 1 of some samples are `known` (n,), −1 for the others. The arrays of large data are
+    written to the `results_directory`.
     """
     candidates = (candidates,) if isinstance(candidates, Parameters) else tuple(candidates)
     check_incomplete(data, candidates)
@@ -143,7 +144,7 @@ def _initialize(
         parameters=parameters,
         prepared=start.prepared,
         records=precomputed.records,
-        n_neighbors=start.first.n_neighbors,
+        n_neighbors=start.n_neighbors,
         selection=SettingsSelected(
             settings=tuple(settings),
             chosen=chosen,
@@ -156,15 +157,20 @@ def _initialize(
         view_graphs=start.view_graphs if refines else None,
         from_previous_fit=search.init_labels is not None,
     )
+    best = start.best
+    if is_nearly_perfect(best.partition_score, parameters):
+        # it is likely to be the last partition: workers test its borders beside the outer iterations
+        borders = submit_borders(session.stage("borders"), best.labels, context)
+        best = dataclasses.replace(best, borders=borders)
     constants = parameters.constants
     control = RankControl(
         parameters.n_clusters, constants.graph_weight_growth, constants.graph_weight
     )
     state = LoopState(
-        start.first.graph,
+        start.graph,
         start.spectrum,
         control,
-        start.best,
+        best,
         next_spectrum=start.next_spectrum,
     )
     session.checkpoints.save(session.stage("checkpoint-0"), state, context)

@@ -25,6 +25,7 @@ from mscam_dask.solvers.known_labels import without_cannot_links
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.predict import extend_labels
 from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_embedding
+from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import (
     Components,
     GraphRows,
@@ -36,7 +37,6 @@ from mscam_dask.solvers.row_graph import (
     whole_graph,
 )
 from mscam_dask.solvers.spectral_cut import canonical_labels
-from mscam_dask.solvers.sums import added
 from mscam_dask.types.parameters import Parameters
 
 
@@ -62,7 +62,6 @@ def a_step(
             projected_weight,
             ranges[-1][1],
             known,
-            kind="graph_rows",
         )
         for number, part in enumerate(candidates.parts)
     ]
@@ -214,70 +213,68 @@ def partition_graph(
     """Submit the graph whose connected components are exactly the clusters of a partition."""
     order = candidates.order
     ranges = order.ranges
-    if order.is_whole:
-        own = [view.rows[0] for view in views]
-        return connected(stage, [stage.submit(rebuilt_graph, own, labels, n_neighbors)], ranges)
     by_rows = stage.item(labels, order.order)
     of_blocks = [[view.rows[number] for view in views] for number in range(len(ranges))]
-    pools = [
-        stage.submit(
-            of_points, block, partition.pool_of_rows, start, by_rows, n_neighbors, kind="pool"
-        )
-        for block, (start, _) in zip(of_blocks, ranges, strict=True)
-    ]
-    members = stage.submit(partition.join_pools, pools)
-    rows = [
-        stage.submit(
-            of_points,
-            block,
-            partition.cluster_rows,
-            found,
-            by_rows,
-            members,
-            n_neighbors,
-            kind="partition_rows",
-        )
-        for block, found in zip(of_blocks, candidates.parts, strict=True)
-    ]
+
+    def of_points(block: int, function: Callable[..., Any], *args: Any, kind: str) -> Handle:
+        return stage.submit(function_of_points, of_blocks[block], function, *args, kind=kind)
+
+    if order.is_whole:
+        rows = [
+            of_points(0, partition.rows_by_cluster, by_rows, n_neighbors, kind="partition_rows")
+        ]
+    else:
+        pools = [
+            of_points(number, partition.pool_of_rows, start, by_rows, n_neighbors, kind="pool")
+            for number, (start, _) in enumerate(ranges)
+        ]
+        members = stage.submit(partition.join_pools, pools)
+        rows = [
+            of_points(
+                number,
+                partition.cluster_rows,
+                found,
+                by_rows,
+                members,
+                n_neighbors,
+                kind="partition_rows",
+            )
+            for number, found in enumerate(candidates.parts)
+        ]
     graph = connected(stage, rows, ranges)
     ends = stage.submit(partition.bridge_ends, graph.components, by_rows)
     if stage.value(ends).size:
         points = [
-            stage.submit(of_points, block, partition.points_at, start, ends, kind="bridge_points")
-            for block, (start, _) in zip(of_blocks, ranges, strict=True)
+            of_points(number, partition.points_at, start, ends, kind="bridge_points")
+            for number, (start, _) in enumerate(ranges)
         ]
         edges = stage.submit(partition.bridges, ends, points, graph.components, by_rows)
         joined = [
-            stage.submit(partition.with_bridges, block, edges, n_neighbors) for block in graph.rows
+            stage.submit(partition.with_bridges, block, edges, by_rows, n_neighbors)
+            for block in graph.rows
         ]
         graph = connected(stage.sub("bridged"), joined, ranges)
     return graph
 
 
-def rebuilt_graph(views: list[RidgeView], labels: NDArray[np.int64], n_neighbors: int) -> GraphRows:
-    """Partition graph of views in one block, by exhaustive search in each cluster."""
-    return GraphRows(0, partition.partition_graph(joint_embedding(views), labels, n_neighbors))
-
-
-def of_points(
+def function_of_points(
     views: list[RidgeView | LinearDiscriminants], function: Callable[..., Any], *args: Any
 ) -> Any:
-    """Function of the points of a block of complete views."""
-    return function(complete_embedding(views), *args)
+    """Function of the points of a block of views."""
+    return function(joint_embedding(views), *args)
 
 
 # checkpoints and results -----------------------------------------------------------------------
 
 
-def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
-    """Return data, indices and indptr of the graph in the order of the rows, gathered by blocks."""
-    if len(graph.rows) == 1:
-        affinity = stage.value(graph.rows[0]).affinity
-        return affinity.data, affinity.indices, affinity.indptr
+def graph_pieces(
+    stage: Stage, rows: Sequence[Handle], n_samples: int
+) -> tuple[ArrayPieces, ArrayPieces, ArrayPieces]:
+    """Return data, indices and indptr of a graph from its blocks of rows, each gathered when it is needed."""
 
     def part(name: str) -> Iterator[Any]:
-        for block in graph.rows:
-            of_matrix = operator.attrgetter(f"affinity.{name}")
+        of_matrix = operator.attrgetter(f"affinity.{name}")
+        for block in rows:
             yield stage.value(stage.submit(of_matrix, block, kind="part_of_graph"))
 
     def pointers() -> Iterator[NDArray[np.int64]]:
@@ -287,7 +284,7 @@ def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
             yield end + own[1:].astype(np.int64)
             end += int(own[-1])
 
-    n_samples, n_entries = graph.ranges[-1][1], sum(part("nnz"))
+    n_entries = sum(part("nnz"))
     return (
         ArrayPieces((n_entries,), np.dtype(np.float64), lambda: part("data")),
         ArrayPieces((n_entries,), np.dtype(np.int32), lambda: part("indices")),
@@ -295,17 +292,15 @@ def graph_pieces(stage: Stage, graph: Graph) -> tuple[Any, Any, Any]:
     )
 
 
-def vector_pieces(stage: Stage, vectors: Sequence[Handle], n_samples: int) -> Any:
-    """Return the eigenvectors in the order of the rows, gathered by blocks; an array if they are one block."""
-    first = stage.value(vectors[0])
-    if len(vectors) == 1:
-        return first
+def row_pieces(stage: Stage, rows: Sequence[Handle], n_samples: int) -> ArrayPieces:
+    """Return an array with a row for each sample from its blocks of rows, each gathered when it is needed."""
+    n_columns, dtype = stage.value(stage.submit(columns_of, rows[0]))
+    return ArrayPieces((n_samples, n_columns), dtype, lambda: map(stage.value, rows))
 
-    def pieces() -> Iterator[NDArray[Any]]:
-        for block in vectors:
-            yield stage.value(block)
 
-    return ArrayPieces((n_samples, first.shape[1]), first.dtype, pieces)
+def columns_of(rows: NDArray[Any]) -> tuple[int, np.dtype[Any]]:
+    """Number of columns of an array, and their dtype."""
+    return rows.shape[1], rows.dtype
 
 
 def restore_graph(stage: Stage, affinity: csr_array[np.float64], *, is_large: bool) -> Graph:

@@ -28,7 +28,7 @@ from mscam_dask.engine.scores import BestPartition, best_partition, compared_vie
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.partition_score import argbest, is_better, is_nearly_perfect
-from mscam_dask.types.events import CandidateSettings, GraphKind
+from mscam_dask.types.events import CandidateSettings
 from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
@@ -43,23 +43,13 @@ _INITIAL_LABELS = -1
 
 
 @dataclasses.dataclass(frozen=True)
-class InitialGraph:
-    """Consensus graph before the first outer iteration."""
-
-    graph: Graph
-    n_neighbors: int  # k of each sample in it
-    kind: GraphKind = (
-        "mean"  # neighbors by the mean distance over views, or "mixed" with each view's
-    )
-
-
-@dataclasses.dataclass(frozen=True)
 class Initialization:
     """Initial graph and partition of one setting."""
 
     parameters: Parameters
     prepared: Prepared
-    first: InitialGraph
+    graph: Graph
+    n_neighbors: int  # k of each sample in it
     spectrum: Spectrum | None  # None if the initial graph has more components than clusters
     best: BestPartition
     view_graphs: Graph | None = None  # their mean, if the initial graph is mixed with it
@@ -67,7 +57,7 @@ class Initialization:
 
     def record(self, names: Sequence[str]) -> CandidateSettings:
         """Record of the setting of views with these names, and of its initial graph."""
-        parameters, first = self.parameters, self.first
+        parameters = self.parameters
         by_view = parameters.view_settings is not None
         view_settings = tuple(
             (name, chosen.scale, chosen.alpha)
@@ -76,17 +66,17 @@ class Initialization:
         return CandidateSettings(
             scale="by view" if by_view else parameters.scale,
             alpha=None if by_view else parameters.alpha,
-            n_neighbors=first.n_neighbors,
-            n_connected_components=first.graph.n_components,
+            n_neighbors=self.n_neighbors,
+            n_connected_components=self.graph.n_components,
             score=self.best.score,
-            initial_graph=first.kind,
+            initial_graph="mean" if self.view_graphs is None else "mixed",
             view_settings=view_settings,
             exclude_views=tuple(names[view] for view in parameters.exclude_views),
         )
 
 
-def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> InitialGraph:
-    """Graph of the data distances; k grows until it has at most c connected components.
+def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> tuple[Graph, int]:
+    """Graph of the mean distances over views, and its k, which grows until it has at most c connected components.
 
     With k neighbors it may have more than c components, which no graph weight can join. Then k is
     doubled, at most to one less than the number of candidates.
@@ -103,7 +93,7 @@ def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> I
             projected_weight=0.0,
         )
         if graph.n_components <= parameters.n_clusters or n_neighbors >= most:
-            return InitialGraph(graph, n_neighbors)
+            return graph, n_neighbors
         n_neighbors = min(2 * n_neighbors, most)
 
 
@@ -124,27 +114,28 @@ class Evaluation:
 def initialize(
     stage: Stage, prepared: Prepared, parameters: Parameters, *, is_only: bool = False
 ) -> Evaluation:
-    """Submit the initialization from the graph of the data distances; see `evaluate_graph`."""
-    first = initial_graph(stage, prepared, parameters)
-    return evaluate_graph(stage, prepared, parameters, first, is_only=is_only)
+    """Submit the initialization from the graph of the mean distances; see `evaluate_graph`."""
+    graph, k = initial_graph(stage, prepared, parameters)
+    return evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k, is_only=is_only)
 
 
 def evaluate_graph(
     stage: Stage,
     prepared: Prepared,
     parameters: Parameters,
-    first: InitialGraph,
+    graph: Graph,
     *,
+    n_neighbors: int,
     init_labels: Handle | None = None,
     is_only: bool = False,
 ) -> Evaluation:
     """Submit the initialization from a graph: its best spectral cut, or its merged components."""
-    graph, views, order = first.graph, prepared.views, prepared.order
+    views, order = prepared.views, prepared.order
     if graph.n_components > parameters.n_clusters:
         labels = merged_components(stage, views, graph, order, parameters.n_clusters)
         partitions = stage.submit(list, [labels], kind="partitions")
         scores = prepared.scores(stage, partitions)
-        start = functools.partial(Initialization, parameters, prepared, first, None)
+        start = functools.partial(Initialization, parameters, prepared, graph, n_neighbors, None)
         return Evaluation(stage, partitions, scores, start)
     spectrum = bottom_eigenpairs(stage, graph, None, views, parameters)
     partitions = spectral_cuts(
@@ -167,7 +158,13 @@ def evaluate_graph(
             Stage(stage.executor, "0"), graph, spectrum, views, parameters
         )
     start = functools.partial(
-        Initialization, parameters, prepared, first, spectrum, next_spectrum=next_spectrum
+        Initialization,
+        parameters,
+        prepared,
+        graph,
+        n_neighbors,
+        spectrum,
+        next_spectrum=next_spectrum,
     )
     return Evaluation(stage, partitions, scores, start)
 
@@ -205,10 +202,9 @@ def can_use_view_graphs(start: Initialization) -> bool:
     )
 
 
-def with_view_graphs(stage: Stage, first: InitialGraph, own: Graph) -> InitialGraph:
-    """Return the mixed graph: two thirds `first` and one third the mean of the view graphs."""
-    mixed = mean_graph(stage.sub("mixed"), [first.graph, own], CONSTANTS.graph_weights)
-    return dataclasses.replace(first, graph=mixed, kind="mixed")
+def mixed_graph(stage: Stage, graph: Graph, own: Graph) -> Graph:
+    """Return two thirds of a graph and one third of the mean of the view graphs."""
+    return mean_graph(stage.sub("mixed"), [graph, own], CONSTANTS.graph_weights)
 
 
 def warm_start(
@@ -222,11 +218,11 @@ def warm_start(
     constants = dataclasses.replace(constants, patience=min(constants.patience, _PATIENCE))
     parameters = dataclasses.replace(parameters, constants=constants)
     prepared = prepare_views(stage, precomputed, parameters)
-    first = initial_graph(stage, prepared, parameters)
-    graph, order, c = first.graph, prepared.order, parameters.n_clusters
+    graph, k = initial_graph(stage, prepared, parameters)
+    order, c = prepared.order, parameters.n_clusters
     has_all_clusters = len(np.unique(init_labels[init_labels != UNKNOWN])) == c
     if not has_all_clusters and graph.n_components > c:
-        return evaluate_graph(stage, prepared, parameters, first).gathered()
+        return evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k).gathered()
     extended = stage.submit(extended_labels, list(graph.rows), order.order, init_labels, c)
     spectrum = None
     if graph.n_components > c:
@@ -240,4 +236,4 @@ def warm_start(
     index = argbest(scores)  # the first partition, or another one that scores higher
     index = index if is_better(scores[index], scores[0], parameters) else 0
     best = BestPartition(stage.item(partitions, index), scores[index], iteration=_INITIAL_LABELS)
-    return Initialization(parameters, prepared, first, spectrum, best)
+    return Initialization(parameters, prepared, graph, k, spectrum, best)

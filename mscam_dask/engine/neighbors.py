@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 import functools
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +47,7 @@ _MAX_PART = 8192
 _PARTS = 8
 
 # Number of views of which one task finds the column facts, or searches a whole part, and most tasks of a part.
-_VIEWS_TOGETHER = 8
+_VIEWS_TOGETHER = 6
 _MAX_TASKS = 16
 
 
@@ -73,8 +71,7 @@ def ordered_candidates(
         order = stage.submit(own, ranges[-1][1], kind="row_order")
         same = RowOrder(ranges, order, order, known)
         return views, candidates_in_order(stage, views, same, n_candidates, seed)
-    moved, found = _by_cells(stage, views, ranges, n_candidates, seed)
-    return moved, dataclasses.replace(found, order=dataclasses.replace(found.order, known=known))
+    return _by_cells(stage, views, ranges, n_candidates, seed, known)
 
 
 def candidates_in_order(
@@ -154,7 +151,12 @@ def joined_candidates(parts: list[CandidateEdges]) -> CandidateEdges:
 
 
 def _by_cells(
-    stage: Stage, views: list[View], ranges: Ranges, n_candidates: int, seed: int
+    stage: Stage,
+    views: list[View],
+    ranges: Ranges,
+    n_candidates: int,
+    seed: int,
+    known: Handle | None = None,
 ) -> tuple[list[View], Candidates]:
     """Submit the views in the order of the cells of their joint embedding, and the candidate neighbors."""
     n = ranges[-1][1]
@@ -163,13 +165,14 @@ def _by_cells(
         stage.submit(training_points, block, start, stop, n, seed, CELL_POINTS)
         for block, (start, stop) in zip(blocks, ranges, strict=True)
     ]
-    centers = stage.submit(cell_centers, samples, n, seed, CELL_POINTS)
+    centers = stage.submit(train_centers, samples, max(1, n // CELL_POINTS), seed)
     parts = [stage.submit(assigned_cells, block, centers) for block in blocks]
-    index = stage.submit(cells, parts, centers, n_candidates, CELL_POINTS)
+    index = stage.submit(cut_cells, parts, centers, n_candidates, CELL_POINTS)
     order = RowOrder(
         ranges,
         stage.attribute(index, "order"),
         stage.attribute(index, "positions"),
+        known,
     )
     searched = stage.submit(searched_blocks, index, ranges)
     moved = [_moved(stage, view, order) for view in views]
@@ -202,32 +205,14 @@ def training_points(
     views: list[Points], start: int, stop: int, n_samples: int, seed: int, cell_points: int
 ) -> NDArray[np.float32]:
     """Points of a block on which the centers of the cells are trained."""
-    rows = training_rows(start, stop, n_samples, seed, cell_points=cell_points)
+    rows = training_rows(start, stop, n_samples, seed, cell_points)
     return np.asarray(complete_embedding(views).stacked(rows, np.float32))
-
-
-def cell_centers(
-    samples: list[NDArray[np.float32]], n_samples: int, seed: int, cell_points: int
-) -> NDArray[np.float32]:
-    """Centers of the cells."""
-    n_cells = max(1, n_samples // cell_points)
-    return train_centers(np.concatenate(samples), n_cells, np.random.default_rng(seed))
 
 
 def assigned_cells(views: list[Points], trained: NDArray[np.float32]) -> NDArray[np.int32]:
     """Cell of each row of a block."""
     points = complete_embedding(views)
     return assign_to_cells(points.stacked(slice(None), np.float32), trained).astype(np.int32)
-
-
-def cells(
-    parts: list[NDArray[np.int32]],
-    trained: NDArray[np.float32],
-    n_candidates: int,
-    cell_points: int,
-) -> IVFIndex:
-    """Cells and the order of the rows by cell."""
-    return cut_cells(np.concatenate(parts), trained, n_candidates, cell_points=cell_points)
 
 
 def searched_blocks(index: IVFIndex, ranges: Ranges) -> list[tuple[int, ...]]:
@@ -244,24 +229,11 @@ def searched_points(
     return np.asarray(complete_embedding(views).stacked(mine, np.float32))
 
 
-@dataclasses.dataclass(frozen=True)
-class _SearchedPoints:
-    """Points at some ascending positions among all rows, read by position."""
-
-    points: NDArray[np.float32]
-    positions: NDArray[np.int64]
-
-    def stacked(self, rows: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
-        return self.points[np.searchsorted(self.positions, rows)].astype(dtype, copy=False)
-
-
 def ivf_neighbors(
     parts: list[NDArray[np.float32]], index: IVFIndex, n_candidates: int, start: int, stop: int
 ) -> CandidateEdges:
     """Candidate neighbors of a block of rows in the order of the cells, among `searched_points`."""
-    points = _SearchedPoints(np.concatenate(parts), index.searched(start, stop))
-    found = ivf_search(points, index, n_candidates, start=start, stop=stop)
-    return CandidateEdges(start, *found)
+    return CandidateEdges(start, *ivf_search(parts, index, n_candidates, start, stop))
 
 
 def split_view(

@@ -10,7 +10,7 @@ from mscam_dask.engine.embed import embed_views, projected_sums, submit_records
 from mscam_dask.engine.graph import a_step
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Session
-from mscam_dask.engine.spectrum import bottom_eigenpairs, spectrum_facts, start_vectors
+from mscam_dask.engine.spectrum import bottom_eigenpairs, gap_and_convergence, start_vectors
 from mscam_dask.engine.stage import Stage
 from mscam_dask.solvers.graph_update import projected_weight
 from mscam_dask.solvers.partition_score import argbest, is_better
@@ -20,7 +20,7 @@ from mscam_dask.types.events import IterationFinished
 
 def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopState:
     """Run outer iterations by ADMM until the graph has c components, they stall, or the limit."""
-    if state.refinement is not None:
+    if state.refined_from is not None:
         return state
     parameters = context.parameters
     limit, _ = parameters.iteration_limits(refines=context.refines)
@@ -72,7 +72,9 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
             )
             distances = projected_sums(again, views, prepared.candidates)
             solved = [view.solved for view in views]
-    facts = spectrum_facts(stage, spectrum, parameters.n_clusters)
+    facts = stage.submit(
+        gap_and_convergence, spectrum.values, spectrum.converged, parameters.n_clusters
+    )
     (scores, (eigengap, converged)), records = stage.gather(
         [partition_scores, facts], submit_records(stage, solved)
     )

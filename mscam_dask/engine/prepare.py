@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +17,7 @@ from mscam_dask.engine.neighbors import ordered_candidates
 from mscam_dask.engine.preprocessing_selection import rows_compared
 from mscam_dask.engine.scores import Scorer, compared_views
 from mscam_dask.engine.stage import Stage
-from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.events import ViewPrepared
 from mscam_dask.types.parameters import Parameters, Scale
@@ -36,7 +35,6 @@ class PrecomputedViews:
     records: tuple[ViewPrepared, ...]  # with the first usable scaling; for large data of the sample
     data: MultiViewData | None = None  # large data, whose ridge views wait for the selected setting
     sample: PrecomputedViews | None = None  # of large data, on which the settings are selected
-    n_validation_samples: int = 0  # samples of the reference graphs; 0 if these are all
     known: NDArray[np.int64] | None = None  # (n,) known labels of some samples, −1 for the others
 
     def with_known(self, known: NDArray[np.int64] | None) -> PrecomputedViews:
@@ -58,7 +56,6 @@ class Prepared:
     validation_views: tuple[str, ...]  # views whose reference graphs score partitions
     bordered: tuple[tuple[str, Scale], ...]  # views in which borders between clusters are tested
     scorer: Scorer
-    n_validation_samples: int = 0  # samples of the reference graphs; 0 if these are all
 
     @property
     def order(self) -> RowOrder:
@@ -72,9 +69,7 @@ class Prepared:
 
     def scores(self, stage: Stage, partitions: Handle) -> Handle:
         """Submit the score of each partition of a list."""
-        return self.scorer.scores(
-            stage, self.validation_views, partitions, self.n_validation_samples, self.order.known
-        )
+        return self.scorer.scores(stage, self.validation_views, partitions, self.order.known)
 
 
 def precompute_views(
@@ -89,23 +84,14 @@ def precompute_views(
         rows = sampled_rows(data.n_samples, SIZES.n_scored)
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
         sample = _precompute(stage, drawn, scales, max_rank=SIZES.max_rank)
-        return dataclasses.replace(
-            sample,
-            n_samples=data.n_samples,
-            data=data,
-            sample=sample,
-            n_validation_samples=sample.n_samples,
-        )
+        return dataclasses.replace(sample, n_samples=data.n_samples, data=data, sample=sample)
     of_sample = uses_sample(data)
     precomputed = _precompute(stage, data, scales, max_rank=SIZES.max_rank if of_sample else None)
     n_scored = rows_compared(len(data.views), SIZES.n_scored)
     if (n_scored == SIZES.n_scored and not of_sample) or n_scored >= data.n_samples:
         return precomputed
-    return dataclasses.replace(
-        precomputed,
-        scorer=Scorer(stage, data, sampled_rows(data.n_samples, n_scored)),
-        n_validation_samples=n_scored,
-    )
+    rows = sampled_rows(data.n_samples, n_scored)
+    return dataclasses.replace(precomputed, scorer=Scorer(stage, data, rows))
 
 
 def _precompute(
@@ -115,44 +101,31 @@ def _precompute(
     *,
     max_rank: int | None = None,
 ) -> PrecomputedViews:
-    names = data.view_names
-    single: dict[tuple[int, Scale], Handle] = {}
-    factored: dict[tuple[Scale, ...], tuple[Handle, ...]] = {}
-    refusals: list[DataError] = []
-    for by_view in dict.fromkeys(scales):
-        with _collected(refusals):  # an executor may raise here or when gathering
-            for view in enumerate(by_view):
-                if view not in single:
-                    index, scale = view
-                    source = data.views[index]
-                    single[view] = stage.submit(
-                        of_views.svd_view, source, scale, max_rank, part=f"{scale}/{source.name}"
-                    )
-            factored[by_view] = tuple(single[view] for view in enumerate(by_view))
-    records: dict[tuple[Scale, ...], tuple[ViewPrepared, ...]] = {}
-    for by_view, views in factored.items():
-        handles = [
-            stage.submit(of_views.view_prepared, view, source.name, source.shape[1])
-            for view, source in zip(views, data.views, strict=True)
-        ]
-        with _collected(refusals):
-            records[by_view] = tuple(stage.executor.gather(handles))
-    if not records:
-        raise refusals[0]
-    usable = {by_view: views for by_view, views in factored.items() if by_view in records}
-    return PrecomputedViews(
-        names, data.n_samples, usable, Scorer(stage, data), records[next(iter(records))]
-    )
-
-
-@contextlib.contextmanager
-def _collected(refusals: list[DataError]) -> Iterator[None]:
-    try:
-        yield
-    except StoreCorruptError:
-        raise
-    except DataError as error:
-        refusals.append(error)
+    single = {
+        (index, scale): stage.submit(
+            of_views.svd_or_error,
+            data.views[index],
+            scale,
+            max_rank,
+            part=f"{scale}/{data.views[index].name}",
+        )
+        for index, scale in dict.fromkeys(view for by_view in scales for view in enumerate(by_view))
+    }
+    prepared = [
+        stage.submit(of_views.view_prepared, view, data.views[index].name, data.views[index].shape)
+        for (index, _), view in single.items()
+    ]
+    records = dict(zip(single, stage.executor.gather(prepared), strict=True))
+    errors = {view: one for view, one in records.items() if isinstance(one, DataError)}
+    usable = {
+        by_view: tuple(single[view] for view in enumerate(by_view))
+        for by_view in scales
+        if errors.keys().isdisjoint(enumerate(by_view))
+    }
+    if not usable:
+        raise next(iter(errors.values()))
+    first = tuple(records[view] for view in enumerate(next(iter(usable))))
+    return PrecomputedViews(data.view_names, data.n_samples, usable, Scorer(stage, data), first)
 
 
 def prepare_views(
@@ -206,7 +179,6 @@ def prepare_views(
         validation_views=validation_views,
         bordered=bordered,
         scorer=precomputed.scorer,
-        n_validation_samples=precomputed.n_validation_samples,
     )
 
 

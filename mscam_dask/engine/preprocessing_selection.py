@@ -7,10 +7,8 @@ excluded: docs/decisions/0014.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import itertools
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -23,8 +21,8 @@ from mscam_dask.data.views.sampling import sampled_view
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
-from mscam_dask.engine.views import TimedView, svd_view, view_shape
-from mscam_dask.errors import DataError, StoreCorruptError
+from mscam_dask.engine.views import TimedView, svd_or_error, view_shape
+from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.preprocessing import (
     Choice,
@@ -193,7 +191,7 @@ def _submit_choices(
         stage.submit(votes_of_views, list(neighbors[span]), rule, before and before[span])
         for span in _spans(n_views, max(4 * _MIN_TOGETHER, -(-n_views // _MAX_SUMMED)))
     ]
-    total = stage.submit(summed_votes, votes)
+    total = stage.submit(sum, votes, kind="votes")
     return [
         stage.submit(function, list(neighbors[span]), total, rule, before and before[span], n_views)
         for span in _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
@@ -298,16 +296,6 @@ class Rule:
         return tried or ordered
 
 
-def svd_or_error(source: RowSource, scale: Scale) -> TimedView | DataError:
-    """SVD of a view, or the error of a scaling that makes all rows equal."""
-    try:
-        return svd_view(source, scale)
-    except StoreCorruptError:
-        raise
-    except DataError as error:
-        return error
-
-
 def sampled_neighbors(
     found: TimedView | DataError, settings: list[tuple[float, int]], n_neighbors: int
 ) -> dict[int, NDArray[np.int32]]:
@@ -369,11 +357,6 @@ def votes_of_views(
     return neighbor_votes(voted, len(voted[0][0]))
 
 
-def summed_votes(votes: list[NDArray[np.float32]]) -> NDArray[np.float32]:
-    """Sum over groups of views."""
-    return functools.reduce(operator.add, votes)
-
-
 def choices_of_views(
     views: list[SampledNeighbors],
     votes: NDArray[np.float32],
@@ -383,22 +366,11 @@ def choices_of_views(
 ) -> list[Choice]:
     """Select the settings of some views by the votes of all views; see `choose_view_settings`."""
     lists = [rule.lists(view) for view in views]
-    places = [list(by) for by in lists]
-    counted = [
-        [tried.index(position) for position in positions]
-        for tried, positions in zip(places, _counted(lists, chosen), strict=True)
-    ]
     usual = [
-        default_settings(view.shape, [rule.options[position] for position in tried])
-        for view, tried in zip(views, places, strict=True)
+        list(by)[default_settings(view.shape, [rule.options[position] for position in by])]
+        for view, by in zip(views, lists, strict=True)
     ]
-    choices = choose_view_settings(
-        [list(by.values()) for by in lists], counted, usual, votes, n_views
-    )
-    return [
-        dataclasses.replace(choice, index=tried[choice.index])
-        for choice, tried in zip(choices, places, strict=True)
-    ]
+    return choose_view_settings(lists, _counted(lists, chosen), usual, votes, n_views)
 
 
 def coarse_choices(

@@ -21,17 +21,14 @@ from __future__ import annotations
 import dataclasses
 import time
 
+import numpy as np
+
 from mscam_dask.engine.blocks import Graph, View
 from mscam_dask.engine.graph import a_step, mean_of_view_graphs
-from mscam_dask.engine.initialize import (
-    InitialGraph,
-    Initialization,
-    evaluate_graph,
-    with_view_graphs,
-)
+from mscam_dask.engine.initialize import Initialization, evaluate_graph, mixed_graph
 from mscam_dask.engine.neighbors import candidates_in_order
-from mscam_dask.engine.session import FitContext, LoopState, Refinement, Session
-from mscam_dask.engine.spectrum import spectrum_facts, start_vectors
+from mscam_dask.engine.session import FitContext, LoopState, Session
+from mscam_dask.engine.spectrum import gap_and_convergence, start_vectors
 from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import learn_metrics
 from mscam_dask.solvers.known_labels import are_enough, with_known
@@ -46,15 +43,17 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
     if not context.refines:
         return state
     began = time.perf_counter()
-    if state.refinement is None:
+    if state.refined_from is None:
         is_perfect = is_nearly_perfect(state.best.partition_score, context.parameters)
         state = dataclasses.replace(
             state,
-            refinement=Refinement(state.iteration, state.decision),
+            refined_from=state.iteration,
+            decision_before=state.decision,
             decision=Decision.STOPPED if is_perfect else Decision.ACCEPT,
         )
-    refinement = state.refinement
-    assert refinement is not None
+    first, decision_before = state.refined_from, state.decision_before
+    assert first is not None
+    assert decision_before is not None
     own_graphs, selection = context.view_graphs, context.selection
     is_mixed = selection.settings[selection.chosen].initial_graph == "mixed"
     if own_graphs is None and is_mixed:  # the settings are those of a checkpoint
@@ -62,11 +61,11 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
         prepared = context.prepared
         own_graphs = mean_of_view_graphs(stage, prepared.views, prepared.order, context.parameters)
     _, most = context.parameters.iteration_limits(refines=True)
-    limit = min(most, refinement.first + RULES.max_iterations)
+    limit = min(most, first + RULES.max_iterations)
     while state.decision is Decision.ACCEPT and state.iteration < limit:
         state = refine_iteration(session.stage(state.iteration), state, own_graphs, context)
         session.finish_iteration(state, context)
-    rounds = state.history[refinement.first :]
+    rounds = state.history[first:]
     finished = RefinementFinished(
         scores=tuple(record.score for record in rounds),
         taken=sum(record.accepted for record in rounds),
@@ -75,8 +74,8 @@ def refine(state: LoopState, context: FitContext, session: Session) -> LoopState
     session.notify(finished)
     return dataclasses.replace(
         state,
-        refinement=dataclasses.replace(refinement, finished=finished),
-        decision=state.decision if finished.taken else refinement.decision,
+        refined=finished,
+        decision=state.decision if finished.taken else decision_before,
     )
 
 
@@ -92,21 +91,20 @@ def refine_iteration(
     known = prepared.order.known
     labels, by_known = state.best.labels, False
     if known is not None:
-        assert state.refinement is not None
-        is_first = state.iteration == state.refinement.first
+        is_first = state.iteration == state.refined_from
         by_known = is_first and stage.value(stage.submit(are_enough, known))
         moved = stage.submit(with_known, labels, known, parameters.n_clusters)
         labels = known if by_known else moved
     metrics, records = learn_metrics(stage, prepared.views, prepared.names, labels, prepared.order)
     proposal = _next_graph(stage, state, metrics, own_graphs, context)
     del metrics
-    facts = []
+    values, has_converged = np.zeros(0), True
     if proposal.spectrum is not None:
-        facts = [spectrum_facts(stage, proposal.spectrum, parameters.n_clusters)]
-    views, of_spectrum = stage.gather(records, facts)
-    eigengap, converged = of_spectrum[0] if of_spectrum else (float("nan"), True)
+        values, has_converged = proposal.spectrum.values, proposal.spectrum.converged
+    facts = stage.submit(gap_and_convergence, values, has_converged, parameters.n_clusters)
+    views, ((eigengap, converged),) = stage.gather(records, [facts])
     accepted = _is_accepted(proposal, state, context)
-    n_components = proposal.first.graph.n_components
+    n_components = proposal.graph.n_components
     record = IterationFinished(
         iteration=state.iteration,
         graph_weight=parameters.constants.graph_weight,
@@ -132,7 +130,7 @@ def refine_iteration(
         return state
     spectrum = state.spectrum if proposal.spectrum is None else start_vectors(proposal.spectrum)
     best = dataclasses.replace(proposal.best, iteration=record.iteration)
-    return dataclasses.replace(state, graph=proposal.first.graph, spectrum=spectrum, best=best)
+    return dataclasses.replace(state, graph=proposal.graph, spectrum=spectrum, best=best)
 
 
 def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext) -> bool:
@@ -143,7 +141,7 @@ def _is_accepted(proposal: Initialization, state: LoopState, context: FitContext
     """
     new, best = proposal.best.partition_score, state.best.partition_score
     parameters = context.parameters
-    if proposal.first.graph.n_components != parameters.n_clusters and new == best:
+    if proposal.graph.n_components != parameters.n_clusters and new == best:
         return False
     if context.from_previous_fit:
         return is_better(new, best, parameters)
@@ -178,8 +176,14 @@ def _next_graph(
         projected_weight=0.0,
     )
     del candidates
-    first = InitialGraph(graph, context.n_neighbors)
     if own_graphs is not None:
-        first = with_view_graphs(stage, first, own_graphs)
-    found = evaluate_graph(stage, prepared, parameters, first, init_labels=state.best.labels)
+        graph = mixed_graph(stage, graph, own_graphs)
+    found = evaluate_graph(
+        stage,
+        prepared,
+        parameters,
+        graph,
+        n_neighbors=context.n_neighbors,
+        init_labels=state.best.labels,
+    )
     return found.gathered()

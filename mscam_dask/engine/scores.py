@@ -56,6 +56,7 @@ class BestPartition:
     labels: Handle
     partition_score: PartitionScore
     iteration: int
+    borders: Handle | None = None  # if the partition is likely to be the last one
 
     @property
     def score(self) -> float:
@@ -74,6 +75,7 @@ class Scorer:
             source.name: source if rows is None else sampled_view(source, rows)
             for source in data.views
         }
+        self.n_samples = data.n_samples if rows is None else len(rows)
         self._is_incomplete = data.is_incomplete
         self._n_neighbors = min(CONSTANTS.validation_neighbors, data.n_samples - 1)
         n_present = [source.shape[0] for source in data.views]
@@ -128,7 +130,6 @@ class Scorer:
         stage: Stage,
         names: Sequence[str],
         partitions: Handle,
-        n_validation_samples: int,
         known: Handle | None = None,
     ) -> Handle:
         """Submit the score by these views of each partition of a list, and the known samples that it misses."""
@@ -139,7 +140,7 @@ class Scorer:
                 score_partitions,
                 graphs[first : first + together],
                 partitions,
-                n_validation_samples,
+                self.n_samples,
                 kind="score",
             )
             for first in range(0, len(graphs), together)
@@ -223,15 +224,21 @@ def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) 
     return Points(np.hstack(complete), widths)
 
 
+def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:
+    """Labels of the samples of the reference graphs: all, or a sample of them."""
+    if n_compared == len(labels):
+        return labels
+    return labels[sampled_rows(len(labels), n_compared)]
+
+
 def score_partitions(
-    views: list[ReferenceGraphs],
-    partitions: list[NDArray[np.int64]],
-    n_validation_samples: int = 0,
+    views: list[ReferenceGraphs], partitions: list[NDArray[np.int64]], n_compared: int
 ) -> list[list[float]]:
     """Scores by view, then by partition; equal partitions are scored once."""
-    if n_validation_samples:
-        rows = sampled_rows(len(partitions[0]), n_validation_samples)
-        partitions = [np.unique(labels[rows], return_inverse=True)[1] for labels in partitions]
+    if n_compared < len(partitions[0]):
+        partitions = [
+            np.unique(compared(labels, n_compared), return_inverse=True)[1] for labels in partitions
+        ]
     positions: dict[bytes, int] = {}
     which = [positions.setdefault(labels.tobytes(), len(positions)) for labels in partitions]
     distinct = [partitions[which.index(i)] for i in range(len(positions))]

@@ -20,8 +20,8 @@ from mscam_dask.engine.initialize import (
     improve_by_restarts,
     initial_graph,
     initialize,
+    mixed_graph,
     warm_start,
-    with_view_graphs,
 )
 from mscam_dask.engine.prepare import PrecomputedViews, prepare_views
 from mscam_dask.engine.preprocessing_selection import (
@@ -29,6 +29,7 @@ from mscam_dask.engine.preprocessing_selection import (
     select_view_settings,
     with_view_settings,
 )
+from mscam_dask.engine.scores import compared
 from mscam_dask.engine.session import Session
 from mscam_dask.engine.spectrum import bottom_eigenpairs
 from mscam_dask.engine.stage import Stage
@@ -37,7 +38,6 @@ from mscam_dask.solvers.choice import LinkedPoints, best_by_p_value, linked_poin
 from mscam_dask.solvers.partition_score import is_better
 from mscam_dask.solvers.spectral_cut import (
     extend_cut,
-    sampled_rows,
     spread_rows,
     start_minima,
     walk_embedding,
@@ -207,8 +207,8 @@ def _with_view_graphs(stage: Stage, leader: Initialization) -> Initialization:
     """Return the initialization with the mixed initial graph."""
     prepared, parameters = leader.prepared, leader.parameters
     own = mean_of_view_graphs(stage, prepared.views, prepared.order, parameters)
-    first = with_view_graphs(stage, leader.first, own)
-    mixed = evaluate_graph(stage, prepared, parameters, first).gathered()
+    graph, k = mixed_graph(stage, leader.graph, own), leader.n_neighbors
+    mixed = evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k).gathered()
     return dataclasses.replace(mixed, view_graphs=own)
 
 
@@ -226,7 +226,7 @@ def choose_count(
     most = min(parameters.n_clusters, precomputed.n_samples - 1)
     counts = tuple(range(2, most + 1))
     prepared = prepare_views(stage, precomputed, parameters)
-    graph = initial_graph(stage, prepared, parameters).graph
+    graph, _ = initial_graph(stage, prepared, parameters)
     spectrum = bottom_eigenpairs(
         stage, graph, None, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
@@ -238,7 +238,7 @@ def choose_count(
             linked,
             spectrum.values,
             spectrum.vectors[0],
-            prepared.n_validation_samples,
+            prepared.scorer.n_samples,
             c,
             kind="partition",
         )
@@ -250,7 +250,7 @@ def choose_count(
     if held:
         graphs = prepared.scorer.graphs([name for name, _ in prepared.bordered])
         labels = stage.item(partitions[held[-1]], 1)
-        agree = stage.value(stage.submit(views_agree, graphs, labels, 0, counts[held[-1]]))
+        agree = stage.value(stage.submit(views_agree, graphs, labels, counts[held[-1]]))
         n_clusters = counts[held[-1]] if agree else 1
     return NClustersSelected(
         counts=counts,
@@ -277,17 +277,17 @@ def with_classes(selection: NClustersSelected, known: NDArray[np.int64]) -> NClu
 _PER_CLUSTER = 4
 
 
-def cuts_of(
+def cut_of(
     values: NDArray[np.float64], vectors: NDArray[np.float64], n_clusters: int
-) -> list[NDArray[np.int64]]:
-    """Deterministic spectral cuts into c clusters."""
+) -> NDArray[np.int64]:
+    """Deterministic spectral cut into c clusters."""
     embedding = walk_embedding(values, vectors, n_clusters)
     n, enough = len(embedding.rows), max(SIZES.n_cut_by_number, _PER_CLUSTER * n_clusters)
     if n <= enough:
-        return [start_minima(embedding, None)[0][0]]
+        return start_minima(embedding, None)[0][0]
     samples = spread_rows(n, enough)
     (labels, _), _ = start_minima(embedding.of(samples), None)
-    return [extend_cut(embedding, samples, labels)]
+    return extend_cut(embedding, samples, labels)
 
 
 def best_of_number(
@@ -298,9 +298,9 @@ def best_of_number(
     n_clusters: int,
 ) -> tuple[float, NDArray[np.int64]]:
     """Partition of the compared samples into c clusters with the least of the largest p-values, and this."""
-    cuts = cuts_of(values, vectors, n_clusters)
-    if n_compared:
-        rows = sampled_rows(len(vectors), n_compared)
-        cuts = [np.unique(labels[rows], return_inverse=True)[1] for labels in cuts]
-        cuts = [labels for labels in cuts if labels.max() + 1 == n_clusters]
+    cut = cut_of(values, vectors, n_clusters)
+    cuts = [cut]
+    if n_compared < len(cut):
+        cut = np.unique(compared(cut, n_compared), return_inverse=True)[1]
+        cuts = [cut] if cut.max() + 1 == n_clusters else []
     return best_by_p_value(points, cuts, n_clusters)

@@ -44,7 +44,7 @@ class Session:
     executor: Executor
     observers: tuple[Observer, ...]
     checkpoints: CheckpointManager
-    results_directory: Path | None = None  # where workers write graphs and embeddings of large data
+    results_directory: Path | None = None  # for graphs and embeddings of large data
     started: float = dataclasses.field(default_factory=time.perf_counter)
 
     def stage(self, name: object) -> Stage:
@@ -111,19 +111,12 @@ class LoopState:
     best: BestPartition
     decision: Decision = Decision.ACCEPT  # after the last iteration
     history: tuple[IterationFinished, ...] = ()
-    refinement: Refinement | None = None  # None before it
+    refined_from: int | None = None  # number of the first iteration of the refinement
+    decision_before: Decision | None = None  # after the last iteration before the refinement
+    refined: RefinementFinished | None = None  # None before the last iteration of the refinement
     next_spectrum: Spectrum | None = None  # of the next iteration, if it was submitted already
 
     @property
     def iteration(self) -> int:
         """Number of the next outer iteration."""
         return len(self.history)
-
-
-@dataclasses.dataclass(frozen=True)
-class Refinement:
-    """Start of the iterations that learn metrics from the best partition, and their record."""
-
-    first: int  # number of the first of them
-    decision: Decision  # after the last iteration before them
-    finished: RefinementFinished | None = None  # None before the last of them

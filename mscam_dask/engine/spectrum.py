@@ -76,11 +76,6 @@ def start_vectors(spectrum: Spectrum) -> Spectrum:
     return dataclasses.replace(spectrum, laplacian=())
 
 
-def spectrum_facts(stage: Stage, spectrum: Spectrum, n_clusters: int) -> Handle:
-    """Submit the gap λ_{c+1} − λ_c, and whether the eigenpairs converged."""
-    return stage.submit(gap_and_convergence, spectrum.values, spectrum.converged, n_clusters)
-
-
 def gap_and_convergence(
     values: NDArray[np.float64],
     converged: bool,  # noqa: FBT001 - tasks take positions
@@ -223,19 +218,10 @@ def _coarse_vectors(
         stage.submit(coarse_rows, rows, joined, number, ranges)
         for number, rows in enumerate(laplacian)
     ]
-    sizes = stage.attribute(joined, "sizes")
     vectors = stage.submit(
-        by_blocks.coarse_vectors, coarse, sizes, n_vectors, kind="coarse_eigenvectors"
+        by_blocks.coarse_vectors, coarse, joined, n_vectors, kind="coarse_eigenvectors"
     )
     return [stage.submit(prolonged, vectors, joined, start, stop) for start, stop in ranges]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class Aggregates:
-    """Aggregate of each sample, and number of samples of each aggregate."""
-
-    labels: NDArray[np.int32]
-    sizes: NDArray[np.float64]
 
 
 def aggregates_of(
@@ -247,29 +233,28 @@ def aggregates_of(
     return by_blocks.aggregate_rows(points, own, n_samples)
 
 
-def join_aggregates(parts: list[NDArray[np.int32]]) -> Aggregates:
-    """Aggregates of all blocks, numbered one block after the other."""
+def join_aggregates(parts: list[NDArray[np.int32]]) -> NDArray[np.int32]:
+    """Aggregate of each sample, numbered one block after the other."""
     counts = [int(part.max()) + 1 for part in parts]
     firsts = np.cumsum([0, *counts[:-1]])
-    labels = np.concatenate(
+    return np.concatenate(
         [part + np.int32(first) for part, first in zip(parts, firsts, strict=True)]
     )
-    return Aggregates(labels, np.bincount(labels).astype(np.float64))
 
 
 def coarse_rows(
-    rows: LaplacianRows, found: Aggregates, number: int, ranges: Ranges
+    rows: LaplacianRows, aggregates: NDArray[np.int32], number: int, ranges: Ranges
 ) -> csr_array[Any]:
     """Entries of a block of rows of the Laplacian, summed by aggregates."""
-    own, *others = (found.labels[slice(*ranges[block])] for block in (number, *rows.halo.blocks))
+    own, *others = (aggregates[slice(*ranges[block])] for block in (number, *rows.halo.blocks))
     return by_blocks.coarse_block(rows, own, others)
 
 
 def prolonged(
-    vectors: NDArray[np.float32], found: Aggregates, start: int, stop: int
+    vectors: NDArray[np.float32], aggregates: NDArray[np.int32], start: int, stop: int
 ) -> NDArray[np.float32]:
     """Rows of coarse eigenvectors for the samples of a block."""
-    return vectors[found.labels[start:stop]]
+    return vectors[aggregates[start:stop]]
 
 
 def ritz_vectors(vectors: NDArray[np.float32], found: RitzPairs) -> NDArray[np.float32]:

@@ -11,13 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.batches import rows_in_memory
 from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sampling import cache_chunks
+from mscam_dask.data.views.sampling import cache_chunks, rows_in_memory
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.blocks import RowOrder, View
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import FAN_IN, Stage
+from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform
@@ -29,11 +29,8 @@ from mscam_dask.solvers.lda import (
     fitted_discriminants,
 )
 from mscam_dask.solvers.ridge_view import RidgeView, ViewSVD, ridge_view
-from mscam_dask.solvers.row_blocks import ViewShape, moments_of_rows
+from mscam_dask.solvers.row_blocks import GramSum, ViewShape, gram_of_rows, moments_of_rows
 from mscam_dask.solvers.row_view import (
-    GramSum,
-    ViewFactor,
-    gram_of_rows,
     project_rows,
     ridge_factor,
     row_scaling,
@@ -41,6 +38,7 @@ from mscam_dask.solvers.row_view import (
 from mscam_dask.solvers.view_svd import MAX_EXACT_GRAM, view_svd
 from mscam_dask.types.events import ViewIteration, ViewPrepared
 from mscam_dask.types.parameters import Scale, ViewSettings
+from mscam_dask.types.rules import SIZES
 
 # Axes of each view that figures show, two at a time.
 N_AXES = 6
@@ -75,12 +73,28 @@ def svd_view(source: RowSource, scale: Scale, max_rank: int | None = None) -> Ti
     return TimedView(view, time.perf_counter() - started, present_samples(source))
 
 
-def view_prepared(timed: TimedView, name: str, n_features: int) -> ViewPrepared:
+def svd_or_error(
+    source: RowSource, scale: Scale, max_rank: int | None = None
+) -> TimedView | DataError:
+    """SVD of a view, or the error of a scaling that makes all rows equal."""
+    try:
+        return svd_view(source, scale, max_rank)
+    except StoreCorruptError:
+        raise
+    except DataError as error:
+        return error
+
+
+def view_prepared(
+    timed: TimedView | DataError, name: str, shape: tuple[int, int]
+) -> ViewPrepared | DataError:
     """Record of the SVD of a view."""
+    if isinstance(timed, DataError):
+        return timed
     basis = timed.view.basis
     return ViewPrepared(
         view=name,
-        n_features=n_features,
+        n_features=shape[1],
         rank=basis.rank,
         effective_rank=timed.view.effective_rank,
         seconds=timed.seconds,
@@ -123,7 +137,7 @@ def by_blocks(
     )
     factor = stage.submit(directions, grams, transform, kind="factor_of")
     rows = [stage.submit(project, *block, factor) for block in data]
-    return View(tuple(rows), stage.attribute(factor, "ridge"))
+    return View(tuple(rows), factor)
 
 
 def _rows(stage: Stage, source: RowSource, start: int, stop: int) -> tuple[Any, int, int]:
@@ -154,9 +168,9 @@ def merged_grams(sums: list[GramSum]) -> GramSum:
     return functools.reduce(GramSum.merge, sums)
 
 
-def project(source: RowSource, start: int, stop: int, found: ViewFactor) -> RidgeView:
+def project(source: RowSource, start: int, stop: int, view: RidgeView) -> RidgeView:
     """Ridge view of a block of rows."""
-    return found.ridge.of_rows(project_rows(cache_chunks(source).read, start, stop, found))
+    return view.of_rows(project_rows(cache_chunks(source).read, start, stop, view))
 
 
 def rows_of_view(view: RidgeView, start: int, stop: int) -> RidgeView:
@@ -195,7 +209,8 @@ def learn_metrics(
 def class_sums_of(view: RidgeView, labels: NDArray[np.int64], start: int, stop: int) -> ClassSums:
     """Sums of a block of rows by cluster."""
     n_clusters, own = int(labels.max()) + 1, labels[start:stop]  # −1 where a label is not known
-    return class_sums(view, own if view.present is None else own[view.present.samples], n_clusters)
+    own = own if view.present is None else own[view.present.samples]
+    return class_sums(view.basis.vectors[:, : SIZES.max_rank], own, n_clusters)
 
 
 def learn_metric(
@@ -204,15 +219,8 @@ def learn_metric(
     """Loadings of the linear discriminants of a view, the discriminants without rows, and the record."""
     started = time.perf_counter()
     loadings, metric = fitted_discriminants(functools.reduce(ClassSums.merge, sums), view)
-    record = ViewIteration(
-        view=name,
-        primal_residual=0.0,
-        dual_residual=0.0,
-        inner_iterations=0,
-        converged=True,
-        objective=-metric.separation,
-        seconds=time.perf_counter() - started,
-    )
+    seconds = time.perf_counter() - started
+    record = ViewIteration(view=name, objective=-metric.separation, seconds=seconds)
     return loadings, metric, record
 
 

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.views.batches import corrected_view
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.sampling import corrected_view
 from mscam_dask.engine.batches import (
     SMALLEST_NEW_BATCH,
     BatchEffects,
@@ -125,19 +125,16 @@ class BatchMixin:
         if not fitted.effects.corrections:
             return new
         parts = [self._of_batch(new, codes, code, name) for code, name in enumerate(names)]
-        views = []
-        for view in new.views:
-            own = [part.get(view.name) for part in parts]
-            if all(one is None for one in own):
-                views.append(view)
-                continue
-            d = view.shape[1]
-            correction = BatchCorrection(
-                np.vstack([np.zeros((1, d)) if one is None else one.offsets for one in own]),
-                np.vstack([np.ones((1, d)) if one is None else one.factors for one in own]),
+        corrections = {
+            view.name: BatchCorrection(
+                np.vstack([part[view.name].offsets for part in parts]),
+                np.vstack([part[view.name].factors for part in parts]),
             )
-            views.append(corrected_view(view, codes, correction))
-        return dataclasses.replace(new, views=tuple(views))
+            for view in new.views
+            if view.name in fitted.effects.corrections
+        }
+        effects = dataclasses.replace(fitted.effects, corrections=corrections)
+        return FittedBatches(names, codes, effects).correct(new)
 
     def _of_batch(
         self, new: MultiViewData, codes: NDArray[np.int64], code: int, name: Any
@@ -145,22 +142,26 @@ class BatchMixin:
         """Correction of each view for one batch."""
         fitted = self._batches
         assert fitted is not None
+        corrections = fitted.effects.corrections.items()
         if name in fitted.names:
             row = [fitted.names.index(name)]
             return {
                 view: BatchCorrection(one.offsets[row], one.factors[row])
-                for view, one in fitted.effects.corrections.items()
+                for view, one in corrections
             }
         samples = np.flatnonzero(codes == code)
-        if len(samples) < SMALLEST_NEW_BATCH:
-            warnings.warn(
-                f"Batch {name!r} is not in the fit and has {len(samples)} sample(s); its effects are not "
-                f"removed. They can be estimated from {SMALLEST_NEW_BATCH} samples.",
-                DataWarning,
-                stacklevel=4,
-            )
-            return {}
-        return corrections_of_new_batch(new, samples, fitted.effects)
+        if len(samples) >= SMALLEST_NEW_BATCH:
+            return corrections_of_new_batch(new, samples, fitted.effects)
+        warnings.warn(
+            f"Batch {name!r} is not in the fit and has {len(samples)} sample(s); its effects are not "
+            f"removed. They can be estimated from {SMALLEST_NEW_BATCH} samples.",
+            DataWarning,
+            stacklevel=4,
+        )
+        return {
+            view: BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))
+            for view, one in corrections
+        }
 
 
 def validated_batches(

@@ -28,7 +28,7 @@ from mscam_dask.solvers.partition_score import (
     view_modularity,
     view_scores,
 )
-from mscam_dask.solvers.predict import NeighborVotes, fit_votes, n_voting_neighbors
+from mscam_dask.solvers.predict import NeighborVotes, fit_votes
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.result import Assessment, Structure
@@ -50,8 +50,12 @@ class ClusterFeature:
     effect: float  # difference of the means over the pooled standard deviation (Cohen's d)
 
 
-class ClusterDescriptionMixin(NeighborPredictMixin):
-    """Mixin for estimators that describes the clusters of a fit."""
+class ClusterSpaceMixin(
+    NeighborPredictMixin,
+    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # untyped, as the next
+    TransformerMixin,  # type: ignore[misc]  # wraps only a `transform` that is defined below it
+):
+    """Mixin for estimators that describes the clusters of a fit, with `transform` and `score`."""
 
     @property
     def cluster_borders_(self) -> NDArray[np.float64]:
@@ -160,55 +164,6 @@ class ClusterDescriptionMixin(NeighborPredictMixin):
             listed.extend(_strongest(view, effects, names, int(top)))
         return tuple(listed)
 
-
-def _effects_of(
-    view: RowSource, *, labels: NDArray[np.int64], n_clusters: int
-) -> tuple[FeatureEffects, str | None]:
-    """Effects of one view, and the digest of its rows unless it is recorded."""
-    digest = None if recorded_digest(view) else ViewDigest(view.shape)
-    present = present_samples(view)
-    own = labels if present is None else labels[present.samples]
-
-    def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
-        for start, stop in row_blocks(*view.shape):
-            rows = view.read(start, stop)
-            if digest is not None:
-                digest.update(rows)
-            yield start, rows
-
-    effects = feature_effects(blocks(), own, n_clusters)
-    return effects, None if digest is None else digest.hexdigest()
-
-
-def _strongest(
-    view: RowSource, effects: FeatureEffects, clusters: NDArray[np.int64], top: int
-) -> Iterator[ClusterFeature]:
-    names: Any = feature_names_of(view) or range(view.shape[1])
-    for cluster, row in enumerate(
-        np.nan_to_num(effects.effects, nan=0.0, posinf=np.inf, neginf=-np.inf)
-    ):
-        for column in np.argsort(-np.abs(row), kind="stable")[:top]:
-            if row[column] != 0.0:
-                yield ClusterFeature(
-                    view=view.name,
-                    cluster=int(clusters[cluster]),
-                    feature=str(names[column]),
-                    column=int(column),
-                    mean=float(effects.means[cluster, column]),
-                    mean_of_rest=float(effects.means_of_rest[cluster, column]),
-                    share=float(effects.shares[cluster, column]),
-                    share_of_rest=float(effects.shares_of_rest[cluster, column]),
-                    effect=float(row[column]),
-                )
-
-
-class ClusterSpaceMixin(
-    ClusterDescriptionMixin,
-    ClassNamePrefixFeaturesOutMixin,  # type: ignore[misc]  # untyped, as the next
-    TransformerMixin,  # type: ignore[misc]  # wraps only a `transform` that is defined below it
-):
-    """Mixin for estimators with `transform` and `score`."""
-
     def transform(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.float64]:
         """Return the distances of samples to the centers of the clusters.
 
@@ -231,15 +186,10 @@ class ClusterSpaceMixin(
         """
         check_is_fitted(self)
         new = self._corrected(X, self._views(X, reset=False), batches)
-        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
+        samples, fitting = self._fitting()
         views = self._training_coordinates(samples)
+        model = fit_votes(views, **fitting)
         positions = np.searchsorted(self.cluster_names_, self.labels_)
-        model = fit_votes(
-            views,
-            positions[samples],
-            self.n_clusters_,
-            n_voting_neighbors(len(samples), self.n_clusters_),
-        )
         sums = np.zeros((self.n_clusters_, _in_discriminants(model, views).shape[1]))
         counts = np.zeros_like(sums)
         for start, parts in self._training_blocks():
@@ -307,6 +257,47 @@ class ClusterSpaceMixin(
             )
         labels = self.predict(X, batches=batches)
         return label_free_scores(new, labels)["adjusted_modularity"]
+
+
+def _effects_of(
+    view: RowSource, *, labels: NDArray[np.int64], n_clusters: int
+) -> tuple[FeatureEffects, str | None]:
+    """Effects of one view, and the digest of its rows unless it is recorded."""
+    digest = None if recorded_digest(view) else ViewDigest(view.shape)
+    present = present_samples(view)
+    own = labels if present is None else labels[present.samples]
+
+    def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
+        for start, stop in row_blocks(*view.shape):
+            rows = view.read(start, stop)
+            if digest is not None:
+                digest.update(rows)
+            yield start, rows
+
+    effects = feature_effects(blocks(), own, n_clusters)
+    return effects, None if digest is None else digest.hexdigest()
+
+
+def _strongest(
+    view: RowSource, effects: FeatureEffects, clusters: NDArray[np.int64], top: int
+) -> Iterator[ClusterFeature]:
+    names: Any = feature_names_of(view) or range(view.shape[1])
+    for cluster, row in enumerate(
+        np.nan_to_num(effects.effects, nan=0.0, posinf=np.inf, neginf=-np.inf)
+    ):
+        for column in np.argsort(-np.abs(row), kind="stable")[:top]:
+            if row[column] != 0.0:
+                yield ClusterFeature(
+                    view=view.name,
+                    cluster=int(clusters[cluster]),
+                    feature=str(names[column]),
+                    column=int(column),
+                    mean=float(effects.means[cluster, column]),
+                    mean_of_rest=float(effects.means_of_rest[cluster, column]),
+                    share=float(effects.shares[cluster, column]),
+                    share_of_rest=float(effects.shares_of_rest[cluster, column]),
+                    effect=float(row[column]),
+                )
 
 
 def _in_discriminants(

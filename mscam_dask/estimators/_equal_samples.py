@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import RowSource
+from mscam_dask.engine.executors.base import Executor
+from mscam_dask.estimators._resources import map_views
 from mscam_dask.solvers.row_blocks import row_blocks
 
 # Odd, so that groups stay apart when they are added to fingerprints modulo 2**64.
 _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
-def equal_samples(
-    views: Sequence[RowSource], fingerprints_of: Callable[[RowSource], NDArray[np.uint64]]
-) -> NDArray[np.int64] | None:
+def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.int64] | None:
     """Group (n,) of the samples that are equal in every view, −1 for the others; None if all differ.
 
     Views are read from the narrowest to the widest, until no equal samples are left.
@@ -26,7 +27,8 @@ def equal_samples(
     groups = np.zeros(0, dtype=np.int64)
     n_samples = 0
     for view in sorted(views, key=lambda one: one.shape[1]):
-        keys, present = fingerprints_of(view), present_samples(view)
+        blocks = map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
+        keys, present = np.concatenate(blocks), present_samples(view)
         if present is not None:  # absent samples are alike in the view
             keys = present.spread(keys, 0)
         n_samples = len(keys)

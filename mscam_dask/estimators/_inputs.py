@@ -32,7 +32,6 @@ from mscam_dask.data.views.sources import (
     listed,
 )
 from mscam_dask.data.views.validation import check_finite, check_not_negative
-from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import DataError, DataTypeError, MscamError
 
 _OF_TABLE = ("n_features_in_", "feature_names_in_")
@@ -188,22 +187,6 @@ def _columns_of(fitted: RowSource, new: RowSource) -> RowSource:
     return restrict_to_present(whole, columns=present.samples)
 
 
-def validate_labels(init_labels: Any, n_samples: int, n_clusters: int) -> NDArray[np.int64]:
-    """Validated initial labels: a cluster for each sample, or `UNKNOWN`."""
-    labels = np.asarray(init_labels)
-    if labels.shape != (n_samples,) or labels.dtype.kind not in "iu":
-        raise DataError(
-            f"init_labels has shape {labels.shape} and dtype {labels.dtype}; allowed is one "
-            f"whole number for each of the {n_samples} samples."
-        )
-    if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
-        raise DataError(
-            f"init_labels range from {labels.min()} to {labels.max()}; allowed are 0 to "
-            f"{n_clusters - 1}, and {UNKNOWN} for some, but not all, samples."
-        )
-    return labels.astype(np.int64)
-
-
 def _is_plain_table(X: Any) -> bool:
     """Whether X is one table in the sense of scikit-learn, and not a collection of views."""
     if is_sparse(X):  # a dok_array is also a mapping
@@ -220,9 +203,6 @@ def _is_plain_table(X: Any) -> bool:
     return hasattr(X, "__array__") or hasattr(X, "__array_interface__")
 
 
-_Names = tuple[str, ...]
-
-
 def check_feature_names(
     pairs: Iterable[tuple[RowSource, RowSource]], *, estimator: str, stacklevel: int
 ) -> None:
@@ -236,11 +216,30 @@ def check_feature_names(
         expected, got = feature_names_of(fitted), feature_names_of(new)
         if expected is not None and got is not None and set(expected) == set(got):
             if expected != got:
-                raise DataError(_in_another_order(new.name, expected, got))
+                column = first_difference(expected, got)
+                raise DataError(
+                    f"View {new.name!r}: feature names must be in the same order as they were in fit; column "
+                    f"{column} is {got[column]!r} and was {expected[column]!r}. Put the columns in that "
+                    "order (frames: new[old.columns])."
+                )
             continue
-        expected, got = _given(expected), _given(got)
+        # the default numbering of a frame is no name
+        expected, got = (
+            None if names is None or is_numbering(names) else names for names in (expected, got)
+        )
         if expected is not None and got is not None:
-            raise DataError(_other_names(new.name, expected, got))
+            known, seen = set(expected), set(got)
+            parts = {
+                "unseen at fit time": [name for name in got if name not in known],
+                "seen in fit and now missing": [name for name in expected if name not in seen],
+            }
+            found = [
+                f"{len(names)} {kind} ({listed(names)})" for kind, names in parts.items() if names
+            ]
+            raise DataError(
+                f"View {new.name!r}: feature names should match those that were passed during fit; "
+                f"{' and '.join(found)}. Give the features of the fit, by the same names."
+            )
         if expected is not None:
             unmatched.setdefault(("no ", ""), []).append(new.name)
         elif got is not None:
@@ -252,35 +251,3 @@ def check_feature_names(
             UserWarning,
             stacklevel=stacklevel + 1,
         )
-
-
-def _given(names: _Names | None) -> _Names | None:
-    """Feature names, or None for the default numbering of a frame."""
-    return None if names is None or is_numbering(names) else names
-
-
-def _in_another_order(view: str, expected: _Names, got: _Names) -> str:
-    column = first_difference(expected, got)
-    return (
-        f"View {view!r}: feature names must be in the same order as they were in fit; column {column} "
-        f"is {got[column]!r} and was {expected[column]!r}. Put the columns in that order (frames: "
-        "new[old.columns])."
-    )
-
-
-def _other_names(view: str, expected: _Names, got: _Names) -> str:
-    known, found = set(expected), set(got)
-    unseen = [name for name in got if name not in known]
-    missing = [name for name in expected if name not in found]
-    parts = [
-        f"{len(names)} {what} ({listed(names)})"
-        for what, names in (
-            ("unseen at fit time", unseen),
-            ("seen in fit and now missing", missing),
-        )
-        if names
-    ]
-    return (
-        f"View {view!r}: feature names should match those that were passed during fit; "
-        f"{' and '.join(parts)}. Give the features of the fit, by the same names."
-    )

@@ -137,13 +137,11 @@ class NeighborPredictMixin(MultiViewInputMixin):
         """
         check_is_fitted(self)
         new = self._corrected(X, self._views(X, reset=False), batches)
-        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
+        samples, fitting = self._fitting()
         views = self._training_coordinates(samples)
-        positions = np.searchsorted(self.cluster_names_, self.labels_[samples])
-        n_voting = n_voting_neighbors(len(samples), self.n_clusters_)
-        model = fit_votes(views, positions, self.n_clusters_, n_voting)
+        model = fit_votes(views, **fitting)
         folds = folds_of(len(self.labels_))[samples]
-        calibration = fit_folds(views, positions, folds, self.n_clusters_, n_voting).calibration
+        calibration = fit_folds(views, folds=folds, **fitting).calibration
         parts = []
         for start, stop in row_blocks(new.n_samples, sum(view.shape[1] for view in views)):
             rows = self._encoded(new)(start, stop)
@@ -191,15 +189,8 @@ class NeighborPredictMixin(MultiViewInputMixin):
 
     def _cross_fitted(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Memberships and votes of the training samples, each by the voters of the other folds; a large store is read by tasks."""
-        folds = folds_of(len(self.labels_))
-        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
-        fit = functools.partial(
-            fit_folds,
-            labels=np.searchsorted(self.cluster_names_, self.labels_[samples]),
-            folds=folds[samples],
-            n_clusters=self.n_clusters_,
-            n_neighbors=n_voting_neighbors(len(samples), self.n_clusters_),
-        )
+        folds, (samples, fitting) = folds_of(len(self.labels_)), self._fitting()
+        fit: _Fit = functools.partial(fit_folds, folds=folds[samples], **fitting)
         train = self._training_views()
         if len(samples) < len(folds) and all(map(recorded_digest, train.views)):
             rows = self._encoded(train)
@@ -210,6 +201,15 @@ class NeighborPredictMixin(MultiViewInputMixin):
         blocks = [(0, views)] if len(samples) == len(folds) else self._training_blocks()
         parts = [model(block, folds[start : start + len(block[0])]) for start, block in blocks]
         return _joined(parts)
+
+    def _fitting(self) -> tuple[NDArray[np.int64], dict[str, Any]]:
+        """Training samples that vote, and the arguments of `fit_votes` but for their coordinates."""
+        samples = sampled_rows(len(self.labels_), SIZES.exact_samples)
+        return samples, {
+            "labels": np.searchsorted(self.cluster_names_, self.labels_[samples]),
+            "n_clusters": self.n_clusters_,
+            "n_neighbors": n_voting_neighbors(len(samples), self.n_clusters_),
+        }
 
     def _training_coordinates(self, samples: NDArray[np.int64]) -> list[NDArray[np.float64]]:
         """Ridge coordinates by view of training samples, given in ascending order."""

@@ -106,16 +106,15 @@ def validate_callbacks(callbacks: object, checkpoint_store: object) -> None:
         )
 
 
-def with_dashboard(
-    observers: tuple[Observer, ...],
-    client: Client,
-    executor: Executor,
-    *,
-    name: str,
-    data: MultiViewData,
-    n_clusters: int,
+def observers_of(
+    estimator: Any, data: MultiViewData, n_clusters: int, client: Client | None, executor: Executor
 ) -> tuple[Observer, ...]:
-    """Observers including one for the dashboard of the cluster, where the fit is announced."""
+    """Callbacks of an estimator, and one for the dashboard of the cluster, where the fit is announced."""
+    observers = tuple(estimator.callbacks or ())
+    if hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx"):
+        observers = (*observers, FitCallbacks(estimator))  # set on it or on a meta-estimator
+    if client is None:
+        return observers
     from mscam_dask.engine.executors.dask import DaskExecutor
     from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 
@@ -124,6 +123,7 @@ def with_dashboard(
     given = [one for one in observers if isinstance(one, ClusterEvents)]
     events = next((one for one in given if one.serves(client)), None)
     if events is None:
+        name = f"{type(estimator).__name__}, {data.n_samples} samples"
         events = ClusterEvents(client, name=name)
         observers = (*observers, events)
     events.new_run(
@@ -209,11 +209,6 @@ class FitCallbacks:
         self._context = estimator._init_callback_context(max_subtasks=None)
         self._begun = False
 
-    @staticmethod
-    def are_set(estimator: Any) -> bool:
-        """Whether callbacks are set on the estimator or on a meta-estimator around it."""
-        return hasattr(estimator, "_skl_callbacks") or hasattr(estimator, "_parent_callback_ctx")
-
     def __call__(self, event: Event) -> None:
         """Forward an event to the callbacks."""
         match event:
@@ -257,7 +252,12 @@ def map_views(
                 if not in_driver[index]
             }
             outcomes |= zip(handles, executor.gather(list(handles.values())), strict=True)
-    return [_result_or_raise(outcomes[index]) for index in range(len(views))]
+    results: list[_Result] = []
+    for _, outcome in sorted(outcomes.items()):
+        if isinstance(outcome, DataError):
+            raise outcome
+        results.append(outcome)
+    return results
 
 
 def _outcome(function: Callable[[RowSource], _Result], view: RowSource) -> _Result | DataError:
@@ -266,9 +266,3 @@ def _outcome(function: Callable[[RowSource], _Result], view: RowSource) -> _Resu
         return function(view)
     except DataError as error:
         return error
-
-
-def _result_or_raise(outcome: _Result | DataError) -> _Result:
-    if isinstance(outcome, DataError):
-        raise outcome
-    return outcome

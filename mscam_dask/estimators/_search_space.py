@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Collection, Mapping, Sequence
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -12,17 +14,23 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.prepare import exact_limit
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.types.parameters import (
-    Choices,
-    Constants,
-    Fixed,
-    Parameters,
-    ViewSettings,
-    most_clusters,
-    most_neighbors,
-    settings_grid,
-    view_settings_grid,
+from mscam_dask.types.parameters import Choices, Constants, Parameters, Scale, ViewSettings
+from mscam_dask.types.rules import CONSTANTS, SIZES
+
+# Candidates for scale and α of each view: docs/decisions/0014.
+_SCALES: tuple[Scale, ...] = ("unit", "standard")
+_ALPHAS = (10.0, 1.0, 0.1)
+
+# Candidate scale, α and k for one view, in order (ties go to the earlier one): docs/decisions/0014.
+# The last are those of the paper.
+_SETTINGS: tuple[tuple[Scale, float, int], ...] = (
+    ("unit", 10.0, CONSTANTS.n_neighbors),
+    ("standard", 10.0, CONSTANTS.n_neighbors),
+    ("standard", 1.0, 9),
 )
+
+# Smallest number of clusters for "auto".
+_MIN_CLUSTERS = 2
 
 
 class SearchSpaceMixin:
@@ -42,29 +50,42 @@ class SearchSpaceMixin:
     _learns_metric = True
 
     def _candidates(self, data: MultiViewData) -> tuple[Parameters, ...]:
-        """Candidate settings: given values are fixed, values of None are selected."""
-        fixed, choose = self._fixed(), self.chooses_graph
-        settings = settings_grid(
-            fixed,
-            self._options(data),
-            any_features=_any_features(data),
-            choose=choose,
-        )
-        common: dict[str, Any] = {"n_clusters": self._most_clusters(data), "seed": self._seed()}
-        common |= {"max_iter": self.max_iter, "constants": self._constants}
-        common["model"] = "mscam" if self._learns_metric else "mscan"
-        common |= exact_limit(data)
-        common["exclude_views"] = fixed.excluded_positions(data.view_names)
-        if fixed.by_view:
-            common["view_settings"] = fixed.view_settings(data.view_names)
-        tried = [Parameters(**one, **common) for one in settings]
-        if self.n_neighbors is None:  # a default is adapted to the data; a given value is validated
-            known = tried[0].n_clusters if choose and not self._chooses_count else None
-            most = most_neighbors(data.n_samples, known)
-            tried = [
-                dataclasses.replace(one, n_neighbors=min(one.n_neighbors, most)) for one in tried
-            ]
-        return tuple(dict.fromkeys(tried))
+        """Candidate settings, in the order in which they are tried; scale and α of views with options are selected later."""
+        options = self._options(data)
+        tried = _SETTINGS if self.chooses_graph else _SETTINGS[-1:]
+        common: dict[str, Any] = {
+            "n_clusters": self._most_clusters(data),
+            "seed": seed_of(self.random_state, is_continued=self.checkpoint_store is not None),
+            "max_iter": self.max_iter,
+            "constants": self._constants,
+            "model": "mscam" if self._learns_metric else "mscan",
+            "exclude_views": excluded_positions(self.exclude_views, data.view_names),
+            **exact_limit(data),
+        }
+        if options:
+            tried = ((options[0].scale, options[0].alpha, CONSTANTS.n_neighbors),)
+        elif self._is_by_view:
+            tried = tried[:1]
+            common["view_settings"] = self._settings_by_view(data.view_names)
+        found = []
+        for scale, alpha, k in tried:
+            one = Parameters(
+                scale=scale if self._is_by_view else _given(self.scale, scale),
+                alpha=alpha if self._is_by_view else _given(self.alpha, alpha),
+                n_neighbors=_given(self.n_neighbors, k),
+                **common,
+            )
+            if not _any_features(data):
+                one = dataclasses.replace(one, scale=tried[0][0])
+            if (
+                self.n_neighbors is None
+            ):  # a default is adapted to the data; a given one is validated
+                most = max(1, data.n_samples - 1)
+                if self.chooses_graph and not self._chooses_count:  # the mean size of a cluster
+                    most = min(most, max(1, data.n_samples // one.n_clusters))
+                one = dataclasses.replace(one, n_neighbors=min(k, most))
+            found.append(one)
+        return tuple(dict.fromkeys(found))
 
     def _choices(self, data: MultiViewData) -> Choices:
         """Choices that the fit makes in addition to the candidate settings."""
@@ -75,17 +96,28 @@ class SearchSpaceMixin:
             may_exclude_views=self.exclude_views is None,
         )
 
+    def _options(self, data: MultiViewData) -> tuple[ViewSettings, ...]:
+        """Candidate settings of a view; empty if there is no choice. Only feature views are scaled."""
+        if not self.chooses_graph or len(data.views) < 2 or self._is_by_view:
+            return ()
+        scales = _SCALES if _any_features(data) else _SCALES[:1]
+        if self.scale is not None:
+            scales = (self.scale,)
+        alphas = _ALPHAS if self.alpha is None else (self.alpha,)
+        options = tuple(ViewSettings(scale, alpha) for scale in scales for alpha in alphas)
+        return options if len(options) > 1 else ()
+
     def _most_clusters(self, data: MultiViewData) -> int:
         """Number of clusters, or the largest allowed number if it is selected."""
-        if not self._chooses_count:
-            if self.max_clusters is not None:
-                raise ConfigurationError(
-                    f"max_clusters={self.max_clusters!r} requires n_clusters='auto', but n_clusters is "
-                    f"{self.n_clusters!r}. Remove max_clusters."
-                )
-            given: int = self.n_clusters  # checked by Parameters
-            return given
-        return most_clusters(self.max_clusters, data.n_samples)
+        if self._chooses_count:
+            return most_clusters(self.max_clusters, data.n_samples)
+        if self.max_clusters is not None:
+            raise ConfigurationError(
+                f"max_clusters={self.max_clusters!r} requires n_clusters='auto', but n_clusters is "
+                f"{self.n_clusters!r}. Remove max_clusters."
+            )
+        given: int = self.n_clusters  # checked by Parameters
+        return given
 
     @property
     def chooses_graph(self) -> bool:
@@ -113,21 +145,67 @@ class SearchSpaceMixin:
             )
         return True
 
-    def _fixed(self) -> Fixed:
-        return Fixed(self.scale, self.alpha, self.n_neighbors, self.exclude_views)
+    @property
+    def _is_by_view(self) -> bool:
+        return isinstance(self.scale, Mapping) or isinstance(self.alpha, Mapping)
 
-    def _options(self, data: MultiViewData) -> tuple[ViewSettings, ...]:
-        """Candidate settings of a view; empty if there is nothing to select."""
-        if not self.chooses_graph or len(data.views) < 2:
-            return ()
-        return view_settings_grid(self._fixed(), any_features=_any_features(data))
+    def _settings_by_view(self, names: Sequence[str]) -> tuple[ViewSettings, ...]:
+        """Given settings of each view."""
+        pairs = {"scale": self.scale, "alpha": self.alpha}
+        for parameter, value in pairs.items():
+            if value is None:
+                raise ConfigurationError(
+                    "scale and alpha by view go together: one is a mapping of views and "
+                    f"{parameter} is None. Give both, or neither."
+                )
+            if isinstance(value, Mapping) and set(value) != set(names):
+                raise ConfigurationError(
+                    f"{parameter}={dict(value)!r} does not name the views {list(names)}: allowed "
+                    "is one value for each of them."
+                )
+        scales, alphas = (
+            value if isinstance(value, Mapping) else dict.fromkeys(names, value)
+            for value in pairs.values()
+        )
+        return tuple(ViewSettings(scales[name], alphas[name]) for name in names)
 
-    def _seed(self) -> int:
-        return seed_of(self.random_state, is_continued=self.checkpoint_store is not None)
+
+def excluded_positions(exclude_views: Any, names: Sequence[str]) -> tuple[int, ...]:
+    """Positions of the excluded views in the order of the views; empty if they are selected."""
+    excluded = () if exclude_views is None else exclude_views
+    if isinstance(excluded, str) or not isinstance(excluded, Collection):
+        raise ConfigurationError(
+            f"exclude_views={excluded!r} is a {type(excluded).__name__}; allowed is a list of names of views, or None."
+        )
+    unknown = [name for name in excluded if name not in names]
+    if unknown:
+        raise ConfigurationError(
+            f"exclude_views={list(excluded)!r}: there is no view {', '.join(map(repr, unknown))}; allowed are "
+            f"some of {list(names)}."
+        )
+    if excluded and set(excluded) == set(names):
+        raise ConfigurationError(
+            f"exclude_views={list(excluded)!r} names every view; allowed are all but one of {list(names)}."
+        )
+    return tuple(view for view, name in enumerate(names) if name in excluded)
 
 
-def _any_features(data: MultiViewData) -> bool:
-    return any(source.view_type == "features" for source in data.views)
+def most_clusters(asked: Any, n_samples: int) -> int:
+    """Upper limit of the number of clusters for n samples: the given one, or n / 10, at most 30."""
+    if n_samples <= _MIN_CLUSTERS:
+        raise ConfigurationError(
+            f"n_clusters='auto' with {n_samples} sample(s): allowed are {_MIN_CLUSTERS + 1} samples or more. "
+            "Give the number of clusters."
+        )
+    if asked is None:
+        return min(SIZES.max_clusters, max(_MIN_CLUSTERS, n_samples // 10))
+    is_whole = isinstance(asked, Integral) and not isinstance(asked, bool)
+    if not is_whole or not _MIN_CLUSTERS <= asked < n_samples:
+        raise ConfigurationError(
+            f"max_clusters={asked!r} with {n_samples} samples; allowed are whole numbers from "
+            f"{_MIN_CLUSTERS} to {n_samples - 1}, or None."
+        )
+    return int(asked)
 
 
 _ALLOWED = "allowed is a whole number >= 0, a RandomState or None"
@@ -135,15 +213,13 @@ _ALLOWED = "allowed is a whole number >= 0, a RandomState or None"
 
 def seed_of(random_state: object, *, is_continued: bool = False) -> int:
     """Seed of all random numbers of a fit; it must be a fixed one if the fit is continued from checkpoints."""
-    if isinstance(random_state, int | np.integer):
-        if random_state < 0:
-            raise ConfigurationError(f"random_state={random_state} is not usable: {_ALLOWED}.")
-        return int(random_state)
     if is_continued and (random_state is None or random_state is np.random):
         raise ConfigurationError(
             f"random_state={random_state!r} draws another seed for each fit, so no fit can resume from "
             "the checkpoints of checkpoint_store. Set random_state to a whole number."
         )
+    if isinstance(random_state, int | np.integer) and random_state >= 0:
+        return int(random_state)
     try:
         generator = check_random_state(random_state)
     except ValueError as error:
@@ -151,3 +227,11 @@ def seed_of(random_state: object, *, is_continued: bool = False) -> int:
             f"random_state={random_state!r} is not usable: {_ALLOWED}."
         ) from error
     return int(generator.randint(2**31 - 1))
+
+
+def _any_features(data: MultiViewData) -> bool:
+    return any(source.view_type == "features" for source in data.views)
+
+
+def _given(value: Any, default: Any) -> Any:
+    return default if value is None else value

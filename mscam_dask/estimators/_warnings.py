@@ -21,17 +21,13 @@ def warn_of_result(
     solution: Solution, issues: Iterable[DataIssue], *, views_selected: bool, stacklevel: int
 ) -> None:
     """Warn after a fit whose clusters may depend on chance, or that the data do not support."""
-    found = [*_of_spectra(solution), *_of_duplicates(issues, solution.parameters.n_clusters)]
-    if views_selected:
-        found += _of_views(solution)
-    for message, kind in [*found, *_of_structure(solution)]:
+    for message, kind in _found(solution, issues, views_selected=views_selected):
         warnings.warn(message, kind, stacklevel=stacklevel + 1)
 
 
-_Warnings = Iterator[tuple[str, type[Warning]]]
-
-
-def _of_spectra(solution: Solution) -> _Warnings:
+def _found(
+    solution: Solution, issues: Iterable[DataIssue], *, views_selected: bool
+) -> Iterator[tuple[str, type[Warning]]]:
     rough = [record.iteration for record in solution.history if not record.spectrum_converged]
     if rough:
         message = (
@@ -41,10 +37,11 @@ def _of_spectra(solution: Solution) -> _Warnings:
             "n_neighbors or lower n_clusters."
         )
         yield message, ConvergenceWarning
-
-
-def _of_views(solution: Solution) -> _Warnings:
-    if solution.exclude_views:
+    n_clusters = solution.parameters.n_clusters
+    for issue in issues:
+        if issue.kind == "repeated samples" and n_clusters > issue.total - issue.count:
+            yield f"{n_clusters} clusters: {issue.message}", ConvergenceWarning
+    if views_selected and solution.exclude_views:
         message = (
             f"View(s) {list(solution.exclude_views)} were excluded: their nearest neighbors overlap "
             "with those of the other views no more than by chance, as with noise or rows in another "
@@ -52,15 +49,6 @@ def _of_views(solution: Solution) -> _Warnings:
             "them with exclude_views=[]."
         )
         yield message, DataWarning
-
-
-def _of_duplicates(issues: Iterable[DataIssue], n_clusters: int) -> _Warnings:
-    for issue in issues:
-        if issue.kind == "repeated samples" and n_clusters > issue.total - issue.count:
-            yield f"{n_clusters} clusters: {issue.message}", ConvergenceWarning
-
-
-def _of_structure(solution: Solution) -> _Warnings:
     assessment = solution.assessment
     message = f"{assessment.message[:1].upper()}{assessment.message[1:]}."
     if assessment.structure is Structure.PARTLY:

@@ -21,29 +21,26 @@ from mscam_dask.data.views.missing_cells import (
     impute_views,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.validation import validate
 from mscam_dask.engine.checkpoint import CheckpointStore
-from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.fit import run_fit
+from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.session import Observer
-from mscam_dask.errors import ConfigurationError
+from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators._batches import BatchMixin
 from mscam_dask.estimators._describe import ClusterSpaceMixin
-from mscam_dask.estimators._equal_samples import equal_samples, row_fingerprints
-from mscam_dask.estimators._inputs import validate_labels
+from mscam_dask.estimators._equal_samples import equal_samples
 from mscam_dask.estimators._known_labels import validated_partial_labels
 from mscam_dask.estimators._resources import (
     CallbackSupportMixin,
-    FitCallbacks,
     SharedResourcesMixin,
     connected,
     executor_for,
     map_views,
+    observers_of,
     validate_callbacks,
     with_callbacks,
-    with_dashboard,
 )
 from mscam_dask.estimators._search_space import SearchSpaceMixin
 from mscam_dask.estimators._warnings import warn_of_data, warn_of_result
@@ -368,10 +365,12 @@ class MSCAM(
             labels = None
             if init_labels is not None:
                 labels = self._validated_labels(init_labels, data, candidates)
-            observers = self._observers(data, first.n_clusters, client, executor)
+            observers = observers_of(self, data, first.n_clusters, client, executor)
             for parameters in candidates:
                 check_memory(data, parameters, executor, view_graphs=self.chooses_graph)
-            equal, known = self._equal_samples(data, executor), None
+            known, excluded = None, self.exclude_views or ()
+            views = [view for view in data.views if view.name not in excluded]
+            equal = equal_samples(views, executor)
             if partial_labels is not None:
                 n_clusters = None if self._chooses_count else first.n_clusters
                 known = validated_partial_labels(partial_labels, X, data, n_clusters, equal)
@@ -430,16 +429,6 @@ class MSCAM(
         self._membership = None
         self._coordinates_loaded = None
 
-    def _equal_samples(self, data: MultiViewData, executor: Executor) -> NDArray[np.int64] | None:
-        """Groups (n,) of samples that are equal in all views that are not excluded by the user."""
-        excluded = self.exclude_views or ()
-        return equal_samples(
-            [view for view in data.views if view.name not in excluded],
-            lambda view: np.concatenate(
-                map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
-            ),
-        )
-
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:
         """Candidate settings of a fit of `X`; nothing is fitted.
 
@@ -484,37 +473,29 @@ class MSCAM(
     def _validated_labels(
         self, init_labels: ArrayLike, data: MultiViewData, candidates: tuple[Parameters, ...]
     ) -> NDArray[np.int64]:
-        """Validated initial labels."""
+        """Validated initial labels: a cluster for each sample, or `UNKNOWN`."""
         if self._chooses_count:
             raise ConfigurationError(
                 "init_labels requires the number of clusters of the earlier fit, but n_clusters "
                 "is 'auto'. Set n_clusters to that number (n_clusters_)."
             )
-        labels = validate_labels(init_labels, data.n_samples, candidates[0].n_clusters)
+        labels, n_clusters = np.asarray(init_labels), candidates[0].n_clusters
+        if labels.shape != (data.n_samples,) or labels.dtype.kind not in "iu":
+            raise DataError(
+                f"init_labels has shape {labels.shape} and dtype {labels.dtype}; allowed is one "
+                f"whole number for each of the {data.n_samples} samples."
+            )
+        if labels.min() < UNKNOWN or labels.max() >= n_clusters or labels.max() == UNKNOWN:
+            raise DataError(
+                f"init_labels range from {labels.min()} to {labels.max()}; allowed are 0 to "
+                f"{n_clusters - 1}, and {UNKNOWN} for some, but not all, samples."
+            )
         if len(candidates) > 1 or self._options(data):
             raise ConfigurationError(
                 "init_labels requires fixed settings, but scale, alpha or n_neighbors is None. Set "
                 "all three to those of the earlier fit (solution_.parameters)."
             )
-        return labels
-
-    def _observers(
-        self, data: MultiViewData, n_clusters: int, client: Client | None, executor: Executor
-    ) -> tuple[Observer, ...]:
-        """Callbacks, including that of the dashboard of a client."""
-        observers = () if self.callbacks is None else tuple(self.callbacks)
-        if FitCallbacks.are_set(self):
-            observers = (*observers, FitCallbacks(self))
-        if client is None:
-            return observers
-        return with_dashboard(
-            observers,
-            client,
-            executor,
-            name=f"{type(self).__name__}, {data.n_samples} samples",
-            data=data,
-            n_clusters=n_clusters,
-        )
+        return labels.astype(np.int64)
 
     def __sklearn_tags__(self) -> Any:
         tags = super().__sklearn_tags__()
@@ -531,7 +512,7 @@ class MSCAN(MSCAM):
 
     Parameters and attributes are those of `MSCAM`, but the constants `identity_weight`, `metric_ridge`
     and `admm` have no effect, and ``view_embeddings_[view]`` is the smoothed self-representation of the
-    view, (n_samples, r_v), in the basis of the view.
+    view, (n_samples, r_v), in the directions of the view that take part in the smoothing.
 
     References
     ----------

@@ -82,14 +82,14 @@ def coarse_block(
 
 
 def coarse_vectors(
-    blocks: Sequence[csr_array[np.float64]], sizes: NDArray[np.float64], n_vectors: int
+    blocks: Sequence[csr_array[np.float64]], aggregates: NDArray[np.int32], n_vectors: int
 ) -> NDArray[np.float32]:
-    """Bottom eigenvectors of the Laplacian of the aggregates, as values of their samples, (g, p)."""
-    g = len(sizes)
+    """Bottom eigenvectors of the Laplacian of the aggregates (n,), as values of their samples, (g, p)."""
+    roots = np.sqrt(np.bincount(aggregates))
+    g = len(roots)
     total = np.zeros((g, g))
     for block in blocks:
         total[: block.shape[0], : block.shape[1]] += block.toarray()
-    roots = np.sqrt(sizes)
     scaled = total / roots[:, None] / roots
     last = min(n_vectors, g) - 1
     _, vectors = scipy.linalg.eigh(0.5 * (scaled + scaled.T), subset_by_index=[0, last])
@@ -152,21 +152,11 @@ def ritz_pairs(sums: Sequence[RitzSums]) -> RitzPairs:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Filter:
-    """Chebyshev filter of some degree that damps eigenvalues from `cut` to `bound`."""
+    """Chebyshev filter that damps the eigenvalues of an interval."""
 
     degree: int
-    cut: float
-    bound: float
-
-    @property
-    def center(self) -> float:
-        """Middle of the damped interval."""
-        return 0.5 * (self.bound + self.cut)
-
-    @property
-    def factor(self) -> float:
-        """Two over half the length of the damped interval."""
-        return 4.0 / (self.bound - self.cut)
+    center: float  # of the interval
+    factor: float  # two over half its length
 
 
 def next_filter(
@@ -197,7 +187,7 @@ def next_filter(
         target=_TOLERANCE * found.bound,
         dtype=np.dtype(np.float32),
     )
-    return Filter(degree, cut, found.bound)
+    return Filter(degree, 0.5 * (found.bound + cut), 4.0 / (found.bound - cut))
 
 
 def filter_first(
@@ -270,14 +260,14 @@ def halo_of(columns: NDArray[Any], ranges: Ranges) -> tuple[Halo, NDArray[np.int
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class RowPieces:
-    """Some rows of several arrays on their way to another block."""
+    """Some rows of several arrays, dense or sparse, on their way to another block."""
 
     destinations: NDArray[np.int32]  # (m,) row of each among all rows of the new order
-    arrays: tuple[NDArray[Any], ...]  # (m, …) each
+    arrays: tuple[Any, ...]  # (m, …) each
 
 
 def split_rows(
-    arrays: Sequence[NDArray[Any]], destinations: NDArray[np.int32], edges: Sequence[int]
+    arrays: Sequence[Any], destinations: NDArray[np.int32], edges: Sequence[int]
 ) -> list[RowPieces]:
     """Rows of arrays by destination: piece g has those from ``edges[g]`` up to ``edges[g + 1]``."""
     group = np.searchsorted(edges, destinations, side="right") - 1

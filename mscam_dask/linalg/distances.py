@@ -43,29 +43,16 @@ def squared_distances_by_products(
     return result
 
 
-def squared_distances_on_edges(
+def squared_distances_to(
     embedding: NDArray[Any] | WeightedBlocks,
-    indices: NDArray[np.int64],
-    *,
-    row_start: int = 0,
+    samples: NDArray[np.integer[Any]],
+    indices: NDArray[np.integer[Any]],
 ) -> NDArray[np.float64]:
-    """Squared distances (m, K) of row_start + i and indices[i, l], by differences; inf for -1.
+    """Squared distances ||x_samples[i] - x_indices[i, l]||^2 (m, K) by differences; arbitrary for index -1.
 
     d_ij and d_ji are the same to the last bit, however the rows were cut into calls. Columns kept
     as float32 are subtracted and summed in float32: about six digits.
     """
-    samples = np.arange(row_start, row_start + len(indices))
-    result = squared_distances_to(embedding, samples, indices)
-    result[indices < 0] = np.inf
-    return result
-
-
-def squared_distances_to(
-    embedding: NDArray[Any] | WeightedBlocks,
-    samples: NDArray[np.int64],
-    indices: NDArray[np.int64],
-) -> NDArray[np.float64]:
-    """Squared distances ||x_samples[i] - x_indices[i, l]||^2 (m, K); arbitrary for index -1."""
     m, n_candidates = indices.shape
     result = np.zeros((m, n_candidates))
     pairs = (

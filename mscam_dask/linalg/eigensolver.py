@@ -23,9 +23,9 @@ _LARGEST_GAIN = {np.dtype(np.float64): 1e10, np.dtype(np.float32): 1e5}
 # Null vectors and locked pairs are orthogonal to the filtered block only to rounding, and are
 # amplified most. The limit is what one more orthogonalization removes.
 _LARGEST_GAIN_AT_ZERO = {np.dtype(np.float64): 1e20, np.dtype(np.float32): 1e9}
-# By the dtype of L: directions of a warm start whose part outside the null space has a smaller
-# norm, relative to the start, are dropped.
-_MIN_NORM_OUTSIDE_NULL = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-4}
+# Directions of a warm start whose part outside the null space has a smaller norm, relative to the
+# start, are dropped.
+_MIN_NORM_OUTSIDE_NULL = 1e-6
 _LARGEST_DEGREE = 300
 _MAX_ROUNDS = 100
 # Convergence is accepted only if the cut (the largest Ritz value) changes by at most this share in
@@ -40,7 +40,7 @@ class Spectrum:
     """Smallest eigenpairs of a Laplacian."""
 
     values: NDArray[np.float64]  # (m,) ascending, >= 0; exactly 0 once per connected component
-    vectors: NDArray[Any]  # (n, m) orthonormal, oriented, in the dtype of L
+    vectors: NDArray[np.float64]  # (n, m) orthonormal, oriented
     residual: float  # largest ||L v - theta v||, absolute
     converged: bool  # residual of the pairs that must be accurate is within the tolerance
 
@@ -60,9 +60,9 @@ def bottom_eigenpairs(
     The null space of L (n, n) must be spanned by the indicators of its connected components; these
     are exact members of the answer. Beyond them: a dense eigensolver for small graphs, else rounds
     of a Chebyshev filter and Rayleigh-Ritz, with guard vectors and a degree from the gap between
-    the wanted values and the cut. Float32 is for tolerances from 1e-5. A `warm_start` (n, any) need
-    be neither orthonormal nor independent. The first `n_accurate` pairs must have residual <=
-    relative_tolerance * (Gershgorin bound of the largest eigenvalue).
+    the wanted values and the cut. A `warm_start` (n, any) need be neither orthonormal nor
+    independent. The first `n_accurate` pairs must have residual <= relative_tolerance *
+    (Gershgorin bound of the largest eigenvalue).
 
     Y. Zhou, Y. Saad, M. L. Tiago, J. R. Chelikowsky, doi:10.1016/j.jcp.2006.03.017. K. Fan,
     doi:10.1073/pnas.35.11.652.
@@ -87,13 +87,14 @@ def bottom_eigenpairs(
     n_checked = n_rest if n_accurate is None else min(n_rest, max(1, n_accurate - n_null))
     null_vectors = null[:, :n_null].toarray()
     null_residuals = np.linalg.norm(apply_sparse(scaled, null_vectors), axis=0)
-    block = _RitzBlock(np.zeros((n, 0), dtype=scaled.dtype), np.zeros(0), np.zeros(0))
+    block = _RitzBlock(np.zeros((n, 0)), np.zeros(0), np.zeros(0))
     if n_rest > 0 and n <= max(_DENSE_ROWS, 3 * n_pairs):
         block = _dense_block(scaled, null, n_rest, bound)
     elif n_rest > 0:
         # neighboring vertices next to each other in memory: its bandwidth limits products
         order = reverse_cuthill_mckee(scaled, symmetric_mode=True)
-        scaled = _reordered(scaled, order)
+        scaled = csr_array(scaled[order][:, order])
+        scaled.sort_indices()
         permuted = _filtered_block(
             scaled,
             csr_array(null[order]),
@@ -123,20 +124,9 @@ def _null_basis(laplacian: csr_array[Any], count: int, labels: NDArray[np.int64]
     """Orthonormal null vectors, one per component, as a sparse (n, count) matrix."""
     n = laplacian.shape[0]
     norms = np.sqrt(np.bincount(labels, minlength=count))
-    entries = (1.0 / norms[labels]).astype(laplacian.dtype)
     index_dtype = laplacian.indices.dtype
     positions = labels.astype(index_dtype), np.arange(n + 1, dtype=index_dtype)
-    return csr_array((entries, *positions), shape=(n, count))
-
-
-def _reordered(laplacian: csr_array[Any], order: NDArray[np.integer[Any]]) -> csr_array[Any]:
-    """Rows and columns in another order, column indices sorted."""
-    place = np.empty(len(order), dtype=laplacian.indices.dtype)
-    place[order] = np.arange(len(order))
-    rows = csr_array(laplacian[order])
-    permuted = csr_array((rows.data, place[rows.indices], rows.indptr), shape=rows.shape)
-    permuted.sort_indices()
-    return permuted
+    return csr_array((1.0 / norms[labels], *positions), shape=(n, count))
 
 
 def _dense_block(
@@ -164,9 +154,9 @@ def _dense_block(
 class _RitzBlock:
     """Ritz pairs in the complement of the null space."""
 
-    vectors: NDArray[Any]  # (n, p) orthonormal, in the dtype of L
+    vectors: NDArray[np.float64]  # (n, p) orthonormal
     values: NDArray[np.float64]  # (p,) ascending
-    residuals: NDArray[np.floating[Any]]  # (p,) ||L v - theta v||
+    residuals: NDArray[np.float64]  # (p,) ||L v - theta v||
 
 
 def _filtered_block(  # noqa: PLR0913 - one problem and how well it is to be solved
@@ -189,7 +179,7 @@ def _filtered_block(  # noqa: PLR0913 - one problem and how well it is to be sol
     n = laplacian.shape[0]
     n_block = min(n_rest + max(5, n_rest // 2), n - null.shape[1])
     # in a list, so that no other reference keeps columns alive while they are overwritten
-    columns = [rng.standard_normal((n, n_block), dtype=laplacian.dtype.type)]
+    columns = [rng.standard_normal((n, n_block))]
     if warm_start is not None:
         lowest = _ritz_vectors_within(laplacian, null, warm_start)[:, :n_rest]
         columns[0][:, : lowest.shape[1]] = lowest
@@ -212,7 +202,7 @@ def _filtered_block(  # noqa: PLR0913 - one problem and how well it is to be sol
             ~done,
             bound=bound,
             target=target,
-            dtype=block.vectors.dtype,
+            dtype=np.dtype(np.float64),
         )
         filtered = _chebyshev_filter(
             laplacian, block.vectors[:, ~done], degree, cut=cut, bound=bound
@@ -228,12 +218,11 @@ def _ritz_vectors_within(
     laplacian: csr_array[Any], null: csr_array[Any], given: NDArray[Any]
 ) -> NDArray[Any]:
     """Ritz vectors, lowest first, in the span of some columns outside the null space."""
-    given = given.astype(laplacian.dtype, copy=False)
     size = np.linalg.norm(given)
     outside = given - apply_sparse(null, apply_sparse(null.T, given))
     left, sizes, _ = scipy.linalg.svd(outside, full_matrices=False, overwrite_a=True)
     # null vectors among the columns vanish in the complement, up to rounding
-    span: NDArray[Any] = left[:, sizes > _MIN_NORM_OUTSIDE_NULL[laplacian.dtype] * size]
+    span: NDArray[Any] = left[:, sizes > _MIN_NORM_OUTSIDE_NULL * size]
     if not span.shape[1]:
         return span
     return _rayleigh_ritz(laplacian, _orthonormal(null, span)).vectors
@@ -285,7 +274,8 @@ def _chebyshev_filter(
 ) -> NDArray[Any]:
     """T_degree(t(L)) vectors, with t mapping [cut, bound] to [-1, 1] and values below to t > 1."""
     half_width = 0.5 * (bound - cut)
-    doubled = _shifted(laplacian, 0.5 * (bound + cut), 2.0 / half_width)
+    identity = eye_array(laplacian.shape[0], format="csr")
+    doubled = (identity * (0.5 * (bound + cut)) - laplacian) * (2.0 / half_width)
     previous = vectors
     current = apply_sparse(doubled, vectors)
     current *= 0.5
@@ -296,29 +286,14 @@ def _chebyshev_filter(
     return current
 
 
-def _shifted(laplacian: csr_array[Any], center: float, factor: float) -> csr_array[Any]:
-    """factor (center I − L), with the indices of L where every diagonal entry is stored."""
-    n = laplacian.shape[0]
-    rows = np.repeat(np.arange(n, dtype=laplacian.indices.dtype), np.diff(laplacian.indptr))
-    diagonal = np.flatnonzero(laplacian.indices == rows)
-    if len(diagonal) < n:  # an isolated vertex has none
-        identity = eye_array(n, format="csr", dtype=laplacian.dtype)
-        return csr_array((identity * center - laplacian) * factor)
-    data = -laplacian.data
-    data[diagonal] += center
-    data *= factor
-    return csr_array((data, laplacian.indices, laplacian.indptr), shape=laplacian.shape)
-
-
 def _rayleigh_ritz(laplacian: csr_array[Any], basis: NDArray[Any]) -> _RitzBlock:
     """Ritz pairs of L with residual norms in the span of orthonormal columns; overwrites them."""
     products = apply_sparse(laplacian, basis)
-    projected = np.asarray(basis.T @ products, dtype=np.float64)
+    projected = basis.T @ products
     values, rotation = scipy.linalg.eigh(0.5 * (projected + projected.T))
-    rotation = rotation.astype(basis.dtype, copy=False)
     vectors = basis @ rotation
     products = products @ rotation
-    products -= np.multiply(vectors, values.astype(basis.dtype, copy=False), out=basis)
+    products -= np.multiply(vectors, values, out=basis)
     return _RitzBlock(vectors, values, np.linalg.norm(products, axis=0))
 
 

@@ -1,12 +1,9 @@
-"""Incomplete views: distances of samples absent from views, and imputation of missing cells.
+"""Distances of samples that are absent from some views.
 
 Points are given by blocks of columns that not every point has. The squared distance of two points
 is the mean over the blocks that both have, in units of the mean distance of each block, so that it
 averages to one over the pairs of any set of blocks. Each other block counts a tenth, at its mean
 distance. Points without a common block are infinitely far from each other.
-
-Imputation is the computation of scikit-learn's imputers, without the estimators, whose `fit`
-autologgers (MLflow) replace; see `mscam_dask.solvers.spectral_cut`.
 """
 
 from __future__ import annotations
@@ -20,7 +17,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.neighbors import top_k_columns
-from mscam_dask.types.parameters import ImputeMethod
 from mscam_dask.types.rules import CONSTANTS
 
 # Neighbors proposed beyond K + K/4, as in the search of complete points.
@@ -245,58 +241,3 @@ class PresentSamples:
         result = np.full((self.n_samples, *values.shape[1:]), fill, dtype=values.dtype)
         result[self.samples] = values
         return result
-
-
-_N_NEIGHBORS = 5
-
-# Bytes of the distances of a block of rows to all donors.
-_IMPUTED_BYTES = 16 * 2**20
-
-Rows = NDArray[np.float64]
-
-
-@dataclasses.dataclass(frozen=True)
-class Imputer:
-    """Values for missing cells, from the rows of a fit."""
-
-    statistics: Rows  # (d,) mean or median of each column
-    donors: Rows | None = None  # (m, d) whose nearest are averaged; None for mean and median
-
-    def __call__(self, rows: Rows) -> Rows:
-        """Copy of some rows (b, d) with a value in each cell that is NaN."""
-        missing = np.isnan(rows)
-        filled = np.where(missing, self.statistics, rows)
-        if self.donors is None:
-            return filled
-        from sklearn.metrics.pairwise import nan_euclidean_distances  # slow to import
-
-        some = np.flatnonzero(missing.any(axis=1))
-        step = max(1, _IMPUTED_BYTES // (8 * len(self.donors)))
-        for start in range(0, len(some), step):
-            here = some[start : start + step]
-            distances = nan_euclidean_distances(rows[here], self.donors)
-            for column in np.flatnonzero(missing[here].any(axis=0)).tolist():
-                own = missing[here, column]
-                filled[here[own], column] = self._from_neighbors(distances[own], column)
-        return filled
-
-    def _from_neighbors(self, distances: Rows, column: int) -> Rows:
-        """Mean of a column over the nearest donors that have it; its mean without such a donor."""
-        assert self.donors is not None
-        values = self.donors[:, column]
-        has = np.flatnonzero(~np.isnan(values))
-        distances = distances[:, has]
-        k = min(_N_NEIGHBORS, len(has))
-        nearest = np.argpartition(distances, k - 1, axis=1)[:, :k]
-        known = ~np.isnan(np.take_along_axis(distances, nearest, axis=1))
-        counts = known.sum(axis=1)
-        sums = np.where(known, values[has][nearest], 0.0).sum(axis=1)
-        means: Rows = np.where(counts > 0, sums / np.maximum(counts, 1), self.statistics[column])
-        return means
-
-
-def fit_imputer(rows: Rows, method: ImputeMethod) -> Imputer:
-    """Imputer from rows (m, d): the values of ``SimpleImputer(method)``, ``KNNImputer()``."""
-    if method == "median":
-        return Imputer(np.nanmedian(rows, axis=0))
-    return Imputer(np.nanmean(rows, axis=0), rows if method == "knn" else None)

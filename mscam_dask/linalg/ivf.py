@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from typing import Any, Protocol
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -45,14 +46,6 @@ _GROUPS = 8
 
 # Bytes of the products of one block of points with centers or with a pool.
 _BLOCK_BYTES = 8 * 2**20
-
-
-class Points(Protocol):
-    """Points that are read by position."""
-
-    def stacked(self, rows: NDArray[np.int64], dtype: Any) -> NDArray[Any]:
-        """Points `rows` as one array (m, r)."""
-        ...
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ class IVFIndex:
 
 
 def training_rows(
-    start: int, stop: int, n_points: int, seed: int, *, cell_points: int = CELL_POINTS
+    start: int, stop: int, n_points: int, seed: int, cell_points: int
 ) -> NDArray[np.int64]:
     """Rows of a block on which the centers are trained, relative to its start, ascending."""
     wanted = min(n_points, max(1, n_points // cell_points) * _TRAINING_POINTS)
@@ -101,22 +94,19 @@ def training_rows(
 
 
 def train_centers(
-    sample: NDArray[np.float32], n_cells: int, rng: np.random.Generator
+    parts: Sequence[NDArray[np.float32]], n_cells: int, seed: int
 ) -> NDArray[np.float32]:
-    """Centers of about `n_cells` cells by k-means on a sample, near centers next to each other."""
+    """Centers of about `n_cells` cells by k-means on the parts of a sample, near centers next to each other."""
+    sample, rng = np.concatenate(parts), np.random.default_rng(seed)
     if n_cells > _MAX_CENTERS_AT_ONCE:
         n_groups = int(np.sqrt(n_cells))
         some = np.sort(
             rng.choice(len(sample), min(len(sample), n_groups * _TRAINING_POINTS), replace=False)
         )
         group = _nearest_center(sample, _lloyd(sample[some], n_groups, rng))
-        parts = [sample[group == number] for number in range(n_groups)]
+        groups = [sample[group == number] for number in range(n_groups)]
         centers = np.concatenate(
-            [
-                _lloyd(part, -(-len(part) * n_cells // len(sample)), rng)
-                for part in parts
-                if len(part)
-            ]
+            [_lloyd(own, -(-len(own) * n_cells // len(sample)), rng) for own in groups if len(own)]
         )
     else:
         centers = _lloyd(sample, n_cells, rng)
@@ -216,17 +206,17 @@ def assign_to_cells(points: NDArray[np.float32], centers: NDArray[np.float32]) -
 
 
 def cut_cells(
-    assigned: NDArray[np.int64],
+    parts: Sequence[NDArray[np.integer[Any]]],
     centers: NDArray[np.float32],
     n_candidates: int,
-    *,
-    cell_points: int = CELL_POINTS,
+    cell_points: int,
 ) -> IVFIndex:
-    """IVF index from the nearest center of each point (n,): splits large cells, finds nearby ones.
+    """IVF index from the nearest center of each point, in parts: splits large cells, finds nearby ones.
 
     Cells have at most 2 `cell_points`; pools have at least four times `n_candidates`, or all
     points. The parts of a cell (many duplicates) share their center, so each is near the others.
     """
+    assigned = np.concatenate(parts)
     order = np.argsort(assigned, kind="stable").astype(np.int32)
     counts = np.bincount(assigned, minlength=len(centers))
     ends = np.cumsum(counts)
@@ -267,20 +257,21 @@ def _nearest_cells(
 
 
 def ivf_search(
-    points: Points, index: IVFIndex, n_candidates: int, *, start: int, stop: int
+    parts: Sequence[NDArray[np.float32]], index: IVFIndex, n_candidates: int, start: int, stop: int
 ) -> tuple[NDArray[np.int32], NDArray[np.float32]]:
     """K nearest neighbors of the points at positions start … stop − 1, in the pool of their cell.
 
     Positions (m, K) by (distance, position), −1 where a pool has fewer; squared distances (m, K)
-    from float32 products around the mean of the cell, infinite where absent. Only their pools are
-    read.
+    from float32 products around the mean of the cell, infinite where absent. The parts have the
+    points at the positions `index.searched(start, stop)`.
     """
+    points, read = np.concatenate(parts), index.searched(start, stop)
     indices = np.full((stop - start, n_candidates), -1, dtype=np.int32)
     squared = np.full((stop - start, n_candidates), np.inf, dtype=np.float32)
     for cell in index.cells_of(start, stop):
         first, last = int(index.bounds[cell]), int(index.bounds[cell + 1])
         pool = index.pool(cell)
-        there = points.stacked(pool, np.float32)
+        there = points[np.searchsorted(read, pool)]
         # around the cell itself float32 products keep most digits
         there -= there[: last - first].mean(axis=0)
         norms = np.einsum("ij,ij->i", there, there)

@@ -1,4 +1,4 @@
-"""Orthonormal columns: orthonormalization, canonical signs, W-step on the Stiefel manifold."""
+"""Orthonormal columns: nearest ones, canonical signs, W-step on the Stiefel manifold."""
 
 from __future__ import annotations
 
@@ -10,30 +10,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
 
-# ||Q^T Q - I||_F up to which Newton-Schulz is used, and at which it stops.
-_NEWTON_SCHULZ_MAX, _NEWTON_SCHULZ_DONE = 1e-2, 1e-14
-
 _BLOCK_ENTRIES = 1 << 17
-
-
-def orthonormalize_nearby(vectors: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Solve argmin_Q ||Q - vectors||_F over Q^T Q = I: vectors (vectors^T vectors)^{-1/2}.
-
-    Newton-Schulz, Q <- Q (3 I - Q^T Q) / 2, squares the error of columns that are nearly
-    orthonormal; others take the inverse root by the eigenvectors of their Gram matrix.
-    """
-    identity = np.eye(vectors.shape[1])
-    gram = vectors.T @ vectors
-    error = float(np.linalg.norm(gram - identity))
-    while _NEWTON_SCHULZ_DONE < error <= _NEWTON_SCHULZ_MAX:
-        vectors = 1.5 * vectors - 0.5 * (vectors @ gram)
-        error *= error  # an upper bound, so the last Gram matrix need not be formed
-        if error > _NEWTON_SCHULZ_DONE:
-            gram = vectors.T @ vectors
-            error = float(np.linalg.norm(gram - identity))
-    if error <= _NEWTON_SCHULZ_MAX:
-        return vectors
-    return np.asarray(vectors @ inverse_root(gram), dtype=np.float64)
 
 
 def inverse_root(gram: NDArray[np.float64]) -> NDArray[np.float64]:
@@ -84,6 +61,8 @@ def polar_factor(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     U V^T of the thin SVD M = U S V^T, through M (M^T M)^{-1/2} where M is well conditioned. By
     LAPACK directly, because for few columns wrappers cost more than the work.
     """
+    if not matrix.shape[1]:
+        return matrix
     gram = matrix.T @ matrix
     if not np.isfinite(gram).all():
         raise DataError("a matrix to orthonormalize holds NaN or infinity; check the view's scale.")

@@ -15,7 +15,7 @@ import scipy.linalg
 from numpy.typing import NDArray
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.orthonormal import orient_columns, orthonormalize_nearby
+from mscam_dask.linalg.orthonormal import orient_columns, polar_factor
 
 # Relative to the largest squared singular value. A Gram matrix knows s^2 to about
 # 1e-15 s_max^2, so directions above this have at least five digits.
@@ -41,7 +41,7 @@ def basis_from_rows(rows: NDArray[np.float64]) -> Basis:
     if n < d:
         return basis_from_kernel(rows @ rows.T)
     components, s2 = basis_from_gram(rows.T @ rows)
-    vectors = orthonormalize_nearby(rows @ (components / np.sqrt(s2)))
+    vectors = polar_factor(rows @ (components / np.sqrt(s2)))
     return Basis(orient_columns(vectors), s2)
 
 

@@ -78,11 +78,6 @@ class ColumnMoments:
         )
 
     @property
-    def n_columns(self) -> int:
-        """Number of columns, d."""
-        return len(self.mean)
-
-    @property
     @np.errstate(under="ignore")
     def standard_deviation(self) -> NDArray[np.float64]:
         """Population standard deviation of each column, shape (d,)."""
@@ -137,7 +132,7 @@ def fit_transform_from_moments(kind: Scale, moments: ColumnMoments) -> RowTransf
     columns to 0. "unit": rows to norm 1, zero rows stay zero. "none": as they are, but for a power
     of two.
     """
-    d = moments.n_columns
+    d = len(moments.mean)
     offset, scale = np.zeros(d), np.ones(d)
     constant = np.zeros(d, dtype=np.bool_)
     largest = np.maximum(np.abs(moments.minimum), np.abs(moments.maximum))

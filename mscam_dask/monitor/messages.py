@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import math
-from collections import deque
 from collections.abc import Iterable, Sequence
 
 from mscam_dask.monitor.events import Event, FitResumed
+from mscam_dask.monitor.fit_state import FitState
+from mscam_dask.monitor.run_record import SettingEntry
 from mscam_dask.types.events import (
+    CandidateSettings,
     FitFailed,
     FitFinished,
     FitStarted,
@@ -18,52 +19,8 @@ from mscam_dask.types.events import (
 )
 from mscam_dask.types.rules import RULES
 
-_RECENT = 5  # iterations whose mean time predicts the next ones
+MAX_NAME = 120  # characters
 _MAX_NAMES = 60  # characters of view names in one line; longer lists are counted
-
-
-class ProgressTracker:
-    """Number of finished iterations of a fit, and an upper bound of the time left."""
-
-    def __init__(self) -> None:
-        self.started: FitStarted | None = None
-        self.max_iter: int | None = None
-        self.n_done = 0
-        self._recent: deque[float] = deque(maxlen=_RECENT)
-
-    def add(self, event: Event) -> None:
-        """Update the state with an event."""
-        if isinstance(event, FitStarted):
-            self.started, self.max_iter, self.n_done = event, None, 0
-            self._recent.clear()
-        elif isinstance(event, SettingsSelected):
-            self.max_iter = event.max_iter
-        elif isinstance(event, IterationFinished):
-            self.n_done = event.iteration + 1
-            self._recent.append(event.seconds)
-
-    @property
-    def eta_s(self) -> float | None:
-        """Seconds that all iterations up to `max_iter` would take; None before the first one."""
-        if self.max_iter is None or not self._recent:
-            return None
-        return (self.max_iter - self.n_done) * sum(self._recent) / len(self._recent)
-
-    @property
-    def n_done_of_max(self) -> str:
-        """Number of finished iterations and, once it is known, the maximum: "1/6"."""
-        return f"{self.n_done}" if self.max_iter is None else f"{self.n_done}/{self.max_iter}"
-
-    @property
-    def eta(self) -> str:
-        """Upper bound of the time left, such as "<9 s"."""
-        seconds = self.eta_s
-        if seconds is None:
-            return "unknown"
-        if seconds <= 60:
-            return f"<{max(1, math.ceil(seconds))} s"
-        minutes = math.ceil(seconds / 60)
-        return f"<{minutes} min" if minutes <= 60 else f"<{math.ceil(seconds / 3600)} h"
 
 
 def printable(text: str) -> str:
@@ -71,6 +28,11 @@ def printable(text: str) -> str:
     return "".join(
         char if char.isprintable() else char.encode("unicode_escape").decode() for char in text
     )
+
+
+def shortened(text: str, limit: int = MAX_NAME) -> str:
+    """Truncate a name."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def duration(seconds: float) -> str:
@@ -100,15 +62,15 @@ def largest_residual(record: IterationFinished) -> float:
     return max((view.primal_residual for view in record.views), default=0.0)
 
 
-def format_event(event: Event, tracker: ProgressTracker) -> list[str]:
-    """Lines that describe an event of a fit, after which the state is `tracker`; none for other events."""
+def format_event(event: Event, fit: FitState) -> list[str]:
+    """Lines that describe an event of a fit, after which the state is `fit`; none for other events."""
     match event:
         case FitResumed():
             return [_resumed(event), *(f"note: {note}" for note in event.notes)]
         case FitStarted():
             return [f"{format_started(event)}, {event.executor}"]
         case IterationFinished():
-            return [_iteration(event, tracker)]
+            return [_iteration(event, fit)]
         case NClustersSelected():
             lines = [_n_clusters(event)]
         case SettingsSelected():
@@ -156,13 +118,16 @@ def format_settings(event: SettingsSelected) -> list[str]:
     """Selected settings: one line, and one more for each scale and alpha where views differ."""
     setting = event.settings[event.chosen]
     best = f"; best of {len(event.settings)} settings" if len(event.settings) > 1 else ""
-    graph = format_graph(setting.n_neighbors, setting.initial_graph)
-    excluded = format_excluded(setting.exclude_views)
-    if setting.alpha is not None:
-        scale = f"scale={setting.scale}, alpha={setting.alpha:g} (all views); "
-        return [f"{scale}{graph}{excluded}{best}"]
     views = ((view.view, view.scale, view.alpha) for view in event.view_settings)
-    return [f"{graph}{excluded}{best}", *format_view_settings(views)]
+    return [format_setting(setting) + best, *format_view_settings(views)]
+
+
+def format_setting(setting: CandidateSettings | SettingEntry) -> str:
+    """One setting, without scale and alpha where views differ."""
+    same = setting.alpha is not None
+    scale = f"scale={setting.scale}, alpha={setting.alpha:g} (all views); " if same else ""
+    graph = format_graph(setting.n_neighbors, setting.initial_graph)
+    return scale + graph + format_excluded(setting.exclude_views)
 
 
 def format_graph(n_neighbors: int, initial_graph: str) -> str:
@@ -192,14 +157,14 @@ def _names(views: Sequence[str]) -> str:
     return names if len(names) <= _MAX_NAMES else plural(len(views), "view")
 
 
-def _iteration(event: IterationFinished, tracker: ProgressTracker) -> str:
+def _iteration(event: IterationFinished, fit: FitState) -> str:
     residual = largest_residual(event)
     # the metrics of the refinement have a closed form, without a residual
     accuracy = f" residual={residual:.1e}" if residual else ""
     return (
-        f"iteration {tracker.n_done_of_max}: components={event.n_connected_components} "
+        f"iteration {fit.n_done_of_max}: components={event.n_connected_components} "
         f"(target {event.n_clusters}) \u03bb={event.graph_weight:.4g} score={event.score:.4f}{accuracy} "
-        f"{event.seconds:.2f} s ETA{tracker.eta}"
+        f"{event.seconds:.2f} s ETA{fit.eta}"
     )
 
 

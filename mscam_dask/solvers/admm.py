@@ -33,9 +33,6 @@ _STIEFEL_ITERATIONS = 5
 # the residuals grow again, without bound at 1e15.
 _MAX_PENALTY = 1e7
 
-NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
-"""Length of a component of V_m outside span(Q) below which it is rounding, by dtype."""
-
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class ReducedProblem:

@@ -13,19 +13,15 @@ from scipy.special import gammainc
 
 from mscam_dask.solvers.graph_update import spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
-from mscam_dask.solvers.spectral_cut import sampled_rows
 from mscam_dask.types.rules import CONSTANTS, RULES
 
 
 def agreement_with_clusters(
     views: Sequence[ReferenceGraphs],
     labels: NDArray[np.int64],
-    n_compared: int,
     n_clusters: int,
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
-    """`cluster_agreement` and `contradictions` (V, c) of each view; its graphs may be of `n_compared` samples."""
-    if n_compared:
-        labels = labels[sampled_rows(len(labels), n_compared)]
+    """`cluster_agreement` and `contradictions` (V, c) of each view."""
     graphs = [view_graph(view) for view in views]
     return (
         np.array([cluster_agreement(graph, labels, n_clusters) for graph in graphs]),
@@ -34,15 +30,13 @@ def agreement_with_clusters(
 
 
 def views_agree(
-    views: Sequence[ReferenceGraphs], labels: NDArray[np.int64], n_compared: int, n_clusters: int
+    views: Sequence[ReferenceGraphs], labels: NDArray[np.int64], n_clusters: int
 ) -> bool:
     """Whether views share more neighbors of the samples of some cluster than by chance.
 
     Poisson test, for each cluster, of the shared neighbors of two views, or of each two views together, counted at both
     ends, against the products of the degrees. True if no two views have samples enough in common.
     """
-    if n_compared:
-        labels = labels[sampled_rows(len(labels), n_compared)]
     graphs = [view_graph(view).astype(np.bool_).astype(np.float64) for view in views]
     ones = np.ones(len(labels))
     degrees: list[NDArray[np.float64]] = [np.asarray(graph @ ones) for graph in graphs]

@@ -20,7 +20,7 @@ from mscam_dask.solvers.choice import signal_rank
 from mscam_dask.solvers.cluster_tree import ward_merge
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.row_blocks import RowReader, ViewShape, row_blocks
-from mscam_dask.solvers.spectral_cut import k_means_starts, least, nearest_mean
+from mscam_dask.solvers.spectral_cut import k_means, nearest_mean
 from mscam_dask.solvers.view_svd import view_svd
 
 MAX_SCORES = 64
@@ -33,6 +33,9 @@ SMALLEST = 5
 _N_COARSE, _N_FINE = 40, 3
 
 _N_ROUNDS = 20
+
+# Starts of k-means.
+_N_STARTS = 2
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -92,14 +95,14 @@ def batch_cells(
     filled = np.where(absent, _means_of(scores, batches, n_batches)[batches], scores)
     sizes = np.bincount(batches, minlength=n_batches)
     none = np.zeros((n_batches, filled.shape[1]))
-    cells = _k_means(filled, n_cells)
+    cells = k_means(filled, n_cells, _N_STARTS)
     without = _squares_fit(filled, absent, cells, none[batches])
     means = _means_of(filled, batches, n_batches)
     starts = [none, means - (sizes @ means) / sizes.sum()]
     starts += _offsets_of_pairs(filled, batches, n_batches, n_cells)
     fits = [_iterated(filled, absent, batches, cells, none)]
     for offsets in starts[1:]:
-        first = _k_means(filled - offsets[batches], n_cells)
+        first = k_means(filled - offsets[batches], n_cells, _N_STARTS)
         fits.append(_iterated(filled, absent, batches, first, offsets))
     best = min(fits, key=lambda fit: fit.squares)
     cost = filled.shape[1] * np.log(np.sort(sizes[sizes > 0])[:-1]).sum()
@@ -138,21 +141,12 @@ def _means_of(
     return np.asarray(sums / np.maximum(counts, 1.0))
 
 
-def _k_means(rows: NDArray[np.float64], n_clusters: int, n_starts: int = 2) -> NDArray[np.int64]:
-    """Labels of k-means; the order of the rows does not matter."""
-    order = np.lexsort((rows[:, 0], np.einsum("ij,ij->i", rows, rows)))
-    labels = np.empty(len(rows), dtype=np.int64)
-    minima = k_means_starts(rows[order], n_clusters, 0, n_starts)
-    labels[order] = least(minima, n_clusters)[0]
-    return labels
-
-
 def _centers(
     rows: NDArray[np.float64], n_cells: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means (k, q) and sizes (k,) of up to K clusters of the rows of one batch."""
     n_clusters = max(1, min(n_cells, len(rows) // SMALLEST))
-    labels = np.unique(_k_means(rows, n_clusters), return_inverse=True)[1]
+    labels = np.unique(k_means(rows, n_clusters, _N_STARTS), return_inverse=True)[1]
     sizes = np.bincount(labels).astype(np.float64)
     return _means_of(rows, labels, len(sizes)), sizes
 

@@ -17,10 +17,9 @@ import functools
 import numpy as np
 import scipy.linalg
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.special import gammaln
 
-from mscam_dask.solvers.lda import ClassSums
+from mscam_dask.solvers.lda import ClassSums, class_sums
 from mscam_dask.types.borders import SMALLEST, Borders
 from mscam_dask.types.rules import RULES
 
@@ -199,13 +198,8 @@ def cell_functions(points: NDArray[np.float64], cells: NDArray[np.int64]) -> Cel
     squares = np.einsum("ij,ij->i", points, points)
     fold = np.empty(n, dtype=np.int64)
     fold[np.lexsort((squares, cells))] = np.arange(n) % _N_FOLDS
-    member = csr_array((np.ones(n), (cells, np.arange(n))), shape=(k, n))
     folds = [np.flatnonzero(fold == number) for number in range(_N_FOLDS)]
-    own = []
-    for rows in folds:
-        of_fold = points[rows]
-        counts = np.bincount(cells[rows], minlength=k).astype(np.float64)
-        own.append(ClassSums(counts, np.asarray(member[:, rows] @ of_fold), of_fold.T @ of_fold))
+    own = [class_sums(points[rows], cells[rows], k) for rows in folds]
     total = functools.reduce(ClassSums.merge, own)
     values = np.empty((n, k))
     for rows, left_out in zip(folds, own, strict=True):

@@ -17,7 +17,7 @@ from scipy.spatial.distance import pdist
 
 from mscam_dask.solvers.borders import borders, cell_functions, largest_p_value, reassigned
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
-from mscam_dask.solvers.spectral_cut import k_means_starts, least, nearest_mean, spread_rows
+from mscam_dask.solvers.spectral_cut import k_means, nearest_mean, spread_rows
 from mscam_dask.types.borders import SMALLEST
 from mscam_dask.types.rules import RULES, SIZES
 
@@ -100,11 +100,7 @@ def candidate_partitions(
     points: LinkedPoints, n_clusters: int, n_rounds: int = 3
 ) -> list[NDArray[np.int64]]:
     """Candidates with c clusters, each with some rounds of reassignment."""
-    order = np.argsort(np.einsum("ij,ij->i", points.scores, points.scores), kind="stable")
-    minima = k_means_starts(points.scores[order], n_clusters, 0, _N_STARTS)
-    by_means = np.empty(len(order), dtype=np.int64)
-    by_means[order] = least(minima, n_clusters)[0]
-    found = [by_means]
+    found = [k_means(points.scores, n_clusters, _N_STARTS)]
     for tree, rows in zip(points.trees, (points.scores, points.rows), strict=True):
         found += linkage_partition(tree, points.linked, rows, n_clusters)
     return [

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.errors import DataError
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.incomplete import (
     IncompleteBlocks,
@@ -194,14 +193,6 @@ def _relative_gaps(
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """(d_{k+1} - d_j) / d_{k+1} for j <= k, shape (n, k), and d_{k+1}, shape (n, 1)."""
     d = sorted_squared_distances
-    valid = (d[:, 0] >= 0) & np.isfinite(d[:, -1]) & np.all(d[:, 1:] >= d[:, :-1], axis=1)
-    bad = np.flatnonzero(~valid)
-    if bad.size:
-        raise DataError(
-            f"{bad.size} of {len(d)} rows of squared distances are not finite, "
-            f"nonnegative and ascending (first rows: {bad[:5].tolist()}). Sort each row "
-            "and drop absent candidates first."
-        )
     farthest = d[:, -1:]
     divisor = np.where(farthest > 0, farthest, 1.0)
     return (farthest - d[:, :-1]) / divisor, farthest

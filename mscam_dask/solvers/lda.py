@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.ridge_view import RidgeView
 from mscam_dask.solvers.row_blocks import row_blocks
-from mscam_dask.types.rules import CONSTANTS, SIZES
+from mscam_dask.types.rules import CONSTANTS
 
 # Smallest spread, as a share of the mean variance: clusters of equal samples stay invertible.
 _MIN_SPREAD = 1e-6
@@ -81,21 +81,8 @@ class ClassSums:
         )
 
 
-def class_sums(
-    view: RidgeView,
-    labels: NDArray[np.int64],
-    n_clusters: int | None = None,
-    *,
-    most_directions: int = SIZES.max_rank,
-) -> ClassSums:
-    """Sums over the rows of a view, or of a block of them; rows with the label −1 are left out."""
-    return sums_of_classes(view.coordinates()[0][:, :most_directions], labels, n_clusters or 0)
-
-
-def sums_of_classes(
-    vectors: NDArray[Any], labels: NDArray[np.int64], n_clusters: int = 0
-) -> ClassSums:
-    """Sums over rows (n, r) with labels (n,)."""
+def class_sums(vectors: NDArray[Any], labels: NDArray[np.int64], n_clusters: int = 0) -> ClassSums:
+    """Sums over rows (n, r) with labels (n,); those with the label −1 are left out."""
     rank = vectors.shape[1]
     sizes = np.bincount(labels[labels >= 0], minlength=n_clusters).astype(np.float64)
     sums, squares = np.zeros((len(sizes), rank)), np.zeros((rank, rank))
@@ -153,4 +140,4 @@ def discriminant_points(view: RidgeView, loadings: NDArray[np.float64]) -> NDArr
 
 def _blocks(vectors: NDArray[Any]) -> Iterator[NDArray[np.float64]]:
     for start, stop in row_blocks(*vectors.shape):
-        yield vectors[start:stop].astype(np.float64)
+        yield vectors[start:stop].astype(np.float64, copy=False)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import coo_array, csr_array, get_index_dtype, vstack
+from scipy.sparse import coo_array, csr_array, vstack
 
 from mscam_dask.linalg.distances import (
     WeightedBlocks,
@@ -26,125 +26,52 @@ from mscam_dask.linalg.incomplete import (
     nearest_sharing,
     with_finite_distances,
 )
-from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
+from mscam_dask.linalg.laplacian import graph_from_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
 from mscam_dask.solvers.graph_update import CandidateEdges, select_neighbors
 from mscam_dask.solvers.row_graph import Components, GraphRows
 
 _BLOCK_BYTES = 64 * 2**20
 
-# Bridges are searched between at most this many samples on either side.
-_MAX_PIECE = 20_000
 
-
-def partition_graph(
+def rows_by_cluster(
     embedding: NDArray[np.float64] | WeightedBlocks | IncompleteBlocks,
     labels: NDArray[np.int64],
     n_neighbors: int,
-) -> csr_array[np.float64]:
-    """Graph (n, n) whose connected components are exactly the given clusters (n,), none empty.
+) -> GraphRows:
+    """All rows of the partition graph of clusters (n,), none empty, by exact search within each cluster.
 
-    Exact search within each cluster; in clusters of at most k samples all other members are neighbors. Neighbors without
-    a common view come last.
+    In clusters of at most k samples all other members are neighbors. Neighbors without a common view come last.
     """
     points = embedding if isinstance(embedding, IncompleteBlocks) else as_weighted_blocks(embedding)
-    order: list[NDArray[np.int64]] = []
-    inside: list[csr_array[np.float64]] = []
+    n = len(labels)
+    parts: list[tuple[NDArray[np.int64], csr_array[np.float64]]] = []
     for cluster in range(int(labels.max()) + 1):
         members = np.flatnonzero(labels == cluster)
-        if len(members) < 2:
-            rows = csr_array((len(members), len(members)))
+        own, m = points.take(members), len(members)
+        if m == 1:
+            parts.append((members, csr_array((1, n))))
+            continue
+        wanted = min(n_neighbors + 1, m - 1)
+        if isinstance(own, IncompleteBlocks):
+            indices, distances = nearest_sharing(own, wanted, 0, m)
+            distances = with_finite_distances(distances)
         else:
-            rows = _connected_rows(points.take(members), n_neighbors)
-        order.append(members)
-        inside.append(rows)
-    return _assembled(inside, order)
+            indices, distances = nearest_neighbors(own, wanted)
+        chosen, weights = select_neighbors(indices, distances, min(n_neighbors, m - 1))
+        parts.append((members, graph_from_neighbors(members[chosen], weights, n)))
+    return _in_order(parts, 0)
 
 
-def _assembled(
-    inside: Sequence[csr_array[np.float64]], order: Sequence[NDArray[np.int64]]
-) -> csr_array[np.float64]:
-    """Graph of all samples from the graphs of the clusters, whose members are ascending."""
-    members = np.concatenate(order)
-    n = len(members)
-    index_dtype = get_index_dtype(maxval=max(n, sum(rows.nnz for rows in inside)))
-    columns = [
-        own.astype(index_dtype)[rows.indices] for own, rows in zip(order, inside, strict=True)
-    ]
-    counts = np.concatenate([np.diff(rows.indptr) for rows in inside])
-    stacked = csr_array(
-        (
-            np.concatenate([rows.data for rows in inside]),
-            np.concatenate(columns),
-            np.concatenate(([0], np.cumsum(counts))).astype(index_dtype),
-        ),
-        shape=(n, n),
-    )
-    affinity = csr_array(stacked[np.argsort(members)])
+def _in_order(
+    parts: Sequence[tuple[NDArray[np.int64], csr_array[np.float64]]], start: int
+) -> GraphRows:
+    """A block of rows from parts of it, each with the places of its rows."""
+    order = np.concatenate([mine for mine, _ in parts])
+    stacked = csr_array(vstack([part for _, part in parts], format="csr"))
+    affinity = csr_array(stacked[np.argsort(order)])
     affinity.has_sorted_indices = True
-    return affinity
-
-
-def _connected_rows(
-    points: WeightedBlocks | IncompleteBlocks, n_neighbors: int
-) -> csr_array[np.float64]:
-    """Adaptive-neighbor graph of the m points, connected into one component."""
-    m = len(points)
-    k = min(n_neighbors, m - 1)
-    if isinstance(points, IncompleteBlocks):
-        indices, distances = nearest_sharing(points, min(k + 1, m - 1), 0, m)
-        distances = with_finite_distances(distances)
-    else:
-        indices, distances = nearest_neighbors(points, min(k + 1, m - 1))
-    chosen, weights = select_neighbors(indices, distances, k)
-    graph = graph_from_neighbors(chosen, weights)
-    count, pieces = connected_components(graph)
-    edges = np.empty((2, count - 1), dtype=np.int64)
-    for number in range(count - 1):
-        i, j = edges[:, number] = _shortest_bridge(points, pieces)
-        pieces = np.where(pieces == pieces[i], pieces[j], pieces)
-        _, pieces = np.unique(pieces, return_inverse=True)
-    return with_bridges(GraphRows(0, graph), edges, k).affinity
-
-
-def _shortest_bridge(
-    points: WeightedBlocks | IncompleteBlocks, pieces: NDArray[np.int64]
-) -> tuple[int, int]:
-    """Closest pair (inside, outside) between the smallest component and the rest."""
-    smallest = int(np.argmin(np.bincount(pieces)))
-    inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
-    # evenly spaced samples of very large components
-    inside = inside[:: -(-len(inside) // _MAX_PIECE)]
-    outside = outside[:: -(-len(outside) // _MAX_PIECE)]
-    distances_of = _distances_to(points, outside)
-    # pieces without a common view are joined at their first samples
-    first, second = _closest_pair(
-        lambda rows: distances_of(inside[rows]), len(inside), len(outside)
-    )
-    return int(inside[first]), int(outside[second])
-
-
-def _closest_pair(
-    distances_of: Callable[[NDArray[np.int64]], NDArray[np.float64]], n_rows: int, n_columns: int
-) -> tuple[int, int]:
-    """First row and column of the least entry of a matrix that is computed by blocks of rows."""
-    best = (np.inf, 0, 0)
-    step = max(1, _BLOCK_BYTES // (8 * n_columns))
-    for start in range(0, n_rows, step):
-        distances = distances_of(np.arange(start, min(start + step, n_rows)))
-        row, column = divmod(int(np.argmin(distances)), n_columns)
-        best = min(best, (float(distances[row, column]), start + row, column))
-    return best[1], best[2]
-
-
-def _distances_to(
-    points: WeightedBlocks | IncompleteBlocks, others: NDArray[np.int64]
-) -> Callable[[NDArray[np.int64]], NDArray[np.float64]]:
-    """Function that returns the squared distances of samples to `others`."""
-    if isinstance(points, IncompleteBlocks):
-        return points.products(others).distances
-    stacked = points.stacked(others)
-    return lambda samples: squared_distances(points.stacked(samples), stacked)
+    return GraphRows(start, affinity)
 
 
 # Members of a cluster in the pool: all of them in clusters of at most this many.
@@ -153,8 +80,9 @@ _MAX_POOLED = 4096
 # Numbers in the pool of all clusters together.
 _POOL_ENTRIES = 2**24
 
-# Samples of each component of a cluster between which the shortest edge is searched.
-_BRIDGE_SAMPLES = 512
+# Samples of each component of a cluster between which the shortest edge is searched: evenly spaced ones
+# if it has more, and if there are more of all components together than the second number.
+_BRIDGE_SAMPLES, _ALL_BRIDGE_SAMPLES = 512, 20_000
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -227,11 +155,7 @@ def cluster_rows(
         known = (indices[mine], distances[mine])
         chosen = _from_pool(points, rows, mine, nearby, None if is_whole[cluster] else known, k)
         parts.append((mine, graph_from_neighbors(*chosen, n)))
-    order = np.concatenate([mine for mine, _ in parts])
-    stacked = csr_array(vstack([part for _, part in parts], format="csr"))
-    affinity = csr_array(stacked[np.argsort(order)])
-    affinity.has_sorted_indices = True
-    return GraphRows(start, affinity)
+    return _in_order(parts, start)
 
 
 def _from_pool(
@@ -280,8 +204,9 @@ def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np
     _, first = np.unique(pieces, return_index=True)
     several = np.bincount(labels[first], minlength=int(labels.max()) + 1) > 1
     order = np.argsort(pieces, kind="stable")
+    most = max(_BRIDGE_SAMPLES, _ALL_BRIDGE_SAMPLES // components.count)
     chosen = [
-        members[:: -(-len(members) // _BRIDGE_SAMPLES)]
+        members[:: -(-len(members) // most)]
         for members in np.split(order, np.cumsum(np.bincount(pieces))[:-1])
         if several[labels[members[0]]]
     ]
@@ -289,21 +214,26 @@ def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np
 
 
 def points_at(
-    points: WeightedBlocks, start: int, samples: NDArray[np.int64]
-) -> NDArray[np.float32]:
-    """Points of those samples that are in a block of rows."""
+    points: WeightedBlocks | IncompleteBlocks, start: int, samples: NDArray[np.int64]
+) -> NDArray[np.float32] | IncompleteBlocks:
+    """Points of those samples that are in a block of rows; incomplete views are in one block."""
+    if isinstance(points, IncompleteBlocks):
+        return points.take(samples)
     mine = samples[(samples >= start) & (samples < start + len(points))]
     return np.asarray(points.stacked(mine - start, np.float32))
 
 
 def bridges(
     samples: NDArray[np.int64],
-    parts: Sequence[NDArray[np.float32]],
+    parts: Sequence[NDArray[np.float32] | IncompleteBlocks],
     components: Components,
     labels: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Edges (2, b) that connect the components of each cluster, smallest first, from `bridge_ends` (p,) and their points by block."""
-    points = np.concatenate(parts).astype(np.float64)
+    """Edges (2, b) that connect the components of each cluster, smallest first, from `bridge_ends` (p,) and their points by block.
+
+    Components without a common view are connected at their first samples.
+    """
+    distances_of = _distances_of(parts)
     sizes = np.bincount(components.labels).astype(np.int64)
     edges: list[tuple[int, int]] = []
     for cluster in np.unique(labels[samples]):
@@ -314,21 +244,44 @@ def bridges(
         while len(weights) > 1:
             smallest = min(weights, key=lambda piece: (weights[piece], piece))
             inside, outside = np.flatnonzero(pieces == smallest), np.flatnonzero(pieces != smallest)
-            others = points[mine[outside]]
-            first, second = _closest_pair(
-                lambda rows: squared_distances(points[mine[inside[rows]]], others),  # noqa: B023 - called at once
-                len(inside),
-                len(outside),
-            )
-            first, second = inside[first], outside[second]
-            edges.append((int(samples[mine[first]]), int(samples[mine[second]])))
-            joined = int(pieces[second])
+            first, second = _closest_pair(distances_of, mine[inside], mine[outside])
+            edges.append((int(samples[first]), int(samples[second])))
+            joined = int(pieces[np.searchsorted(mine, second)])
             weights[joined] += weights.pop(smallest)
             pieces[inside] = joined
     return np.array(edges, dtype=np.int64).reshape(-1, 2).T
 
 
-def with_bridges(rows: GraphRows, edges: NDArray[np.int64], n_neighbors: int) -> GraphRows:
+_Distances = Callable[[NDArray[np.int64], NDArray[np.int64]], NDArray[np.float64]]
+
+
+def _distances_of(parts: Sequence[NDArray[np.float32] | IncompleteBlocks]) -> _Distances:
+    """Function of the places of some points and others that returns their squared distances."""
+    for part in parts:
+        if isinstance(part, IncompleteBlocks):
+            return part.distances
+    points = np.concatenate([np.asarray(part, dtype=np.float64) for part in parts])
+    return lambda rows, others: squared_distances(points[rows], points[others])
+
+
+def _closest_pair(
+    distances_of: _Distances, rows: NDArray[np.int64], others: NDArray[np.int64]
+) -> tuple[int, int]:
+    """First pair with the least distance between two sets of points, by blocks of rows."""
+    best = (np.inf, int(rows[0]), int(others[0]))
+    step = max(1, _BLOCK_BYTES // (8 * len(others)))
+    for start in range(0, len(rows), step):
+        distances = distances_of(rows[start : start + step], others)
+        row, column = divmod(int(np.argmin(distances)), len(others))
+        found = float(distances[row, column])
+        if found < best[0]:
+            best = (found, int(rows[start + row]), int(others[column]))
+    return best[1], best[2]
+
+
+def with_bridges(
+    rows: GraphRows, edges: NDArray[np.int64], labels: NDArray[np.int64], n_neighbors: int
+) -> GraphRows:
     """Rows with the bridges that start in them, each of weight 1 / (number of edges of its row)."""
     mine = np.flatnonzero((edges[0] >= rows.start) & (edges[0] < rows.stop))
     if not mine.size:
@@ -336,7 +289,8 @@ def with_bridges(rows: GraphRows, edges: NDArray[np.int64], n_neighbors: int) ->
     affinity = rows.affinity.copy()
     starts, columns = edges[0][mine] - rows.start, edges[1][mine]
     counts = np.bincount(starts, minlength=affinity.shape[0])
-    shares = 1.0 / (n_neighbors + counts)
+    n_others = np.bincount(labels)[labels[rows.start : rows.stop]] - 1
+    shares = 1.0 / np.maximum(np.minimum(n_neighbors, n_others) + counts, 1)
     affinity.data *= np.repeat(1.0 - shares * counts, np.diff(affinity.indptr))
     added = coo_array((shares[starts], (starts, columns)), shape=affinity.shape)
     joined = csr_array(affinity + added)

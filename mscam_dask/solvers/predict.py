@@ -21,7 +21,7 @@ from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.incomplete import SharedDistances, with_finite_distances
 from mscam_dask.linalg.neighbors import top_k_columns
 from mscam_dask.solvers.graph_update import adaptive_neighbor_weights
-from mscam_dask.solvers.lda import discriminant_loadings, sums_of_classes
+from mscam_dask.solvers.lda import class_sums, discriminant_loadings
 from mscam_dask.solvers.spectral_cut import spread_rows
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
@@ -316,7 +316,7 @@ def _cross_fitted(
 def _loadings(points: Points, labels: NDArray[np.int64]) -> Points:
     """Linear discriminants (r, q) of the samples that a view has; none if these are in one cluster."""
     has = ~np.isnan(points[:, 0])
-    sums = sums_of_classes(points[has], np.unique(labels[has], return_inverse=True)[1])
+    sums = class_sums(points[has], np.unique(labels[has], return_inverse=True)[1])
     if len(sums.sizes) < 2:
         return np.zeros((points.shape[1], 0))
     return discriminant_loadings(sums, np.ones(points.shape[1]))[0]

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -94,7 +94,7 @@ def overlap_of_permutations(
 
 
 def choose_view_settings(
-    views: Sequence[Sequence[NDArray[np.integer[Any]]]],
+    views: Sequence[Mapping[int, NDArray[np.integer[Any]]]],
     counted: Sequence[Sequence[int]],
     usual: Sequence[int],
     votes: NDArray[np.float32],
@@ -102,27 +102,29 @@ def choose_view_settings(
 ) -> list[Choice]:
     """Select the settings of some views whose neighbors overlap most with those of all other views.
 
-    `views` has the neighbors (m, k) for each view and setting, −1 for absent samples; `counted` the settings whose mean
+    `views` has the neighbors (m, k) for each view and number of a setting, −1 for absent samples; `counted` the settings whose mean
     graph is the share of a view in the `votes` (m, n) of all `n_views`; `usual` the default settings, kept unless others
     are better by more than four standard errors (paired over samples). Two lists of independent views share k² / m,
     approximately Poisson: the mean share over m_v rows and V − 1 views has a standard error of 1 / √(m m_v (V − 1)).
     """
     popularity = votes.mean(axis=0, dtype=np.float64)
     choices = []
-    for of_all, positions, kept in zip(views, counted, usual, strict=True):
-        has = np.flatnonzero(of_all[0][:, 0] >= 0)
-        lists = of_all if len(has) == len(votes) else [neighbors[has] for neighbors in of_all]
-        voted = [lists[position] for position in positions]
+    for of_all, settings, kept in zip(views, counted, usual, strict=True):
+        has = np.flatnonzero(of_all[kept][:, 0] >= 0)
+        lists = of_all
+        if len(has) < len(votes):
+            lists = {setting: neighbors[has] for setting, neighbors in of_all.items()}
+        voted = [lists[setting] for setting in settings]
         own = np.zeros((len(has), votes.shape[1]), dtype=np.uint8)
         for neighbors in voted:
             own.ravel()[_flat(np.arange(len(has)), neighbors, own.shape[1])] += 1
         counts = np.bincount(np.concatenate(voted, axis=None), minlength=votes.shape[1])
         of_others = (popularity - counts / (len(votes) * len(voted))) / (n_views - 1)
-        shares = []
-        for neighbors in lists:
+        shares = {}
+        for setting, neighbors in lists.items():
             of_own = own.take(_flat(np.arange(len(has)), neighbors, own.shape[1])) / len(voted)
             weights = votes.take(_flat(has, neighbors, votes.shape[1])) - of_own
-            shares.append(shared_neighbors(neighbors, weights / (n_views - 1), of_others))
+            shares[setting] = shared_neighbors(neighbors, weights / (n_views - 1), of_others)
         unit = math.sqrt(len(has) * len(votes) * (n_views - 1))
         choices.append(_best(shares, kept, unit))
     return choices
@@ -154,10 +156,10 @@ def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     return found if len(scales[0]) - len(found) > 1 else ()
 
 
-def _best(shares: Sequence[NDArray[np.float64]], usual: int, unit: float) -> Choice:
+def _best(shares: Mapping[int, NDArray[np.float64]], usual: int, unit: float) -> Choice:
     """Settings with the largest mean share, or the default ones unless these are clearly lower."""
-    means = [math.fsum(share) / max(1, len(share)) for share in shares]
-    best = max(range(len(means)), key=lambda index: (means[index], index == usual))
+    means = {setting: math.fsum(share) / max(1, len(share)) for setting, share in shares.items()}
+    best = max(means, key=lambda setting: (means[setting], setting == usual))
     error = _standard_error(shares[best] - shares[usual])
     margin = (means[best] - means[usual]) / error if error > 0 else 0.0
     if margin <= RULES.clear_overlap:

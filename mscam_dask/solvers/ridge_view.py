@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.distances import WeightedBlocks, mean_squared_distance
+from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
-from mscam_dask.linalg.ridge import Basis, ridge_coordinates, shrinkage_factors
+from mscam_dask.linalg.ridge import Basis, shrinkage_factors
 from mscam_dask.linalg.scaling import RowTransform
 from mscam_dask.solvers.row_blocks import ViewType
 
@@ -82,10 +82,6 @@ class RidgeView:
         """Mean squared distance of two samples, which is one by the choice of the weight."""
         return 1.0
 
-    def embedding(self) -> NDArray[np.float64]:
-        """Ridge embedding √ω f∘Q (n, r), with mean squared distance one over pairs."""
-        return ridge_coordinates(self.basis, self.alpha) * float(np.sqrt(self.weight))
-
     def of_rows(self, vectors: NDArray[Any]) -> RidgeView:
         """Ridge view of other rows: those of Q in `vectors`."""
         basis = Basis(vectors, self.basis.singular_values_squared)
@@ -97,21 +93,25 @@ class RidgeView:
         return self.basis.vectors, self.weight * gains**2
 
 
-def n_directions(singular_values_squared: NDArray[np.float64], alpha: float) -> int:
-    """Number of directions whose gain is not negligible, of s² in descending order."""
-    gains = shrinkage_factors(singular_values_squared, alpha)
-    return int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
+def ridge_view(
+    view: ViewSVD,
+    *,
+    alpha: float,
+    present: PresentSamples | None = None,
+    n_samples: int | None = None,
+) -> RidgeView:
+    """Ridge self-representation for α in units of the mean s²; negligible directions dropped.
 
-
-def ridge_view(view: ViewSVD, *, alpha: float, present: PresentSamples | None = None) -> RidgeView:
-    """Ridge self-representation for α in units of the mean s²; negligible directions dropped."""
-    s2 = view.basis.singular_values_squared
-    rank = n_directions(s2, alpha)
+    `n_samples` is for an SVD without rows.
+    """
+    gains = shrinkage_factors(view.basis.singular_values_squared, alpha)
+    rank = int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
     # s² and the gains are descending, so the kept directions are a slice, not a copy
-    kept = Basis(view.basis.vectors[:, :rank], s2[:rank])
-    gains = shrinkage_factors(s2, alpha)[:rank]
-    weight = 1.0 / mean_squared_distance(WeightedBlocks((kept.vectors,), (gains**2,)))
-    loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains)
+    kept = Basis(view.basis.vectors[:, :rank], view.basis.singular_values_squared[:rank])
+    # columns of Q are orthonormal and have mean zero
+    n_pairs = (n_samples or len(view.basis.vectors)) - 1
+    weight = n_pairs / (2.0 * float(np.sum(gains[:rank] ** 2)))
+    loadings = view.encoder.loadings[:, :rank] * (np.sqrt(weight) * gains[:rank])
     encoder = dataclasses.replace(view.encoder, loadings=np.ascontiguousarray(loadings))
     return RidgeView(kept, alpha, weight, view.effective_rank, encoder, present)
 

@@ -6,13 +6,15 @@ Blocks depend only on the shape of a view, so sums are bit-identical wherever th
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+import functools
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.linalg.scaling import ColumnMoments
+from mscam_dask.linalg.scaling import ColumnMoments, RowTransform
 
 RowReader = Callable[[int, int], NDArray[np.float64]]
 """read(start, stop) -> rows start up to, not including, stop of a view, (m, d) float64."""
@@ -56,30 +58,59 @@ def mean_row(blocks: Blocks, shape: ViewShape) -> NDArray[np.float64]:
     return total / shape.n_samples
 
 
-def mean_and_gram(
-    blocks: Blocks, shape: ViewShape
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Mean row (d,) and Gram matrix (d, d) of the centered rows, in one pass about the mean of the first block."""
-    d = shape.n_features
-    gram, total, shift = np.zeros((d, d)), np.zeros(d), np.zeros(d)
-    for start, _, rows in blocks():
-        if start == 0:
-            shift = rows.mean(axis=0)
-        shifted = rows - shift
-        total += shifted.sum(axis=0)
-        gram += shifted.T @ shifted
-    rest = total / shape.n_samples
-    correction = shape.n_samples * np.outer(rest, rest)
-    if not np.isfinite(gram).all() or not np.isfinite(correction).all():
-        return shift + rest, np.full((d, d), np.nan)  # the decomposition raises DataError
-    return shift + rest, gram - correction
-
-
 def moments_of_rows(read: RowReader, start: int, stop: int, n_features: int) -> ColumnMoments:
     """Moments of the columns over rows start … stop − 1, merged block by block in order."""
-    moments: ColumnMoments | None = None
-    for first, last in row_blocks(stop - start, n_features):
-        block = ColumnMoments.from_rows(read(start + first, start + last))
-        moments = block if moments is None else moments.merge(block)
-    assert moments is not None, "a block has rows"
-    return moments
+    return functools.reduce(
+        ColumnMoments.merge,
+        (
+            ColumnMoments.from_rows(read(start + first, start + last))
+            for first, last in row_blocks(stop - start, n_features)
+        ),
+    )
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class GramSum:
+    """Number, mean (d,) and Gram matrix Σ (x − mean)(x − mean)ᵀ (d, d) of some scaled rows."""
+
+    count: int
+    mean: NDArray[np.float64]
+    gram: NDArray[np.float64]
+
+    def merge(self, other: GramSum) -> GramSum:
+        """Sum over both sets of rows."""
+        count = self.count + other.count
+        gap = other.mean - self.mean
+        mean = self.mean + gap * (other.count / count)
+        with np.errstate(over="ignore", invalid="ignore"):  # the decomposition raises DataError
+            between = np.outer(gap, gap) * (self.count / count * other.count)
+            return GramSum(count, mean, self.gram + other.gram + between)
+
+
+def gram_of_rows(read: RowReader, start: int, stop: int, transform: RowTransform) -> GramSum:
+    """Centered Gram matrix of the scaled rows start … stop − 1."""
+
+    def of_block(first: int, last: int) -> GramSum:
+        rows = transform.apply(read(start + first, start + last))
+        mean = rows.mean(axis=0)
+        rows -= mean
+        with np.errstate(over="ignore", invalid="ignore"):
+            return GramSum(len(rows), mean, rows.T @ rows)
+
+    blocks = row_blocks(stop - start, len(transform.offset))
+    return functools.reduce(GramSum.merge, itertools.starmap(of_block, blocks))
+
+
+def added(terms: Iterable[NDArray[np.float64]]) -> NDArray[np.float64]:
+    """Sum of arrays by a binary tree in their order: sums of 2^m consecutive arrays that are added again give identical bits."""
+    partial: list[tuple[int, NDArray[np.float64]]] = []
+    for term in terms:
+        size, total = 1, term
+        while partial and partial[-1][0] == size:
+            total = partial.pop()[1] + total
+            size *= 2
+        partial.append((size, total))
+    _, total = partial.pop()
+    while partial:
+        total = partial.pop()[1] + total
+    return total

@@ -13,8 +13,15 @@ import numpy as np
 from numpy.typing import DTypeLike, NDArray
 from scipy.sparse import csgraph, csr_array, vstack
 
-from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges, blocks_of, halo_of
-from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.block_eigensolver import (
+    LaplacianRows,
+    Ranges,
+    RowPieces,
+    blocks_of,
+    halo_of,
+    split_rows,
+)
+from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
 from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
 from mscam_dask.solvers.known_labels import cut_by_classes
@@ -197,8 +204,7 @@ def projected_rows(
         if waiting:
             points = waiting[0] if len(waiting) == 1 else np.hstack(waiting)
             waiting.clear()
-            # the rows of the part are consecutive in the halo
-            distances = squared_distances_on_edges(points, indices, row_start=int(place[0]))
+            distances = squared_distances_to(points, place[:m], indices)
             distances[absent] = 0.0
             np.nan_to_num(distances, copy=False, nan=0.0)
             sums.append(distances)
@@ -231,41 +237,25 @@ def row_weights_between(
     return np.asarray(0.5 * (weights + weights.T))
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class GraphPiece:
-    """Some rows of a graph, with the sample of each row; columns are samples too."""
-
-    samples: NDArray[np.int32]
-    affinity: csr_array[np.float64]
-
-
-def split_graph(
-    rows: GraphRows, order: NDArray[np.int32], edges: Sequence[int]
-) -> list[GraphPiece]:
-    """Rows of a block by sample: piece g has the samples edges[g] … edges[g + 1] − 1."""
-    own = order[rows.start : rows.stop]
+def split_graph(rows: GraphRows, order: NDArray[np.int32], edges: Sequence[int]) -> list[RowPieces]:
+    """Rows of a block by sample, with columns by sample: piece g has the samples edges[g] … edges[g + 1] − 1."""
     affinity = rows.affinity
     of_samples: csr_array[np.float64] = csr_array(
         (affinity.data, order[affinity.indices], affinity.indptr), shape=affinity.shape
     )
-    group = np.searchsorted(edges, own, side="right") - 1
-    groups = (np.flatnonzero(group == number) for number in range(len(edges) - 1))
-    return [GraphPiece(own[mine], of_samples[mine]) for mine in groups]
+    return split_rows([of_samples], order[rows.start : rows.stop], edges)
 
 
-def join_graph(
-    pieces: Sequence[GraphPiece], start: int, stop: int
-) -> tuple[NDArray[np.float64], NDArray[Any], NDArray[np.int64]]:
-    """Data, ascending columns and ends of the rows of samples start … stop − 1 from all pieces; those from row 0 start with a 0."""
+def join_graph(pieces: Sequence[RowPieces], start: int, stop: int) -> GraphRows:
+    """Rows of samples start … stop − 1, with ascending columns, from all pieces."""
     parts, samples = [], []
     for piece in pieces:
-        mine = np.flatnonzero((piece.samples >= start) & (piece.samples < stop))
-        parts.append(piece.affinity[mine])
-        samples.append(piece.samples[mine])
+        mine = np.flatnonzero((piece.destinations >= start) & (piece.destinations < stop))
+        parts.append(piece.arrays[0][mine])
+        samples.append(piece.destinations[mine])
     rows = csr_array(vstack(parts, format="csr")[np.argsort(np.concatenate(samples))])
     rows.sort_indices()
-    ends = rows.indptr.astype(np.int64)
-    return rows.data, rows.indices, ends if start == 0 else ends[1:]
+    return GraphRows(start, rows)
 
 
 def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_array[np.float64]:
@@ -382,13 +372,13 @@ def choose_cuts(
     sample: CutSample,
     started: tuple[Minimum, Minimum | None] | None,
     random: Sequence[list[Minimum]],
-    *,
-    all_minima: bool,
+    all_minima: bool,  # noqa: FBT001 - tasks take positions
+    known: KnownRows | None = None,
 ) -> Cuts:
     """Partitions among the local minima of k-means on a sample.
 
     With `all_minima` the good minima of the random starts; then the one from the earlier partition, and the least of
-    all (with `all_minima`, of the pivoted-QR assignment), if `started` has them.
+    all (with `all_minima`, of the pivoted-QR assignment), if `started` has them; and the one by the classes of known rows.
     """
     drawn = [minimum for group in random for minimum in group]
     chosen = near_optimal_partitions(drawn) if all_minima else []
@@ -397,7 +387,8 @@ def choose_cuts(
         if not all_minima:
             least = min([least, *drawn], key=lambda minimum: minimum[1])
         chosen += [least[0]] if from_known is None else [from_known[0], least[0]]
-    return Cuts(chosen, [cluster_means(sample.embedding, labels) for labels in chosen])
+    cuts = Cuts(chosen, [cluster_means(sample.embedding, labels) for labels in chosen])
+    return cuts if known is None else cuts.with_classes(sample, known)
 
 
 def extend_rows(vectors: NDArray[Any], sample: CutSample, cuts: Cuts) -> NDArray[np.int32]:

@@ -9,6 +9,7 @@ in span(H), H = B T: no task needs all rows.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -20,70 +21,26 @@ from scipy.sparse import csr_array
 from mscam_dask.linalg.block_eigensolver import LaplacianRows
 from mscam_dask.linalg.laplacian import induced_laplacian
 from mscam_dask.linalg.orthonormal import column_signs
-from mscam_dask.linalg.ridge import Basis, basis_from_gram, shrinkage_factors
+from mscam_dask.linalg.ridge import Basis, basis_from_gram
 from mscam_dask.linalg.scaling import ColumnMoments, RowTransform, fit_transform_from_moments
 from mscam_dask.solvers.admm import (
-    NEW_DIRECTION,
     ReducedProblem,
     ViewSolution,
     n_shrunk,
     solve_view,
 )
-from mscam_dask.solvers.ridge_view import Encoder, RidgeView, n_directions
-from mscam_dask.solvers.row_blocks import RowReader, row_blocks
-from mscam_dask.solvers.view_svd import equal_rows_error
+from mscam_dask.solvers.ridge_view import Encoder, RidgeView, ViewSVD, ridge_view
+from mscam_dask.solvers.row_blocks import GramSum, RowReader, row_blocks
+from mscam_dask.solvers.view_svd import ROUNDING, n_separating
 from mscam_dask.types.parameters import Parameters, Scale
 
-# Share of the largest squared mean that rounding may leave as s² of a constant column.
-_ROUNDING = 16 * float(np.finfo(np.float64).eps)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class GramSum:
-    """Number, mean (d,) and Gram matrix Σ (x − mean)(x − mean)ᵀ (d, d) of some scaled rows."""
-
-    count: int
-    mean: NDArray[np.float64]
-    gram: NDArray[np.float64]
-
-    def merge(self, other: GramSum) -> GramSum:
-        """Sum over both sets of rows."""
-        count = self.count + other.count
-        gap = other.mean - self.mean
-        mean = self.mean + gap * (other.count / count)
-        with np.errstate(over="ignore", invalid="ignore"):  # the decomposition raises DataError
-            between = np.outer(gap, gap) * (self.count / count * other.count)
-            return GramSum(count, mean, self.gram + other.gram + between)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class ViewFactor:
-    """Directions of a view for one scale and α, from the sums over all blocks."""
-
-    svd: Encoder  # map from rows to rows of Q
-    ridge: RidgeView  # ridge view without rows
+# Length of a component of V_m outside span(Q) below which it is rounding.
+_NEW_DIRECTION = 1e-3
 
 
 def row_scaling(moments: Sequence[ColumnMoments], scale: Scale) -> RowTransform:
     """Scaling of the rows from the moments of all blocks."""
-    total = moments[0]
-    for other in moments[1:]:
-        total = total.merge(other)
-    return fit_transform_from_moments(scale, total)
-
-
-def gram_of_rows(read: RowReader, start: int, stop: int, transform: RowTransform) -> GramSum:
-    """Centered Gram matrix of the scaled rows start … stop − 1."""
-    total: GramSum | None = None
-    for first, last in row_blocks(stop - start, len(transform.offset)):
-        rows = transform.apply(read(start + first, start + last))
-        mean = rows.mean(axis=0)
-        rows -= mean
-        with np.errstate(over="ignore", invalid="ignore"):
-            block = GramSum(len(rows), mean, rows.T @ rows)
-        total = block if total is None else total.merge(block)
-    assert total is not None, "a block has rows"
-    return total
+    return fit_transform_from_moments(scale, functools.reduce(ColumnMoments.merge, moments))
 
 
 def ridge_factor(
@@ -94,45 +51,30 @@ def ridge_factor(
     alpha: float,
     name: str,
     max_rank: int,
-) -> ViewFactor:
-    """Directions of a view and their ridge shrinkage, from the Gram matrices of all blocks.
+) -> RidgeView:
+    """Ridge view, without rows, from the Gram matrices of all blocks.
 
     As `view_svd` and `ridge_view`, except that signs are those of the loadings, and that Q is orthonormal to the
     precision of the Gram matrix: 1e-5 where s² is 1e-10 of the largest.
     """
-    total = sums[0]
-    for other in sums[1:]:
-        total = total.merge(other)
+    total = functools.reduce(GramSum.merge, sums)
     directions, s2 = basis_from_gram(total.gram)
-    floor = total.count * _ROUNDING**2 * float(total.mean @ total.mean)
-    rank = int(np.count_nonzero(s2 > floor))
-    if rank == 0:
-        raise equal_rows_error(name, scale)
-    unit = float(s2[:rank].mean())
-    rank = min(rank, max_rank)
-    loadings = directions[:, :rank] / np.sqrt(s2[:rank])
+    floor = total.count * ROUNDING**2 * float(total.mean @ total.mean)
+    rank = n_separating(s2, floor, name=name, scale=scale)
+    values = s2[: min(rank, max_rank)]
+    loadings = directions[:, : len(values)] / np.sqrt(values)
     loadings *= column_signs(loadings)
-    svd = Encoder("features", transform, 0, 1.0, total.mean, loadings)
-    values = s2[:rank] / unit
-    effective_rank = float(values.sum() ** 2 / np.sum(values**2))
-    kept = n_directions(values, alpha)
-    gains = shrinkage_factors(values[:kept], alpha)
-    # columns of Q are orthonormal and have mean zero
-    weight = (total.count - 1) / (2.0 * float(np.sum(gains**2)))
-    encoder = dataclasses.replace(
-        svd, loadings=np.ascontiguousarray(loadings[:, :kept] * (np.sqrt(weight) * gains))
-    )
-    basis = Basis(np.empty((0, kept), dtype=np.float32), values[:kept])
-    svd = dataclasses.replace(svd, loadings=np.ascontiguousarray(loadings[:, :kept]))
-    return ViewFactor(svd, RidgeView(basis, alpha, weight, effective_rank, encoder))
+    encoder = Encoder("features", transform, 0, 1.0, total.mean, loadings)
+    basis = Basis(np.empty((0, len(values)), dtype=np.float32), values / float(s2[:rank].mean()))
+    return ridge_view(ViewSVD(basis, encoder), alpha=alpha, n_samples=total.count)
 
 
-def project_rows(read: RowReader, start: int, stop: int, factor: ViewFactor) -> NDArray[np.float32]:
+def project_rows(read: RowReader, start: int, stop: int, view: RidgeView) -> NDArray[np.float32]:
     """Rows start … stop − 1 of Q (m, r)."""
-    n_features = len(factor.svd.offset)
-    vectors = np.empty((stop - start, factor.ridge.basis.rank), dtype=np.float32)
+    n_features, lengths = len(view.encoder.offset), np.sqrt(view.coordinates()[1])
+    vectors = np.empty((stop - start, view.basis.rank), dtype=np.float32)
     for first, last in row_blocks(stop - start, n_features):
-        vectors[first:last] = factor.svd(read(start + first, start + last))
+        vectors[first:last] = view.encoder(read(start + first, start + last)) / lengths
     return vectors
 
 
@@ -213,24 +155,17 @@ def added_sums(parts: Sequence[ReducedSums]) -> ReducedSums:
     )
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class _Subspace:
-    """Orthonormal basis H = B T of span(B); the first `rank` columns of B are Q."""
-
-    rank: int
-    basis: NDArray[np.float64]  # T
-    laplacian: NDArray[np.float64]  # HᵀLH
-    squared_singular_values: NDArray[np.float64]  # 0 for the directions of the graph
-
-
-def _subspace(sums: ReducedSums, view: RidgeView, parameters: Parameters) -> _Subspace:
+def _reduced_problem(
+    sums: ReducedSums, view: RidgeView, parameters: Parameters, graph_weight: float
+) -> tuple[NDArray[np.float64], ReducedProblem]:
+    """Coefficients T of an orthonormal basis H = B T of span(B), and the problem in its coordinates."""
     gram, energy = sums.products
     s2 = view.basis.singular_values_squared
     rank = n_shrunk(s2, view.alpha, parameters.constants.min_shrinkage)
     overlap = scipy.linalg.solve(gram[:rank, :rank], gram[:rank, rank:], assume_a="pos")
     rest = gram[rank:, rank:] - gram[rank:, :rank] @ overlap
     squared, rotation = scipy.linalg.eigh(0.5 * (rest + rest.T))
-    new = squared > NEW_DIRECTION[np.dtype(np.float32)] ** 2
+    new = squared > _NEW_DIRECTION**2
     added = rotation[:, new] / np.sqrt(squared[new])
     h = rank + added.shape[1]
     basis = np.zeros((len(gram), h))
@@ -238,54 +173,48 @@ def _subspace(sums: ReducedSums, view: RidgeView, parameters: Parameters) -> _Su
     basis[:rank, rank:] = -overlap @ added
     basis[rank:, rank:] = added
     restricted = basis.T @ energy @ basis
-    return _Subspace(
-        rank,
-        basis,
-        0.5 * (restricted + restricted.T),
-        np.concatenate([s2[:rank], np.zeros(h - rank)]),
+    problem = ReducedProblem(
+        squared_singular_values=np.concatenate([s2[:rank], np.zeros(h - rank)]),
+        laplacian=0.5 * (restricted + restricted.T),
+        laplacian_bound=2.0 * sums.largest_degree,
+        alpha=view.alpha,
+        metric_ridge=parameters.constants.metric_ridge,
+        graph_weight=graph_weight,
     )
+    return basis, problem
 
 
 def solve_reduced(
     sums: ReducedSums, view: RidgeView, parameters: Parameters, graph_weight: float
 ) -> tuple[NDArray[np.float64], ViewSolution]:
     """Solve the ADMM problem of a view from sums over all rows: coefficients (h, c) of F in B."""
-    found = _subspace(sums, view, parameters)
-    problem = ReducedProblem(
-        squared_singular_values=found.squared_singular_values,
-        laplacian=found.laplacian,
-        laplacian_bound=2.0 * sums.largest_degree,
-        alpha=view.alpha,
-        metric_ridge=parameters.constants.metric_ridge,
-        graph_weight=graph_weight,
-    )
-    columns = slice(found.rank, found.rank + parameters.n_clusters)
-    start = found.basis.T @ sums.products[0][:, columns]
+    basis, problem = _reduced_problem(sums, view, parameters, graph_weight)
+    rank = np.count_nonzero(problem.squared_singular_values)
+    start = basis.T @ sums.products[0][:, rank : rank + parameters.n_clusters]
     solution = solve_view(problem, start, parameters.constants.admm)
-    return found.basis @ solution.state.f, solution
+    return basis @ solution.state.f, solution
 
 
 def smoothed_coefficients(
-    sums: ReducedSums,
-    view: RidgeView,
-    parameters: Parameters,
-    graph_weight: float,
+    sums: ReducedSums, view: RidgeView, parameters: Parameters, graph_weight: float
 ) -> tuple[NDArray[np.float64], float, float]:
-    """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) in span(H), the Z-step of MSCAN.
+    """Solve min_Z ‖X − XZ‖² + α‖Z‖² + λ tr(Z L Zᵀ) in span(H), the Z-step of MSCAN, Eq. (6).
 
-    Coefficients (h, r) of C in B, the mean squared distance of two rows of C, and the objective. With L̂ = U Λ Uᵀ,
-    direction i has s_i² U (λΛ + (s_i² + α)I)⁻¹ Uᵀ e_i.
+    The optimality condition (XᵀX + αI) Z + λ Z L = XᵀX decouples into (λL + (s_i² + α)I) c_i = s_i² q_i, Z = Q Cᵀ; with
+    L̂ = U Λ Uᵀ, c_i = s_i² U (λΛ + (s_i² + α)I)⁻¹ Uᵀ e_i. Coefficients (h, r) of C in B, the mean squared distance of
+    two rows of C, and the objective.
     """
-    found = _subspace(sums, view, parameters)
-    s2 = found.squared_singular_values[: found.rank]
-    values, vectors = scipy.linalg.eigh(found.laplacian)
+    basis, problem = _reduced_problem(sums, view, parameters, graph_weight)
+    rank = np.count_nonzero(problem.squared_singular_values)
+    s2 = problem.squared_singular_values[:rank]
+    values, vectors = scipy.linalg.eigh(problem.laplacian)
     damped = 1.0 / (graph_weight * np.maximum(values, 0.0)[:, None] + s2 + view.alpha)
-    solution = vectors @ (damped * vectors[: found.rank].T) * s2
-    coefficients = found.basis @ solution
+    solution = vectors @ (damped * vectors[:rank].T) * s2
+    coefficients = basis @ solution
     n = sums.n_rows
     mean = sums.totals @ coefficients / n
     scatter = float(np.sum(solution**2)) - n * float(mean @ mean)
-    value = float(np.sum(s2) - s2 @ np.diag(solution[: found.rank]))
+    value = float(np.sum(view.basis.singular_values_squared) - s2 @ np.diag(solution[:rank]))
     return coefficients, 2.0 * scatter / (n - 1), value
 
 

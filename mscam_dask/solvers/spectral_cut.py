@@ -254,14 +254,24 @@ def k_means_starts(
 
     `least` of them has the bits of ``KMeans(n_clusters, n_init=n_starts, max_iter=100, tol=0.0, random_state=seed)``.
     """
+    from sklearn.cluster import kmeans_plusplus  # 0.2 s of the import of the package
+
     rng = np.random.RandomState(seed)
     centered = np.ascontiguousarray(rows - rows.mean(axis=0))
     norms = np.einsum("ij,ij->i", centered, centered)
     found = []
     for _ in range(n_starts):
-        chosen = _plus_plus(centered, norms, n_clusters, rng)
-        found.append(_iterate(centered, centered[chosen]))
+        start = kmeans_plusplus(centered, n_clusters, x_squared_norms=norms, random_state=rng)[0]
+        found.append(_iterate(centered, start))
     return found
+
+
+def k_means(rows: NDArray[np.float64], n_clusters: int, n_starts: int) -> NDArray[np.int64]:
+    """Labels of k-means; the order of the rows does not matter."""
+    order = np.lexsort((rows[:, 0], np.einsum("ij,ij->i", rows, rows)))
+    labels = np.empty(len(rows), dtype=np.int64)
+    labels[order] = least(k_means_starts(rows[order], n_clusters, 0, n_starts), n_clusters)[0]
+    return labels
 
 
 def least(minima: Sequence[Minimum], n_clusters: int) -> Minimum:
@@ -279,41 +289,8 @@ def lloyd(rows: NDArray[np.float64], centers: NDArray[np.float64]) -> Minimum:
     return _iterate(np.ascontiguousarray(rows - mean), centers - mean)
 
 
-def _plus_plus(
-    rows: NDArray[np.float64],
-    norms: NDArray[np.float64],
-    n_clusters: int,
-    rng: np.random.RandomState,
-) -> list[int]:
-    """Centers of one k-means++ start, with the bits of ``sklearn.cluster.kmeans_plusplus`` without its checks."""
-    n = len(rows)
-    ones = np.ones(n)
-    chosen = [int(rng.choice(n, p=ones / n))]
-    nearest = _squared_distances(rows, norms, np.array(chosen))[0]
-    potential = nearest @ ones
-    for _ in range(1, n_clusters):
-        draws = rng.uniform(size=2 + int(np.log(n_clusters))) * potential
-        drawn = np.minimum(np.searchsorted(np.cumsum(nearest), draws), n - 1)
-        distances = np.minimum(nearest, _squared_distances(rows, norms, drawn))
-        potentials = distances @ ones
-        best = int(np.argmin(potentials))
-        potential, nearest = potentials[best], distances[best]
-        chosen.append(int(drawn[best]))
-    return chosen
-
-
-def _squared_distances(
-    rows: NDArray[np.float64], norms: NDArray[np.float64], some: NDArray[np.intp]
-) -> NDArray[np.float64]:
-    """Squared distances (m, n) of some rows from all rows with these squared norms."""
-    distances = -2.0 * (rows[some] @ rows.T)
-    distances += norms[some, None]
-    distances += norms
-    return np.maximum(distances, 0.0, out=distances)
-
-
 def _iterate(rows: NDArray[np.float64], centers: NDArray[np.float64]) -> Minimum:
-    from sklearn.cluster._kmeans import _kmeans_single_lloyd  # 0.2 s of the import of the package
+    from sklearn.cluster._kmeans import _kmeans_single_lloyd
     from sklearn.utils._openmp_helpers import _openmp_effective_n_threads
 
     labels, squares, _, _ = _kmeans_single_lloyd(

@@ -22,9 +22,10 @@ from mscam_dask.linalg.scaling import fit_transform_from_moments, safe_exponent
 from mscam_dask.solvers.ridge_view import Encoder, ViewSVD
 from mscam_dask.solvers.row_blocks import (
     Blocks,
+    GramSum,
     RowReader,
     ViewShape,
-    mean_and_gram,
+    gram_of_rows,
     mean_row,
     moments_of_rows,
     row_blocks,
@@ -39,6 +40,9 @@ _PANEL_BYTES = 128 * 2**20
 
 # Columns of a view for which loadings are computed at a time.
 _COLUMNS = 2048
+
+ROUNDING = 16 * float(np.finfo(np.float64).eps)
+"""Share of the mean that rounding may leave as s of a constant column."""
 
 # s²_min / s²_max above which a Gram matrix gives Q to the precision of its dtype.
 _WELL_CONDITIONED: dict[Any, float] = {np.float32: 1e-7, np.float64: 1.0}
@@ -75,20 +79,17 @@ def view_svd(
         if not exact:
             found = _factor_strongest(blocks, shape, dtype, max_rank or smaller_side)
         elif shape.n_features <= shape.n_samples:
-            found = _factor_by_columns(blocks, shape, dtype, max_rank or smaller_side)
+            total = gram_of_rows(read, 0, shape.n_samples, transform)
+            found = _factor_by_columns(blocks, total, dtype, max_rank or smaller_side)
         else:
             found = _factor_by_rows(blocks, shape, dtype)
         encoder = Encoder("features", transform, 0, 1.0, found.offset, found.loadings)
     known_s2, offset = found.known_s2, found.offset
-    # rounding of the mean may leave this after centering
-    precision = 16 * float(np.finfo(np.float64).eps)
     if shape.view_type == "features":
-        floor = shape.n_samples * precision**2 * float(offset @ offset)
+        floor = shape.n_samples * ROUNDING**2 * float(offset @ offset)
     else:
-        floor = shape.n_samples * precision * float(np.abs(offset).max())
-    rank = int(np.count_nonzero(known_s2 > floor))
-    if rank == 0:
-        raise equal_rows_error(name, scale)
+        floor = shape.n_samples * ROUNDING * float(np.abs(offset).max())
+    rank = n_separating(known_s2, floor, name=name, scale=scale)
     unit = float(known_s2[:rank].mean()) if found.mean_s2 is None else found.mean_s2
     rank = min(rank, max_rank or smaller_side)
     encoder = dataclasses.replace(encoder, loadings=found.loadings[:, :rank])
@@ -96,12 +97,17 @@ def view_svd(
     return ViewSVD(Basis(vectors, known_s2[:rank] / unit), encoder)
 
 
-def equal_rows_error(name: str, scale: Scale) -> DataError:
-    """Error for a view without directions."""
-    return DataError(
-        f"all rows of view {name!r} are equal after scale={scale!r}: it does not separate "
-        "samples. Exclude the view or set another scale."
-    )
+def n_separating(
+    singular_values_squared: NDArray[np.float64], floor: float, *, name: str, scale: Scale
+) -> int:
+    """Number of s² above what rounding of the mean may leave after centering; DataError without any."""
+    rank = int(np.count_nonzero(singular_values_squared > floor))
+    if rank == 0:
+        raise DataError(
+            f"all rows of view {name!r} are equal after scale={scale!r}: it does not separate "
+            "samples. Exclude the view or set another scale."
+        )
+    return rank
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -116,11 +122,11 @@ class _Factors:
 
 
 def _factor_by_columns(
-    blocks: Blocks, shape: ViewShape, dtype: type[np.floating[Any]], max_rank: int
+    blocks: Blocks, total: GramSum, dtype: type[np.floating[Any]], max_rank: int
 ) -> _Factors:
     """SVD through XᵀX, for d ≤ n."""
-    offset, gram = mean_and_gram(blocks, shape)
-    directions, all_s2 = basis_from_gram(gram)
+    offset = total.mean
+    directions, all_s2 = basis_from_gram(total.gram)
     s2 = all_s2[:max_rank]
     loadings = directions[:, : len(s2)] / np.sqrt(s2)
     if s2.size and s2[-1] < _WELL_CONDITIONED[dtype] * s2[0]:
@@ -131,7 +137,7 @@ def _factor_by_columns(
             overlap += part.T @ part
         loadings = loadings @ inverse_root(overlap)
     vectors, loadings = _signed(
-        blocks, offset, loadings, np.empty((shape.n_samples, len(s2)), dtype=dtype)
+        blocks, offset, loadings, np.empty((total.count, len(s2)), dtype=dtype)
     )
     return _Factors(Basis(vectors, s2), offset, loadings, all_s2)
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.ingest import IngestReport
 from mscam_dask.data.readers.base import Selection, Source, SourceContents
-from mscam_dask.data.readers.registry import read_source
+from mscam_dask.data.readers.registry import read_sources
 from mscam_dask.data.store.read import verify_store
 from tests.synthetic import values_of
 
@@ -37,5 +37,5 @@ def read(
     """Values of the views of a source by name, and its contents."""
     with ExitStack() as stack:
         given = source if isinstance(source, Source) else Source(source)
-        loaded = read_source(given, Selection(**selection), stack)
+        (loaded,) = read_sources([given], Selection(**selection), stack)
         return {view.name: view.read(0, view.shape[0]) for view in loaded.views}, loaded

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import socket
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -16,10 +15,10 @@ import pytest
 from click.testing import CliRunner
 
 from mscam_dask.cli import main
-from mscam_dask.data.checkpoints import Checkpoint, ObjectCheckpointStore
+from mscam_dask.data.checkpoints import ObjectCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
-from mscam_dask.errors import ConfigurationError, TemporaryFailure
+from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import OutputTable, Settings
@@ -149,16 +148,6 @@ def test_wrong_credentials_are_said_and_not_shown(
     shared = f"output.checkpoints='{tmp_path / 'shared'}'"
     mended = CliRunner().invoke(main, [*arguments, "--set", shared])
     assert mended.exit_code == 0, mended.output
-
-
-def test_nobody_answers(environment: pytest.MonkeyPatch) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        environment.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{free.getsockname()[1]}")
-        with pytest.raises(TemporaryFailure):
-            ObjectCheckpointStore(PLACE).load()
-        with pytest.raises(TemporaryFailure):
-            ObjectCheckpointStore(PLACE).save(Checkpoint({"labels": np.arange(9)}, {}))
 
 
 @pytest.mark.parametrize(

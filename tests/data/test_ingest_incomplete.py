@@ -12,12 +12,10 @@ import zarr
 from numpy.testing import assert_array_equal
 
 from mscam_dask.data.ingest import append, ingest
-from mscam_dask.data.store import schema
 from mscam_dask.data.store.read import open_store, verify_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
-from tests.data.stores import edit
 from tests.messages import quotes
 
 A = {"p1": 1.5, "p2": 2.5, "p3": 3.5, "p4": 4.5}
@@ -189,19 +187,3 @@ def test_missing_cells_are_refused_or_imputed(tmp_path: Path) -> None:
     (note,) = [note for note in report.notes if "'a'" in note]
     assert "12.50%" in note
     assert "'mean'" in note
-
-
-@pytest.mark.parametrize("n_present", [2, 4])
-def test_another_number_of_samples_than_a_view_has_is_told(
-    tmp_path: Path, files: list[Path], n_present: int
-) -> None:
-    store = tmp_path / "data.zarr"
-    ingest(files, store, join="outer")
-
-    def change(metadata: dict[str, Any]) -> None:
-        metadata["attributes"][schema.N_PRESENT] = n_present
-
-    edit(store / "views/1/values/zarr.json", change)
-    schema.write_checksums(zarr.open_group(store, mode="r+"), store)
-    with pytest.raises(StoreCorruptError):
-        open_store(store)

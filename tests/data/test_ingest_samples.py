@@ -92,7 +92,7 @@ def test_label_files_that_cannot_be_matched(tmp_path: Path, text: str) -> None:
     with pytest.raises(DataError):
         ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file)
     file.write_text("id,label\na,1\n")
-    with pytest.raises(DataError, match="--id-column"):  # data without ids
+    with pytest.raises(DataError):  # data without ids
         ingest(save_npz(tmp_path / "a.npz"), tmp_path / "s.zarr", labels=file)
 
 
@@ -136,27 +136,6 @@ def test_rows_of_tables_in_another_order_are_matched_by_id(tmp_path: Path) -> No
     assert numbers_in(of_second["rows"].replace(str(tmp_path), "")) == [3, 3]
 
 
-@pytest.mark.parametrize("said", ["by the file", "when it is ingested"])
-def test_a_matrix_of_all_pairs_is_matched_by_id_both_ways(tmp_path: Path, said: str) -> None:
-    order = np.random.default_rng(0).permutation(N)
-    ids = np.array(list("abcdefg"))
-    gaps = np.abs(np.subtract.outer(COLOUR[:, 0], COLOUR[:, 0]))
-    first = save_npz(tmp_path / "a.npz", sample_ids=ids)
-    kind = {"kind": np.array(["distance"])} if said == "by the file" else {}
-    mixed = gaps[np.ix_(order, order)]
-    np.savez(
-        tmp_path / "b.npz", allow_pickle=True, view_0=mixed, sample_ids=ids[order],
-        view_names=np.array(["gaps"]), **kind,
-    )  # fmt: skip
-    report = ingest(
-        [first, tmp_path / "b.npz"],
-        tmp_path / "s.zarr",
-        view_type=None if kind else {"gaps": "distance"},
-    )
-    assert report.views[2].view_type == "distance"
-    np.testing.assert_array_equal(stored(report)["gaps"], gaps)
-
-
 def test_ids_of_several_files_must_agree(tmp_path: Path) -> None:
     ids = np.array(list("abcdefg"))
     first = save_npz(tmp_path / "a.npz", sample_ids=ids)
@@ -177,5 +156,5 @@ def test_ids_of_several_files_must_agree(tmp_path: Path) -> None:
     with pytest.raises(DataError):
         ingest([first, other], tmp_path / "4.zarr")
     third = save_npz(tmp_path / "c.npz", sample_ids=np.array(list("abcdefa")))
-    with pytest.raises(DataError, match=quotes("'a'", [0, 6])):
+    with pytest.raises(DataError, match=r"'a'.*\[0, 6\]"):
         ingest(third, tmp_path / "3.zarr")

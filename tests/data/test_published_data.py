@@ -14,7 +14,6 @@ from scipy import io
 from mscam_dask.data.datasets.published import FLOWERS17_FILES, load_flowers17, load_nus_wide
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
-from mscam_dask.data.views.sampling import sample_per_class
 from mscam_dask.errors import DataError
 from tests.messages import quotes
 from tests.synthetic import distances_between
@@ -57,23 +56,21 @@ def test_flowers17_one_file_or_both(flowers: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "quoted"),
+    "content",
     [
-        ({"D_hog": np.zeros((35, 35))}, ["hog", (35, 35), 17]),
-        ({"D_hog": np.zeros((34, 34)), "D_hsv": np.zeros((17, 17))}, [(34, 34), "hsv", (17, 17)]),
-        ({"K": np.zeros((34, 34))}, [["K"], "D_*"]),
+        {"D_hog": np.zeros((35, 35))},
+        {"D_hog": np.zeros((34, 34)), "D_hsv": np.zeros((17, 17))},
+        {"K": np.zeros((34, 34))},
     ],
 )
-def test_flowers17_that_are_none(
-    tmp_path: Path, content: dict[str, Array], quoted: list[object]
-) -> None:
+def test_flowers17_that_are_none(tmp_path: Path, content: dict[str, Array]) -> None:
     io.savemat(tmp_path / FLOWERS17_FILES[1], content)
-    with pytest.raises(DataError, match=quotes(*quoted)):
+    with pytest.raises(DataError):
         load_flowers17(tmp_path)
 
 
 def test_flowers17_missing_or_damaged(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=quotes(tmp_path, *FLOWERS17_FILES)):
+    with pytest.raises(DataError):
         load_flowers17(tmp_path)
     (tmp_path / FLOWERS17_FILES[0]).write_bytes(b"MATLAB 5.0 MAT-file, but cut")
     with pytest.raises(DataError):
@@ -126,17 +123,12 @@ def test_nus_wide_keeps_images_of_one_concept(tmp_path: Path, style: str) -> Non
         np.testing.assert_array_equal(view.read(0, 6), rows[kept])
 
 
-def test_nus_wide_is_known_to_ingest_and_can_be_drawn_from(tmp_path: Path) -> None:
+def test_nus_wide_is_known_to_ingest(tmp_path: Path) -> None:
     write_nus_wide(tmp_path / "nus", MEMBERSHIP, 5, "normalized")
     report = ingest(tmp_path / "nus", tmp_path / "nus.zarr")
     assert (report.n_samples, report.n_classes, len(report.views)) == (6, 3, 6)
     stored = open_store(report.output)
     assert stored.label_names == ("bear", "cat", "toy_car")
-    drawn = sample_per_class(stored, 1, rng=np.random.default_rng(0))
-    assert drawn.labels is not None
-    np.testing.assert_array_equal(np.sort(drawn.labels), [0, 1, 2])
-    with pytest.raises(DataError):
-        sample_per_class(stored, 2, rng=np.random.default_rng(0))
 
 
 def test_nus_wide_with_a_list_of_classes(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ import pytest
 from mscam_dask import MSCAM
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
-from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError, DataWarning
 from tests.data.known_tables import ORDER, TEXTS, A, B, csv_of
 from tests.messages import quotes
@@ -21,22 +20,16 @@ from tests.synthetic import distances_between
 @pytest.mark.parametrize(
     ("first", "place"), [(True, "rows"), (True, "rows and columns"), (False, "columns")]
 )
-@pytest.mark.parametrize("door", ["frames", "files"])
-def test_square_tables_are_matched_on_both_sides(
-    tmp_path: Path, first: bool, place: str, door: str
-) -> None:
+def test_square_tables_are_matched_on_both_sides(tmp_path: Path, first: bool, place: str) -> None:
     pairs = pd.DataFrame(distances_between(A.to_numpy()), index=TEXTS, columns=TEXTS)
     moved = pairs.iloc[ORDER if "rows" in place else slice(None), ORDER if "columns" in place else slice(None)]  # fmt: skip
     views = {"d": moved, "b": B} if first else {"b": B, "d": moved}
     kinds = {"d": "distance"}
-    if door == "frames":
-        data = as_multi_view(views, view_type=kinds)
-    else:
-        for name, view in views.items():
-            (tmp_path / f"{name}.csv").write_text(csv_of(view))
-        files = [tmp_path / f"{name}.csv" for name in views]
-        ingest(files, tmp_path / "s.zarr", view_type=kinds)
-        data = open_store(tmp_path / "s.zarr")
+    for name, view in views.items():
+        (tmp_path / f"{name}.csv").write_text(csv_of(view))
+    files = [tmp_path / f"{name}.csv" for name in views]
+    ingest(files, tmp_path / "s.zarr", view_type=kinds)
+    data = open_store(tmp_path / "s.zarr")
     assert data.sample_ids is not None
     ids = [*data.sample_ids]
     values = {view.name: view.read(0, 12) for view in data.views}

@@ -63,7 +63,7 @@ def cuts_of(
     order = np.arange(n, dtype=np.int32)[::-1]
     started = started_minima(sample, known, order)
     minima = [random_starts(sample, SEED, range(a, a + 15)) for a in (0, 15)] if random else []
-    cuts = choose_cuts(sample, started, minima, all_minima=all_minima)
+    cuts = choose_cuts(sample, started, minima, all_minima)
     labels = [extend_rows(block, sample, cuts) for block in blocks]
     return join_partitions(labels, sample, cuts, order)
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from mscam_dask.engine.embed import projected_distances
 from mscam_dask.solvers.graph_update import CandidateEdges
+from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import projected_rows
 from mscam_dask.solvers.row_view import EmbeddedRows
-from mscam_dask.solvers.sums import added
 
 
 def pairwise(terms: list[NDArray[np.float64]]) -> NDArray[np.float64]:

@@ -128,25 +128,6 @@ def test_eigenvectors_that_did_not_converge_are_told() -> None:
         )
 
 
-@pytest.mark.parametrize(
-    ("parameters", "expected"),
-    [
-        ({"n_clusters": 3}, 20),
-        ({"n_clusters": 6}, 12),
-        ({"n_clusters": 24}, 3),
-        ({"n_clusters": 6, "n_neighbors": 20}, 20),
-        ({"n_clusters": "auto"}, 20),
-        ({"n_clusters": 24, "constants": Constants.paper()}, 9),
-    ],
-)
-def test_neighbors_that_are_chosen_are_no_more_than_a_cluster_has(
-    parameters: dict[str, Any], expected: int
-) -> None:
-    views, _ = gaussian_views(0, n_samples=72)
-    (first,) = MSCAM(**parameters).candidate_settings(views)
-    assert first.n_neighbors == expected
-
-
 def test_asking_for_settings_leaves_the_model_as_it_was() -> None:
     (view,), _ = gaussian_views(5, n_samples=60, dims=(6,))
     table = pd.DataFrame(view, columns=list("abcdef"))

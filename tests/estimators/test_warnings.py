@@ -11,6 +11,8 @@ import pytest
 
 from mscam_dask import MSCAM, Constants
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.errors import ConvergenceWarning, DataWarning
 from mscam_dask.estimators._equal_samples import equal_samples, row_fingerprints
 from tests.estimators.small import quick
@@ -73,18 +75,22 @@ def test_more_clusters_than_distinct_samples_are_warned_of_once() -> None:
     assert not any("rows: [" in str(one.message) for one in caught)
 
 
+class Unreadable(ArrayRows):
+    """A view that must not be read."""
+
+    def read(self, start: int, stop: int) -> Any:
+        """Fail."""
+        raise AssertionError((start, stop))
+
+
 def test_views_are_read_only_as_long_as_samples_are_equal() -> None:
     rng = np.random.default_rng(0)
     narrow, wide = rng.integers(2, size=(40, 1)) * 1.0, rng.normal(size=(40, 3))
-    data = as_multi_view({"wide": wide, "narrow": narrow, "widest": rng.normal(size=(40, 9))})
-    read: list[str] = []
-
-    def fingerprints(view: Any) -> Any:
-        read.append(view.name)
-        return row_fingerprints(view)
-
-    assert equal_samples(data.views, fingerprints) is None
-    assert read == ["narrow", "wide"]
+    views = as_multi_view({"wide": wide, "narrow": narrow}).views
+    widest = Unreadable(rng.normal(size=(40, 9)), "widest")
+    assert equal_samples([widest, *views], SerialExecutor()) is None
+    with pytest.raises(AssertionError):
+        equal_samples([widest], SerialExecutor())
 
 
 def test_fingerprints_are_of_the_values() -> None:

@@ -1,4 +1,4 @@
-"""Distances and neighbors of points that do not have all blocks, and imputed cells, by their definition."""
+"""Distances and neighbors of points that do not have all blocks, by their definition."""
 
 from __future__ import annotations
 
@@ -7,19 +7,16 @@ import pytest
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from sklearn.impute import KNNImputer, SimpleImputer
 
 from mscam_dask.linalg.incomplete import (
     IncompleteBlocks,
     PresentSamples,
     SharedDistances,
     as_incomplete_blocks,
-    fit_imputer,
     nearest_sharing,
     with_finite_distances,
 )
 from mscam_dask.linalg.laplacian import induced_laplacian, laplacian
-from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
 from mscam_dask.types.rules import CONSTANTS
 
 N = 23
@@ -116,30 +113,3 @@ def test_induced_laplacian_is_that_of_the_subgraph(rng: np.random.Generator) -> 
     found = induced_laplacian(laplacian(csr_array(affinity)), samples)
     expected = laplacian(csr_array(affinity[np.ix_(samples, samples)]))
     assert_allclose(found.toarray(), expected.toarray(), atol=1e-14)
-
-
-def _rows(seed: int) -> np.ndarray:
-    rng = np.random.default_rng(seed)
-    rows = rng.standard_normal((40, 6))
-    rows[rng.random(rows.shape) < 0.3] = np.nan
-    rows[0] = np.arange(6.0)  # every column has a value
-    rows[1, 1:] = np.nan
-    rows[2, :-1] = np.nan  # at no finite distance from row 1
-    return rows
-
-
-@pytest.mark.parametrize("method", IMPUTE_METHODS)
-def test_values_are_those_of_scikit_learn(method: ImputeMethod) -> None:
-    rows, others = _rows(0), _rows(1)[:7]
-    reference = KNNImputer() if method == "knn" else SimpleImputer(strategy=method)
-    reference.fit(rows)
-    imputer = fit_imputer(rows, method)
-    for given in (rows, others):
-        found = imputer(given)
-        assert_allclose(found, reference.transform(given), rtol=1e-12)
-        assert_array_equal(found[~np.isnan(given)], given[~np.isnan(given)])
-
-
-def test_donors_at_no_finite_distance_give_nothing() -> None:
-    rows = np.array([[1.0, np.nan, np.nan], [2.0, np.nan, 4.0], [np.nan, 3.0, 8.0]])
-    assert_array_equal(fit_imputer(rows, "knn")(rows)[0], [1, 3, 4])

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
 from mscam_dask.linalg.ivf import (
-    CELL_POINTS,
     IVFIndex,
     assign_to_cells,
     cut_cells,
@@ -27,14 +26,14 @@ Array = NDArray[Any]
 
 
 def build_ivf(
-    points: NDArray[np.float32], *, n_candidates: int, seed: int, cell_points: int = CELL_POINTS
+    points: NDArray[np.float32], *, n_candidates: int, seed: int, cell_points: int
 ) -> IVFIndex:
     """The steps of the engine, for one block."""
     n = len(points)
-    sample = points[training_rows(0, n, n, seed, cell_points=cell_points)]
-    centers = train_centers(sample, max(1, n // cell_points), np.random.default_rng(seed))
+    sample = points[training_rows(0, n, n, seed, cell_points)]
+    centers = train_centers([sample], max(1, n // cell_points), seed)
     cells = assign_to_cells(points, centers)
-    return cut_cells(cells, centers, n_candidates, cell_points=cell_points)
+    return cut_cells([cells], centers, n_candidates, cell_points)
 
 
 def blobs(n: int = 1500, dims: Sequence[int] = (6, 10), seed: int = 0) -> WeightedBlocks:
@@ -56,8 +55,8 @@ def searched(
     points: WeightedBlocks, cells: IVFIndex, n_candidates: int
 ) -> tuple[Array, Array, Array]:
     """Points in the order of the cells, and the neighbors and distances of each, by number of the point."""
-    ordered = points.take(cells.order.astype(np.int64))
-    positions, squared = ivf_search(ordered, cells, n_candidates, start=0, stop=len(points))
+    ordered = points.stacked(cells.order, np.float32)
+    positions, squared = ivf_search([ordered], cells, n_candidates, 0, len(points))
     return cells.order, np.where(positions < 0, -1, cells.order[positions]), squared
 
 
@@ -93,11 +92,15 @@ def test_most_true_neighbours_are_found_and_all_distances_are_right() -> None:
 def test_parts_find_the_neighbors_of_the_whole_and_those_of_whole_cells_its_bits() -> None:
     points = blobs(700)
     cells = cells_of(points)
-    ordered = points.take(cells.order.astype(np.int64))
-    indices, squared = ivf_search(ordered, cells, 8, start=0, stop=700)
+    ordered = points.stacked(cells.order, np.float32)
+
+    def search(start: int, stop: int) -> tuple[Array, Array]:
+        return ivf_search([ordered[cells.searched(start, stop)]], cells, 8, start, stop)
+
+    indices, squared = search(0, 700)
     for first, rtol in ((int(cells.bounds[4]), 0.0), (233, 1e-6)):  # the second is within a cell
         edges = (0, first, int(cells.bounds[9]), 700)
-        parts = [ivf_search(ordered, cells, 8, start=a, stop=b) for a, b in pairwise(edges)]
+        parts = [search(a, b) for a, b in pairwise(edges)]
         assert_array_equal(np.concatenate([part[0] for part in parts]), indices)
         assert_allclose(np.concatenate([part[1] for part in parts]), squared, rtol=rtol)
 
@@ -140,7 +143,7 @@ def test_a_pool_smaller_than_what_is_asked_for_says_so() -> None:
 
 def test_many_centers_are_trained_in_groups() -> None:
     points = blobs(6000).stacked(slice(None), np.float32)
-    few, many = (train_centers(points, n, np.random.default_rng(0)) for n in (30, 300))
+    few, many = (train_centers([points], n, 0) for n in (30, 300))
     assert 290 <= len(many) <= 330
 
     def spread(centers: Array) -> float:

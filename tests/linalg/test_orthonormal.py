@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.orthonormal import (
     orient_columns,
-    orthonormalize_nearby,
     polar_factor,
     power_steps,
 )
@@ -48,14 +47,6 @@ def check_nearest(found: Array, given_matrix: Array) -> None:
     assert_allclose(found @ remainder, given_matrix, atol=1e-12)
     assert_allclose(remainder, remainder.T, atol=1e-12)
     assert scipy.linalg.eigvalsh(remainder)[0] >= -1e-12
-
-
-@pytest.mark.parametrize("distance", [1e-3, 0.3])
-def test_nearest_orthonormal_matrix(distance: float) -> None:
-    rng = np.random.default_rng(0)
-    q = scipy.linalg.qr(rng.standard_normal((30, 4)), mode="economic")[0]
-    matrix = np.asarray(q + distance * rng.standard_normal((30, 4)))
-    check_nearest(orthonormalize_nearby(matrix), matrix)
 
 
 @settings(max_examples=30)

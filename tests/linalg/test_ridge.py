@@ -15,7 +15,6 @@ from mscam_dask.linalg.ridge import (
     basis_from_gram,
     basis_from_kernel,
     basis_from_rows,
-    ridge_coordinates,
     shrinkage_factors,
 )
 
@@ -65,7 +64,8 @@ def test_anchor_distances_are_those_between_columns_of_z(
 ) -> None:
     gram = rows @ rows.T
     Z = scipy.linalg.solve(gram + alpha * np.eye(len(gram)), gram, assume_a="pos")
-    points = ridge_coordinates(basis_from_rows(rows), alpha)
+    basis = basis_from_rows(rows)
+    points = basis.vectors * shrinkage_factors(basis.singular_values_squared, alpha)
     of_z = np.sum((Z[:, :, None] - Z[:, None, :]) ** 2, axis=0)
     of_points = np.sum((points[:, None, :] - points[None, :, :]) ** 2, axis=2)
     assert_allclose(of_points, of_z, atol=1e-8)

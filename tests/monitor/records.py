@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from mscam_dask.monitor.dashboard.run_state import Runs
+from mscam_dask.monitor.events import Event, RunAnnounced, encode
 from mscam_dask.types.events import (
     CandidateSettings,
     FitFailed,
@@ -18,6 +20,16 @@ from mscam_dask.types.events import (
 from mscam_dask.types.parameters import Scale
 
 VIEWS = ("<script>alert(1)</script>", "colour", "form/edge")
+
+
+def announced(name: str = "a run", views: tuple[str, ...] = VIEWS) -> RunAnnounced:
+    return RunAnnounced(name=name, client="client-1", views=views, n_samples=120, n_clusters=4)
+
+
+def send(runs: Runs, *events: Event | RunAnnounced, run_id: str = "01", now: float = 100.0) -> None:
+    """What a driver would send."""
+    payloads = [{**(encode(event) or {}), "run": run_id} for event in events]
+    runs.message({"dropped": 0, "events": payloads}, now=now)
 
 
 def started(views: tuple[str, ...] = VIEWS) -> FitStarted:

@@ -23,6 +23,6 @@ def linear_discriminants(
 ) -> LinearDiscriminants:
     """Solve B u = s S u for a view and a partition, and project the samples on the solutions."""
     own = labels if view.present is None else labels[view.present.samples]
-    sums = class_sums(view, own, most_directions=most_directions)
+    sums = class_sums(view.basis.vectors[:, :most_directions], own)
     loadings, metric = fitted_discriminants(sums, view)
     return metric.of_rows(discriminant_points(view, loadings))

@@ -18,6 +18,7 @@ from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
 from tests.solvers.discriminants import linear_discriminants
+from tests.solvers.whole_rows import ridge_points
 
 Array = NDArray[np.float64]
 N = 24
@@ -54,7 +55,7 @@ def stacked(views: list[RidgeView | LinearDiscriminants]) -> Array:
 
 
 def own_distances(view: RidgeView | LinearDiscriminants) -> Array:
-    points = view.embedding() if isinstance(view, RidgeView) else view.points.astype(np.float64)
+    points = ridge_points(view) if isinstance(view, RidgeView) else view.points.astype(np.float64)
     return oracle.pair_distances(points)
 
 

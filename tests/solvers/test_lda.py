@@ -20,8 +20,8 @@ from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.rules import CONSTANTS
 from tests import oracle
-from tests.blocks import small_blocks
 from tests.solvers.discriminants import linear_discriminants
+from tests.solvers.whole_rows import ridge_points
 
 Array = NDArray[np.float64]
 
@@ -62,7 +62,7 @@ def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     """‖t_i − t_j‖² = (z_i − z_j)ᵀ S⁻¹ B (S + B)⁻¹ (z_i − z_j); the separation is tr (S + B)⁻¹ B."""
     rows, labels = example(seed, c=c)
     view = prepared(rows)
-    points = view.embedding()
+    points = ridge_points(view)
     between, within = covariances(points, labels)
     form = solve(within, between) @ np.linalg.inv(within + between)
     gaps = points[:, None] - points[None]
@@ -72,7 +72,8 @@ def test_distances_are_those_of_the_definition(seed: int, c: int) -> None:
     assert_allclose(distances(found), expected, rtol=1e-4, atol=1e-4)
     off = ~np.eye(60, dtype=bool)
     assert found.mean_distance == pytest.approx(expected[off].mean(), rel=1e-4)
-    _, separation = discriminant_loadings(class_sums(view, labels), np.sqrt(view.coordinates()[1]))
+    vectors, weights = view.coordinates()
+    _, separation = discriminant_loadings(class_sums(vectors, labels), np.sqrt(weights))
     assert separation == pytest.approx(np.trace(solve(within + between, between)), rel=1e-4)
 
 
@@ -102,12 +103,3 @@ def test_a_view_that_says_nothing_has_no_distances() -> None:
     labels = np.repeat(np.arange(5), 4)
     found = linear_discriminants(prepared(rows), labels)
     assert found.mean_distance == pytest.approx(0.0, abs=1e-12)
-
-
-def test_blocks_of_rows_make_no_difference() -> None:
-    rows, labels = example(6)
-    view = prepared(rows)
-    whole = linear_discriminants(view, labels)
-    with small_blocks(8 * view.basis.rank * 7):
-        parts = linear_discriminants(view, labels)
-    assert_allclose(np.abs(parts.points), np.abs(whole.points), rtol=1e-4, atol=1e-5)

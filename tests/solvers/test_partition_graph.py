@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from mscam_dask.linalg.distances import WeightedBlocks
+from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.incomplete import as_incomplete_blocks, with_finite_distances
 from mscam_dask.solvers import partition_graph as module
 from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors
@@ -24,13 +25,14 @@ from mscam_dask.solvers.partition_graph import (
     bridges,
     cluster_rows,
     join_pools,
-    partition_graph,
     points_at,
     pool_of_rows,
+    rows_by_cluster,
     with_bridges,
 )
 from mscam_dask.solvers.row_graph import (
     Components,
+    GraphRows,
     components_of_forests,
     spanning_forest,
     whole_graph,
@@ -40,6 +42,37 @@ from tests import oracle
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
+
+
+Ranges = list[tuple[int, int]]
+
+
+def bridged(
+    rows: list[GraphRows], parts: list[Any], ranges: Ranges, labels: Labels, k: int
+) -> tuple[csr_array[np.float64], Labels, Components]:
+    """Connect the components of each cluster, as the engine does: graph, ends and components."""
+    n = len(labels)
+    components = components_of_forests([spanning_forest(block) for block in rows], n)
+    ends = bridge_ends(components, labels)
+    if ends.size:
+        found = [points_at(part, a, ends) for part, (a, _) in zip(parts, ranges, strict=True)]
+        edges = bridges(ends, found, components, labels)
+        rows = [with_bridges(block, edges, labels, k) for block in rows]
+        components = components_of_forests([spanning_forest(block) for block in rows], n)
+    return whole_graph(rows, np.arange(n, dtype=np.int32)), ends, components
+
+
+def partition_graph(points: Any, labels: Labels, k: int) -> csr_array[np.float64]:
+    """Partition graph of one block."""
+    if isinstance(points, np.ndarray):
+        points = as_weighted_blocks(points)
+    rows = rows_by_cluster(points, labels, k)
+    return bridged([rows], [points], [(0, len(labels))], labels, k)[0]
+
+
+def edges_of_rows(labels: Labels, k: int) -> Labels:
+    """Number (n, 1) of neighbors of each row: k, or all other members of its cluster."""
+    return np.asarray(np.clip(np.bincount(labels) - 1, 1, k)[labels][:, None])
 
 
 def assert_closed_around(graph: csr_array[np.float64], labels: Labels) -> None:
@@ -91,8 +124,7 @@ def test_rows_and_bridges_are_those_of_the_dense_distances(
     blocks = WeightedBlocks((0.5 * points[:, :1], points[:, 1:]), (np.full(1, 4.0), np.ones(1)))
     distances = oracle.pair_distances(points)
     rows = oracle.partition_graph(distances, labels, k, np.ones((n, n), dtype=np.bool_))
-    edges_of_a_row = np.clip(np.bincount(labels) - 1, 1, k)[labels][:, None]
-    expected = oracle.bridged(distances, rows, labels, edges_of_a_row)
+    expected = oracle.bridged(distances, rows, labels, edges_of_rows(labels, k))
     graph = partition_graph(blocks, labels, k)
     assert_allclose(graph.toarray(), expected, atol=1e-8)
 
@@ -161,16 +193,9 @@ def blocked(points: Array, labels: Labels, k: int, candidates: Labels, n_rows: i
         cluster_rows(part, CandidateEdges(a, candidates[a:b], distances[a:b]), labels, pool, k)
         for part, (a, b) in zip(parts, ranges, strict=True)
     ]
-    order = np.arange(n, dtype=np.int32)
-    before = whole_graph(rows, order).toarray()
-    components = components_of_forests([spanning_forest(block) for block in rows], n)
-    ends = bridge_ends(components, labels)
-    if ends.size:
-        found = [points_at(part, a, ends) for part, (a, _) in zip(parts, ranges, strict=True)]
-        edges = bridges(ends, found, components, labels)
-        rows = [with_bridges(block, edges, k) for block in rows]
-        components = components_of_forests([spanning_forest(block) for block in rows], n)
-    return Blocked(pool, before, ends, whole_graph(rows, order).toarray(), components)
+    before = whole_graph(rows, np.arange(n, dtype=np.int32)).toarray()
+    graph, ends, components = bridged(rows, parts, ranges, labels, k)
+    return Blocked(pool, before, ends, graph.toarray(), components)
 
 
 @given(
@@ -217,7 +242,8 @@ def test_blocks_of_rows_select_from_candidates_and_the_pool(
     assert_array_equal(found.ends, np.flatnonzero(several))
     assert found.components.count == len(np.unique(labels))
     assert_array_equal(found.components.labels, labels)
-    assert_allclose(found.affinity, oracle.bridged(distances, rows, labels, k), atol=1e-6)
+    expected = oracle.bridged(distances, rows, labels, edges_of_rows(labels, k))
+    assert_allclose(found.affinity, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("most_ends", [1, 5])
@@ -225,6 +251,7 @@ def test_bridges_are_shortest_between_evenly_spaced_members_of_components(
     monkeypatch: pytest.MonkeyPatch, most_ends: int
 ) -> None:
     monkeypatch.setattr(module, "_BRIDGE_SAMPLES", most_ends)
+    monkeypatch.setattr(module, "_ALL_BRIDGE_SAMPLES", 0)
     points = np.concatenate([np.arange(size) + far for size, far in ((30, 0), (12, 90), (9, 400))])
     points = np.append(points, [-50.0])[:, None]
     labels = np.repeat([0, 1], [51, 1])  # a single sample needs no bridge

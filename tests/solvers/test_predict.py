@@ -125,21 +125,6 @@ def test_the_joint_embedding_votes_like_one_more_view() -> None:
     assert_allclose(model(new), (joint + by_view[0] + by_view[1]) / 3, atol=1e-12)
 
 
-def test_discriminants_solve_the_generalized_eigenproblem() -> None:
-    (view,), labels = gaussian_views(0, n_samples=200, n_clusters=4, dims=(6,))
-    (loadings,) = fit_votes([view], labels, 4, 5).loadings
-    assert loadings.shape == (6, 3)
-    means = np.stack([view[labels == c].mean(axis=0) for c in range(4)])
-    within = sum(np.cov(view[labels == c].T, bias=True) * (labels == c).mean() for c in range(4))
-    centers = means - view.mean(axis=0)
-    between = (centers.T * np.bincount(labels)) @ centers / len(labels)
-    shrunk = 0.7 * within + 0.3 * np.trace(within) / 6 * np.eye(6)
-    for direction in loadings.T:
-        ratio = (direction @ between @ direction) / (direction @ shrunk @ direction)
-        assert_allclose(between @ direction, ratio * shrunk @ direction, atol=1e-8)
-        assert_allclose(direction @ shrunk @ direction, ratio / (1 + ratio))
-
-
 def test_one_cluster_and_empty_clusters() -> None:
     points = np.random.default_rng(0).normal(size=(8, 3))
     assert_array_equal(fit_votes([points], np.zeros(8, np.int64), 1, 5)([points]), np.ones((8, 1)))

@@ -57,12 +57,6 @@ def staircase(steps: list[tuple[float, int]]) -> Callable[[int, float], int]:
     return lambda _, weight: counts[max(0, bisect.bisect_right(edges, weight) - 1)]
 
 
-def test_exactly_c_ends_at_once() -> None:
-    result = walk(lambda _, __: 4, 4)
-    assert result.decisions == [Decision.REACHED]
-    assert result.weights == [[0.1]]
-
-
 def test_too_few_raise_the_weight_by_the_growth_factor() -> None:
     result = walk(staircase([(0.0, 1), (1.0, 3)]), 3)
     tried = [weight for (weight,) in result.weights]
@@ -127,17 +121,6 @@ def test_any_function_at_all_ends_after_few_retries(
         assert len(result.decisions) == MOST_OUTER
 
 
-@given(st.lists(st.integers(1, 9), min_size=1, max_size=400), st.integers(1, 9))
-@settings(max_examples=100)
-def test_even_a_graph_step_that_repeats_nothing_cannot_hold_it(
-    counts: list[int], n_clusters: int
-) -> None:
-    # the same weight twice may give two counts: not this engine's graph step, but no excuse
-    replies = iter(counts)
-    result = walk(lambda _, __: next(replies, n_clusters + 1), n_clusters)
-    assert all(len(tried) <= 60 for tried in result.weights)
-
-
 def test_a_jump_over_c_stalls_after_three_iterations() -> None:
     result = walk(staircase([(0.0, 1), (0.5, 9)]), 4)
     assert result.decisions[-1] is Decision.STALLED
@@ -161,11 +144,6 @@ def test_a_jump_that_resolves_itself_is_forgotten() -> None:
 
     result = walk(components, 4, start=0.19)
     assert result.decisions[-1] is Decision.REACHED
-
-
-def test_a_jump_from_the_first_iteration_on_stalls_in_the_third() -> None:
-    result = walk(staircase([(0.0, 1), (0.5, 9)]), 4, start=0.51)
-    assert result.decisions == [Decision.ACCEPT, Decision.ACCEPT, Decision.STALLED]
 
 
 def test_a_jump_is_halved_until_six_weights_have_followed_the_first() -> None:

@@ -20,6 +20,7 @@ from mscam_dask.types.parameters import Scale
 from tests import oracle
 from tests.blocks import small_blocks
 from tests.messages import quotes
+from tests.solvers.whole_rows import ridge_points
 
 Array = NDArray[np.float64]
 SCALES: tuple[Scale, ...] = ("standard", "unit", "minmax", "none")
@@ -85,7 +86,7 @@ def test_anchors_have_the_distances_of_the_ridge_self_representation(
     # a direction dropped has less than 1e-4 of the leading one's weight; for 20 samples that is
     # at most 2e-3 of the mean distance
     assert_allclose(
-        oracle.pair_distances(view.embedding()), ridge_anchors(scaled, alpha), atol=2e-3
+        oracle.pair_distances(ridge_points(view)), ridge_anchors(scaled, alpha), atol=2e-3
     )
 
 
@@ -97,7 +98,7 @@ def test_streaming_equals_one_block(view_type: ViewType, n_block_rows: int) -> N
     block_bytes = 8 * rows.shape[1] * n_block_rows
     assert len(list(row_blocks(*rows.shape, block_bytes=block_bytes))) == -(-20 // n_block_rows)
     streamed = prepared(rows, block_bytes=block_bytes)
-    assert_allclose(streamed.embedding(), whole.embedding(), atol=1e-9)
+    assert_allclose(ridge_points(streamed), ridge_points(whole), atol=1e-9)
     assert_allclose(
         streamed.basis.singular_values_squared, whole.basis.singular_values_squared, rtol=1e-10
     )
@@ -123,16 +124,16 @@ def test_encoder_of_the_training_rows_gives_the_anchors(view_type: ViewType, alp
     for d in (6, 40):
         rows = random_view(view_type, d=d)
         view = prepared(rows, view_type=view_type, alpha=alpha)
-        assert_allclose(view.encoder(rows), view.embedding(), atol=1e-8)
+        assert_allclose(view.encoder(rows), ridge_points(view), atol=1e-8)
         # row by row as well: an encoder knows no other rows
-        assert_allclose(view.encoder(rows[3:4]), view.embedding()[3:4], atol=1e-8)
+        assert_allclose(view.encoder(rows[3:4]), ridge_points(view)[3:4], atol=1e-8)
 
 
 def test_linear_kernel_view_equals_its_feature_view() -> None:
     rows = random_view("features")
     assert_allclose(
-        oracle.pair_distances(prepared(rows @ rows.T, view_type="kernel").embedding()),
-        oracle.pair_distances(prepared(rows, scale="none").embedding()),
+        oracle.pair_distances(ridge_points(prepared(rows @ rows.T, view_type="kernel"))),
+        oracle.pair_distances(ridge_points(prepared(rows, scale="none"))),
         atol=1e-8,
     )
 
@@ -142,8 +143,8 @@ def test_distance_view_is_its_exponential_kernel() -> None:
     n = len(distances)
     unit = distances.sum() / (n * (n - 1))
     assert_allclose(
-        prepared(distances, view_type="distance").embedding(),
-        prepared(np.exp(-distances / unit), view_type="kernel").embedding(),
+        ridge_points(prepared(distances, view_type="distance")),
+        ridge_points(prepared(np.exp(-distances / unit), view_type="kernel")),
         atol=1e-10,
     )
 
@@ -156,11 +157,11 @@ def test_indefinite_kernel_uses_its_positive_part() -> None:
     positive = (vectors[:, :3] * values[:3]) @ vectors[:, :3].T
     view = prepared(whole, view_type="kernel")
     assert_allclose(
-        oracle.pair_distances(view.embedding()),
-        oracle.pair_distances(prepared(positive, view_type="kernel").embedding()),
+        oracle.pair_distances(ridge_points(view)),
+        oracle.pair_distances(ridge_points(prepared(positive, view_type="kernel"))),
         atol=1e-10,
     )
-    assert_allclose(view.encoder(whole), view.embedding(), atol=1e-10)
+    assert_allclose(view.encoder(whole), ridge_points(view), atol=1e-10)
 
 
 @pytest.mark.parametrize("view_type", ["features", "kernel", "distance"])
@@ -173,7 +174,7 @@ def test_rescaling_a_view_changes_nothing(
     rows = random_view(view_type, seed)
     plain = prepared(rows, view_type=view_type, scale=scale)
     scaled = prepared(rows * 10.0**exponent, view_type=view_type, scale=scale)
-    assert_allclose(scaled.embedding(), plain.embedding(), atol=1e-8)
+    assert_allclose(ridge_points(scaled), ridge_points(plain), atol=1e-8)
     assert scaled.weight == pytest.approx(plain.weight)
 
 
@@ -181,13 +182,13 @@ def test_rescaling_a_view_changes_nothing(
 def test_what_all_samples_share_changes_nothing(d: int) -> None:
     rows = random_view("features", d=d)
     moved = rows + 1e4 * np.random.default_rng(1).standard_normal(d)
-    plain = oracle.pair_distances(prepared(rows, scale="none").embedding())
+    plain = oracle.pair_distances(ridge_points(prepared(rows, scale="none")))
     assert_allclose(
-        oracle.pair_distances(prepared(moved, scale="none").embedding()), plain, atol=1e-7
+        oracle.pair_distances(ridge_points(prepared(moved, scale="none"))), plain, atol=1e-7
     )
     kernel = moved @ moved.T
     assert_allclose(
-        oracle.pair_distances(prepared(kernel, view_type="kernel").embedding()), plain, atol=1e-4
+        oracle.pair_distances(ridge_points(prepared(kernel, view_type="kernel"))), plain, atol=1e-4
     )
 
 
@@ -199,7 +200,7 @@ def test_values_too_large_or_small_to_be_squared_are_scaled_exactly(
     rows = random_view(view_type)
     plain = prepared(rows, view_type=view_type, scale="none")
     moved = prepared(np.ldexp(rows, exponent), view_type=view_type, scale="none")
-    np.testing.assert_allclose(moved.embedding(), plain.embedding(), atol=1e-12)
+    np.testing.assert_allclose(ridge_points(moved), ridge_points(plain), atol=1e-12)
     np.testing.assert_allclose(
         moved.encoder(np.ldexp(rows, exponent)), plain.encoder(rows), atol=1e-12
     )

@@ -15,7 +15,7 @@ from mscam_dask.engine import graph as graphs
 from mscam_dask.engine import spectrum, views
 from mscam_dask.linalg import block_eigensolver as eigen
 from mscam_dask.linalg.block_eigensolver import Ranges, blocks_of, halo_of, join_rows, split_rows
-from mscam_dask.linalg.distances import squared_distances_on_edges
+from mscam_dask.linalg.distances import squared_distances_to
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
@@ -23,12 +23,12 @@ from mscam_dask.solvers import admm, row_graph, row_view
 from mscam_dask.solvers.cluster_tree import merge_components
 from mscam_dask.solvers.graph_update import candidate_neighbors
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
-from mscam_dask.solvers.row_blocks import ViewShape, moments_of_rows
+from mscam_dask.solvers.row_blocks import ViewShape, gram_of_rows, moments_of_rows
 from mscam_dask.solvers.view_svd import view_svd
 from mscam_dask.types.parameters import Parameters, Scale
 from tests.blocks import small_blocks
 from tests.solvers.discriminants import linear_discriminants
-from tests.solvers.whole_rows import reduced_problem
+from tests.solvers.whole_rows import reduced_problem, ridge_points
 from tests.synthetic import gaussian_views
 
 N = 600
@@ -48,9 +48,9 @@ def ridge_rows(view: NDArray[np.float64], scale: Scale = "standard") -> list[Rid
     moments = [moments_of_rows(read, *one, view.shape[1]) for one in RANGES]
     transform = row_view.row_scaling(moments, scale)
     with small_blocks(4096):
-        sums = [row_view.gram_of_rows(read, *one, transform) for one in RANGES]
-    factor = row_view.ridge_factor(sums, transform, scale=scale, alpha=1.0, name="v", max_rank=64)
-    return [factor.ridge.of_rows(row_view.project_rows(read, *one, factor)) for one in RANGES]
+        sums = [gram_of_rows(read, *one, transform) for one in RANGES]
+    ridge = row_view.ridge_factor(sums, transform, scale=scale, alpha=1.0, name="v", max_rank=64)
+    return [ridge.of_rows(row_view.project_rows(read, *one, ridge)) for one in RANGES]
 
 
 def graph_of(view: NDArray[np.float64], n_neighbors: int = 6) -> list[row_graph.GraphRows]:
@@ -108,9 +108,9 @@ def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Sc
     expected = ridge_view(svd, alpha=1.0)
     assert_allclose(blocks[0].weight, expected.weight, rtol=1e-5)
     assert_allclose(blocks[0].effective_rank, expected.effective_rank, rtol=1e-6)
-    joined = np.concatenate([block.embedding() for block in blocks])
+    joined = np.concatenate([ridge_points(block) for block in blocks])
     # signs of directions differ
-    assert_allclose(np.abs(joined), np.abs(expected.embedding()), atol=2e-5)
+    assert_allclose(np.abs(joined), np.abs(ridge_points(expected)), atol=2e-5)
     encoder = blocks[0].encoder
     assert encoder is not None
     assert_allclose(encoder(view), joined, atol=1e-5)
@@ -165,7 +165,7 @@ def spectrum_by_blocks(
     ]
     joined = spectrum.join_aggregates(parts)
     coarse = [spectrum.coarse_rows(block, joined, i, RANGES) for i, block in enumerate(rows)]
-    vectors = eigen.coarse_vectors(coarse, joined.sizes, n_vectors)[joined.labels]
+    vectors = eigen.coarse_vectors(coarse, joined, n_vectors)[joined]
     before, n_rounds = None, 0
     while True:
         image = np.concatenate([block.apply(cut(vectors, block)) for block in rows])
@@ -273,7 +273,7 @@ def test_projected_distances_are_those_of_the_whole(view: NDArray[np.float64]) -
         ]
         found = row_graph.projected_rows(parts, candidates, RANGES, together_bytes=0)
         for distances, embedding in zip(found, embeddings, strict=True):
-            expected = squared_distances_on_edges(embedding, candidates.indices, row_start=start)
+            expected = squared_distances_to(embedding, np.arange(start, stop), candidates.indices)
             assert_array_equal(distances, np.where(candidates.indices < 0, 0.0, expected))
 
 
@@ -305,7 +305,7 @@ def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) 
         for one, (a, _) in zip(own_views, RANGES, strict=True)
     ]
     merged = graphs.merged_by_sums(sums, components, np.arange(N, dtype=np.int32), 3)
-    joined = np.concatenate([one.embedding() for one in own_views])
+    joined = np.concatenate([ridge_points(one) for one in own_views])
     assert_array_equal(merged, merge_components(joined, labels[1], 3))
 
 
@@ -326,9 +326,8 @@ def test_rows_of_a_graph_that_are_split_and_joined_are_in_the_order_of_the_sampl
     pieces = [row_graph.split_graph(block, order, edges) for block in rows]
     for group, (start, stop) in enumerate(pairwise(edges)):
         assert {len(of_block) for of_block in pieces} == {3}
-        data, indices, ends = row_graph.join_graph([own[group] for own in pieces], start, stop)
-        pointers = np.concatenate(([0], ends[-(stop - start) :]))
-        joined = csr_array((data, indices, pointers), shape=(stop - start, 40))
-        assert_array_equal(joined.toarray(), expected[start:stop])
-        for first, last in pairwise(pointers):
-            assert np.all(np.diff(indices[first:last]) > 0)
+        joined = row_graph.join_graph([own[group] for own in pieces], start, stop)
+        assert (joined.start, joined.stop) == (start, stop)
+        assert_array_equal(joined.affinity.toarray(), expected[start:stop])
+        for first, last in pairwise(joined.affinity.indptr):
+            assert np.all(np.diff(joined.affinity.indices[first:last]) > 0)

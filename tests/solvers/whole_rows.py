@@ -10,7 +10,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.linalg.ridge import Basis
-from mscam_dask.solvers.admm import NEW_DIRECTION, AdmmState, ReducedProblem, n_shrunk
+from mscam_dask.solvers.admm import AdmmState, ReducedProblem, n_shrunk
+from mscam_dask.solvers.ridge_view import RidgeView
+
+# Length of a component outside span(Q) below which it is rounding.
+NEW_DIRECTION = {np.dtype(np.float64): 1e-6, np.dtype(np.float32): 1e-3}
 
 
 @dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,6 +32,12 @@ class WholeProblem(ReducedProblem):
         gains = self.squared_singular_values / (self.squared_singular_values + self.alpha)
         left, right = state.core
         return np.asarray(self.subspace @ (np.diag(gains) + left @ right.T) @ self.subspace.T)
+
+
+def ridge_points(view: RidgeView) -> NDArray[np.float64]:
+    """Ridge embedding √ω f∘Q (n, r)."""
+    vectors, weights = view.coordinates()
+    return np.asarray(vectors * np.sqrt(weights), dtype=np.float64)
 
 
 def reduced_problem(

@@ -70,7 +70,10 @@ class _FirstSaved:
     def graph(self, n: int) -> Array:
         assert self.first is not None
         arrays = self.first.arrays
-        parts = (arrays["graph_data"], arrays["graph_indices"], arrays["graph_indptr"])
+        parts = tuple(
+            np.concatenate(list(arrays[f"graph_{name}"].pieces()))
+            for name in ("data", "indices", "indptr")
+        )
         return csr_array(parts, shape=(n, n)).toarray()
 
 

@@ -24,7 +24,7 @@ from mscam_dask.benchmark.baselines.base import (
 from mscam_dask.benchmark.baselines.spectral import kmeans_labels
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.distances import WeightedBlocks, squared_distances_on_edges
+from mscam_dask.linalg.distances import WeightedBlocks, squared_distances_to
 from mscam_dask.linalg.eigensolver import bottom_eigenpairs
 from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
 from mscam_dask.linalg.neighbors import nearest_neighbors
@@ -113,7 +113,7 @@ class MLAN(Baseline):
             indices, distances = _neighbors(views, weights, k)
             # The spectrum of the last accepted graph serves every value of λ.
             warm = bottom_eigenpairs(laplacian(graph), c, warm_start=warm, rng=rng).vectors
-            projected = squared_distances_on_edges(warm, indices)
+            projected = squared_distances_to(warm, np.arange(len(warm)), indices)
             self.n_iter_ += 1
             decision = Decision.RETRY
             while decision is Decision.RETRY:
@@ -146,7 +146,8 @@ def _neighbors(
 
 def _view_weights(views: tuple[Array, ...], indices: NDArray[np.int64], shares: Array) -> Array:
     """w_v = 1 / (2 √(Σ_ij d_ij s_ij)), (V,), from the neighbors and their s_ij (n, k)."""
-    costs = np.array([np.vdot(squared_distances_on_edges(X, indices), shares) for X in views])
+    rows = np.arange(len(indices))
+    costs = np.array([np.vdot(squared_distances_to(X, rows, indices), shares) for X in views])
     if not (costs > 0).all():
         raise DataError(
             f"view(s) number {np.flatnonzero(costs <= 0).tolist()} have no distance above 0 between "

@@ -33,7 +33,6 @@ import re
 import warnings
 from contextlib import ExitStack
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,21 +46,14 @@ _SOURCE = "https://archive.ics.uci.edu/dataset/72/multiple+features"
 Table = NDArray[np.float64]
 
 
-class _Mfeat(NamedTuple):
-    """One of the six tables: width, OpenML data id, fingerprint of the published values."""
-
-    n_columns: int
-    openml_id: int
-    fingerprint: float
-
-
+# Columns of each of the six tables, and its data id at OpenML.
 _MFEAT = {
-    "fac": _Mfeat(216, 12, 83554.79218701653),
-    "fou": _Mfeat(76, 14, 26.639866691518225),
-    "kar": _Mfeat(64, 16, -372.2989744837986),
-    "mor": _Mfeat(6, 18, -123831.21018301538),
-    "pix": _Mfeat(240, 20, -587.1450361820268),
-    "zer": _Mfeat(47, 22, 10648.837735447623),
+    "fac": (216, 12),
+    "fou": (76, 14),
+    "kar": (64, 16),
+    "mor": (6, 18),
+    "pix": (240, 20),
+    "zer": (47, 22),
 }
 
 MFEAT_FILES: tuple[str, ...] = tuple(f"mfeat-{name}" for name in _MFEAT)
@@ -126,11 +118,9 @@ def fetch_mfeat(cache: str | Path) -> MultiViewData:
 
     Notes
     -----
-    The tables of OpenML (data ids 12, 14, ..., 22) carry no sample ids, and may be rounded to
-    six decimals. They are accepted when the sums of cos(i) (1 + j/d) x_ij over rows i and
-    columns j equal those of the UCI files within 1e-7 of the sum of magnitudes: rounding
-    changes that by less than 1e-8, swapping two neighboring rows by more than 1e-6, so the
-    rows of the six tables are known to belong together.
+    The tables of OpenML (data ids 12, 14, ..., 22, which never change) carry no sample ids, may be rounded to
+    six decimals, and have their rows in the order of the UCI files. scikit-learn compares what it gets with
+    the checksum of OpenML.
     """
     from sklearn.datasets import fetch_openml
 
@@ -139,12 +129,10 @@ def fetch_mfeat(cache: str | Path) -> MultiViewData:
             warnings.simplefilter("ignore")  # "network error, retrying": the last one is raised
             tables = {
                 name: np.asarray(
-                    fetch_openml(
-                        data_id=table.openml_id, data_home=str(cache), as_frame=False
-                    ).data,
+                    fetch_openml(data_id=data_id, data_home=str(cache), as_frame=False).data,
                     dtype=np.float64,
                 )
-                for name, table in _MFEAT.items()
+                for name, (_, data_id) in _MFEAT.items()
             }
     except (OSError, ValueError) as error:
         raise DataError(
@@ -152,40 +140,22 @@ def fetch_mfeat(cache: str | Path) -> MultiViewData:
             f"{', '.join(MFEAT_FILES)} from {_SOURCE}, put them into one directory and give that "
             "directory instead (load_mfeat, or the path option of the pipeline)."
         ) from error
-    data = _mfeat_data(
-        tables, {name: f"OpenML table {table.openml_id}" for name, table in _MFEAT.items()}
-    )
-    for name, values in tables.items():
-        _check_fingerprint(name, values)
-    return data
+    return _mfeat_data(tables, dict.fromkeys(_MFEAT, "OpenML's table"))
 
 
 def _mfeat_data(tables: dict[str, Table], where: dict[str, str]) -> MultiViewData:
     for name, values in tables.items():
-        if values.shape != (2000, _MFEAT[name].n_columns):
+        n_columns, _ = _MFEAT[name]
+        if values.shape != (2000, n_columns):
             raise DataError(
                 f"{where[name]} has shape {values.shape}; the published table mfeat-{name} has "
-                f"{(2000, _MFEAT[name].n_columns)}. Download it again from {_SOURCE}."
+                f"{(2000, n_columns)}. Download it again from {_SOURCE}."
             )
     return MultiViewData(
         views=tuple(ArrayRows(values, name) for name, values in tables.items()),
         labels=np.repeat(np.arange(10, dtype=np.int64), 200),
         label_names=tuple(str(digit) for digit in range(10)),
     )
-
-
-def _check_fingerprint(name: str, values: Table) -> None:
-    row_weights = np.cos(np.arange(len(values)))
-    column_weights = 1 + np.arange(values.shape[1]) / values.shape[1]
-    found = float(row_weights @ values @ column_weights)
-    magnitude = float(np.abs(row_weights) @ np.abs(values) @ column_weights)
-    expected = _MFEAT[name].fingerprint
-    if not abs(found - expected) <= 1e-7 * magnitude:
-        raise DataError(
-            f"OpenML table {_MFEAT[name].openml_id} is not the published mfeat-{name} (fingerprint "
-            f"{found:.12g}, expected {expected:.12g}): values or order of rows differ, so its rows "
-            f"cannot be matched with the other tables. Use the UCI files from {_SOURCE}."
-        )
 
 
 def _table(path: Path) -> Table:

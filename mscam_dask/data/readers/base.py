@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import IO, Any, Literal, cast
 
-import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.store.object_store import Location, as_location
-from mscam_dask.data.views.conversion import LABEL_NAMES
+from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import READ_ERRORS, VIEW_TYPES, RowSource, ViewType
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 
@@ -143,20 +142,14 @@ def _unzipped(file: Path) -> Path:
 
 @dataclass(frozen=True)
 class Selection:
-    """Views to read (None: all) and the name of the labels (None: see `LABEL_NAMES`)."""
+    """Views to read (None: all) and the name of the labels (None: a usual one)."""
 
     views: tuple[str, ...] | None = None
     labels: str | None = None
 
-    def wants(self, name: str, *, cell_array: str | None = None) -> bool:
-        """Return whether a view is to be read, by its name or that of its cell array."""
-        return self.views is None or name in self.views or cell_array in self.views
-
-    def is_labels(self, name: str) -> bool:
-        """Return whether a variable is to be taken as labels; one that is requested as a view is not."""
-        if self.labels is not None:
-            return name == self.labels
-        return name.lower() in LABEL_NAMES and not (self.views is not None and name in self.views)
+    def wants(self, name: str) -> bool:
+        """Return whether a view is to be read."""
+        return self.views is None or name in self.views
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,19 +171,17 @@ class SourceContents:
     cell_arrays: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     origin: Mapping[str, str] = field(default_factory=dict)
 
-
-def is_label_vector(values: NDArray[Any]) -> bool:
-    """Return whether an array has one entry per sample, (n,), (n, 1) or (1, n), not of objects."""
-    return (
-        values.dtype.kind in "biufUS"
-        and values.ndim in (1, 2)
-        and values.size == max(values.shape, default=0)
-    )
-
-
-def oriented(values: Any, source: Source) -> Any:
-    """Return the table with samples on rows, as `source` says; a view, not a copy."""
-    return values.T if source.samples_in == "columns" and np.ndim(values) == 2 else values
+    @classmethod
+    def of_data(cls, data: MultiViewData, where: str, selection: Selection) -> SourceContents:
+        """Contents of data that are complete already."""
+        return cls(
+            where=where,
+            views=data.views,
+            labels=data.labels,
+            label_names=data.label_names,
+            sample_ids=data.sample_ids,
+            labels_explicit=selection.labels == "labels" and data.labels is not None,
+        )
 
 
 def view_type_named(recorded: Any, view: str, source: Source) -> ViewType:
@@ -210,6 +201,15 @@ def not_allowed(source: Source, error: PermissionError) -> DataError:
         f"{file} may not be read ({error.strerror or error}). Ask its owner for permission "
         "(chmod a+r, and a+rx for the directories above it), or use a copy."
     )
+
+
+def check_samples_on_rows(source: Source, how: str) -> None:
+    """Refuse samples_in="columns" for a file that says itself where its samples are."""
+    if source.samples_in == "columns":
+        raise DataError(
+            f"samples_in='columns' (--samples-in columns) for {source.path}, which has its samples on {how}. Leave "
+            "the option out for this file."
+        )
 
 
 def check_size(source: Source, what: str, nbytes: int) -> None:

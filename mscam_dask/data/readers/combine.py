@@ -52,20 +52,12 @@ def gather(
     """
     wanted = None if views is None else tuple(views)
     label_key = labels if isinstance(labels, str) else None
+    selection = Selection(views=wanted, labels=label_key)
     if isinstance(sources, MultiViewData):
         files: list[Source] = []
-        loaded = [
-            SourceContents(
-                where="the data given",
-                views=sources.views,
-                labels=sources.labels,
-                label_names=sources.label_names,
-                sample_ids=sources.sample_ids,
-            )
-        ]
+        loaded = [SourceContents.of_data(sources, "the data given", selection)]
     else:
         files = [item if isinstance(item, Source) else Source(item) for item in _listed(sources)]
-        selection = Selection(views=wanted, labels=label_key)
         loaded = read_sources(files, selection, stack)
     if join is not None and len(loaded) > 1:
         loaded = _with_chosen_views(loaded, views, labels)

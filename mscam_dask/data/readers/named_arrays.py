@@ -6,7 +6,8 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -18,8 +19,6 @@ from mscam_dask.data.readers.base import (
     SourceContents,
     check_row_size,
     check_size,
-    is_label_vector,
-    oriented,
     unreadable,
     view_type_named,
 )
@@ -77,12 +76,13 @@ def contents_of(
     sample_ids: tuple[str, ...] | None = None,
     skipped: Sequence[str] = (),
     least_columns: int = 1,
+    view_types: Mapping[str, ViewType] = MappingProxyType({}),
 ) -> SourceContents:
     """Views and labels of a file with named variables (`Variables`), of which `skipped` were not read."""
-    found = Variables()
+    found = Variables(view_types=dict(view_types))
     for name, value in variables.items():
         found.enter(name, value)
-    labels, label_names, notes = _find_labels(found, source, selection)
+    labels, may_be_labels, notes = _find_labels(found, source, selection)
     notes += [
         f"{source.path}: {name!r} {found.values[name].shape} read as {len(found.groups[name])} {view_type} "
         "views."
@@ -94,13 +94,13 @@ def contents_of(
     left, others = [*skipped], []
     for name, value in found.values.items():
         around = found.around(name)
-        if name in found.groups or around & label_names:
+        if name in found.groups or around & may_be_labels:
             continue
         if wanted is not None and around.isdisjoint(wanted):
             left += [name] if is_matrix(value) else []
         elif is_matrix(value) and min(value.shape) >= least:
             view_type = found.view_types.get(name, "features")
-            table = oriented(value, source)
+            table = value.T if source.samples_in == "columns" else value
             views.append(rows_of(table, name=name, view_type=view_type, file=str(source.path)))
         else:
             others.append(name)
@@ -258,7 +258,14 @@ def _is_usual(name: str) -> bool:
 
 
 def _is_vector(value: Any) -> bool:
-    return hasattr(value, "dtype") and not is_sparse(value) and is_label_vector(value)
+    """Return whether an array has one entry per sample, (n,), (n, 1) or (1, n), not of objects."""
+    return (
+        hasattr(value, "dtype")
+        and not is_sparse(value)
+        and value.dtype.kind in "biufUS"
+        and value.ndim in (1, 2)
+        and value.size == max(value.shape, default=0)
+    )
 
 
 def _labels_in(value: Any) -> _Labels | None:
@@ -309,17 +316,14 @@ def _labels_in_sparse(table: Any) -> _Labels | None:
 # -- NumPy files ----------------------------------------------------------------------------------
 
 _NUMBERED = re.compile(r"view_(\d+)")
-_DESCRIPTIVE = ("view_names", "kind", "label_names", "sample_ids", "digests")
+_DESCRIPTIVE = ("view_names", "kind", "label_names", "digests")
 
 
 def read_npy(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
     """Read one (n, d) array, or V kernels (n, n, V), mapped into memory rather than loaded."""
     with unreadable(source, "a NumPy array (.npy) of numbers"):
         values = np.load(source.file, mmap_mode="r", allow_pickle=False)
-        if values.ndim == 3:
-            return contents_of({source.view_name: values}, source, selection)
-        view = rows_of(oriented(values, source), name=source.view_name)
-    return SourceContents(where=str(source.path), views=(view,))
+        return contents_of({source.view_name: values}, source, selection)
 
 
 def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
@@ -330,28 +334,42 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
         archive = stack.enter_context(np.load(stream, allow_pickle=False))
         keys = list(archive.files)
         if {"format", "shape", "data"} <= set(keys) and not _array(archive, "format", source).ndim:
-            matrix = _sparse_matrix(archive, source)
-            views = (rows_of(oriented(matrix, source), name=source.view_name),)
-            return SourceContents(where=str(source.path), views=views)
+            return contents_of(
+                {source.view_name: _sparse_matrix(archive, source)}, source, selection
+            )
         wanted = selection.views or ()
         ids = None if "sample_ids" in wanted else _sample_ids(archive, source)
-        if any(map(_NUMBERED.fullmatch, keys)):
-            return _read_numbered(archive, source, selection, ids)
-        read: list[str] = []
+        numbered = sorted(filter(_NUMBERED.fullmatch, keys), key=lambda key: int(key[5:]))
+        names = _texts(archive, "view_names", source, numbered) if numbered else ()
+        kinds = _texts(archive, "kind", source, ["features"] * len(numbered)) if numbered else ()
+        name_of = dict(zip(numbered, names, strict=True))
+        descriptive = {*(_DESCRIPTIVE if numbered else ()), *(["sample_ids"] if ids else ())}
+        variables: dict[str, Any] = {}
         left: list[str] = []
-        for key in keys:
-            may_be_labels = key == selection.labels or _CONVENTIONAL.fullmatch(key)
+        for key in (*numbered, *(key for key in keys if key not in {*numbered, *descriptive})):
+            name = name_of.get(key, key)
+            may_be_labels = key == selection.labels or _CONVENTIONAL.fullmatch(key) is not None
             may_be_ids = ids is None and id_strength(key) == CERTAIN
-            is_read = (
-                may_be_labels
-                or may_be_ids
-                or not wanted
-                or any(name.startswith(key) for name in wanted)
-            )
-            if key != "sample_ids" or ids is None:
-                (read if is_read else left).append(key)
-        variables = {key: _array(archive, key, source) for key in read}
-        return contents_of(variables, source, selection, sample_ids=ids, skipped=left)
+            is_wanted = not wanted or any(each.startswith(name) for each in wanted)
+            if numbered and key not in name_of and not may_be_labels:
+                variables[name] = f"beside {numbered[0]}"
+            elif may_be_labels or may_be_ids or is_wanted:
+                variables[name] = _array(archive, key, source)
+            else:
+                left.append(name)
+        contents = contents_of(
+            variables,
+            source,
+            selection,
+            sample_ids=ids,
+            skipped=left,
+            view_types={
+                name: view_type_named(kind, name, source)
+                for name, kind in zip(names, kinds, strict=True)
+            },
+        )
+        label_names = _texts(archive, "label_names", source) if numbered else ()
+        return replace(contents, label_names=tuple(label_names) or None)
 
 
 def _sparse_matrix(archive: Any, source: Source) -> Any:
@@ -364,38 +382,6 @@ def _sparse_matrix(archive: Any, source: Source) -> Any:
         parts["coords"] = (parts["row"], parts["col"])
     form, shape = as_text(parts.pop("format").item()), parts.pop("shape")
     return check_row_size(sparse_from_parts(form, parts, shape, str(source.path)), source)
-
-
-def _read_numbered(
-    archive: Any, source: Source, selection: Selection, ids: tuple[str, ...] | None
-) -> SourceContents:
-    keys = sorted(filter(_NUMBERED.fullmatch, archive.files), key=lambda key: int(key[5:]))
-    names = _texts(archive, "view_names", source, keys)
-    kinds = _texts(archive, "kind", source, ["features"] * len(keys))
-    used = {*keys, *_DESCRIPTIVE} - ({"sample_ids"} if ids is None else set())
-    by_name = Selection(labels=selection.labels)  # no key but view_0, view_1, ... is a view
-    labels = next(
-        (key for key in archive.files if key not in used and by_name.is_labels(key)), None
-    )
-    ignored = [key for key in archive.files if key not in (*used, labels)]
-    return SourceContents(
-        where=str(source.path),
-        views=tuple(
-            rows_of(
-                oriented(_array(archive, key, source), source),
-                name=name,
-                view_type=view_type_named(kind, name, source),
-            )
-            for key, name, kind in zip(keys, names, kinds, strict=True)
-            if selection.wants(name)
-        ),
-        labels=None if labels is None else _array(archive, labels, source),
-        label_names=tuple(_texts(archive, "label_names", source)) or None,
-        sample_ids=ids,
-        labels_explicit=labels is not None and selection.labels is not None,
-        notes=(f"{source.path}: left out {ignored}.",) if ignored else (),
-        skipped=tuple(name for name in names if not selection.wants(name)),
-    )
 
 
 def _texts(

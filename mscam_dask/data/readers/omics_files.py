@@ -14,6 +14,7 @@ from mscam_dask.data.readers.base import (
     Source,
     SourceContents,
     check_row_size,
+    check_samples_on_rows,
     unreadable,
 )
 from mscam_dask.data.readers.hdf5 import by_blocks, in_memory, open_hdf5
@@ -25,11 +26,7 @@ from mscam_dask.errors import DataError
 
 def read_omics(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
     """Read X (of each modality), or selected arrays: dense ones by blocks, later, and sparse ones now."""
-    if source.samples_in == "columns":
-        raise DataError(
-            f"samples_in='columns' (--samples-in columns) for {source.path}, which has samples on rows "
-            "(obs). Leave the option out."
-        )
+    check_samples_on_rows(source, "rows (obs)")
     with unreadable(source, f"an HDF5 file ({source.suffix})"):
         file = open_hdf5(source, stack, extra="omics")
         data = _MuData(file, source) if "mod" in file else _AnnData(file, source)

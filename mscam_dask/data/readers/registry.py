@@ -72,14 +72,7 @@ def _published(
     """Reader of a data set that has a loader of its own."""
 
     def read(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
-        data = load(source.file)
-        return SourceContents(
-            where=str(source.path),
-            views=data.views,
-            labels=data.labels,
-            label_names=data.label_names,
-            labels_explicit=selection.labels == "labels",
-        )
+        return SourceContents.of_data(load(source.file), str(source.path), selection)
 
     return read
 
@@ -142,12 +135,6 @@ def read_sources(
     tables = [item for item in found if isinstance(item, Table)]
     contents = iter(read_tables(tables, selection))
     return [next(contents) if isinstance(item, Table) else item for item in found]
-
-
-def read_source(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
-    """Read one source that has one table or no table, as `read_sources`."""
-    (contents,) = read_sources([source], selection, stack)
-    return contents
 
 
 def table_of(source: Source) -> Table:

@@ -33,6 +33,7 @@ _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotype
 _FIRST_NAMES = ("", "id", "ids", "index", "name", "sample", "sample_id", "sample id", "unnamed: 0")
 _SEPARATOR_LINE = re.compile(r'"?sep=(.)"?\s*$')
 _SEVERAL_NUMBERS = re.compile(r"[-+.\d]\S*\s+[-+.\d]")
+_OF_FIXED_WIDTH = "Convert the file (pandas.read_fwf(FILE, widths=[...], header=None).to_csv(...))."
 _RUN_TOGETHER = re.compile(r"[-+]?\d+\.\d+[-+]\d+\.[-+.\d]+")  # 13.696-123.021
 
 
@@ -88,8 +89,7 @@ def _check_positions(lines: list[str], where: str) -> None:
     touching = [field for line in lines for field in line.split() if _RUN_TOGETHER.fullmatch(field)]
     if touching:
         raise DataError(
-            f"{where} has numbers without a blank between them, such as {touching[0]!r}. Convert the file "
-            "(pandas.read_fwf(FILE, widths=[...], header=None).to_csv(...))."
+            f"{where} has numbers without a blank between them, such as {touching[0]!r}. {_OF_FIXED_WIDTH}"
         )
     gaps = {after[0] - before[1] for row in rows for before, after in pairwise(row)}
     if len(gaps) < 2 or any("\t" in line for line in lines):
@@ -427,9 +427,10 @@ def _blocks(
                 if len(row) != n_columns:
                     raise DataError(
                         f"{where}: row {index} has {len(row)} fields where the first line has {n_columns} (rows "
-                        "counted from 0 below the header). Check the delimiter, and delimiters inside fields, "
-                        "which need quotes; comment, skip and delimiter of Source (--comment, --skip, "
-                        "--delimiter) tell other forms."
+                        "counted from 0 below the header). "
+                        + (f"If numbers touch: {_OF_FIXED_WIDTH} " if delimiter is None else "")
+                        + "Check the delimiter, and delimiters inside fields, which need quotes; comment, skip and "
+                        "delimiter of Source (--comment, --skip, --delimiter) tell other forms."
                     )
             first += len(block)
             yield [*zip(*block, strict=True)]

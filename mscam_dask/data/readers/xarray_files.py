@@ -13,16 +13,16 @@ from mscam_dask.data.readers.base import (
     Source,
     SourceContents,
     check_lazy_size,
+    check_samples_on_rows,
     check_size,
-    oriented,
     unreadable,
     view_type_named,
 )
 from mscam_dask.data.readers.hdf5 import open_hdf5
+from mscam_dask.data.readers.named_arrays import contents_of
 from mscam_dask.data.store.filesystem import check_tree
 from mscam_dask.data.store.read import is_store, open_store
-from mscam_dask.data.views.conversion import dataset_views, rows_of, sample_dimension
-from mscam_dask.data.views.sources import RowSource
+from mscam_dask.data.views.conversion import sample_dimension, sample_ids_of
 from mscam_dask.errors import DataError
 
 _CODECS = ("codecs", "compressor", "filters")
@@ -65,22 +65,8 @@ def _check_classic(dataset: Any, source: Source) -> None:
 
 def read_store(source: Source, selection: Selection) -> SourceContents:
     """Read a store of this package, from a directory or a URL."""
-    if source.samples_in == "columns":
-        raise DataError(
-            f"samples_in='columns' (--samples-in columns) for {source.path}, a store of this "
-            "package, which has samples on rows. Leave the option out."
-        )
-    data = open_store(source.path)
-    views = tuple(view for view in data.views if selection.wants(view.name))
-    return SourceContents(
-        where=str(source.path),
-        views=views,
-        labels=data.labels,
-        label_names=data.label_names,
-        sample_ids=data.sample_ids,
-        labels_explicit=selection.labels == "labels" and data.labels is not None,
-        skipped=tuple(name for name in data.view_names if not selection.wants(name)),
-    )
+    check_samples_on_rows(source, "rows, as all stores of this package")
+    return SourceContents.of_data(open_store(source.path), str(source.path), selection)
 
 
 def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
@@ -96,70 +82,46 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
         node = zarr.open(source.file, mode="r")
         _check_arrays(node, source)
         if isinstance(node, zarr.Array):
-            table, file = oriented(da.from_zarr(node), source), str(source.path)
-            return SourceContents(
-                where=file, views=(rows_of(table, name=source.view_name, file=file),)
-            )
+            return contents_of({source.view_name: da.from_zarr(node)}, source, selection)
         dataset = stack.enter_context(xr.open_zarr(source.file, chunks={}, consolidated=False))
         return _from_dataset(dataset, source, selection)
 
 
 def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceContents:
-    are_chosen = selection.labels is not None and selection.labels in dataset.data_vars
-    label_name = (selection.labels or "labels") if are_chosen else "labels"
-    notes: tuple[str, ...] = ()
-    by_convention = dataset.data_vars.get("labels")
-    if by_convention is not None and label_name != "labels" and by_convention.ndim == 1:
-        # which gives way to what was asked for by name
-        dataset = dataset.drop_vars("labels")
-        notes = (f"{source.path}: left out 'labels': {label_name!r} are the labels.",)
-    skipped = [
-        str(name)
-        for name in dataset.data_vars
-        if name != label_name and not selection.wants(str(name))
+    kept = [
+        name for name, v in dataset.data_vars.items() if v.ndim < 2 or selection.wants(str(name))
     ]
-    kept = dataset.drop_vars(skipped)
-    views: tuple[RowSource, ...] = ()
-    ids, labels = None, kept.get(label_name)
-    if not skipped or set(kept.data_vars) - {label_name}:
-        tables, ids, labels = dataset_views(kept, label_name=label_name)
-        _check_samples_on(kept, source)
-        views = tuple(
-            rows_of(
-                table,
-                name=name,
-                view_type=view_type_named(table.attrs.get("view_type", "features"), name, source),
-                file=str(source.path),
+    skipped = [str(name) for name in dataset.data_vars if name not in kept]
+    dataset = dataset[kept]
+    tables = [variable for variable in dataset.data_vars.values() if variable.ndim == 2]
+    dimension = sample_dimension(dataset) if tables or not skipped else ""
+    check_samples_on_rows(source, f"the dimension {dimension!r}, which is recognized by its name")
+    variables = {
+        str(name): _variable(variable, dimension) for name, variable in dataset.data_vars.items()
+    }
+    return contents_of(
+        variables,
+        source,
+        selection,
+        sample_ids=sample_ids_of(tables[0].transpose(dimension, ...)) if tables else None,
+        skipped=skipped,
+        view_types={
+            str(table.name): view_type_named(
+                table.attrs.get("view_type", "features"), str(table.name), source
             )
-            for name, table in tables.items()
-        )
-    return SourceContents(
-        where=str(source.path),
-        views=views,
-        labels=None if labels is None else np.asarray(labels),
-        sample_ids=ids,
-        labels_explicit=are_chosen,
-        notes=notes,
-        skipped=tuple(skipped),
+            for table in tables
+        },
     )
 
 
-def _check_samples_on(dataset: Any, source: Source) -> None:
-    """Refuse samples_in="columns" where the names of dimensions say otherwise."""
-    if source.samples_in == "rows":
-        return
-    dimension = sample_dimension(dataset)
-    on_rows = [
-        f"{name!r} {variable.dims}"
-        for name, variable in dataset.data_vars.items()
-        if variable.ndim == 2 and variable.dims[0] == dimension
-    ]
-    if on_rows:
-        raise DataError(
-            f"samples_in='columns' (--samples-in columns) contradicts {source.path}: its dimension "
-            f"{dimension!r} names the samples, and is on the rows of {', '.join(on_rows)}. Remove the "
-            "option; if the samples are the other dimension, rename that one to 'sample'."
-        )
+def _variable(variable: Any, dimension: str) -> Any:
+    """A table with samples on rows, or the values of another variable."""
+    if variable.ndim == 2:
+        return variable.transpose(dimension, ...)
+    if variable.ndim > 2:
+        return variable.data
+    values = np.asarray(variable)
+    return values.astype(np.str_) if values.dtype.kind == "O" else values
 
 
 def _check_arrays(node: Any, source: Source) -> None:

@@ -13,7 +13,7 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import (
     LiftedRows,
     PresentRows,
-    n_samples_of,
+    presence_table,
     restrict_to_present,
 )
 from mscam_dask.data.views.sources import (
@@ -77,25 +77,15 @@ def joined_samples(old: MultiViewData, new: MultiViewData, *, where: str) -> Mul
 def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> RowSource:
     """Return the rows of the old and the new samples, absent samples left out."""
     if new is None:
-        new = LiftedRows(old, np.full(n_new, -1, dtype=np.int64))
+        new = restrict_to_present(LiftedRows(old, np.full(n_new, -1, dtype=np.int64)))
     both = _joined_rows(_of_all(old), _of_all(new), where)
-    samples = [_samples_of(old), _samples_of(new) + n_samples_of(old)]
-    return restrict_to_present(
-        both, np.setdiff1d(np.arange(both.shape[0]), np.concatenate(samples))
-    )
+    has = np.concatenate([presence_table([one])[:, 0] for one in (old, new)])
+    return restrict_to_present(both, np.flatnonzero(~has))
 
 
 def _of_all(view: RowSource) -> RowSource:
     """Return a view with a row for each sample; rows of absent samples have arbitrary values."""
     return view.source if isinstance(view, PresentRows) else view
-
-
-def _samples_of(view: RowSource) -> NDArray[np.int64]:
-    if isinstance(view, PresentRows):
-        return view.samples
-    if isinstance(view, LiftedRows):
-        return np.flatnonzero(view.places >= 0)
-    return np.arange(view.shape[0])
 
 
 def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:

@@ -73,11 +73,16 @@ def create_array(
 
 
 def put_array(
-    group: Any, key: str, values: NDArray[Any] | ArrayPieces, dims: tuple[str, ...] | None = None
+    group: Any,
+    key: str,
+    values: NDArray[Any] | ArrayPieces,
+    dims: tuple[str, ...] | None = None,
+    dtype: np.dtype[Any] | None = None,
 ) -> Any:
-    """Write an array, with the pieces of one chunk in memory; return the Zarr array."""
+    """Write an array, by default in its own dtype, with the pieces of one chunk in memory; return the Zarr array."""
     names = dims or tuple(f"dim_{axis}" for axis in range(len(values.shape)))
-    array = create_array(group, key, values.shape, values.dtype.newbyteorder("<"), names)
+    kept = (values.dtype if dtype is None else dtype).newbyteorder("<")
+    array = create_array(group, key, values.shape, kept, names)
     pieces = values.pieces() if isinstance(values, ArrayPieces) else [values]
     for start, rows in _whole_chunks(pieces, array.chunks[0]):
         array[start : start + len(rows)] = rows

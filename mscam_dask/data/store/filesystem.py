@@ -9,7 +9,7 @@ import shutil
 import stat
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager, suppress
 from pathlib import Path
 
 from mscam_dask.errors import ConfigurationError, StoreCorruptError, TemporaryFailure
@@ -171,32 +171,24 @@ def write_durably(path: Path, content: bytes, *, partial: Path | None = None) ->
 
 
 @contextmanager
-def full_disk_is_temporary(root: Path) -> Iterator[None]:
-    """Turn errors of a full disk, quota or file size limit into `TemporaryFailure`."""
+def failures_are_typed(what: str, remedy: str, *, only_full: bool = False) -> Iterator[None]:
+    """Turn every OSError, or those of a full disk, quota or file size limit, into `TemporaryFailure`."""
     try:
         yield
     except OSError as error:
-        if error.errno not in _NO_ROOM:
+        if only_full and error.errno not in _NO_ROOM:
             raise
-        reason, first = _NO_ROOM[error.errno]
-        raise TemporaryFailure(
-            f"{reason[0].upper()}{reason[1:]}, while writing {root}. {first} and run the same command "
-            "again."
-        ) from error
-
-
-@contextmanager
-def failures_are_typed(what: str, remedy: str) -> Iterator[None]:
-    """Turn every OSError into `TemporaryFailure`: `what` could not be written, `remedy` closes."""
-    try:
-        yield
-    except OSError as error:
         other = (f"{error.strerror or error}", "Check the disk")
         reason, first = _NO_ROOM.get(error.errno or 0, other)
         where = f" ({error.filename})" if error.filename else ""
         raise TemporaryFailure(
             f"{what} could not be written: {reason}{where}. {first}, then {remedy}"
         ) from error
+
+
+def full_disk_is_temporary(root: Path) -> AbstractContextManager[None]:
+    """Turn errors of a full disk while `root` is written into `TemporaryFailure`."""
+    return failures_are_typed(str(root), "run the same command again.", only_full=True)
 
 
 _BUSY = (errno.EAGAIN, errno.EACCES, errno.EWOULDBLOCK)

@@ -7,7 +7,7 @@ from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, overload
+from typing import Any, TypeVar, cast
 
 import numpy as np
 
@@ -33,46 +33,24 @@ from mscam_dask.data.store.object_store import (
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.schema import root_attributes, write_checksums
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.presence import LiftedRows, present_samples
 from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource, ViewDigest, feature_names_of
 from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.types.parameters import ImputeMethod
 
-
-@overload
-def write_store(
-    data: MultiViewData,
-    output: Path,
-    *,
-    chunk_size: int | None = None,
-    overwrite: bool = False,
-    impute: Mapping[str, ImputeMethod] = ...,
-    origin: Sequence[Mapping[str, str]] = (),
-) -> Path: ...
-
-
-@overload
-def write_store(
-    data: MultiViewData,
-    output: str | Location,
-    *,
-    chunk_size: int | None = None,
-    overwrite: bool = False,
-    impute: Mapping[str, ImputeMethod] = ...,
-    origin: Sequence[Mapping[str, str]] = (),
-) -> Location: ...
+_Place = TypeVar("_Place", bound=str | Location)
 
 
 def write_store(
     data: MultiViewData,
-    output: str | Location,
+    output: _Place,
     *,
     chunk_size: int | None = None,
     overwrite: bool = False,
     impute: Mapping[str, ImputeMethod] = MappingProxyType({}),
     origin: Sequence[Mapping[str, str]] = (),
-) -> Location:
+) -> _Place:
     """Write views, ids and labels as one store, complete or not at all, and return its absolute path or URL.
 
     `chunk_size` are the samples of a chunk, by default 8 MiB of each view; a fit decodes chunks of more
@@ -82,7 +60,7 @@ def write_store(
     """
     if chunk_size is not None and chunk_size < 1:
         raise ConfigurationError(f"chunk_size={chunk_size}; allowed is at least 1 sample.")
-    root = check_output(output, overwrite=overwrite)
+    root: Any = check_output(output, overwrite=overwrite)
     for view in data.views:
         check_not_empty(view)
 
@@ -100,7 +78,7 @@ def write_store(
                 version.remove(list(version.sizes()))
             raise
         set_current(root, version)
-        return root
+        return cast("_Place", root)
     root.parent.mkdir(parents=True, exist_ok=True)
     with full_disk_is_temporary(root), exclusive_writer(root):
         _refuse_taken(root, overwrite=overwrite)  # by a writer that ended meanwhile
@@ -110,7 +88,7 @@ def write_store(
             replace_directory(partial, root)
         finally:
             remove_quietly(partial)
-    return root
+    return cast("_Place", root)
 
 
 def check_output(output: str | Location, *, overwrite: bool) -> Location:
@@ -194,31 +172,24 @@ def write_view(
     block_bytes: int = BLOCK_BYTES,
 ) -> None:
     """Write a view, read once by blocks of whole chunks of about `block_bytes`, and its name, view_type and digest."""
-    present, whole = present_samples(view), view.shape
+    present, whole = present_samples(view), view
     dtype = schema.stored_dtype(view.dtype)
     if present is not None:
-        whole = (present.n_samples, view.shape[1])
-        if view.view_type != "features":
-            whole = (present.n_samples, present.n_samples)
-        if dtype.kind != "f":  # which has no NaN
-            dtype = np.dtype("<f8")
-    n_samples, n_columns = whole
+        whole = LiftedRows(view, present.positions)  # with rows of NaN
+        dtype = dtype if dtype.kind == "f" else np.dtype("<f8")
+    n_samples, n_columns = whole.shape
     dims = ("sample", "feature")
-    array = create_array(group, key, whole, dtype, dims, chunk_rows=chunk_size)
+    array = create_array(group, key, whole.shape, dtype, dims, chunk_rows=chunk_size)
     rows = array.chunks[0]
     digest = ViewDigest(view.shape)
     step = rows * max(1, block_bytes // (8 * n_columns * rows))  # whole chunks: one write each
     for start in range(0, n_samples, step):
         stop = min(start + step, n_samples)
-        if present is None:
-            block = own = view.read(start, stop)
-        else:
-            first, last = np.searchsorted(present.samples, (start, stop))
-            own = view.read(int(first), int(last))
-            block = np.full((stop - start, n_columns), np.nan)
-            is_pairwise = view.view_type != "features"
-            columns = present.samples if is_pairwise else np.arange(n_columns)
-            block[np.ix_(present.samples[first:last] - start, columns)] = own
+        block = own = whole.read(start, stop)
+        if present is not None:
+            has = present.positions >= 0
+            columns = has if view.view_type != "features" else np.ones(n_columns, dtype=np.bool_)
+            own = block[np.ix_(has[start:stop], columns)]
         if not np.isfinite(own).all():
             check_finite(view)  # reads on to the end, and raises with counts and rows
         digest.update(own)

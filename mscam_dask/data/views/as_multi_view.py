@@ -15,12 +15,11 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.conversion import (
     SAMPLE_DIMENSIONS,
     as_text,
-    dataset_views,
     encode_labels,
-    is_frame,
     is_instance_of,
     is_omics,
     rows_of,
+    sample_dimension,
     sample_ids_of,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -80,36 +79,19 @@ def as_multi_view(
     >>> data.view_names, data.n_samples
     (('color', 'shape'), 5)
     """
-    if _is_table(views):
-        views = [views]
+    kinds = (str, Path, MultiViewData, Mapping, list, tuple)
+    if is_sparse(views) or not (isinstance(views, kinds) or is_omics(views)):
+        views = [views]  # one table
     if isinstance(views, str | Path):
         data = open_store(views)
     elif isinstance(views, MultiViewData):
         data = views
     elif is_instance_of(views, "xarray", "Dataset"):
-        tables, ids, labels = dataset_views(views)
-        found = tuple(
-            rows_of(table, name=name, view_type=table.attrs.get("view_type", "features"))
-            for name, table in tables.items()
-        )
-        codes, label_names = (None, None) if labels is None else encode_labels(labels)
-        data = MultiViewData(found, ids, codes, label_names)
+        data = _of_dataset(views)
     elif is_omics(views):
         data = views_of(views)
-    elif isinstance(views, Mapping | list | tuple):
-        data = _from_tables(views, view_names)
     else:
-        shape = getattr(views, "shape", None)
-        hint = "Convert it to one of these."
-        if shape is not None:
-            hint = (
-                f"An array of shape {tuple(shape)} is not a collection of views: pass list(array)."
-            )
-        raise DataError(
-            f"Got views of type {type(views).__module__}.{type(views).__qualname__}; allowed are a "
-            "list or dict of (n_samples, n_features) tables, an xarray.Dataset, a store path, or "
-            f"one such table. {hint}"
-        )
+        data = _from_tables(views, view_names)
     if view_names is not None:
         names = [str(name) for name in view_names]
         if isinstance(view_names, str) or len(names) != len(data.views):
@@ -123,6 +105,34 @@ def as_multi_view(
     if isinstance(views, list | tuple) or type(views) is dict:
         _check_dimensions(views.values() if isinstance(views, dict) else views, data)
     return data
+
+
+def _of_dataset(dataset: Any) -> MultiViewData:
+    """Views, ids and the labels, a variable of this name, of an xarray.Dataset."""
+    dimension = sample_dimension(dataset)
+    views: list[RowSource] = []
+    ids, codes, label_names = None, None, None
+    for name, variable in dataset.data_vars.items():
+        if variable.dims == (dimension, dimension):  # xarray itself hardly takes such
+            raise DataError(
+                f"Variable {name!r} has dimension {dimension!r} twice; a view has two, one of them "
+                f"{dimension!r}. Name the other one differently: xarray.DataArray(values, "
+                f"dims=({dimension!r}, {f'other_{dimension}'!r}))."
+            )
+        if name == "labels" and variable.dims == (dimension,):
+            codes, label_names = encode_labels(np.asarray(variable))
+        elif variable.ndim == 2:
+            table = variable.transpose(dimension, ...)
+            ids = sample_ids_of(table)
+            view_type = table.attrs.get("view_type", "features")
+            views.append(rows_of(table, name=str(name), view_type=view_type))
+        else:
+            raise DataError(
+                f"Variable {name!r} has dimensions {variable.dims}; a view has two, one of them "
+                f"{dimension!r}. Drop it (dataset.drop_vars({name!r})) or give it a second one "
+                "(variable.expand_dims('feature', -1))."
+            )
+    return MultiViewData(tuple(views), ids, codes, label_names)
 
 
 def _check_dimensions(tables: Iterable[Any], data: MultiViewData) -> None:
@@ -166,19 +176,6 @@ def with_view_types(data: MultiViewData, view_type: ViewTypeSpec) -> MultiViewDa
         restrict_to_present(replaced_view(view, view_type=chosen[view.name])) for view in data.views
     )
     return replace(data, views=views)
-
-
-def _is_table(value: Any) -> bool:
-    """Return whether a value is one two-dimensional table rather than a collection of them."""
-    if isinstance(value, np.ndarray) or is_instance_of(value, "dask", "Array"):
-        return bool(value.ndim == 2)
-    kinds = (("xarray", "DataArray"), ("dask", "DataFrame"))
-    return (
-        isinstance(value, RowSource)
-        or is_sparse(value)
-        or is_frame(value)
-        or any(is_instance_of(value, *kind) for kind in kinds)
-    )
 
 
 def _from_tables(

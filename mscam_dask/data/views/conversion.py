@@ -81,23 +81,24 @@ def rows_of(
     return ArrayRows(array, name, view_type, names)
 
 
+def _labels_of(value: Any) -> tuple[Any, Any]:
+    """Labels of the rows, and of the columns, of a table that has some; else None."""
+    if is_instance_of(value, "pandas", "DataFrame"):
+        return value.index, value.columns
+    if is_frame(value):
+        return None, value.schema.names if is_arrow(value) else value.columns
+    if is_omics(value):
+        return value.obs_names, value.var_names
+    if is_instance_of(value, "xarray", "DataArray") and value.ndim == 2:
+        rows, columns = (value.indexes.get(dimension) for dimension in value.dims)
+        return rows, columns
+    return None, None
+
+
 def names_of_columns(value: Any) -> tuple[str, ...] | None:
     """Labels of a frame's columns, a DataArray's second dimension or an AnnData's variables; else None."""
-    if is_arrow(value):
-        labels = value.schema.names
-    elif is_frame(value):
-        labels = value.columns
-    elif is_instance_of(value, "anndata", "AnnData"):
-        labels = value.var_names
-    elif (
-        is_instance_of(value, "xarray", "DataArray")
-        and value.ndim == 2
-        and value.dims[1] in value.indexes
-    ):
-        labels = value.indexes[value.dims[1]]
-    else:
-        return None
-    return tuple(map(as_text, labels))
+    _, labels = _labels_of(value)
+    return None if labels is None else tuple(map(as_text, labels))
 
 
 # Types of polars and of Arrow; pandas has those of NumPy.
@@ -179,15 +180,8 @@ def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
 
 def sample_ids_of(value: Any, *, default_index: bool = False) -> tuple[str, ...] | None:
     """Ids that a frame's index, a sample coordinate or an AnnData gives, and a default index (0, 1, ...) if asked for."""
-    if is_instance_of(value, "pandas", "DataFrame"):
-        index = value.index
-    elif is_omics(value):
-        index = value.obs_names
-    elif is_instance_of(value, "xarray", "DataArray"):
-        if value.ndim == 0 or value.dims[0] not in value.indexes:
-            return None
-        index = value.indexes[value.dims[0]]
-    else:
+    index, _ = _labels_of(value)
+    if index is None:
         return None
     is_default = type(index).__name__ == "RangeIndex" and index.start == 0 and index.step == 1
     if is_default and not default_index:
@@ -215,34 +209,6 @@ def sample_dimension(dataset: Any) -> str:
         "allowed is exactly one shared dimension, the samples, or one called 'sample'. "
         "Rename it, for example dataset.rename({'rows': 'sample'})."
     )
-
-
-def dataset_views(
-    dataset: Any, *, label_name: str = "labels"
-) -> tuple[dict[str, Any], tuple[str, ...] | None, NDArray[Any] | None]:
-    """Split an xarray.Dataset into views by name as DataArrays (n, d), ids, and the labels of its variable `label_name`."""
-    dimension = sample_dimension(dataset)
-    tables: dict[str, Any] = {}
-    labels: NDArray[Any] | None = None
-    for name, variable in dataset.data_vars.items():
-        if variable.dims == (dimension, dimension):  # xarray itself hardly takes such
-            raise DataError(
-                f"Variable {name!r} has dimension {dimension!r} twice; a view has two, one of them "
-                f"{dimension!r}. Name the other one differently: xarray.DataArray(values, "
-                f"dims=({dimension!r}, {f'other_{dimension}'!r}))."
-            )
-        if name == label_name and variable.dims == (dimension,):
-            labels = np.asarray(variable)
-        elif variable.ndim == 2:
-            tables[str(name)] = variable.transpose(dimension, ...)
-        else:
-            raise DataError(
-                f"Variable {name!r} has dimensions {variable.dims}; a view has two, one of them "
-                f"{dimension!r}. Drop it (dataset.drop_vars({name!r})) or give it a second one "
-                "(variable.expand_dims('feature', -1))."
-            )
-    ids = sample_ids_of(next(iter(tables.values())))
-    return tables, ids, labels
 
 
 LABEL_NAMES = (

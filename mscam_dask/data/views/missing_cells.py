@@ -15,13 +15,15 @@ from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows, present_samples
 from mscam_dask.data.views.sources import ArrayRows, RowSource, feature_names_of, row_ranges
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.linalg.incomplete import Imputer, fit_imputer
 from mscam_dask.types.parameters import IMPUTE_METHODS, ImputeMethod
 
 _SHOWN = 5
 
 # A view with a larger share of missing cells would consist of imputed values mainly.
 _LARGEST_SHARE = 0.5
+
+# Memory of the distances between rows with missing cells and the rows of a fit.
+_IMPUTED_MIB = 16
 
 
 # Sums and differences of numbers up to this are numbers.
@@ -132,6 +134,35 @@ def impute_methods_of(data: MultiViewData) -> dict[str, ImputeMethod]:
     """Return the method of each view of a store whose missing cells were to be filled."""
     found = {view.name: getattr(view, "impute", None) for view in data.views}
     return {name: method for name, method in found.items() if method is not None}
+
+
+@dataclass(frozen=True, eq=False)
+class Imputer:
+    """Imputer of scikit-learn, which MLflow's autologger leaves alone."""
+
+    estimator: Any
+
+    def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return a copy of rows with a value in each cell that is NaN."""
+        with _settings(), np.errstate(invalid="ignore"):
+            return np.asarray(self.estimator.transform(rows))
+
+
+def fit_imputer(rows: NDArray[np.float64], method: ImputeMethod) -> Imputer:
+    """Imputer from rows (m, d) of which each column has a value."""
+    from sklearn.impute import KNNImputer, SimpleImputer  # slow to import
+
+    with _settings():
+        if method == "knn":
+            return Imputer(KNNImputer(keep_empty_features=True).fit(rows))
+        return Imputer(SimpleImputer(strategy=method, keep_empty_features=True).fit(rows))
+
+
+def _settings() -> Any:
+    """Settings of scikit-learn: the fit refuses infinite values later, with their places."""
+    from sklearn import config_context
+
+    return config_context(working_memory=_IMPUTED_MIB, assume_finite=True)
 
 
 @dataclass(frozen=True, eq=False)

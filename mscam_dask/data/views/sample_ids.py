@@ -56,7 +56,11 @@ def join_samples(
     Without a join the holders have the same samples, in any order, and one without ids has them in the
     one order of all others.
     """
-    check_join(join)
+    if join is not None and join not in JOINS:
+        raise ConfigurationError(
+            f"join={join!r} is not usable: allowed are 'inner' (samples that every source has), 'outer' "
+            "(samples that any source has) and None (all sources have the same samples)."
+        )
     known = {name: tuple(own) for name, own in ids.items() if own is not None}
     nameless = [name for name, own in ids.items() if own is None]
     if join is not None and nameless:
@@ -80,15 +84,6 @@ def join_samples(
                 "as index), or put all in one order (frames: b.loc[a.index])."
             )
     return JoinedSamples(wanted, places)
-
-
-def check_join(join: object) -> None:
-    """Refuse a value that is not a kind of join with a `ConfigurationError`."""
-    if join is not None and join not in JOINS:
-        raise ConfigurationError(
-            f"join={join!r} is not usable: allowed are 'inner' (samples that every source has), 'outer' "
-            "(samples that any source has) and None (all sources have the same samples)."
-        )
 
 
 def check_sample_ids(ids: Sequence[str], *, where: str) -> None:

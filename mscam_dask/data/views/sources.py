@@ -291,7 +291,7 @@ def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
         raise DataError(
             f"View {name!r} has {len(shape)} dimension(s), shape {tuple(shape)}; allowed is a "
             "two-dimensional array (samples, features). Reshape a single feature to (n, 1), "
-            "flatten images to one row per sample."
+            "flatten images to one row per sample; for one view of each entry, pass list(array)."
         )
 
 

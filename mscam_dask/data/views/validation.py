@@ -317,34 +317,31 @@ def _scan(view: RowSource, limit: int, *, digest: bool) -> _Scan:
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
-        for found, _ in _compared(rows):
+        for digests in _row_digests(rows):
             if len(distinct) >= limit:
                 break
-            distinct.update(found[:limit])
+            distinct.update(np.unique(digests)[:limit].tolist())
         if digest:
             read.update(rows)
     return _Scan(view.shape[0], lowest, highest, zero_rows, distinct, read.blocks())
 
 
-def _compared(rows: NDArray[np.float64]) -> Iterator[tuple[list[bytes], NDArray[np.int64]]]:
-    """Digests of the distinct rows of each part of a block, and which of them each row is."""
+def _row_digests(rows: NDArray[np.float64]) -> Iterator[NDArray[np.void]]:
+    """Digest of each row, of 16 bytes, by parts of a block."""
     step = max(1, _COMPARED_BYTES // (8 * rows.shape[1]))
     for start in range(0, len(rows), step):
         part = rows[start : start + step] + 0.0  # one zero for both signs
         as_bytes = part.view(np.dtype((np.void, part.strides[0]))).ravel()
         found, which = np.unique(as_bytes, return_inverse=True)
-        yield [blake2b(row.tobytes(), digest_size=16).digest() for row in found], which
+        digests = [blake2b(row.tobytes(), digest_size=16).digest() for row in found]
+        yield np.array(digests, dtype="V16")[which]
 
 
 def _row_numbers(view: RowSource) -> NDArray[np.int64]:
     """Number of each row among the distinct ones, which are few."""
-    number_of: dict[bytes, int] = {}
-    numbers = []
-    for start, stop in row_ranges(view):
-        for found, which in _compared(view.read(start, stop)):
-            number = [number_of.setdefault(row, len(number_of)) for row in found]
-            numbers.append(np.array(number)[which])
-    return np.concatenate(numbers)
+    digests = [part for block in row_ranges(view) for part in _row_digests(view.read(*block))]
+    _, numbers = np.unique(np.concatenate(digests), return_inverse=True)
+    return numbers
 
 
 def _repeated_samples(data: MultiViewData, limit: int, over: _Over) -> list[DataIssue]:

@@ -280,26 +280,18 @@ def _phase_of(first: str) -> str | None:
     return None if setting is None else f"setting {int(setting[1]) + 1}"
 
 
-class _Spans:
-    """Span annotations of a fit: one span for each outer iteration or setting, "set-up", "result".
+def _span(name: str) -> dict[str, tuple[str, ...]]:
+    """Span annotation of a task of an outer iteration, a setting, the "set-up" or the "result".
 
     All fits on a cluster share these spans. Dask's scheduler and workers keep totals for every
     span they have seen, so spans of its own for each fit would grow without bound.
     """
-
-    def __init__(self) -> None:
-        self._has_iterated = False
-
-    def annotation(self, phase: str | None) -> dict[str, tuple[str, ...]]:
-        """Return the annotation of a task in a phase, or of one before or after all phases."""
-        self._has_iterated |= phase is not None and phase.startswith("outer")
-        name = phase or ("result" if self._has_iterated else "set-up")
-        caller = get_annotations().get("span", {"name": (), "ids": ()})
-        top = "/".join((*caller["ids"][-1:], _TOP))
-        return {
-            "name": (*caller["name"], _TOP, name),
-            "ids": (*caller["ids"], top, f"{top}/{name}"),
-        }
+    caller = get_annotations().get("span", {"name": (), "ids": ()})
+    top = "/".join((*caller["ids"][-1:], _TOP))
+    return {
+        "name": (*caller["name"], _TOP, name),
+        "ids": (*caller["ids"], top, f"{top}/{name}"),
+    }
 
 
 def _scheduler_cleaner() -> Callable[..., None]:
@@ -350,7 +342,6 @@ class DaskExecutor:
         self._address = _address(client)
         self._keys: set[tuple[str, str]] = set()
         self._next_workers: tuple[str, Iterator[str]] = ("", iter(()))
-        self._spans = _Spans()
         self._stack = contextlib.ExitStack()
         self._handles: weakref.WeakSet[Handle] = weakref.WeakSet()
 
@@ -420,7 +411,8 @@ class DaskExecutor:
             group, name = f"{group}-{first}", rest
         unique = self._unique(group, name)
         worker = self._next_worker(group) if stage in _SPREAD_STAGES else None
-        with _translated(self._client), annotate(span=self._spans.annotation(phase)):
+        span = _span(phase or ("result" if first == "final" else "set-up"))
+        with _translated(self._client), annotate(span=span):
             handle = self._client.submit(
                 _run_pinned,
                 function,

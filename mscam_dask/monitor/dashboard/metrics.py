@@ -13,7 +13,8 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work, shortened
+from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work
+from mscam_dask.monitor.messages import shortened
 from mscam_dask.types.events import ViewIteration
 
 if TYPE_CHECKING:
@@ -84,7 +85,7 @@ def _cut(run: Run, view: str) -> str:
 
 def _latest(run: Run, view: str) -> ViewIteration | dict[str, Any]:
     """Record of a view in the latest outer iteration; empty without one."""
-    records = run.outer[-1].views if run.outer else ()
+    records = run.iterations[-1].views if run.iterations else ()
     return next((record for record in records if record.view == view), {})
 
 

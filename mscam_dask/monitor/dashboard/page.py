@@ -27,14 +27,7 @@ from mscam_dask.monitor.dashboard.plots import (
 from mscam_dask.monitor.dashboard.run_state import Run, Runs, view_shares
 from mscam_dask.monitor.messages import duration, format_event, format_started, printable
 from mscam_dask.plot.palette import LEAST_P_VALUE
-from mscam_dask.types.events import (
-    FitFailed,
-    FitFinished,
-    IterationFinished,
-    NClustersSelected,
-    RefinementFinished,
-    SettingsSelected,
-)
+from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
@@ -193,14 +186,9 @@ class Page:
 
 def head_html(run: Run, *, now: float) -> str:
     """Summary of a run as lines and tiles of HTML; data in it is escaped."""
-    lines = [
-        line
-        for kind in (NClustersSelected, SettingsSelected, RefinementFinished)
-        if (event := run.selected.get(kind)) is not None
-        for line in format_event(event, run.pace)
-    ]
-    if isinstance(run.end, FitFinished):
-        lines += format_event(run.end, run.pace)
+    ended = run.end if isinstance(run.end, FitFinished) else None
+    told = (run.n_clusters_selected, run.settings_selected, run.refined, ended)
+    lines = [line for event in told if event is not None for line in format_event(event, run)]
     size = "starting" if run.started is None else format_started(run.started)
     kinds = isinstance(run.end, FitFailed), isinstance(run.end, FitFinished)
     return str(_html().head(run, lines, size, now, *kinds))
@@ -215,8 +203,7 @@ def _line_plots() -> tuple[LinePlot, ...]:
     shares = _of_views(lambda record: [*view_shares(record).values()])
     weight = _of_run("\u03bb", lambda record: record.graph_weight)
     score = _of_run("score", lambda record: record.score)
-    seconds = _of_tasks(lambda seconds, _: seconds)
-    mib = _of_tasks(lambda _, n_bytes: n_bytes / 2**20)
+    seconds = _of_views(lambda record: [view.seconds for view in record.views])
     target = "Connected components (dashed: target)"
     return (
         LinePlot("counts", title, unit, _n_clusters_curves, log=True, over="n_clusters"),
@@ -227,15 +214,14 @@ def _line_plots() -> tuple[LinePlot, ...]:
         LinePlot("dual", "Dual residual by view", squared[1], dual, log=True),
         LinePlot("objective", "Objective by view", "objective", objective),
         LinePlot("shares", "View contributions", "share of the score", shares, number="0%"),
-        LinePlot("seconds", "ADMM of each view: time", "seconds", seconds),
-        LinePlot("bytes", "ADMM of each view: data", "MiB in and out", mib),
+        LinePlot("seconds", "ADMM of each view", "seconds", seconds),
     )
 
 
 def _n_clusters_curves(run: Run) -> list[Line]:
     """p-values from which n_clusters was selected, their level, and a vertical line at the selected number."""
-    counted = run.selected.get(NClustersSelected)
-    if not isinstance(counted, NClustersSelected):
+    counted = run.n_clusters_selected
+    if counted is None:
         return []
     p_values = [max(value, LEAST_P_VALUE) for value in counted.p_values]
     ends, at, level = [counted.counts[0], counted.counts[-1]], counted.n_clusters, RULES.level
@@ -256,8 +242,8 @@ def _components(run: Run) -> list[Line]:
 
 def _of_run(name: str, value: Callable[[IterationFinished], float]) -> Callable[[Run], list[Line]]:
     def lines(run: Run) -> list[Line]:
-        at = [record.iteration + 1 for record in run.outer]
-        return [Line(name, Mark(INK), at, [value(record) for record in run.outer])]
+        at = [record.iteration + 1 for record in run.iterations]
+        return [Line(name, Mark(INK), at, [value(record) for record in run.iterations])]
 
     return lines
 
@@ -267,7 +253,7 @@ def _of_views(values: Callable[[IterationFinished], list[float]]) -> Callable[[R
 
     def lines(run: Run) -> list[Line]:
         curves: dict[str, dict[int, float]] = {name: {} for name in run.views}
-        for record in run.outer:
+        for record in run.iterations:
             for view, value in zip(record.views, values(record), strict=True):
                 if view.view in curves:
                     curves[view.view][record.iteration + 1] = value
@@ -275,17 +261,5 @@ def _of_views(values: Callable[[IterationFinished], list[float]]) -> Callable[[R
             Line(printable(name), mark_of(index), [*curve], [*curve.values()])
             for index, (name, curve) in enumerate(curves.items())
         ]
-
-    return lines
-
-
-def _of_tasks(value: Callable[[float, int], float]) -> Callable[[Run], list[Line]]:
-    def lines(run: Run) -> list[Line]:
-        found = []
-        for index, (name, tasks) in enumerate(run.view_tasks.items()):
-            drawn = [value(task.seconds, task.n_bytes) for task in tasks]
-            at = [task.iteration + 1 for task in tasks]
-            found.append(Line(printable(name), mark_of(index), at, drawn))
-        return found
 
     return lines

@@ -23,8 +23,8 @@ from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 from bokeh.themes import Theme
 
-from mscam_dask.monitor.dashboard.run_state import Run, Work, shortened
-from mscam_dask.monitor.messages import printable
+from mscam_dask.monitor.dashboard.run_state import Run, Work
+from mscam_dask.monitor.messages import printable, shortened
 
 _HEIGHT = 250
 _SPAN = 0.2  # of an axis with a single value
@@ -112,7 +112,7 @@ class LinePlot:
         self._lines = ColumnDataSource(name=f"{name}-lines")
         self._points = ColumnDataSource(name=f"{name}-points")
         self._show([])
-        from_zero = unit in ("seconds", "MiB in and out") or number == "0%"
+        from_zero = unit == "seconds" or number == "0%"
         self.figure = figure(
             title=title,
             name=name,

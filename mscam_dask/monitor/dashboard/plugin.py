@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from distributed import SchedulerPlugin
 from distributed.comm.core import CommClosedError
 
-from mscam_dask.monitor.dashboard.run_state import Run, Runs, ViewTask
+from mscam_dask.monitor.dashboard.run_state import Run, Runs
 from mscam_dask.monitor.events import Event, RunAnnounced, encode
 from mscam_dask.types.events import FitFailed, FitFinished
 
@@ -28,7 +28,6 @@ TOPIC = "mscam"
 NO_BOKEH = "bokeh is not installed on the scheduler (pip install 'mscam-dask[dashboard]')"
 NO_DASHBOARD = "the scheduler runs without a dashboard"
 _PATH = "/mscam"
-_SOLVE = "admm_view"
 
 
 def install(dask_scheduler: Scheduler) -> str | None:
@@ -68,7 +67,7 @@ class MonitorPlugin(SchedulerPlugin):
         """Track the tasks of the runs; other tasks are recognized by their key."""
         if start != "processing" and finish != "processing":
             return
-        stage, run, phase, name = self._parse_key(key)
+        stage, run, name = self._parse_key(key)
         if run is None:
             return
         if finish == "erred":
@@ -76,38 +75,25 @@ class MonitorPlugin(SchedulerPlugin):
         view = run.view_of(name)
         if view is None:
             return
+        task = self._scheduler.tasks[key]
         if finish == "processing":
-            worker = self._scheduler.tasks[key].processing_on
-            if worker is not None:
-                run.task_began(key, view, worker.address)
+            if task.processing_on is not None:
+                run.task_began(key, view, task.processing_on.address)
             return
         run.task_left(key)
         if finish == "memory":
-            done = self._done(key, kwargs, int(phase) if phase.isdigit() else -1)
-            run.task_done(view, done, is_solve=stage == _SOLVE and phase.isdigit())
+            read = sum(dependency.get_nbytes() for dependency in task.dependencies)
+            phases = kwargs.get("startstops") or ()
+            seconds = sum(p["stop"] - p["start"] for p in phases if p["action"] == "compute")
+            n_bytes = read + int(kwargs.get("nbytes") or 0)
+            run.task_done(view, str(kwargs.get("worker", "")), seconds, n_bytes)
 
-    def _parse_key(self, key: Any) -> tuple[str, Run | None, str, str]:
-        """Stage, run, phase (the number of an iteration) and name in a key of `DaskExecutor`."""
+    def _parse_key(self, key: Any) -> tuple[str, Run | None, str]:
+        """Stage, run and name in a key of `DaskExecutor`."""
         if type(key) is not tuple or len(key) != 2:
-            return "", None, "", ""
+            return "", None, ""
         stage, _, rest = str(key[0]).partition("-")
-        run_id, _, phase = rest.partition("-")
-        return stage, self.runs.by_id.get(run_id), phase, str(key[1])
-
-    def _done(self, key: Any, reported: dict[str, Any], iteration: int) -> ViewTask:
-        task = self._scheduler.tasks[key]
-        read = sum(dependency.get_nbytes() for dependency in task.dependencies)
-        computing = [
-            phase["stop"] - phase["start"]
-            for phase in reported.get("startstops") or ()
-            if phase["action"] == "compute"
-        ]
-        return ViewTask(
-            iteration=iteration,
-            worker=str(reported.get("worker", "")),
-            seconds=sum(computing),
-            n_bytes=read + int(reported.get("nbytes") or 0),
-        )
+        return stage, self.runs.by_id.get(rest.partition("-")[0]), str(key[1])
 
     async def close(self) -> None:
         """Remove the page and the metrics."""
@@ -274,7 +260,8 @@ class ClusterEvents:
             try:
                 async with asyncio.timeout(_SEND_TIMEOUT_S):
                     await self._client.scheduler.log_event(topic=TOPIC, msg=message)
-            except (OSError, CommClosedError, TimeoutError) as error:
+            except (OSError, CommClosedError, TimeoutError, AttributeError) as error:
+                # a closed client has no scheduler
                 _logger.debug("%d events not sent: %s", len(events), error)
                 with self._lock:
                     self._n_dropped += dropped + len(events)

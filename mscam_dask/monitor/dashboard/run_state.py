@@ -3,68 +3,43 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Literal
 
 from mscam_dask.monitor.events import Event, RunAnnounced, decode
-from mscam_dask.monitor.messages import ProgressTracker
-from mscam_dask.types.events import (
-    FitFailed,
-    FitFinished,
-    FitStarted,
-    IterationFinished,
-    NClustersSelected,
-    RefinementFinished,
-    SettingsSelected,
-)
+from mscam_dask.monitor.fit_state import FitState
+from mscam_dask.monitor.messages import shortened
+from mscam_dask.types.events import FitFailed, FitFinished, FitStarted, IterationFinished
 from mscam_dask.types.result import shares_of_views
 
 MAX_RUNS = 16
-MAX_ITERATIONS = 400
 MAX_VIEWS = 64
 MAX_WORKERS = 64
 MAX_KINDS = 32  # of errors and stages with their own counter
-MAX_NAME = 120
 
 State = Literal["preparing", "running", "ended", "failed", "lost"]
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class ViewTask:
-    """Tasks of the ADMM of a view in an iteration: seconds of all graph weights, bytes read and returned."""
-
-    iteration: int
-    worker: str
-    seconds: float
-    n_bytes: int
-
-
 @dataclasses.dataclass(slots=True)
 class Work:
-    """Work of one worker for one view."""
+    """Work of one worker for one view: seconds of computing, bytes read and returned."""
 
     n_tasks: int = 0
     seconds: float = 0.0
     n_bytes: int = 0
 
 
-class Run:
-    """One fit: its latest events, and the work of its tasks; two versions count events and changes of tasks."""
+class Run(FitState):
+    """State of one fit, and the work of its tasks; two versions count events and changes of tasks."""
 
     def __init__(self, run_id: str, announced: RunAnnounced, arrived: float) -> None:
+        super().__init__()
         self.run_id = run_id
         self.announced = announced
         self.arrived = arrived
-        self.started: FitStarted | None = None
-        self.selected: dict[type, Event] = {}  # latest number of clusters, settings, refinement
-        self.outer: deque[IterationFinished] = deque(maxlen=MAX_ITERATIONS)
-        self.end: FitFinished | FitFailed | None = None
         self.lost = False
-        self.pace = ProgressTracker()
-        self.view_tasks: dict[str, deque[ViewTask]] = {
-            view: deque(maxlen=MAX_ITERATIONS) for view in announced.views[:MAX_VIEWS]
-        }
+        self.views = announced.views[:MAX_VIEWS]
         self.work: dict[tuple[str, str], Work] = {}  # by worker and view, over the whole run
         self.busy: dict[Any, tuple[str, str]] = {}  # worker and view of the running tasks, by key
         self.n_failed_tasks = 0
@@ -78,11 +53,6 @@ class Run:
         return shortened(self.announced.name) or "unnamed"
 
     @property
-    def views(self) -> tuple[str, ...]:
-        """The first `MAX_VIEWS` views."""
-        return tuple(self.view_tasks)
-
-    @property
     def state(self) -> State:
         if isinstance(self.end, FitFailed):
             return "failed"
@@ -90,7 +60,7 @@ class Run:
             return "ended"
         if self.lost:
             return "lost"
-        return "running" if self.outer else "preparing"
+        return "running" if self.iterations else "preparing"
 
     @property
     def going(self) -> bool:
@@ -101,46 +71,38 @@ class Run:
         """Components of the returned graph, or else of the latest iteration."""
         if isinstance(self.end, FitFinished):
             return self.end.n_connected_components
-        return self.outer[-1].n_connected_components if self.outer else None
+        return self.iterations[-1].n_connected_components if self.iterations else None
 
     @property
     def score(self) -> float | None:
         """Score of the result in nats, or else of the latest iteration."""
         if isinstance(self.end, FitFinished):
             return self.end.score
-        return self.outer[-1].score if self.outer else None
+        return self.iterations[-1].score if self.iterations else None
 
     @property
     def shares(self) -> dict[str, float]:
         """Contribution of each view to that score; empty without one."""
         if isinstance(self.end, FitFinished):
             return self.end.view_contributions
-        return view_shares(self.outer[-1]) if self.outer else {}
+        return view_shares(self.iterations[-1]) if self.iterations else {}
 
     def seconds(self, now: float) -> float:
         """Seconds from the announcement to the end, or to now."""
         return self.end.seconds if self.end is not None else max(0.0, now - self.arrived)
 
     def add(self, event: Event) -> None:
+        super().add(event)
         self.version += 1
-        self.pace.add(event)
-        match event:
-            case FitStarted():
-                self.started = event
-                self.announced = dataclasses.replace(self.announced, n_clusters=event.n_clusters)
-                self.outer.clear()  # after a resume, the previous ones are sent again
-            case NClustersSelected() | SettingsSelected() | RefinementFinished():
-                self.selected[type(event)] = event
-            case IterationFinished():
-                self.outer.append(event)
-            case FitFinished() | FitFailed():
-                self.end = event
-                self.busy.clear()
-                self.work_version += 1
+        if isinstance(event, FitStarted):
+            self.announced = dataclasses.replace(self.announced, n_clusters=event.n_clusters)
+        elif self.end is not None:
+            self.busy.clear()
+            self.work_version += 1
 
     def view_of(self, name: str) -> str | None:
         """Return the view that a task name ends with, or None."""
-        while name not in self.view_tasks:
+        while name not in self.views:
             _, slash, name = name.partition("/")
             if not slash:
                 return None
@@ -155,22 +117,14 @@ class Run:
         if self.busy.pop(key, None) is not None:
             self.work_version += 1
 
-    def task_done(self, view: str, done: ViewTask, *, is_solve: bool) -> None:
-        """Record a finished task of a view; those of the ADMM are kept by iteration."""
+    def task_done(self, view: str, worker: str, seconds: float, n_bytes: int) -> None:
+        """Record a finished task of a view."""
         self.work_version += 1
-        if self._known(done.worker):
-            work = self.work.setdefault((done.worker, view), Work())
+        if self._known(worker):
+            work = self.work.setdefault((worker, view), Work())
             work.n_tasks += 1
-            work.seconds += done.seconds
-            work.n_bytes += done.n_bytes
-        if not is_solve:
-            return
-        kept = self.view_tasks[view]
-        if kept and kept[-1].iteration == done.iteration:
-            before = kept.pop()
-            seconds, n_bytes = before.seconds + done.seconds, max(before.n_bytes, done.n_bytes)
-            done = dataclasses.replace(done, seconds=seconds, n_bytes=n_bytes)
-        kept.append(done)
+            work.seconds += seconds
+            work.n_bytes += n_bytes
 
     def _known(self, worker: str) -> bool:
         if worker not in self._workers and len(self._workers) < MAX_WORKERS:
@@ -245,11 +199,6 @@ def count(counter: Counter[str], kind: str) -> None:
     """Increment a counter; kinds beyond `MAX_KINDS` share one."""
     known = kind in counter or len(counter) < MAX_KINDS
     counter[shortened(kind) if known else "other"] += 1
-
-
-def shortened(text: str, limit: int = MAX_NAME) -> str:
-    """Truncate a name."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def view_shares(record: IterationFinished) -> dict[str, float]:

@@ -201,19 +201,8 @@ def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> Blo
     return BlockMatrix(levels, clusters, sizes, between)
 
 
-@dataclass(frozen=True)
-class ClusterTree:
-    """Tree over the clusters, its merges in order for readers who do not see it, and as a CSV table."""
-
-    svg: str
-    width: int
-    height: int
-    text: str
-    csv: str
-
-
-def cluster_tree(merges: NDArray[np.float64], names: tuple[int, ...]) -> ClusterTree:
-    """Draw a linkage matrix from left to right, on a logarithmic scale."""
+def cluster_tree(merges: NDArray[np.float64], names: tuple[int, ...]) -> dict[str, Any]:
+    """Picture of a linkage matrix on a logarithmic scale, its merges for readers who do not see it, and a CSV table."""
     from matplotlib.collections import LineCollection
     from scipy.cluster.hierarchy import dendrogram
 
@@ -240,10 +229,9 @@ def cluster_tree(merges: NDArray[np.float64], names: tuple[int, ...]) -> Cluster
         f"{' '.join(first)},{' '.join(second)},{distance:.9g}"
         for (first, second), distance in zip(sides, merges[:, 2], strict=True)
     ]
-    return ClusterTree(
-        svg(ax.figure),
-        width,
-        height,
-        f"Merged clusters: {text}.",
-        "\n".join(["first,second,distance", *rows]),
-    )
+    return {
+        "svg": svg(ax.figure),
+        "size": (width, height),
+        "text": f"Merged clusters: {text}.",
+        "csv": "\n".join(["first,second,distance", *rows]),
+    }

@@ -21,6 +21,7 @@ from mscam_dask.monitor.messages import (
     format_graph,
     format_refinement,
     format_view_settings,
+    shortened,
 )
 from mscam_dask.monitor.report import formatting
 from mscam_dask.monitor.report.figures import (
@@ -30,14 +31,13 @@ from mscam_dask.monitor.report.figures import (
     scatter,
     view_figures,
 )
-from mscam_dask.monitor.report.sections import drift_section, n_clusters_section
 from mscam_dask.monitor.report.tables import (
-    Confidence,
     batches,
     cluster_sizes,
     confusion,
+    drift_section,
+    n_clusters_section,
     presence,
-    sample_confidence,
     separation_rows,
     support,
 )
@@ -53,14 +53,13 @@ from mscam_dask.plot.places import (
 from mscam_dask.types.rules import RULES
 
 if TYPE_CHECKING:
+    import pandas as pd
     from jinja2 import Environment, Template
 
 _MAX_LISTED = 200  # least certain samples
 _MAX_NAME = 120
-_MAX_SETTINGS = 60
 _MAX_COLUMNS = 20
 _MAX_PAIRS = 20_000
-_MAX_TEXT = 20_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +76,7 @@ class RunContent:
     """Content of the report of a run with results.
 
     `sample_ids` is None if samples are identified by row; `labels_true` (n,) are codes of `label_names`; `moved` are
-    name, previous cluster and cluster; `membership` is (n, c); `columns` are properties with n values each.
+    name, previous cluster and cluster; `samples` has the columns confidence and next_cluster, `columns` properties of n values.
     """
 
     record: RunRecord
@@ -89,7 +88,7 @@ class RunContent:
     files: tuple[FileLink, ...]
     moved: Sequence[tuple[str, int, int]] = ()
     notes: tuple[str, ...] = ()
-    membership: NDArray[np.float64] | None = None
+    samples: pd.DataFrame | None = None
     columns: Mapping[str, NDArray[Any] | Sequence[Any]] = field(default_factory=dict)
 
     def name(self, row: int) -> str:
@@ -109,16 +108,17 @@ def run_page(content: RunContent) -> str:
     result, fit = content.result, content.record.fit
     assert fit is not None
     labels = result.labels
-    confidence = sample_confidence(content.membership, labels)
-    order = None if confidence is None else np.argsort(confidence.values, kind="stable")
-    listed = None if order is None else order[:_MAX_LISTED]
+    matrix = block_matrix(result.learned_graph, labels)
+    samples = content.samples if len(matrix.clusters) > 1 else None
+    listed = None
+    if samples is not None:
+        listed = np.argsort(samples["confidence"].to_numpy(), kind="stable")[:_MAX_LISTED]
     rows = draw_samples(labels, listed=listed)
     drawn = contracted_graph(result.learned_graph, rows)
     graph, views = scatter([graph_layout(drawn)], labels[rows], drawn), view_figures(result, rows)
-    matrix = block_matrix(result.learned_graph, labels)
     in_degree: NDArray[np.float64] = np.asarray(result.consensus_graph.sum(axis=0)).ravel()
     points = {row: point for point, row in enumerate(rows.tolist())}
-    columns = _columns(content, rows, confidence)
+    columns = _columns(content, rows, samples)
     return render(
         _asset("run.html.j2"),
         {
@@ -127,7 +127,7 @@ def run_page(content: RunContent) -> str:
             "fit": fit,
             "result": result,
             "n_samples": len(labels),
-            "n_clusters": len(np.unique(labels)),
+            "n_clusters": len(matrix.clusters),
             "n_drawn": len(rows),
             "n_random": min(len(labels), DRAW_LIMIT),
             "draw_seed": DRAW_SEED,
@@ -145,16 +145,14 @@ def run_page(content: RunContent) -> str:
             "assessed": support(result.assessment),
             "batches": batches(fit),
             "charts": convergence_charts(result, fit.n_clusters),
-            "max_settings": _MAX_SETTINGS,
             "confusion": None
             if content.labels_true is None
             else confusion(content.labels_true, labels, content.label_names),
-            "confidence": confidence,
+            "samples": samples,
             "listed": []
             if listed is None
             else [(row, points.get(row, -1)) for row in listed.tolist()],
             "in_degree": in_degree,
-            "max_text": _MAX_TEXT,
             "columns": columns,
             "payload": {
                 "names": [content.name(row)[:_MAX_NAME] for row in rows],
@@ -162,7 +160,7 @@ def run_page(content: RunContent) -> str:
                 if content.labels_true is not None
                 else [],
                 "clusters": labels[rows].tolist(),
-                "next": [] if confidence is None else confidence.next_cluster[rows].tolist(),
+                "next": [] if samples is None else samples["next_cluster"].iloc[rows].tolist(),
                 "plots": {
                     key: {"planes": plot.planes, "frames": plot.frames, "names": plot.names}
                     for key, plot in [("graph", graph), *((key, plot) for key, _, plot in views)]
@@ -178,7 +176,7 @@ def run_page(content: RunContent) -> str:
 
 
 def _columns(
-    content: RunContent, rows: NDArray[np.int64], confidence: Confidence | None
+    content: RunContent, rows: NDArray[np.int64], samples: pd.DataFrame | None
 ) -> list[dict[str, Any]]:
     """Properties of the drawn samples to color them by: class, confidence, and own columns."""
     known: dict[str, Any] = {}
@@ -186,8 +184,8 @@ def _columns(
         names = content.label_names
         truth = content.labels_true.tolist()
         known["class"] = truth if names is None else [names[code] for code in truth]
-    if confidence is not None:
-        known["confidence"] = confidence.values
+    if samples is not None:
+        known["confidence"] = samples["confidence"]
     columns = []
     for name, values in [*known.items(), *list(content.columns.items())[:_MAX_COLUMNS]]:
         found = sample_property(values)
@@ -274,7 +272,7 @@ def _environment() -> Environment:
         moment=formatting.moment,
         graph=format_graph,
         p_value=formatting.p_value_text,
-        short=_short,
+        short=shortened,
     )
     dump = {"ensure_ascii": False, "allow_nan": False, "separators": (",", ":")}
     environment.policies["json.dumps_kwargs"] = dump
@@ -288,7 +286,3 @@ def _environment() -> Environment:
         refinement=format_refinement,
     )
     return environment
-
-
-def _short(text: str, limit: int = _MAX_NAME) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"

@@ -1,16 +1,21 @@
-"""Tables of a report: cluster sizes and separation, contingency table, uncertain samples, borders."""
+"""Content of the sections of a report, from the record and the result of a run."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.metrics.cluster import contingency_matrix
 
+from mscam_dask.monitor.report.charts import Axes, line_chart
 from mscam_dask.monitor.report.figures import BlockMatrix, cluster_tree
-from mscam_dask.monitor.run_record import FitRecord
+from mscam_dask.monitor.report.formatting import number, p_value_text
+from mscam_dask.monitor.run_record import DriftRecord, FitRecord
+from mscam_dask.plot.palette import LEAST_P_VALUE
 from mscam_dask.plot.pictures import best_order
 from mscam_dask.types.borders import Borders
 from mscam_dask.types.result import Assessment
@@ -18,25 +23,89 @@ from mscam_dask.types.rules import RULES
 
 _MAX_TABLE = 40
 _MAX_CLUSTERS = 60
+_MAX_SAMPLES = 40
+_MAX_MOVES = 20
 _MAX_BORDERS = 20  # clusters with a table of all borders
 _MAX_TOUCHING = 3  # clusters that are listed beside each cluster
-_MAX_ENTRIES = 2**20  # of a block of memberships
 _MAX_PATTERNS = 20
+
+
+def n_clusters_section(curves: Mapping[str, Any] | None) -> dict[str, Any] | None:
+    """Why this number was selected, a chart and rows of the p-values; None if it was given."""
+    if curves is None:
+        return None
+    counts, selected = [int(value) for value in curves["counts"]], int(curves["n_clusters"])
+    found = f"n_clusters={selected} was selected without labels from 1 to {counts[-1]}"
+    if "p_values" not in curves:
+        why = f"{found}, by the criteria of an earlier version."
+        return {"highest": counts[-1], "why": why, "chart": None, "rows": []}
+    p_values = dict(zip(counts, curves["p_values"], strict=True))
+    level = f"{RULES.level:g}"
+    why = (
+        f"{found}: it is the largest number of clusters whose borders all have p-values up to {level}; "
+        f"here the largest is {p_value_text(p_values[selected])}. Overlapping clusters count as one: set "
+        "n_clusters if it is known."
+        if selected > 1
+        else f"{found}: with 2 clusters or more, some border always has a p-value above {level}. Set "
+        "n_clusters to look at a number."
+    )
+    axes = Axes(
+        x="n_clusters",
+        y="p-value",
+        log=True,
+        least=LEAST_P_VALUE,
+        at=tuple(map(float, counts)),
+        level=(level, RULES.level),
+        chosen=(f"{selected} selected", float(selected)) if selected > 1 else None,
+        shared=(LEAST_P_VALUE, 1.0),
+    )
+    chart = line_chart(
+        "count-p-values",
+        [("", 0, list(p_values.values()))],
+        axes,
+        title="Largest p-value of the borders",
+        caption="That of the best of some partitions into so many clusters. Up to the dashed line, all "
+        f"borders hold. Values below {number(LEAST_P_VALUE)} are drawn there.",
+    )
+    marks = {n: "all borders hold" for n, value in p_values.items() if value <= RULES.level}
+    marks[selected] = "selected"
+    rows = [(n, p_value_text(value), marks.get(n, "")) for n, value in p_values.items()]
+    return {"highest": counts[-1], "why": why, "chart": chart, "rows": rows}
+
+
+def drift_section(
+    drift: DriftRecord | None, moved: Sequence[tuple[str, int, int]]
+) -> dict[str, Any] | None:
+    """Start of the run, sizes of clusters before and after, and lines of moved.csv; None for a first run."""
+    if drift is None:
+        return None
+    how = "Views and settings are the same, so its clusters were reused."
+    if drift.start == "cold":
+        how = f"The fit did not start from it: {drift.reason.rstrip('.')}."
+    pairs = zip_longest(drift.sizes_before, drift.sizes_after, fillvalue=0)
+    sizes = [(name, *pair) for name, pair in zip(drift.cluster_names, pairs, strict=True)]
+    if len(sizes) > _MAX_CLUSTERS:
+        sizes.sort(key=lambda row: -abs(row[2] - row[1]))
+    return {
+        "how": how,
+        "n_sizes": len(sizes),
+        "sizes": sizes[:_MAX_CLUSTERS],
+        "moves": Counter((old, new) for _, old, new in moved).most_common(_MAX_MOVES),
+        "moved": moved[:_MAX_SAMPLES],
+    }
 
 
 def confusion(
     labels_true: NDArray[np.int64], labels: NDArray[np.int64], names: Sequence[str] | None
 ) -> dict[str, Any]:
     """Samples of the largest classes in the largest clusters, in the order of the best assignment, which is marked."""
-    classes, truth = np.unique(labels_true, return_inverse=True)
-    clusters, codes = np.unique(labels, return_inverse=True)
-    totals = np.bincount(truth)
-    kept_rows, row_of = _largest(totals)
-    kept_columns, column_of = _largest(np.bincount(codes))
-    rows, columns = row_of[truth], column_of[codes]
-    shown = (rows >= 0) & (columns >= 0)
-    part = np.zeros((len(kept_rows), len(kept_columns)), dtype=np.int64)
-    np.add.at(part, (rows[shown], columns[shown]), 1)
+    classes, clusters = np.unique(labels_true), np.unique(labels)
+    counts = contingency_matrix(labels_true, labels, sparse=True)
+    totals, sizes = (np.asarray(counts.sum(axis=axis)).ravel() for axis in (1, 0))
+    kept_rows, kept_columns = (
+        np.sort(np.argsort(-each, kind="stable")[:_MAX_TABLE]) for each in (totals, sizes)
+    )
+    part = counts[kept_rows][:, kept_columns].toarray()
     order, matched = best_order(part)
     return {
         "clusters": clusters[kept_columns[order]].tolist(),
@@ -51,14 +120,6 @@ def confusion(
         "shape": (len(classes), len(clusters)),
         "n_hidden": len(labels) - int(part.sum()),
     }
-
-
-def _largest(sizes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of the largest values, ascending, and the rank of each position, or -1."""
-    kept = np.sort(np.argsort(-sizes, kind="stable")[:_MAX_TABLE])
-    places = np.full(len(sizes), -1, dtype=np.int64)
-    places[kept] = np.arange(len(kept))
-    return kept, places
 
 
 def cluster_sizes(labels: NDArray[np.int64]) -> tuple[list[tuple[int, int]], list[int]]:
@@ -93,39 +154,6 @@ def separation_rows(matrix: BlockMatrix) -> list[tuple[int, int, float, list[tup
             name, size = int(matrix.clusters[row]), int(matrix.sizes[row])
             rows.append((name, size, float(shares[row]), touching))
     return rows
-
-
-@dataclass(frozen=True, eq=False)
-class Confidence:
-    """Membership (n,) of the samples in their cluster, and the cluster (n,) of their largest other membership."""
-
-    values: NDArray[np.float64]
-    next_cluster: NDArray[np.int64]
-
-
-def sample_confidence(
-    membership: NDArray[np.float64] | None, labels: NDArray[np.int64]
-) -> Confidence | None:
-    """Confidence from memberships (n, c), ascending by label; None without these, and for a single cluster."""
-    if membership is None or membership.shape[1] < 2:
-        return None
-    names = np.unique(labels)
-    if len(names) < membership.shape[1]:
-        names = np.arange(membership.shape[1])
-    own = np.searchsorted(names, labels)
-    values = np.take_along_axis(membership, own[:, None], axis=1)[:, 0]
-    return Confidence(values, names[next_clusters(membership, own)])
-
-
-def next_clusters(membership: NDArray[np.float64], own: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Column (n,) of the largest of at least two memberships (n, c) outside the own column (n,)."""
-    found = np.empty(len(own), dtype=np.int64)
-    step = max(1, _MAX_ENTRIES // membership.shape[1])
-    for start in range(0, len(own), step):
-        others = membership[start : start + step].copy()
-        np.put_along_axis(others, own[start : start + step, None], -np.inf, axis=1)
-        found[start : start + step] = others.argmax(axis=1)
-    return found
 
 
 def presence(by_view: dict[str, NDArray[Any]]) -> dict[str, Any] | None:

@@ -93,9 +93,10 @@ def list_runs(
     first = None if since is None else _time(since, "--since")
     directories = run_directories(root)
     if not directories:
+        state = "contains no runs" if root.is_dir() else "is not a directory"
         raise DataError(
-            f"{root} contains no runs. Give the directory of run directories, such as runs or "
-            "[output] root."
+            f"{root} {state}. Give the directory of run directories, such as runs or [output] root; "
+            "mscam-dask describe shows a single run."
         )
     runs, unreadable = [], {}
     for directory in directories:

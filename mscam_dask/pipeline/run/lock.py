@@ -96,12 +96,6 @@ class RunLock:
         self._file = self._root = None
 
 
-def raise_if_locked(directory: Path) -> None:
-    """Refuse a run directory that another driver holds, before anything large is imported."""
-    if is_locked(directory):
-        raise TemporaryFailure(_locked_message(directory))
-
-
 def is_locked(directory: Path) -> bool:
     """Return whether another driver holds a run directory; nothing in it is changed."""
     for path in (directory / LOCK_NAME, directory):

@@ -23,7 +23,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask import __version__
-from mscam_dask.data.ingest import Source, ingest
+from mscam_dask.data.ingest import IngestReport, Source, ingest
 from mscam_dask.data.readers.base import MAX_BYTES, oriented_sources
 from mscam_dask.data.readers.combine import gather, labels_of_file
 from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
@@ -107,17 +107,24 @@ def open_data(table: DataTable, output: Path) -> OpenData:
         return OpenData(
             data if view_type is None else with_view_types(data, view_type), store, is_new=False
         )
-    report = ingest(
+    report = write_store(table, output, ingest)
+    return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
+
+
+def write_store(
+    table: DataTable, output: str | Path, write: Callable[..., IngestReport]
+) -> IngestReport:
+    """Write the sources that [data] names into a store, by `ingest` or `append`."""
+    return write(
         _built_in(table) if table.source in BUILT_IN_SOURCES else files_of(table, table.sources),
         output,
         views=table.views,
-        view_type=view_type,
+        view_type=table.view_type,
         labels=table.labels,
         chunk_size=table.chunk_size,
         join=table.join,
         impute=table.impute,
     )
-    return OpenData(open_store(report.output), report.output, is_new=True, notes=report.notes)
 
 
 def column_of(

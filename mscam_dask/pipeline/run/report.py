@@ -29,13 +29,13 @@ from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.previous_runs import PreviousRun
 from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
-from mscam_dask.pipeline.run.sample_tables import read_clusters
+from mscam_dask.pipeline.run.sample_tables import read_clusters, sample_table
 
 if TYPE_CHECKING:
     from mscam_dask.monitor.run_record import RunRecord
 
 
-_FILES = (
+FILES = (
     ("labels.csv", "each sample and its cluster"),
     ("samples.csv", "each sample: cluster, confidence, next best cluster, vote of each view"),
     ("samples.parquet", "the same as a Parquet file"),
@@ -76,6 +76,7 @@ def report_html(directory: RunDirectory, base: Path, columns: Path | None = None
     model = read_model(directory.result)
     sample_ids = _sample_ids(directory, record)
     properties, more_notes = _columns(record, columns, sample_ids, len(result.labels))
+    membership = None if model is None else model.arrays.get("membership")
     return run_page(
         RunContent(
             record=record,
@@ -87,7 +88,9 @@ def report_html(directory: RunDirectory, base: Path, columns: Path | None = None
             files=_links(directory, base),
             moved=_moved(directory, record),
             notes=(*notes, *more_notes),
-            membership=None if model is None else model.arrays.get("membership"),
+            samples=None
+            if membership is None
+            else sample_table(sample_ids, result.labels, membership, np.unique(result.labels)),
             columns=properties,
         )
     )
@@ -120,7 +123,7 @@ def _settings_text(directory: RunDirectory) -> str:
 
 def _links(directory: RunDirectory, base: Path) -> tuple[FileLink, ...]:
     links = []
-    for name, what in _FILES:
+    for name, what in FILES:
         file = directory.path / name
         if file.exists():
             href = quote(Path(os.path.relpath(file, base)).as_posix())

@@ -31,6 +31,7 @@ from mscam_dask.errors import (
     MscamError,
     UnstableClustersWarning,
 )
+from mscam_dask.estimators._search_space import excluded_positions, most_clusters
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
@@ -63,7 +64,7 @@ from mscam_dask.pipeline.run.previous_runs import PreviousRun, WarmStart, link_t
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
 from mscam_dask.types.events import CandidateSettings, RefinementFinished, ViewSettingsSelected
-from mscam_dask.types.parameters import Fixed, ViewSettings, most_clusters
+from mscam_dask.types.parameters import ViewSettings
 from mscam_dask.types.result import Assessment, Solution
 
 _NOTED = (ConvergenceWarning, DataWarning, MemoryPlanWarning, UnstableClustersWarning)
@@ -144,7 +145,7 @@ def _changed(sources: Sequence[SourceRecord], *, is_resumed: bool) -> MscamError
 
 def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
     """Refuse data that cannot be clustered with the settings, before a cluster is started."""
-    Fixed(exclude_views=table.parameters.get("exclude_views")).excluded_positions(data.view_names)
+    excluded_positions(table.parameters.get("exclude_views"), data.view_names)
     n_clusters = table.n_clusters
     if n_clusters is None:
         n_clusters = most_clusters(table.parameters["max_clusters"], data.n_samples)

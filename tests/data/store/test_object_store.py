@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from mscam_dask import MSCAM, Constants
 from mscam_dask.benchmark import trial as running
 from mscam_dask.cli import main
 from mscam_dask.data.ingest import append
@@ -33,15 +32,6 @@ from tests.messages import quotes
 
 URL = "s3://bucket/deep/data.zarr"
 N = 60
-
-
-@pytest.mark.thorough
-def test_a_fit_from_a_url_is_the_fit_from_memory(bucket: Any) -> None:
-    data = clustered_data(N)
-    write_store(data, URL)
-    from_url = MSCAM(n_clusters=3, constants=Constants.paper(), n_neighbors=8).fit(URL)
-    from_memory = MSCAM(n_clusters=3, constants=Constants.paper(), n_neighbors=8).fit(data)
-    np.testing.assert_array_equal(from_url.labels_, from_memory.labels_)
 
 
 def test_a_store_grows_or_is_replaced_by_one_request(object_files: MemoryFiles) -> None:
@@ -133,16 +123,6 @@ def test_ingest_describe_run_and_compare_take_urls(
 
 
 # ----------------------------------------------------------------------------- no way there
-
-
-@pytest.mark.thorough
-def test_no_such_store_and_no_such_bucket(bucket: Any) -> None:
-    with pytest.raises(DataError):
-        open_store("s3://bucket/nothing")
-    with pytest.raises(DataError):
-        open_store("s3://nowhere/data.zarr")
-    with pytest.raises(DataError):
-        write_store(clustered_data(N), "s3://nowhere/data.zarr")
 
 
 @pytest.mark.parametrize(

@@ -199,7 +199,7 @@ _DASK_FRAME = type(
         ({"a": "x.csv"}, ["'a'", "'x.csv'", "mscam-dask ingest"]),
         ({"a": _OnADevice()}, ["'a'", "_OnADevice", "use cpu()"]),
         (_DASK_FRAME, ["'view_0'", "to_dask_array(lengths=True)"]),
-        (np.zeros((2, 3, 4)), ["numpy.ndarray", (2, 3, 4), "list(array)"]),
+        (np.zeros((2, 3, 4)), ["'view_0'", (2, 3, 4), "list(array)"]),
         (7, ["builtins.int"]),
         ({"a": np.ma.masked_equal(COLOUR, 0)}, ["'a'", 5]),
     ],

@@ -44,20 +44,14 @@ def test_text_becomes_positions_in_its_sorted_names(labels: list[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("values", "quoted"),
+    "values",
     [
-        ([0.0, 1.5], [1, 1.5]),
-        ([0.0, np.nan, np.inf], [2, np.nan, 1]),
-        ([1e300], [1e300, 0]),
-        (np.eye(3), [(3, 3), "argmax"]),
-        (np.array(3), [()]),
-        (np.array([1, "a"], dtype=object), ["object"]),
-        (pd.Series(["a", None, "b"]), [1, -1]),
-        (np.array([1j]), ["complex128"]),
+        *([0.0, 1.5], [0.0, np.nan, np.inf], [1e300], np.eye(3), np.array(3)),
+        *(np.array([1, "a"], dtype=object), pd.Series(["a", None, "b"]), np.array([1j])),
     ],
 )
-def test_anything_else_is_refused(values: Any, quoted: list[object]) -> None:
-    with pytest.raises(DataError, match=quotes(*quoted)):
+def test_anything_else_is_refused(values: Any) -> None:
+    with pytest.raises(DataError):
         encode_labels(values)
 
 

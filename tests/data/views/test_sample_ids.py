@@ -73,11 +73,11 @@ def test_holders_without_ids() -> None:
     assert join_samples({"a": None, "b": None}, None) is None
     joined = joined_samples({"a": None, "b": ["x", "y"], "c": ["x", "y"]}, None)
     assert (joined.ids, list(joined.places)) == (("x", "y"), ["b", "c"])
-    with pytest.raises(DataError, match=r"different orders.*'a' has no ids"):
+    with pytest.raises(DataError):
         join_samples({"a": None, "b": ["x", "y"], "c": ["y", "x"]}, None)
-    with pytest.raises(DataError, match="a has no ids"):
+    with pytest.raises(DataError):
         join_samples({"a": None, "b": ["x", "y"]}, "outer")
-    with pytest.raises(ConfigurationError, match="join='left'"):
+    with pytest.raises(ConfigurationError):
         join_samples({"a": ["x"]}, "left")  # type: ignore[arg-type]
 
 

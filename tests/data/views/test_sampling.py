@@ -56,10 +56,11 @@ def test_distances_keep_rows_and_columns_and_ids_follow() -> None:
     np.testing.assert_array_equal(drawn.views[0].read(0, 4), np.abs(kept[:, None] - kept))
 
 
-def test_no_labels_or_none_wanted() -> None:
+def test_no_labels_and_none_or_too_many_wanted() -> None:
     data = subspace_mixture(9, 3, (2,), rng=np.random.default_rng(0))
-    with pytest.raises(DataError):
-        sample_per_class(data, 0, rng=np.random.default_rng(0))
+    for per_class in (0, 4):  # of classes of three
+        with pytest.raises(DataError):
+            sample_per_class(data, per_class, rng=np.random.default_rng(0))
     with pytest.raises(DataError):
         sample_per_class(MultiViewData(views=data.views), 1, rng=np.random.default_rng(0))
 

@@ -19,10 +19,10 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.monitor.dashboard.metrics import RunMetrics
 from mscam_dask.monitor.dashboard.plugin import ClusterEvents
 from mscam_dask.monitor.dashboard.run_state import Runs
-from mscam_dask.monitor.events import Event, RunAnnounced, encode
+from mscam_dask.monitor.events import Event
 from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client
-from tests.monitor.records import outer
+from tests.monitor.records import announced, outer, send
 
 parser = pytest.importorskip("prometheus_client.parser", reason="prometheus-client is an extra")
 
@@ -149,9 +149,7 @@ def within(part: Any, whole: Any) -> bool:
 def test_names_that_are_cut_stay_apart() -> None:
     runs = Runs()
     views = ("x" * 500 + "a", "x" * 500 + "b")
-    announced = RunAnnounced(name="r", client="c", views=views, n_samples=9, n_clusters=2)
-    payloads = [encode(announced), encode(outer(0, views=views))]
-    runs.message({"events": [{**(one or {}), "run": "01"} for one in payloads]}, now=0.0)
+    send(runs, announced(views=views), outer(0, views=views))
     families = {family.name: family for family in RunMetrics([runs]).collect()}
     labels = [sample.labels["view"] for sample in families["mscam_objective"].samples]
     assert len(set(labels)) == 2

@@ -13,8 +13,7 @@ pytest.importorskip("bokeh", reason="bokeh is an extra")
 from mscam_dask.monitor.dashboard import page as module
 from mscam_dask.monitor.dashboard.page import Page, head_html
 from mscam_dask.monitor.dashboard.plots import Line, LinePlot, Mark
-from mscam_dask.monitor.dashboard.run_state import Runs, ViewTask
-from mscam_dask.monitor.events import Event, RunAnnounced, encode
+from mscam_dask.monitor.dashboard.run_state import Runs
 from tests.messages import quotes
 from tests.monitor.records import (
     BY_VIEW,
@@ -23,7 +22,9 @@ from tests.monitor.records import (
     LEARNED,
     RANK_SAMPLE,
     VIEWS,
+    announced,
     outer,
+    send,
     started,
 )
 
@@ -48,15 +49,9 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return clock
 
 
-def send(runs: Runs, *events: Event | RunAnnounced) -> None:
-    payloads = [{**(encode(event) or {}), "run": "01"} for event in events]
-    runs.message({"events": payloads}, now=0.0)
-
-
 def begun(name: str = "a run") -> Runs:
     runs = Runs()
-    send(runs, RunAnnounced(name=name, client="c", views=VIEWS, n_samples=9, n_clusters=4))
-    runs.message({"events": [{**(encode(started()) or {}), "run": "01"}]}, now=0.0)
+    send(runs, announced(name), started())
     return runs
 
 
@@ -95,7 +90,7 @@ def test_axes_without_points_are_left_out() -> None:
     page.update()
     assert visible(page) == []
     send(runs, outer(0))  # its dual residuals are zero, which a logarithmic axis cannot show
-    runs.by_id["01"].task_done(VIEWS[0], ViewTask(0, "tcp://h:1", 0.5, 10), is_solve=True)
+    runs.by_id["01"].task_done(VIEWS[0], "tcp://h:1", 0.5, 10)
     page.update()
     names = visible(page)
     assert "primal" in names
@@ -163,5 +158,5 @@ def test_the_head_says_what_was_selected_and_how_a_run_failed_and_nothing_in_it_
     assert re.search(quotes(FAILED.error, "&lt;b&gt;x&lt;/b&gt;", "&lt;i&gt;name&lt;/i&gt;"), html)
     assert not re.search("<script|<i>", html)
     lost = begun()
-    lost.client_left("c")
+    lost.client_left("client-1")
     assert "lost" in tiles(head_html(lost.by_id["01"], now=5.0))

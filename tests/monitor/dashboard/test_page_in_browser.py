@@ -116,7 +116,7 @@ def shows(browser: Browser, source: str, name: str, expected: object) -> None:
 
 def open_page(browser: Browser, client: Client, query: str = "") -> None:
     assert ensure_page(client) is None
-    browser.resize(1400, 1420)
+    browser.resize(1400, 1200)
     browser.open(page_address(client.dashboard_link) + query)
     browser.wait_for("the page", lambda: "Run" in browser.text or "No run yet" in browser.text)
 

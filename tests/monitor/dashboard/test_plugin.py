@@ -10,10 +10,8 @@ import subprocess
 import sys
 import time
 import urllib.request
-import uuid
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -21,7 +19,6 @@ from distributed import Client
 from distributed.comm.core import CommClosedError
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.engine.executors import dask as executor
 from mscam_dask.monitor.dashboard import plugin as module
 from mscam_dask.monitor.dashboard.plugin import NO_DASHBOARD, ClusterEvents, ensure_page, page_link
 from mscam_dask.monitor.events import Event, StepStarted
@@ -110,7 +107,10 @@ def test_a_scheduler_that_takes_nothing_costs_the_oldest_events_not_the_fit() ->
     assert message["dropped"] == 44
 
 
-@pytest.mark.parametrize("error", [OSError("gone"), CommClosedError("gone"), TimeoutError("late")])
+@pytest.mark.parametrize(
+    "error",
+    [OSError("gone"), CommClosedError("gone"), TimeoutError("late"), AttributeError("closed")],
+)
 def test_what_cannot_be_sent_is_counted(error: Exception) -> None:
     client = FakeClient()
     events = begun(client)
@@ -169,17 +169,6 @@ def test_a_fit_names_the_page_and_no_address_where_there_is_none(
     said = [item.getMessage() for item in caplog.records if item.name == module.__name__]
     assert len(said) == (not has_bokeh)
     assert has_bokeh or "pip install 'mscam-dask[dashboard]'" in said[0]
-
-
-def test_the_id_of_a_run_is_never_taken_for_an_iteration(monkeypatch: pytest.MonkeyPatch) -> None:
-    digits = SimpleNamespace(uuid4=lambda: uuid.UUID("12345678" * 4))
-    monkeypatch.setattr(executor, "uuid", digits)
-    with local_client(1, processes=False) as client:
-        model = MSCAM(n_clusters=2, constants=Constants.paper(), client=client).fit(two_subspaces())
-        (run,) = client.cluster.scheduler.plugins["mscam"].runs.by_id.values()  # type: ignore[union-attr]
-    assert run.run_id == "012345678"
-    for tasks in run.view_tasks.values():
-        assert [task.iteration for task in tasks] == list(range(model.n_iter_))
 
 
 def test_a_driver_that_dies_leaves_a_lost_run() -> None:

@@ -10,42 +10,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mscam_dask.monitor.dashboard import run_state as module
-from mscam_dask.monitor.dashboard.run_state import Runs, ViewTask, view_shares
-from mscam_dask.monitor.events import RunAnnounced, encode
-from tests.monitor.records import ENDED, FAILED, SELECTED, VIEWS, outer, started
-
-
-def announced(name: str = "a run", views: tuple[str, ...] = VIEWS) -> RunAnnounced:
-    return RunAnnounced(name=name, client="client-1", views=views, n_samples=120, n_clusters=4)
-
-
-def send(runs: Runs, run_id: str, *events: Any, now: float = 100.0) -> None:
-    payloads = [{**(encode(event) or {}), "run": run_id} for event in events]
-    runs.message({"dropped": 0, "events": payloads}, now=now)
+from mscam_dask.monitor.dashboard.run_state import Runs, view_shares
+from mscam_dask.monitor.fit_state import MAX_ITERATIONS
+from mscam_dask.monitor.messages import MAX_NAME
+from tests.monitor.records import ENDED, FAILED, SELECTED, VIEWS, announced, outer, send, started
 
 
 def test_a_run_from_its_announcement_to_its_end() -> None:
     runs = Runs()
-    send(runs, "01", announced())
+    send(runs, announced())
     run = runs.by_id["01"]
     assert (run.state, run.views, run.seconds(103.0)) == ("preparing", VIEWS, 3.0)
-    send(runs, "01", started(), SELECTED)
-    assert run.pace.eta_s is None
-    send(runs, "01", outer(0), outer(1, 3, seconds=4.0))
-    assert (run.state, run.pace.n_done, run.outer[-1].n_connected_components) == ("running", 2, 3)
-    assert run.pace.eta_s == 18 * 3.0
-    assert math.isnan(run.outer[-1].eigengap)
-    send(runs, "01", ENDED)
+    send(runs, started(), SELECTED)
+    assert run.eta_s is None
+    send(runs, outer(0), outer(1, 3, seconds=4.0))
+    assert (run.state, run.n_done, run.iterations[-1].n_connected_components) == ("running", 2, 3)
+    assert run.eta_s == 18 * 3.0
+    assert math.isnan(run.iterations[-1].eigengap)
+    send(runs, ENDED)
     assert (run.state, run.going, run.seconds(1000.0)) == ("ended", False, 6.5)
     assert (runs.n_announced, runs.n_refused) == (1, 0)
 
 
 def test_failures_and_lost_drivers_are_counted_once() -> None:
     runs = Runs()
-    send(runs, "01", announced())
-    send(runs, "02", announced())
+    send(runs, announced())
+    send(runs, announced(), run_id="02")
     send(runs, "03", outer(0))  # never announced
-    send(runs, "01", FAILED)
+    send(runs, FAILED)
     runs.client_left("client-2")
     runs.client_left("client-1")
     runs.client_left("client-1")
@@ -56,11 +48,11 @@ def test_failures_and_lost_drivers_are_counted_once() -> None:
 def test_ended_runs_make_room_before_running_ones() -> None:
     runs = Runs(max_runs=3)
     for run_id in ("01", "02", "03"):
-        send(runs, run_id, announced())
-    send(runs, "02", ENDED)
-    send(runs, "04", announced())
+        send(runs, announced(), run_id=run_id)
+    send(runs, ENDED, run_id="02")
+    send(runs, announced(), run_id="04")
     assert list(runs.by_id) == ["01", "03", "04"]
-    send(runs, "05", announced())
+    send(runs, announced(), run_id="05")
     assert list(runs.by_id) == ["03", "04", "05"]
     assert runs.n_announced == 5
 
@@ -68,39 +60,35 @@ def test_ended_runs_make_room_before_running_ones() -> None:
 def test_what_is_kept_is_bounded() -> None:
     runs = Runs()
     views = tuple(f"view {index}" for index in range(module.MAX_VIEWS + 5))
-    send(runs, "01", announced("x" * 10_000, views))
+    send(runs, announced("x" * 10_000, views))
     run = runs.by_id["01"]
-    for iteration in range(module.MAX_ITERATIONS + 10):
-        send(runs, "01", outer(iteration, views=("view 0",)))
-        done = ViewTask(iteration, f"tcp://10.0.0.1:{iteration}", 0.5, 10)
-        run.task_done("view 0", done, is_solve=True)
+    for iteration in range(MAX_ITERATIONS + 10):
+        send(runs, outer(iteration, views=("view 0",)))
+        run.task_done("view 0", f"tcp://10.0.0.1:{iteration}", 0.5, 10)
         run.task_began(("k", iteration), "view 0", f"tcp://10.0.0.1:{iteration}")
     for index in range(module.MAX_KINDS + 10):
         runs.task_failed(run, f"stage {index}")
     assert len(run.views) == module.MAX_VIEWS
-    assert len(run.name) == module.MAX_NAME
-    assert len(run.outer) == len(run.view_tasks["view 0"]) == module.MAX_ITERATIONS
-    assert run.pace.n_done == module.MAX_ITERATIONS + 10
+    assert len(run.name) == MAX_NAME
+    assert (len(run.iterations), run.n_done) == (MAX_ITERATIONS, MAX_ITERATIONS + 10)
     assert len(run.work) == len(run.busy) == module.MAX_WORKERS
     assert len(runs.task_failures) == module.MAX_KINDS + 1
     assert runs.task_failures["other"] == 10
 
 
-def test_tasks_are_counted_by_worker_and_repeated_solves_belong_to_one_iteration() -> None:
+def test_tasks_are_counted_by_worker_and_view() -> None:
     runs = Runs()
-    send(runs, "01", announced())
+    send(runs, announced())
     run = runs.by_id["01"]
     run.task_began("key", "colour", "w1")
     assert run.busy == {"key": ("w1", "colour")}
     names = ("colour", "0/form/edge", "edge", "", "colour/0")
     assert [run.view_of(name) for name in names] == ["colour", "form/edge", None, None, None]
     run.task_left("key")
-    run.task_done("colour", ViewTask(-1, "w1", 1.0, 5), is_solve=False)
-    run.task_done("colour", ViewTask(0, "w1", 2.0, 7), is_solve=True)
-    run.task_done("colour", ViewTask(0, "w2", 3.0, 6), is_solve=True)
-    run.task_done("colour", ViewTask(1, "w2", 4.0, 7), is_solve=True)
+    run.task_done("colour", "w1", 1.0, 5)
+    run.task_done("colour", "w1", 2.0, 7)
+    run.task_done("colour", "w2", 3.0, 6)
     assert run.busy == {}
-    assert list(run.view_tasks["colour"]) == [ViewTask(0, "w2", 5.0, 7), ViewTask(1, "w2", 4.0, 7)]
     assert run.work["w1", "colour"] == module.Work(n_tasks=2, seconds=3.0, n_bytes=12)
 
 
@@ -117,7 +105,7 @@ kinds = st.sampled_from(
 @given(st.lists(json_values | st.fixed_dictionaries({"event": kinds, "run": json_values})))
 def test_anything_may_be_sent(payloads: list[Any]) -> None:
     runs = Runs()
-    send(runs, "01", announced())
+    send(runs, announced())
     runs.message({"dropped": None, "events": payloads}, now=0.0)
     runs.message(payloads, now=0.0)
     assert runs.n_refused == len(payloads) + 1

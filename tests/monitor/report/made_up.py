@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 
@@ -105,12 +106,11 @@ def made_up_assessment(sizes: NDArray[np.int64], views: Sequence[str]) -> Assess
     )
 
 
-def made_up_membership(labels: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Memberships of which the largest is that of the label, but for a few samples."""
-    votes: NDArray[np.float64] = np.eye(int(labels.max()) + 1)[labels]
-    votes += np.random.default_rng(7).uniform(0.0, 1.1, size=votes.shape)
-    votes /= votes.sum(axis=1, keepdims=True)
-    return votes
+def made_up_samples(labels: NDArray[np.int64]) -> pd.DataFrame:
+    """Confidences, and the cluster after the own one as the next."""
+    confidence = np.random.default_rng(7).uniform(0.3, 1.0, len(labels))
+    following = (labels + 1) % (int(labels.max()) + 1)
+    return pd.DataFrame({"confidence": confidence, "next_cluster": following})
 
 
 def made_up_content(
@@ -179,7 +179,7 @@ def made_up_content(
         result=result,
         settings_text="[data]\nsource = 'made-up.npz'\n",
         files=(FileLink(name="run.json", href="run.json", what="the record"),),
-        membership=made_up_membership(labels),
+        samples=made_up_samples(labels),
         **{**defaults, **content},
     )
 

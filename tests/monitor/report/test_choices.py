@@ -10,7 +10,7 @@ import msgspec
 import numpy as np
 
 from mscam_dask.monitor.report.page import run_page
-from mscam_dask.monitor.report.sections import n_clusters_section
+from mscam_dask.monitor.report.tables import n_clusters_section
 from tests.messages import quotes
 from tests.monitor.records import LEARNED, RANK_SAMPLE
 from tests.monitor.report.made_up import VIEWS, made_up_content, part_of, text_of

@@ -24,7 +24,6 @@ from mscam_dask.monitor.report.figures import (
 from mscam_dask.monitor.report.tables import (
     cluster_sizes,
     confusion,
-    sample_confidence,
     separation_rows,
 )
 from mscam_dask.plot.palette import sample_property
@@ -56,22 +55,6 @@ def test_many_clusters_take_little_memory() -> None:
     finally:
         tracemalloc.stop()
     assert peak < 120e6  # a number for every pair of clusters is 128e6, for each sample 256e6
-
-
-# ---- confidence -------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("names", [(0, 1, 2), (1, 4, 6), (0, 1)])
-def test_confidence_is_the_membership_in_the_own_cluster(names: tuple[int, ...]) -> None:
-    """The last of three clusters may be without a sample."""
-    labels = np.array(names)[some_labels(40, len(names))]
-    membership = np.random.default_rng(1).dirichlet(np.ones(3), size=40)
-    found = sample_confidence(membership, labels)
-    assert found is not None
-    for row in range(40):
-        by_name = dict(zip((*names, 2)[:3], membership[row].tolist(), strict=True))
-        assert found.values[row] == by_name.pop(int(labels[row]))
-        assert found.next_cluster[row] == max(by_name, key=lambda name: by_name[name])
 
 
 # ---- properties of the samples -----------------------------------------------------------------
@@ -262,9 +245,9 @@ def test_gaps_break_a_line_and_nothing_is_no_chart() -> None:
 def test_the_tree_has_each_merge() -> None:
     merges = np.array([[1, 2, 0.5, 2], [0, 3, 4.0, 3]])
     tree = cluster_tree(merges, (5, 7, 9))
-    assert tree.csv.splitlines() == ["first,second,distance", "7,9,0.5", "5,7 9,4"]
-    assert "7 with 9; 5 with 7 and 9" in tree.text
-    assert sorted(texts(tree.svg)) == ["5", "7", "9"]
+    assert tree["csv"].splitlines() == ["first,second,distance", "7,9,0.5", "5,7 9,4"]
+    assert "7 with 9; 5 with 7 and 9" in tree["text"]
+    assert sorted(texts(tree["svg"])) == ["5", "7", "9"]
 
 
 # ---- tables ----------------------------------------------------------------------------------

@@ -109,7 +109,7 @@ def test_edges(case: str) -> None:
     if case == "no embeddings":
         content.result.view_embeddings.clear()
         content.result.view_coordinates.clear()
-        content = dataclasses.replace(content, membership=None)
+        content = dataclasses.replace(content, samples=None)
     if case == "no iterations":
         object.__setattr__(
             content.result, "history", content.result.history.isel(outer_iteration=slice(0))

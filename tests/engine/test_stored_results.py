@@ -1,9 +1,9 @@
-"""Results of large data that the workers write: the same bytes, and little for the driver to hold."""
+"""Results and checkpoints of large data, written block by block: the same bytes, and little for the driver to hold."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -53,19 +53,19 @@ def content(root: Path) -> dict[str, bytes]:
 
 
 @pytest.mark.parametrize("settings", [{}, {"model": "mscan"}, {"n_clusters": 1}], ids=str)
-def test_the_store_has_the_bytes_that_the_driver_writes(
+def test_the_store_has_the_bytes_of_a_result_in_memory(
     settings: dict[str, Any], tmp_path: Path
 ) -> None:
-    by_workers = tmp_path / "workers" / "result.zarr"
-    by_workers.parent.mkdir()
-    solution = fit(SerialExecutor(), new_partial(by_workers), **settings)
+    by_blocks = tmp_path / "blocks" / "result.zarr"
+    by_blocks.parent.mkdir()
+    solution = fit(SerialExecutor(), new_partial(by_blocks), **settings)
     assert isinstance(solution.arrays, StoredArrays)
     in_memory = dataclasses.replace(solution, arrays=solution.arrays.loaded())
-    write_result(solution, by_workers)
-    by_driver = write_result(in_memory, tmp_path / "driver" / "result.zarr")
-    assert content(by_workers) == content(by_driver)
-    assert len(list(by_workers.glob("consensus_graph/data/c/*"))) > 3
-    assert [item.name for item in by_workers.parent.iterdir()] == ["result.zarr"]
+    write_result(solution, by_blocks)
+    whole = write_result(in_memory, tmp_path / "whole" / "result.zarr")
+    assert content(by_blocks) == content(whole)
+    assert len(list(by_blocks.glob("consensus_graph/data/c/*"))) > 3
+    assert [item.name for item in by_blocks.parent.iterdir()] == ["result.zarr"]
 
 
 def same_arrays(solution: Solution, expected: Solution) -> None:
@@ -92,31 +92,6 @@ def test_arrays_are_those_of_a_fit_in_memory(tmp_path: Path) -> None:
         same_arrays(fit(DaskExecutor(client), tmp_path / "workers"), expected)
 
 
-class OtherMount(SerialExecutor):
-    """Executor of which one worker has nothing, or another file system, at the path of the driver."""
-
-    def __init__(self, place: Path) -> None:
-        super().__init__()
-        self._place = place
-        self.n_elsewhere = 0
-
-    def submit(self, function: Callable[..., Any], /, *args: Any, key: str) -> Handle:
-        if key.startswith("write_result/") and args[3][1] == "view_embeddings/1":
-            self.n_elsewhere += 1
-            numbers, number, shifts, (_, name), *rows = args
-            args = (numbers, number, shifts, (self._place, name), *rows)
-        return super().submit(function, *args, key=key)
-
-
-def test_the_driver_gathers_where_a_worker_does_not_see_the_directory(tmp_path: Path) -> None:
-    executor = OtherMount(tmp_path / "elsewhere")
-    solution = fit(executor, tmp_path / "here")
-    assert executor.n_elsewhere > 0
-    assert isinstance(solution.arrays, ArraysInMemory)
-    assert list(tmp_path.iterdir()) == []
-    same_arrays(solution, fit(SerialExecutor(), None))
-
-
 class Counting(SerialExecutor):
     """Executor that counts the bytes of the results that the driver gathers."""
 
@@ -128,19 +103,6 @@ class Counting(SerialExecutor):
         gathered = super().gather(handles)
         self.n_bytes.append(sum(map(n_bytes, gathered)))
         return gathered
-
-
-def test_the_driver_gathers_labels_and_scalars(tmp_path: Path) -> None:
-    to_store, to_memory = Counting(), Counting()
-    solution = fit(to_store, tmp_path / "result")
-    fit(to_memory, None)
-    of_labels = solution.labels.nbytes
-    graph = solution.consensus_graph
-    of_arrays = sum(values.nbytes for values in solution.view_embeddings.values())
-    assert max(to_memory.n_bytes) > 3 * of_labels
-    assert max(to_store.n_bytes) < 2 * of_labels
-    fewer = sum(to_memory.n_bytes) - sum(to_store.n_bytes)
-    assert fewer > graph.data.nbytes + of_arrays / 2  # embeddings are sent in single precision
 
 
 def test_damage_of_a_large_result_is_found_before_it_is_used(tmp_path: Path) -> None:
@@ -174,7 +136,7 @@ def test_results_on_the_disks_of_workers_have_the_same_bits(tmp_path: Path) -> N
     assert all(total["disk-read", "count"] > 100 for total in totals.values())
 
 
-def test_the_driver_saves_checkpoints_by_blocks(tmp_path: Path) -> None:
+def test_the_driver_holds_some_blocks(tmp_path: Path) -> None:
     executor, store = Counting(), FileCheckpointStore(tmp_path / "checkpoints")
     parameters = Parameters(n_clusters=4, exact_samples=400, max_iter=1)
     solution = run_fit(
