@@ -122,7 +122,7 @@ def in_a_callback_of_the_collector(action: Callable[[], object]) -> None:
 def test_an_interrupt_that_python_discards_is_raised_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    done: list[str] = []
+    done: list[str | None] = []
 
     def work() -> None:
         with GracefulShutdown(lambda: "") as interruption:

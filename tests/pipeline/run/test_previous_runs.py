@@ -288,12 +288,13 @@ class Old:
     def run(self, number: int, *, reached: bool = True, **more: Any) -> RunDirectory:
         path = shutil.copytree(self.finished.path, self.root / f"tiny-{number}")
         directory = RunDirectory(path)
-        record = directory.read_record()
+        fit = directory.read_record().fit
+        assert fit is not None
         rewritten(
             directory,
             number=number,
             settings=msgspec.to_builtins(self.settings),
-            fit=msgspec.structs.replace(record.fit, has_requested_components=reached),
+            fit=msgspec.structs.replace(fit, has_requested_components=reached),
             **{"ended": f"2026-01-0{number}", **more},
         )
         return directory

@@ -228,15 +228,12 @@ def test_other_software_is_said_and_what_runs_the_tasks_can_be_changed(
 
 def test_a_pipeline_file_with_other_settings_is_refused(stopped: RunDirectory) -> None:
     kept = stopped.pipeline.read_text()
-    for content in (
-        b"\xff",
-        b"[cluster\n",
-        kept.replace("n_clusters = 3", "n_clusters = 2").encode(),
-    ):
+    other = kept.replace("n_clusters = 3", "n_clusters = 2").encode()
+    said = ["cluster.n_clusters", 2, 3]
+    for content, values in ((b"\xff", []), (b"[cluster\n", []), (other, said)):
         stopped.pipeline.write_bytes(content)
-        with raises(ConfigurationError, stopped.pipeline) as caught:
+        with raises(ConfigurationError, stopped.pipeline, *values):
             resume_run(stopped.path)
-    assert re.search(quotes("cluster.n_clusters", 2, 3), str(caught.value))
     stopped.pipeline.unlink()
     assert resume_run(stopped.path).record.state == "finished"
     assert stopped.pipeline.read_text() == kept
