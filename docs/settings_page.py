@@ -12,13 +12,12 @@ import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import get_type_hints
 
 import msgspec
 
 from mscam_dask.benchmark import config as of_experiments
 from mscam_dask.pipeline.config import settings as of_runs
-from mscam_dask.pipeline.config.parse import allowed_values, metas_of
+from mscam_dask.types.allowed import allowed_values, annotations_of
 from mscam_dask.types.parameters import Constants
 
 __all__ = ["PAGE", "page"]
@@ -78,7 +77,7 @@ _TABLES: dict[str, tuple[type[msgspec.Struct], str]] = {
     ),
     "sweep": (
         of_experiments.SweepTable,
-        "Scores over `alpha` and `graph_weight`; each view is factored once.",
+        "Scores over `alpha` and `graph_weight`, with labels and without.",
     ),
     "dataset.NAME": (
         of_experiments.DatasetTable,
@@ -97,7 +96,7 @@ def page() -> str:
         common = set(of_runs.DataTable.__struct_fields__) if name == "dataset.NAME" else set()
         texts = _texts(kind)
         rows = [
-            _row(field, texts.get(field.name))
+            _row(field, texts[field.name])
             for field in msgspec.structs.fields(kind)
             if field.name not in common
         ]
@@ -114,33 +113,32 @@ def _section(name: str, introduction: str, rows: list[str]) -> str:
 
 def _constants() -> Iterator[str]:
     """Yield the row of each field of `Constants`, with its text from the docstring."""
-    types_of = get_type_hints(Constants)
+    types_of = annotations_of(Constants)
     texts = dict(re.findall(r"^(\w+) : .*\n((?: +.*\n)+)", inspect.getdoc(Constants) or "", re.M))
     for field in dataclasses.fields(Constants):
         default = msgspec.json.encode(field.default).decode()
         is_table = dataclasses.is_dataclass(field.default)
-        allowed = "a table" if is_table else allowed_values(types_of[field.name])
+        allowed = allowed_values(types_of[field.name])
         meaning = " ".join(texts[field.name].split())
         cells = (f"`{field.name}`", "-" if is_table else f"`{default}`", allowed, meaning)
         yield f"| {' | '.join(cells)} |"
 
 
 def _texts(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the text below each field of a class."""
-    (tree,) = ast.parse(inspect.getsource(kind)).body
-    assert isinstance(tree, ast.ClassDef)
-    return {
-        ast.unparse(field.target): " ".join(str(ast.literal_eval(text.value)).split())
-        for field, text in itertools.pairwise(tree.body)
-        if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-    }
+    """Return the text below each field of a class and its bases."""
+    texts: dict[str, str] = {}
+    for each in reversed(kind.__mro__[: kind.__mro__.index(msgspec.Struct)]):
+        (tree,) = ast.parse(inspect.getsource(each)).body
+        assert isinstance(tree, ast.ClassDef)
+        texts |= {
+            ast.unparse(field.target): " ".join(str(ast.literal_eval(text.value)).split())
+            for field, text in itertools.pairwise(tree.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+    return texts
 
 
-def _row(field: msgspec.structs.FieldInfo, text: str | None) -> str:
-    described = (meta.description for meta in metas_of(field.type) if meta.description)
-    meaning = text or next(described, None)
-    if meaning is None:
-        raise ValueError(f"{field.name} has no description: put a text below it.")
+def _row(field: msgspec.structs.FieldInfo, meaning: str) -> str:
     cells = (f"`{field.name}`", _default(field), allowed_values(field.type), meaning)
     return f"| {' | '.join(cells)} |"
 

@@ -7,34 +7,24 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, ClassVar, Literal
 
-import msgspec
-from msgspec import Meta, Struct
+from msgspec import Meta, Struct, structs
 
 from mscam_dask.benchmark.methods import grid_points, known_methods, method
 from mscam_dask.benchmark.results import Kind, Protocol
 from mscam_dask.data.datasets import CORRUPTED_SHARES
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.cluster_types import execution_problems, with_dask_defaults
+from mscam_dask.pipeline.config.cluster_types import execution_problems
 from mscam_dask.pipeline.config.parse import (
-    absolute_paths,
     are_one_name,
+    check_name,
     name_of_pipeline,
-    name_problem,
-    nearest,
-    read_table,
+    read_tables,
+    refuse,
     shown,
-    sub_tables,
-    unknown_tables,
-)
-from mscam_dask.pipeline.config.read_config import (
-    PATHS,
-    credential_problems,
-    text_problems,
 )
 from mscam_dask.pipeline.config.settings import (
     BUILT_IN_SOURCES,
-    Count,
     DataTable,
     Directory,
     ExecutionTable,
@@ -42,15 +32,175 @@ from mscam_dask.pipeline.config.settings import (
     OutputTable,
     Text,
 )
-from mscam_dask.pipeline.config.toml_document import COMMAND_LINE, Document, Override, read_document
-from mscam_dask.types.parameters import Scale
+from mscam_dask.pipeline.config.toml_document import (
+    COMMAND_LINE,
+    Document,
+    Override,
+    dask_overrides,
+    read_document,
+)
+from mscam_dask.types.allowed import Count, NotNegative, Positive, Share, WholeNumber, nearest
+from mscam_dask.types.parameters import GraphWeight, InUnits, Model, Scale
 
 Command = Literal["compare", "sweep"]
-
 
 DATA_VARIABLE = "MSCAM_DATA"
 """Environment variable with the directory of data sets."""
 _ENDINGS = (".npz", ".zarr", ".mat", ".nc", "")
+
+DatasetNames = Annotated[
+    tuple[Text, ...], Meta(min_length=1, title="a list of names, paths, or URLs of stores")
+]
+MethodNames = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list of names of methods")]
+Protocols = Annotated[
+    tuple[Protocol, ...], Meta(min_length=1, title='a list of `"defaults"`, `"grid"`')
+]
+Shares = Annotated[tuple[Share, ...], Meta(min_length=1, title="a list of numbers from 0 to 1")]
+Alphas = Annotated[
+    tuple[InUnits, ...], Meta(min_length=1, title="a list of numbers from 1e-06 to 1e+06")
+]
+GraphWeights = Annotated[
+    tuple[GraphWeight, ...], Meta(min_length=1, title="a list of numbers from 1e-30 to 1e+30")
+]
+
+
+class DatasetTable(DataTable, frozen=True, kw_only=True):
+    """[dataset.NAME]: the keys of [data] of a run, the number of clusters and the samples."""
+
+    n_clusters: Count | None = None
+    """Number of clusters; by default the number of classes."""
+    per_class: Count | None = None
+    """Random samples of every class; all samples by default."""
+    seed: WholeNumber = 0
+    """Seed of that random choice."""
+
+
+class RunsTable(Struct, frozen=True, kw_only=True):
+    """Keys of both [compare] and [robustness]."""
+
+    title: ClassVar[str]
+
+    methods: MethodNames | None = None
+    """`mscam`, `mscan` and the baselines to compare; all by default."""
+    runs: Count = 10
+    """Runs of each method; run i has seed `seed` + i."""
+    seed: WholeNumber = 0
+    """Seed of the first run."""
+    protocols: Protocols = ("defaults",)
+    """Label-free defaults, or the best point of a grid, chosen with labels."""
+    search_runs: Count = 1
+    """Runs of each point of a grid; the best point then has all runs."""
+    time_limit_s: Positive = 900.0
+    """Maximum seconds of a fit."""
+    memory_limit: Memory | None = None
+    """Maximum memory of a fit; by default the share of a worker thread."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """Seed of each run."""
+        return tuple(range(self.seed, self.seed + self.runs))
+
+
+class CompareTable(RunsTable, frozen=True, kw_only=True):
+    """[compare]: methods side by side on data sets."""
+
+    title: ClassVar[str] = "compare"
+    kind: ClassVar[Kind] = "comparison"
+
+    datasets: DatasetNames
+    """Data sets to cluster."""
+    directory: Directory | None = None
+    """Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."""
+    shuffle: bool = True
+    """Whether the seed of a run also shuffles the samples; seed 0 keeps their order."""
+
+
+class RobustnessTable(RunsTable, frozen=True, kw_only=True):
+    """[robustness]: accuracy over the corrupted share; see `corrupted_mixture`."""
+
+    title: ClassVar[str] = "robustness"
+    kind: ClassVar[Kind] = "robustness"
+
+    methods: MethodNames | None = ("mlan", "mscan", "mscam")
+    """Methods to compare."""
+    corruption_rate: Shares = CORRUPTED_SHARES
+    """Shares of the samples of each view to which noise is added."""
+    n_samples: Annotated[int, Meta(ge=20)] = 1000
+    """Samples of a mixture."""
+    noise_variance: NotNegative = 0.3
+    """Variance of the noise, relative to the length of the sample."""
+    within_variance: Positive = 0.89
+    """Factor on the covariances of the mixture."""
+
+
+class SweepTable(Struct, frozen=True, kw_only=True):
+    """[sweep]: α × λ on data sets, with the graph weight of the paper, which grows in the fit."""
+
+    title: ClassVar[str] = "sweep"
+    kind: ClassVar[Kind] = "sensitivity"
+
+    datasets: DatasetNames
+    """Data sets to cluster."""
+    directory: Directory | None = None
+    """Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."""
+    method: Model = "mscam"
+    """Method to fit."""
+    alpha: Alphas = (0.01, 0.1, 1.0, 10.0, 100.0)
+    """Rows of the grid."""
+    graph_weight: GraphWeights = (0.001, 0.01, 0.1, 1.0, 10.0)
+    """Columns of the grid: the initial λ."""
+    scale: Scale = "standard"
+    """Scaling of feature views in all fits."""
+    n_neighbors: Count = 9
+    """Neighbors of a sample in the consensus graph in all fits."""
+    max_iter: Count = 30
+    """Maximum number of outer iterations of all fits."""
+    seed: WholeNumber = 0
+    """Seed of all fits."""
+
+    @property
+    def seeds(self) -> tuple[int, ...]:
+        """The one seed."""
+        return (self.seed,)
+
+    @property
+    def fixed(self) -> dict[str, Any]:
+        """Parameters that all fits share, but for the seed."""
+        names = ("scale", "n_neighbors", "max_iter")
+        return {**{name: getattr(self, name) for name in names}, "auto_settings": False}
+
+
+_Table = CompareTable | RobustnessTable | SweepTable
+_KINDS: dict[str, type[_Table]] = {
+    kind.title: kind for kind in (CompareTable, RobustnessTable, SweepTable)
+}
+_Values = Annotated[list[Any], Meta(min_length=1, title="a list of values to try")]
+
+
+class ExperimentTables(Struct, frozen=True, kw_only=True):
+    """Tables of an experiment file, of which one is [compare], [robustness] or [sweep]."""
+
+    compare: CompareTable | None = None
+    robustness: RobustnessTable | None = None
+    sweep: SweepTable | None = None
+    dataset: dict[str, DatasetTable] = {}
+    parameters: dict[str, dict[str, Any]] = {}  # in place of the defaults of a method
+    grid: dict[str, dict[str, _Values]] = {}  # in place of the grid of a method
+    execution: ExecutionTable = ExecutionTable()
+    output: OutputTable = OutputTable()
+
+
+class ExperimentSettings(ExperimentTables, frozen=True, kw_only=True):
+    """The checked content of an experiment file, with the data sets that it uses, by name and in order."""
+
+    name: str  # of the file without its ending
+
+    @property
+    def table(self) -> _Table:
+        """The table of the experiment."""
+        table = self.compare or self.robustness or self.sweep
+        assert table is not None
+        return table
 
 
 def experiment_command(tables: Collection[str]) -> Command | None:
@@ -72,83 +222,60 @@ def read_experiment(
     problem, with its file, line, table and key, and the nearest names of what is unknown.
     """
     document = file if isinstance(file, Document) else read_document(file)
-    document = with_dask_defaults(document.overridden(overrides))
-    problems: list[str] = [
-        *unknown_tables(document, _TABLES),
-        *text_problems(document),
-        *credential_problems(document),
-    ]
-    name = _kind_table(document, command, problems)
-    table = None if name is None else read_table(document, (name,), _KINDS[name], problems)
-    execution = read_table(document, ("execution",), ExecutionTable, problems)
-    output = read_table(document, ("output",), OutputTable, problems)
-    if execution is not None:
-        problems.extend(execution_problems(document, execution))
-    problems.extend(
+    document = document.overridden(overrides)
+    document = document.overridden(dask_overrides(document))
+    _check_kind(document, command)
+    tables = read_tables(document, ExperimentTables, {"execution": execution_problems})
+    table = tables.compare or tables.robustness or tables.sweep
+    if table is None:
+        raise ConfigurationError(
+            f"{document.path}: the file has no table {_kinds_of(command)}. Add one, with the data sets "
+            "to use."
+        )
+    problems = [
         f"{document.where('output', key)}: [output] {key} is for runs only; an experiment keeps "
         "every finished trial in its directory. Remove the key."
         for key in ("checkpoints", "keep", "metrics")
-        if getattr(output, key, None) is not None
-    )
-    parameters = sub_tables(document, "parameters", problems)
-    grids = sub_tables(document, "grid", problems)
-    datasets: dict[str, DatasetTable] = {}
-    if table is not None and name is not None:
-        datasets = _datasets(document, name, table, problems)
-        if isinstance(table, SweepTable):
-            problems.extend(_sweep_problems(document, table))
-        else:
-            problems.extend(_method_problems(document, name, table, parameters, grids))
-    if problems:
-        raise ConfigurationError("\n".join(dict.fromkeys(problems)))
-    assert name is not None
-    assert table is not None
-    assert execution is not None
-    assert output is not None
+        if getattr(tables.output, key) is not None
+    ]
+    datasets = _datasets(document, table, tables.dataset, problems)
+    if isinstance(table, SweepTable):
+        problems.extend(_sweep_problems(document, table))
+    else:
+        problems.extend(_method_problems(document, table, tables))
+    refuse(problems)
+    settings = {**structs.asdict(tables), "dataset": datasets}
+    if not isinstance(table, RobustnessTable):  # every data set has its table
+        names = tuple(datasets)
+        settings[table.title] = structs.replace(table, datasets=names, directory=None)
     is_file = document.path != COMMAND_LINE.path
-    return ExperimentSettings(
-        name=name_of_pipeline(document.path) if is_file else "comparison",
-        table=table,
-        datasets=datasets,
-        parameters=parameters,
-        grids=grids,
-        execution=absolute_paths(document, "execution", execution, PATHS["execution"]),
-        output=absolute_paths(document, "output", output, PATHS["output"]),
-    )
+    name = name_of_pipeline(document.path) if is_file else "comparison"
+    return ExperimentSettings(name=name, **settings)
 
 
-def _kind_table(document: Document, command: str, problems: list[str]) -> str | None:
-    """Name of the one table of [compare], [robustness] and [sweep] in the file."""
+def _check_kind(document: Document, command: str) -> None:
+    """Refuse a file with several tables of experiments, or with that of another command."""
     names = [name for name in _KINDS if name in document.tables]
-    allowed = [name for name in _KINDS if experiment_command([name]) == command]
-    words = " or ".join(f"[{name}]" for name in allowed)
     if len(names) > 1:
-        problems.append(
+        raise ConfigurationError(
             f"{document.where(names[1])}: the file has both [{names[0]}] and [{names[1]}]; "
             "keep one of them."
         )
-    elif not names:
-        problems.append(
-            f"{document.path}: the file has no table {words}. Add one, with the data sets to use."
-        )
-    elif names[0] not in allowed:
-        problems.append(
+    if names and experiment_command(names) != command:
+        raise ConfigurationError(
             f"{document.where(names[0])}: [{names[0]}] is for mscam-dask "
-            f"{experiment_command(names)}; mscam-dask {command} takes {words}."
+            f"{experiment_command(names)}; mscam-dask {command} takes {_kinds_of(command)}."
         )
-    else:
-        return names[0]
-    return None
+
+
+def _kinds_of(command: str) -> str:
+    return " or ".join(f"[{name}]" for name in _KINDS if experiment_command([name]) == command)
 
 
 def _datasets(
-    document: Document,
-    name: str,
-    table: _Table,
-    problems: list[str],
+    document: Document, table: _Table, declared: Mapping[str, DatasetTable], problems: list[str]
 ) -> dict[str, DatasetTable]:
     """Data sets of the experiment by name; problems are added."""
-    declared = _declared(document, problems)
     if isinstance(table, RobustnessTable):
         problems.extend(
             f"{document.where('dataset')}: [robustness] draws its own data. Remove [dataset.{key}]."
@@ -158,14 +285,9 @@ def _datasets(
     datasets: dict[str, DatasetTable] = {}
     for requested in table.datasets:
         try:
-            key, found = _found(requested, document, name, table, declared)
-            problem = None if key in declared else name_problem(key)
+            key, found = _found(requested, document, table, declared)
+            check_name(key, "its name", "Give the data set another name in a table [dataset.NAME].")
             same = next((other for other in datasets if are_one_name(other, key)), None)
-            if problem is not None:
-                raise ConfigurationError(
-                    f"the name {shown(key)} {problem}, so it cannot name its store. Give the data set "
-                    "another name in a table [dataset.NAME]."
-                )
             if same is not None:
                 raise ConfigurationError(
                     f"its store and that of {shown(same)} have names that some file systems do not "
@@ -173,61 +295,30 @@ def _datasets(
                     "another name in a table [dataset.NAME]."
                 )
         except ConfigurationError as error:
-            where = document.where(name, "datasets")
-            problems.append(f"{where}: [{name}] datasets has {requested!r}: {error}")
+            where = document.where(table.title, "datasets")
+            problems.append(f"{where}: [{table.title}] datasets has {requested!r}: {error}")
         else:
-            if found is not None:
-                datasets[key] = found
+            datasets[key] = found
     return datasets
-
-
-def _declared(document: Document, problems: list[str]) -> dict[str, DatasetTable | None]:
-    """Tables [dataset.NAME] by name, with absolute paths; None with problems if it is not valid."""
-    tables: dict[str, DatasetTable | None] = {}
-    for key in sub_tables(document, "dataset", problems):
-        if (problem := name_problem(key)) is not None:
-            problems.append(
-                f"{document.where('dataset', key)}: the name {shown(key)} of a data set {problem}, "
-                "so it cannot name its store. Choose another NAME for [dataset.NAME]."
-            )
-        table = read_table(document, ("dataset", key), DatasetTable, problems)
-        tables[key] = None if table is None else _source_paths(document, key, table)
-    return tables
-
-
-def _source_paths(document: Document, key: str, table: DatasetTable) -> DatasetTable:
-    changes: dict[str, Any] = {}
-    if table.source not in BUILT_IN_SOURCES:
-        paths = [document.absolute(item, "dataset", key, "source") for item in table.sources]
-        changes["source"] = paths[0] if len(paths) == 1 else paths
-    for name in ("path", "cache", "labels"):
-        value = getattr(table, name)
-        path = None if value is None else document.absolute(value, "dataset", key, name)
-        if path is not None and (name != "labels" or Path(path).is_file()):
-            changes[name] = path
-    return msgspec.structs.replace(table, **changes)
 
 
 def _found(
     requested: str,
     document: Document,
-    name: str,
     table: CompareTable | SweepTable,
-    declared: Mapping[str, DatasetTable | None],
-) -> tuple[str, DatasetTable | None]:
-    """Find a data set by name, path or URL: its name and table, or None if its problem is listed."""
+    declared: Mapping[str, DatasetTable],
+) -> tuple[str, DatasetTable]:
+    """Find a data set by name, path or URL: its name and table."""
     if requested in declared:
         return requested, _with_files(declared[requested])
     if requested in BUILT_IN_SOURCES:
         return requested, DatasetTable(source=requested)
     if "://" in requested:
         return Path(requested).stem, _with_files(DatasetTable(source=requested))
-    path = Path(document.absolute(requested, name, "datasets"))
+    path = Path(document.absolute(requested, table.title, "datasets"))
     if path.exists():
         return path.stem, DatasetTable(source=str(path))
-    directory = os.environ.get(DATA_VARIABLE)
-    if table.directory is not None:
-        directory = document.absolute(table.directory, name, "directory")
+    directory = table.directory or os.environ.get(DATA_VARIABLE)
     if directory is None:
         raise ConfigurationError(
             f"there is no {path} and no table [dataset.{requested}], and neither `directory` nor "
@@ -249,10 +340,8 @@ def _found(
     )
 
 
-def _with_files(table: DatasetTable | None) -> DatasetTable | None:
+def _with_files(table: DatasetTable) -> DatasetTable:
     """Return a table whose files exist; a URL is checked when it is opened."""
-    if table is None:
-        return None
     sources = [] if table.source in BUILT_IN_SOURCES else list(table.sources)
     sources += [] if table.path is None else [table.path]
     paths = [path for path in map(as_location, sources) if isinstance(path, Path)]
@@ -263,14 +352,10 @@ def _with_files(table: DatasetTable | None) -> DatasetTable | None:
 
 
 def _method_problems(
-    document: Document,
-    name: str,
-    table: RunsTable,
-    parameters: Mapping[str, Mapping[str, Any]],
-    grids: Mapping[str, Mapping[str, Any]],
+    document: Document, table: RunsTable, tables: ExperimentTables
 ) -> Iterable[str]:
     """Yield the problems of methods, [parameters.METHOD] and [grid.METHOD]."""
-    where = f"{document.where(name, 'methods')}: [{name}] methods"
+    where = f"{document.where(table.title, 'methods')}: [{table.title}] methods"
     for requested in table.methods or ():
         try:
             asked = method(requested)
@@ -283,17 +368,10 @@ def _method_problems(
                 f"{where}: {requested!r} cannot be made with n_clusters alone ({error}). Give its "
                 "other parameters defaults."
             )
-    for requested, values in parameters.items():
+    for requested, values in tables.parameters.items():
         yield from _parameter_problems(document, ("parameters", requested), values)
-    for requested, values in grids.items():
-        invalid = [key for key, value in values.items() if not isinstance(value, list) or not value]
-        for key in invalid:
-            yield (
-                f"{document.where('grid', requested, key)}: [grid.{requested}] {key} = "
-                f"{shown(values[key])}; allowed is a list of values to try."
-            )
-        if not invalid:
-            yield from _parameter_problems(document, ("grid", requested), grid_points(values)[0])
+    for requested, grid in tables.grid.items():
+        yield from _parameter_problems(document, ("grid", requested), grid_points(grid)[0])
 
 
 def _parameter_problems(
@@ -325,178 +403,3 @@ def _sweep_problems(document: Document, table: SweepTable) -> Iterable[str]:
         values = getattr(table, key)
         if len(set(values)) < len(values):
             yield f"{document.where('sweep', key)}: [sweep] {key} has a value twice: {values}. Keep one of them."
-
-
-Seed = Annotated[int, Meta(ge=0)]
-Positive = Annotated[float, Meta(gt=0)]
-Share = Annotated[float, Meta(ge=0, le=1)]
-DatasetNames = Annotated[
-    tuple[Text, ...],
-    Meta(
-        min_length=1,
-        title="a list of names, paths, or URLs of stores",
-        description="Data sets to cluster.",
-    ),
-]
-DatasetDirectory = Annotated[
-    Directory | None,
-    Meta(
-        description="Directory in which names of data sets are looked up; `$MSCAM_DATA` by default."
-    ),
-]
-MethodNames = Annotated[tuple[Text, ...], Meta(min_length=1, title="a list of names of methods")]
-
-
-class DatasetTable(DataTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[dataset.NAME]: the keys of [data] of a run, the number of clusters and the samples."""
-
-    n_clusters: Annotated[
-        Count | None, Meta(description="Number of clusters; by default the number of classes.")
-    ] = None
-    per_class: Annotated[
-        Count | None,
-        Meta(description="Random samples of every class; all samples by default."),
-    ] = None
-    seed: Annotated[Seed, Meta(description="Seed of that random choice.")] = 0
-
-
-class RunsTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Keys of both [compare] and [robustness]."""
-
-    methods: Annotated[
-        MethodNames | None,
-        Meta(description="`mscam`, `mscan` and the baselines to compare; all by default."),
-    ] = None
-    runs: Annotated[Count, Meta(description="Runs of each method; run i has seed `seed` + i.")] = 10
-    seed: Annotated[Seed, Meta(description="Seed of the first run.")] = 0
-    protocols: Annotated[
-        tuple[Protocol, ...],
-        Meta(
-            min_length=1,
-            title='a list of `"defaults"`, `"grid"`',
-            description="Label-free defaults, or the best point of a grid, chosen with labels.",
-        ),
-    ] = ("defaults",)
-    search_runs: Annotated[
-        Count,
-        Meta(description="Runs of each point of a grid; the best point then has all runs."),
-    ] = 1
-    time_limit_s: Annotated[Positive, Meta(description="Maximum seconds of a fit.")] = 900.0
-    memory_limit: Annotated[
-        Memory | None,
-        Meta(description="Maximum memory of a fit; by default the share of a worker thread."),
-    ] = None
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """Seed of each run."""
-        return tuple(range(self.seed, self.seed + self.runs))
-
-
-class CompareTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[compare]: methods side by side on data sets."""
-
-    title: ClassVar = "compare"
-    kind: ClassVar[Kind] = "comparison"
-
-    datasets: DatasetNames
-    directory: DatasetDirectory = None
-    shuffle: Annotated[
-        bool,
-        Meta(
-            description="Whether the seed of a run also shuffles the samples; seed 0 keeps their order."
-        ),
-    ] = True
-
-
-class RobustnessTable(RunsTable, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[robustness]: accuracy over the corrupted share; see `corrupted_mixture`."""
-
-    title: ClassVar = "robustness"
-    kind: ClassVar[Kind] = "robustness"
-
-    methods: Annotated[MethodNames | None, Meta(description="Methods to compare.")] = (
-        "mlan",
-        "mscan",
-        "mscam",
-    )
-    corruption_rate: Annotated[
-        tuple[Share, ...],
-        Meta(
-            min_length=1,
-            title="a list of numbers from 0 to 1",
-            description="Shares of the samples of each view to which noise is added.",
-        ),
-    ] = CORRUPTED_SHARES
-    n_samples: Annotated[int, Meta(ge=20, description="Samples of a mixture.")] = 1000
-    noise_variance: Annotated[
-        float,
-        Meta(ge=0, description="Variance of the noise, relative to the length of the sample."),
-    ] = 0.3
-    within_variance: Annotated[
-        Positive, Meta(description="Factor on the covariances of the mixture.")
-    ] = 0.89
-
-
-class SweepTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """[sweep]: α × λ on data sets, each view factored once."""
-
-    title: ClassVar = "sweep"
-    kind: ClassVar[Kind] = "sensitivity"
-
-    datasets: DatasetNames
-    directory: DatasetDirectory = None
-    method: Annotated[Literal["mscam", "mscan"], Meta(description="Method to fit.")] = "mscam"
-    alpha: Annotated[
-        tuple[Positive, ...],
-        Meta(
-            min_length=1,
-            title="a list of numbers from 10⁻⁶ to 10⁶",
-            description="Rows of the grid.",
-        ),
-    ] = (0.01, 0.1, 1.0, 10.0, 100.0)
-    graph_weight: Annotated[
-        tuple[Positive, ...],
-        Meta(
-            min_length=1,
-            title="a list of numbers from 10⁻³⁰ to 10³⁰",
-            description="Columns of the grid: the initial λ.",
-        ),
-    ] = (0.001, 0.01, 0.1, 1.0, 10.0)
-    scale: Annotated[Scale, Meta(description="Scaling of feature views in all fits.")] = "standard"
-    n_neighbors: Annotated[
-        Count, Meta(description="Neighbors of a sample in the consensus graph in all fits.")
-    ] = 9
-    max_iter: Annotated[
-        Count, Meta(description="Maximum number of outer iterations of all fits.")
-    ] = 30
-    seed: Annotated[Seed, Meta(description="Seed of all fits.")] = 0
-
-    @property
-    def seeds(self) -> tuple[int, ...]:
-        """The one seed."""
-        return (self.seed,)
-
-    @property
-    def fixed(self) -> dict[str, Any]:
-        """Parameters that all fits share."""
-        return {name: getattr(self, name) for name in ("scale", "n_neighbors", "max_iter", "seed")}
-
-
-class ExperimentSettings(Struct, frozen=True, kw_only=True):
-    """The checked content of an experiment file."""
-
-    name: str  # of the file without its ending
-    table: CompareTable | RobustnessTable | SweepTable
-    datasets: dict[str, DatasetTable] = {}  # by name, in order
-    parameters: dict[str, dict[str, Any]] = {}  # in place of the defaults of a method
-    grids: dict[str, dict[str, list[Any]]] = {}  # in place of the grid of a method
-    execution: ExecutionTable = ExecutionTable()
-    output: OutputTable = OutputTable()
-
-
-_Table = CompareTable | RobustnessTable | SweepTable
-_KINDS: dict[str, type[_Table]] = {
-    kind.title: kind for kind in (CompareTable, RobustnessTable, SweepTable)
-}
-_TABLES = (*_KINDS, "dataset", "parameters", "grid", "execution", "output")

@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from mscam_dask.benchmark.config import DatasetTable, RobustnessTable
+from mscam_dask.benchmark.config import DatasetTable, ExperimentSettings, RobustnessTable
 from mscam_dask.benchmark.results import DatasetEntry
 from mscam_dask.data.datasets import corrupted_mixture
 from mscam_dask.data.store.object_store import Location, as_location
@@ -26,7 +26,6 @@ from mscam_dask.data.views.sampling import sample_per_class
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
-from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.settings import DataTable
 from mscam_dask.pipeline.run.open_data import (
     data_fingerprint,
@@ -144,16 +143,17 @@ _NOTES = {
 
 
 def open_datasets(
-    tables: dict[str, DatasetTable], stores: Path, write_to: Path | None = None
+    settings: ExperimentSettings, stores: Path, write_to: Path | None = None
 ) -> dict[str, Dataset]:
-    """Open every data set, and write its store if it is missing or sources or labels have changed.
+    """Open every data set, or draw those of a robustness experiment.
 
-    The directory `stores` has <name>.zarr of each, beside its origin <name>.json. New ones are
-    written to `write_to` if it is given.
+    The directory `stores` has <name>.zarr of each, beside its origin <name>.json. It is written if it is
+    missing or sources or labels have changed, to `write_to` if that is given.
     """
+    if settings.robustness is not None:
+        return _mixtures(settings.robustness)
     opened = {}
-    for name, table in tables.items():
-        check_name(name, "the name of a data set", "The store has this name; choose another.")
+    for name, table in settings.dataset.items():
         content = retry_if_replaced(partial(data_fingerprint, table))
         origin = msgspec.json.encode(
             {"table": msgspec.to_builtins(table), "content": content}, order="sorted"
@@ -214,7 +214,7 @@ def _dataset(name: str, table: DatasetTable, data: MultiViewData, store: Locatio
     return Dataset(entry, {None: stored})
 
 
-def mixture_datasets(table: RobustnessTable) -> dict[str, Dataset]:
+def _mixtures(table: RobustnessTable) -> dict[str, Dataset]:
     """Return the corrupted mixtures: one data set for each share, drawn for each seed."""
     datasets = {}
     for share in table.corruption_rate:

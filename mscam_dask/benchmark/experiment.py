@@ -30,7 +30,7 @@ from mscam_dask.benchmark.config import (
     RunsTable,
     SweepTable,
 )
-from mscam_dask.benchmark.datasets import Dataset
+from mscam_dask.benchmark.datasets import Dataset, open_datasets
 from mscam_dask.benchmark.methods import method
 from mscam_dask.benchmark.report import write_experiment_report
 from mscam_dask.benchmark.results import (
@@ -43,8 +43,7 @@ from mscam_dask.benchmark.results import (
     encode_experiment,
     now,
 )
-from mscam_dask.benchmark.rows import curves, method_runs, open_all
-from mscam_dask.benchmark.sweep import heat_map, sweep_entries
+from mscam_dask.benchmark.rows import curves, heat_map, method_runs
 from mscam_dask.benchmark.tables import csv_text, markdown_text
 from mscam_dask.benchmark.trial import Limits, Trial, run_trials
 from mscam_dask.data.store.filesystem import read_regular
@@ -189,9 +188,9 @@ def run_experiment(
     check_execution(settings.execution, insecure=insecure)
     path, table = output_of(settings, output), settings.table
     with _opened(settings, path, command, observers, overwrite=overwrite) as experiment:
-        if settings.datasets:
+        if settings.dataset:
             experiment.notify("reading the data")
-        datasets = open_all(settings, path / "data")
+        datasets = open_datasets(settings, path / "data")
         runs = method_runs(settings, datasets)
         for run in runs:
             run.check()
@@ -276,7 +275,9 @@ class _Experiment:
         if not self._begun:
             self._begun = True
             write_whole(self._path / _RECORD, encode_experiment(self.record))
-            write_whole(self._path / "pipeline.toml", _settings_text(self._settings).encode())
+            tables = msgspec.to_builtins(self._settings)
+            del tables["name"]
+            write_whole(self._path / "pipeline.toml", toml_text(tables).encode())
 
     def update(self, **changes: Any) -> None:
         """Change fields of the record."""
@@ -301,16 +302,6 @@ class _Experiment:
             return
         cluster = self._opened_cluster(datasets)
         limits = limits_of(self._settings, cluster)
-        if isinstance(self._settings.table, SweepTable):
-            for name, dataset in datasets.items():
-                mine = [trial for trial in missing if trial.dataset == name]
-                if mine:
-                    self.notify(f"{name}: {len(mine)} fits to run")
-                    self._add(
-                        sweep_entries(mine, dataset.read(), executor_for(cluster.client, 1)),
-                        len(mine),
-                    )
-            return
         longest: dict[tuple[str, str], float] = {}
         for entry in self.entries.values():
             place = entry.method, entry.dataset
@@ -399,23 +390,3 @@ def _opened(
             except BaseException:
                 experiment.end("failed")
                 raise
-
-
-def _settings_text(settings: ExperimentSettings) -> str:
-    """Content of an experiment file with exactly these settings, defaults included."""
-    content = msgspec.to_builtins(settings)
-    if settings.datasets:  # by name, each with its table
-        content["table"] |= {"datasets": list(settings.datasets), "directory": None}
-    datasets = {
-        key: {name: value for name, value in table.items() if value is not None}
-        for key, table in content["datasets"].items()
-    }
-    tables = {
-        settings.table.title: content["table"],
-        "dataset": datasets,
-        "parameters": settings.parameters,
-        "grid": settings.grids,
-        "execution": content["execution"],
-        "output": content["output"],
-    }
-    return toml_text({name: table for name, table in tables.items() if table})

@@ -24,7 +24,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mscam_dask.errors import ConfigurationError
-from mscam_dask.pipeline.config.parse import nearest
+from mscam_dask.types.allowed import nearest
 from mscam_dask.types.parameters import Constants
 
 if TYPE_CHECKING:

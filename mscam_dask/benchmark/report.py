@@ -31,7 +31,7 @@ _MAX_MAP_SIDE = 30
 _MAP_TITLES = {
     "cross_view_information": "Cross-view information (nats), label-free",
     "eigengap": "Eigengap, label-free",
-    "modularity": "Modularity, label-free",
+    "adjusted_modularity": "Adjusted modularity, label-free",
     "n_connected_components": "Connected components",
 }
 _FILES = (

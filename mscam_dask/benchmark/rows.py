@@ -1,36 +1,39 @@
-"""Rows of an experiment: the trials of a method on a data set under a protocol, and their results."""
+"""Rows, curves and heat maps of an experiment: the trials of a method on a data set, and their results."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from mscam_dask.benchmark.baselines.base import Baseline
 from mscam_dask.benchmark.config import (
     CompareTable,
     ExperimentSettings,
-    RobustnessTable,
     RunsTable,
     SweepTable,
 )
-from mscam_dask.benchmark.datasets import Dataset, mixture_datasets, open_datasets
+from mscam_dask.benchmark.datasets import Dataset
 from mscam_dask.benchmark.methods import METHODS, ROBUSTNESS, TABLES, grid_points, method
 from mscam_dask.benchmark.results import (
     LABEL_FREE_SCORES,
     SCORES,
     CurveEntry,
+    HeatMapEntry,
     MeanStd,
     Protocol,
     RowEntry,
     TrialEntry,
 )
-from mscam_dask.benchmark.sweep import IS_SWEEP, sweep_parameters
 from mscam_dask.benchmark.trial import Trial
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, MscamError
+
+LABEL_FREE_MAPS = ("cross_view_information", "eigengap", "adjusted_modularity")
+"""Label-free scores of a sweep; larger is better."""
 
 _OVER_LIMIT = ("over time", "over memory")
 _MEASURES = ("seconds", "peak_memory_bytes")
@@ -52,6 +55,7 @@ class MethodRun:
     n_search_seeds: int = 1  # first seeds with which every setting is run
     shuffle: bool = False  # whether the seed also shuffles the samples
     view_is_chosen: bool = False  # whether the settings are different single views
+    label_free: bool = False  # whether the trials have scores without labels too
 
     def trial(self, setting: Mapping[str, Any], seed: int) -> Trial:
         """Return the trial of a setting and a seed."""
@@ -63,7 +67,12 @@ class MethodRun:
             seed=seed,
             shuffled=self.shuffle and seed != 0,
             parameters=dict(setting),
+            label_free=self.label_free,
         )
+
+    def estimator(self, setting: Mapping[str, Any]) -> Any:
+        """Return the estimator of a setting and the first seed."""
+        return method(self.method).make(self.dataset.entry.n_clusters, self.seeds[0], setting)
 
     def search_trials(self) -> list[Trial]:
         """Return the trials that run first: every candidate setting with the first seeds."""
@@ -97,12 +106,9 @@ class MethodRun:
         where = f"{self.method} on {self.dataset.entry.name}"
         seed, n_clusters = self.seeds[0], self.dataset.entry.n_clusters
         data = self.dataset.data_of(seed).open(seed)
-        if IS_SWEEP in self.settings[0]:
-            for setting in self.settings:
-                sweep_parameters(self.trial(setting, seed))
+        if self.label_free:
             validate(data, n_clusters=n_clusters, n_neighbors=self.settings[0]["n_neighbors"])
-            return
-        if self.protocol == "grid" and not self.dataset.entry.n_classes:
+        elif self.protocol == "grid" and not self.dataset.entry.n_classes:
             raise ConfigurationError(
                 f"{where}: settings or views are chosen with labels, but the data have none. Give "
                 'labels, or compare with protocols = ["defaults"] only'
@@ -111,7 +117,7 @@ class MethodRun:
         checked = method(self.method)
         for setting in self.settings:
             try:
-                estimator = checked.make(n_clusters, seed, setting)
+                estimator = self.estimator(setting)
                 if isinstance(estimator, Baseline):
                     estimator.check_parameters(data)
                 elif not checked.takes_arrays:
@@ -153,23 +159,14 @@ def _known(score: str, entries: Sequence[TrialEntry]) -> list[float]:
     return [float(value) for value in values if value is not None]
 
 
-def open_all(
-    settings: ExperimentSettings, stores: Path, write_to: Path | None = None
-) -> dict[str, Dataset]:
-    """Open the data sets of an experiment, or draw those of a robustness experiment."""
-    if isinstance(settings.table, RobustnessTable):
-        return mixture_datasets(settings.table)
-    return open_datasets(settings.datasets, stores, write_to)
-
-
 def method_runs(settings: ExperimentSettings, datasets: Mapping[str, Dataset]) -> list[MethodRun]:
     """Return the rows of an experiment."""
     table = settings.table
     if isinstance(table, SweepTable):
         axes = {"alpha": table.alpha, "graph_weight": table.graph_weight}
-        points = tuple({IS_SWEEP: True, **table.fixed, **point} for point in grid_points(axes))
+        points = tuple({**table.fixed, **point} for point in grid_points(axes))
         return [
-            MethodRun(dataset, table.method, "grid", points, table.seeds)
+            MethodRun(dataset, table.method, "grid", points, table.seeds, label_free=True)
             for dataset in datasets.values()
         ]
     names = dict.fromkeys(table.methods or METHODS)
@@ -192,7 +189,7 @@ def _runs(settings: ExperimentSettings, name: str, dataset: Dataset) -> list[Met
     for protocol in dict.fromkeys(protocols):
         grid: dict[str, Any] = {}
         if protocol == "grid" and "grid" in table.protocols:
-            grid = {**settings.grids.get(name, tried.grid)}
+            grid = {**settings.grid.get(name, tried.grid)}
         if needs_view and "view" not in grid:
             grid = {"view": [view.name for view in dataset.entry.views], **grid}
         points = grid_points({key: grid[key] for key in grid if key not in fixed})
@@ -229,3 +226,35 @@ def curves(rows: Sequence[RowEntry], datasets: Mapping[str, Dataset]) -> tuple[C
             )
         )
     return tuple(found)
+
+
+def heat_map(
+    table: SweepTable, trials: Sequence[Trial], entries: Mapping[str, TrialEntry]
+) -> HeatMapEntry:
+    """Return the scores of the trials of one data set, of all points of the grid in order."""
+    ended = [entries[trial.key].scores for trial in trials]
+
+    def scores(name: str) -> tuple[tuple[float | None, ...], ...]:
+        values, width = [each.get(name) for each in ended], len(table.graph_weight)
+        return tuple(tuple(values[i : i + width]) for i in range(0, len(values), width))
+
+    label_free = {name: scores(name) for name in (*LABEL_FREE_MAPS, "n_connected_components")}
+    return HeatMapEntry(
+        dataset=trials[0].dataset,
+        method=table.method,
+        alpha=table.alpha,
+        graph_weight=table.graph_weight,
+        with_labels={name: scores(name) for name in SCORES if any(name in each for each in ended)},
+        label_free=label_free,
+        best={name: point for name in LABEL_FREE_MAPS if (point := _argmax(label_free[name]))},
+        fixed={**table.fixed, "seed": table.seed},
+    )
+
+
+def _argmax(values: Sequence[Sequence[float | None]]) -> tuple[int, int] | None:
+    """Position of the largest value, the first of a tie; None if every value is null."""
+    array = np.array(values, dtype=np.float64)
+    if np.isnan(array).all():
+        return None
+    i, j = np.unravel_index(np.nanargmax(array), array.shape)
+    return int(i), int(j)

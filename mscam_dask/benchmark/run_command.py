@@ -22,6 +22,7 @@ from mscam_dask.benchmark.config import (
     SweepTable,
     read_experiment,
 )
+from mscam_dask.benchmark.datasets import open_datasets
 from mscam_dask.benchmark.experiment import (
     Progress,
     kept_trials,
@@ -31,8 +32,7 @@ from mscam_dask.benchmark.experiment import (
     run_experiment,
 )
 from mscam_dask.benchmark.results import TrialEntry
-from mscam_dask.benchmark.rows import method_runs, open_all
-from mscam_dask.benchmark.sweep import IS_SWEEP, sweep_parameters
+from mscam_dask.benchmark.rows import method_runs
 from mscam_dask.benchmark.tables import show_best, show_rows
 from mscam_dask.benchmark.trial import Trial
 from mscam_dask.cli.console import (
@@ -53,7 +53,8 @@ from mscam_dask.pipeline.config.toml_document import (
     environment_overrides,
     read_document,
 )
-from mscam_dask.pipeline.run.dry_run import limit_of, workers_of
+from mscam_dask.pipeline.run.cluster_classes import worker_counts
+from mscam_dask.pipeline.run.dry_run import limit_of
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.security import check_execution
 
@@ -89,7 +90,8 @@ class ProgressLines:
 def _entry_text(entry: TrialEntry) -> str:
     """Trial and its result; a line with it has at most 80 columns for the paper's tables."""
     name = f"{entry.method:<10} {entry.dataset} seed {entry.seed}"
-    if IS_SWEEP in entry.parameters:  # all trials have the same method and seed
+    is_swept = {"alpha", "graph_weight", "auto_settings"} <= entry.parameters.keys()
+    if is_swept:  # all trials have the same method and seed
         weight = entry.parameters["graph_weight"]
         name = f"{entry.dataset} alpha {entry.parameters['alpha']:g} weight {weight:g}"
     if entry.outcome != "ok":
@@ -99,7 +101,7 @@ def _entry_text(entry: TrialEntry) -> str:
         parts.append(f"ACC {accuracy:.4f}")
     if entry.seconds is not None:
         parts.append(f"{entry.seconds:.{0 if entry.seconds >= 100 else 1}f} s")
-    if entry.peak_memory_bytes is not None:
+    if entry.peak_memory_bytes is not None and not is_swept:
         parts.append(f"{entry.peak_memory_bytes / _MIB:.0f} MiB")
     return " ".join(parts)
 
@@ -201,19 +203,19 @@ def run_file(
             f"Nothing to run: every fit had ended by {record.ended}. Use --overwrite to run them "
             "again.\n"
         )
+    (show_best if command == "sweep" else show_rows)(record, directory)
+    has_results = all(row.n_failed < row.n_runs for row in record.rows)
     if command == "sweep":
-        show_best(record, directory)
-        return 0
-    show_rows(record, directory)
-    return 0 if all(row.n_failed < row.n_runs for row in record.rows) else _EXIT_WITHOUT_RESULT
+        has_results = all(entry.best for entry in record.heat_maps)
+    return 0 if has_results else _EXIT_WITHOUT_RESULT
 
 
 def _name_of_data(settings: ExperimentSettings) -> str:
     """Name of an experiment whose data are not those of its file."""
-    names = "+".join(settings.datasets)
+    names = "+".join(settings.dataset)
     if len(names.encode()) > _MAX_NAME_BYTES:
         digest = hashlib.sha256(names.encode()).hexdigest()[:8]
-        names = f"{len(settings.datasets)}-data-sets-{digest}"
+        names = f"{len(settings.dataset)}-data-sets-{digest}"
     return f"{settings.name}-{names}"
 
 
@@ -247,15 +249,16 @@ def plan_experiment(
         missing.update({key: trial for key, trial in new.items() if key not in entries})
 
     with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as temporary:
-        datasets = open_all(settings, path / "data", Path(temporary))
+        datasets = open_datasets(settings, path / "data", Path(temporary))
         runs = method_runs(settings, datasets)
         needs = limits.memory_bytes if getattr(table, "memory_limit", None) else None
         for run in runs:
             run.check()
             add(run.search_trials())
             if isinstance(table, SweepTable):
-                parameters = sweep_parameters(run.search_trials()[0])
-                plan = plan_memory(run.dataset.read(), parameters)
+                data = run.dataset.read()
+                estimator = run.estimator(run.settings[0])
+                plan = plan_memory(data, estimator.candidate_settings(data)[0])
                 needs = max(needs or 0, plan.worker_bytes(1))
     for run in runs:
         if not any(trial.key in missing for trial in run.search_trials()):
@@ -267,7 +270,7 @@ def plan_experiment(
     sets = [dataset.entry for dataset in datasets.values()]
     views = [f"{each.name} ({each.n_samples} samples, {len(each.views)} views)" for each in sets]
     n_values = sum(math.prod(view.shape) for each in sets for view in each.views)
-    n_workers = workers_of(settings.execution)
+    n_workers = worker_counts(settings.execution)[1]
     limit_s = None if isinstance(table, SweepTable) else table.time_limit_s
     memory, has = "", limit_of(settings.execution, n_workers)
     if (size := needs or has) is not None:
@@ -284,7 +287,7 @@ def plan_experiment(
         ("Bytes", f"{8 * n_values / _MIB:.1f} MiB of values"),
         ("Methods", ", ".join(dict.fromkeys(run.method for run in runs))),
         ("Workers", f"{n_workers}{memory}"),
-        ("Time", _time(entries, missing, n_open, limit_s, n_workers if limit_s else 1)),
+        ("Time", _time(entries, missing, n_open, limit_s, n_workers)),
     ]
 
 

@@ -31,6 +31,7 @@ import msgspec
 import numpy as np
 import psutil
 from msgspec import Struct
+from scipy.sparse import csr_array
 
 from mscam_dask import __version__
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
@@ -39,6 +40,8 @@ from mscam_dask.benchmark.results import SCORES, Outcome, TrialEntry, now
 from mscam_dask.engine.executors._process import PinnedBlas, without_dask_trim
 from mscam_dask.errors import SchedulerLostError
 from mscam_dask.estimators._describe import label_free_scores
+from mscam_dask.linalg.eigensolver import bottom_eigenpairs
+from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.metrics import score_partition
 
 if TYPE_CHECKING:
@@ -68,6 +71,7 @@ class Trial(Struct, frozen=True, kw_only=True):
     seed: int
     shuffled: bool  # whether the seed shuffles the samples
     parameters: dict[str, Any]  # those that are not at the defaults of the method
+    label_free: bool = False  # whether it has scores without labels too, of MSCAM or MSCAN
     limits: Limits = Limits()
 
     @property
@@ -81,6 +85,7 @@ class Trial(Struct, frozen=True, kw_only=True):
             "seed": self.seed,
             "shuffled": self.shuffled,
             "parameters": self.parameters,
+            "label_free": self.label_free,
         }
         return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
@@ -115,17 +120,25 @@ def fit_trial(trial: Trial) -> TrialEntry:
         started = time.perf_counter()
         labels = np.asarray(estimator.fit(views).labels_)
         seconds = time.perf_counter() - started
-    if data.labels is None:
-        scores = dict(label_free_scores(data, labels))
-    else:
-        scores = scores_against(data.labels, labels)
+    scores: dict[str, float] = {}
+    if trial.label_free or data.labels is None:
+        scores |= label_free_scores(data, labels)
+    if trial.label_free:
+        scores["eigengap"] = eigengap_of(estimator.consensus_graph_, trial.n_clusters)
+        scores["n_connected_components"] = float(estimator.n_connected_components_)
+    if data.labels is not None:
+        with_labels = score_partition(data.labels, labels)
+        scores |= {name: float(getattr(with_labels, name)) for name in SCORES}
     return trial.entry("ok", scores=scores, n_found=len(np.unique(labels)), seconds=seconds)
 
 
-def scores_against(labels_true: Any, labels: Any) -> dict[str, float]:
-    """Return `SCORES` of a partition."""
-    scores = score_partition(labels_true, labels)
-    return {name: float(getattr(scores, name)) for name in SCORES}
+def eigengap_of(graph: csr_array[np.float64], n_clusters: int) -> float:
+    """λ_{c+1} − λ_c of the Laplacian of a graph; NaN where there are only c samples."""
+    if n_clusters >= graph.shape[0]:
+        return float("nan")
+    rng = np.random.default_rng(0)
+    spectrum = bottom_eigenpairs(laplacian(graph), n_clusters + 1, relative_tolerance=1e-6, rng=rng)
+    return float(spectrum.values[n_clusters] - spectrum.values[n_clusters - 1])
 
 
 def run_trial(trial: Trial) -> TrialEntry:

@@ -31,18 +31,14 @@ from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import duration
-from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.list_runs import (
     Comparison,
-    ListedRun,
     compare_runs,
     list_runs,
-    run_directories,
     write_index,
 )
-from mscam_dask.pipeline.run.lock import is_locked
-from mscam_dask.pipeline.run.report import FILES
-from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, resolved
+from mscam_dask.pipeline.run.stored_run import StoredRun, scan
 
 _SHORT = 16  # hexadecimal digits of a digest
 
@@ -56,12 +52,12 @@ def describe_path(place: str) -> int:
         return 0
     directory = RunDirectory(resolved(path))
     if os.path.lexists(directory.record):
-        _describe_run(console, directory)
+        _describe_run(console, StoredRun.read(path))
     elif is_store(path):
         _describe_store(console, path)
     elif (extension := extension_of_directory(path)) is not None:
         extension.describe(path)
-    elif run_directories(path):
+    elif path.is_dir() and any(scan(path.iterdir())):
         show(console, *describe_runs(*list_runs(path)))
     elif not path.exists():
         raise DataError(
@@ -124,41 +120,43 @@ def _classes(data: MultiViewData) -> str:
     return f"{len(sizes)} classes of {min(sizes)} to {max(sizes)} samples{rest}"
 
 
-def _describe_run(console: Console, directory: RunDirectory) -> None:
-    record = directory.read_record()
-    parts: list[RenderableType] = [key_values(_summary(directory, record))]
+def _describe_run(console: Console, run: StoredRun) -> None:
+    record = run.record
+    parts: list[RenderableType] = [key_values(_summary(run))]
     if record.data is not None:
         parts.append(views_table(record.data, record.fit, digests=True))
         if record.data.notes:
             parts.append(key_values([("Note", note) for note in record.data.notes]))
-    files = (directory.report.name, *(name for name, _ in FILES))
+    files = (run.directory.report.name, *FILES)
     rest = [
         ("Time", ", ".join(f"{k} {duration(v)}" for k, v in record.seconds.items()) or "-"),
         ("Versions", ", ".join(f"{k} {v}" for k, v in record.versions.items())),
-        ("Files", ", ".join(name for name in files if (directory.path / name).exists())),
+        ("Files", ", ".join(name for name in files if (run.directory.path / name).exists())),
     ]
     show(console, *parts, key_values(rest))
 
 
-def _state(directory: RunDirectory, record: RunRecord) -> str:
+def _state(run: StoredRun) -> str:
     """State of a run; a killed run could not record that it was interrupted."""
-    if record.state == "running" and not is_locked(directory.path):
-        resume = f"mscam-dask resume {shlex.quote(relative(directory.place))}"
+    record = run.record
+    if run.state != record.state:
+        resume = f"mscam-dask resume {shlex.quote(relative(run.directory.place))}"
         return f"interrupted (no process is running it); resume with: {resume}"
     return record.state + ("" if record.exit_code is None else f", exit code {record.exit_code}")
 
 
 def _replacement(following: RunDirectory) -> str:
     """State of a run that is to replace the described one when it has finished."""
-    record = following.read_record()
-    error = "" if record.error is None else f": {record.error.message}"
-    return f"{_state(following, record)}, in {relative(following.path)}{error}"
+    run = StoredRun(following, following.read_record())
+    error = "" if run.record.error is None else f": {run.record.error.message}"
+    return f"{_state(run)}, in {relative(following.path)}{error}"
 
 
-def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]]:
+def _summary(run: StoredRun) -> list[tuple[str, str]]:
+    directory, record = run.directory, run.record
     pairs = [
         ("Run", relative(directory.path)),
-        ("State", _state(directory, record)),
+        ("State", _state(run)),
         ("Pipeline", f"{record.pipeline}, method {record.method}, seed {record.seed}"),
         ("Started", record.started),
     ]
@@ -184,7 +182,7 @@ def _summary(directory: RunDirectory, record: RunRecord) -> list[tuple[str, str]
 _TIME = len("2026-11-24T09:28")  # of a time: the date, hours and minutes
 
 
-def describe_runs(runs: Sequence[ListedRun], unreadable: dict[str, str]) -> list[RenderableType]:
+def describe_runs(runs: Sequence[StoredRun], unreadable: dict[str, str]) -> list[RenderableType]:
     """Return a table with one line for each run, and the errors of unreadable ones."""
     titles = ("run", "state", "started", "n", "c", "support", "score", "ACC", "moved")
     rows = [(run.name, *_overview(run)) for run in runs]
@@ -192,7 +190,7 @@ def describe_runs(runs: Sequence[ListedRun], unreadable: dict[str, str]) -> list
     return [*parts, key_values([*unreadable.items()])] if unreadable else parts
 
 
-def _overview(run: ListedRun) -> tuple[str, ...]:
+def _overview(run: StoredRun) -> tuple[str, ...]:
     """State, start, samples, clusters, scores and drift of a run, each "-" where it has none."""
     record = run.record
     accuracy = (record.metrics or {}).get("accuracy")

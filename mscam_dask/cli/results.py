@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import click
@@ -83,15 +83,15 @@ def run_checks(run: Path | None) -> int:
     """Print the checks of this computer, or of a finished run, and return 1 if one failed."""
     console = results_console()
     if run is None:
-        checks: Iterable[Check] = _of_this_computer(console)
+        checks = _of_this_computer(console)
         subject, failure = "Ready", "pipelines cannot run here"
     else:
         checks = check_run(run)
         subject, failure = f"{relative(run)} is valid", f"do not use the results of {relative(run)}"
     levels = []
-    for check in checks:
+    for name, check in checks:
         levels.append(check.level)
-        show(console, _row(check))
+        show(console, _row(name, check))
     failed, warned = levels.count("fail"), levels.count("warn")
     console.print()
     if failed:
@@ -102,19 +102,19 @@ def run_checks(run: Path | None) -> int:
     return 0
 
 
-def _of_this_computer(console: Console) -> Iterator[Check]:
-    for name, check in CHECKS:
+def _of_this_computer(console: Console) -> Iterator[tuple[str, Check]]:
+    for name, check in CHECKS.items():
         with console.status(f"{name} ..."):
             result = check()
-        yield result
+        yield name, result
 
 
-def _row(check: Check) -> Table:
+def _row(name: str, check: Check) -> Table:
     row = Table.grid(padding=(0, 2, 0, 0))
     row.add_column(width=4, style=_STYLES[check.level])
     row.add_column(width=15, style="bold")
     row.add_column(overflow="fold")
-    row.add_row(check.level, check.name, Text(printable(check.found)))
-    if check.remedy:
+    row.add_row(check.level, name, Text(printable(check.found)))
+    if check.level != "ok":
         row.add_row("", "", Text(printable(check.remedy), style=_STYLES[check.level]))
     return row

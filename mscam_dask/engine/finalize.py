@@ -181,8 +181,16 @@ def _solution(
     refinement: RefinementFinished | None = None,
 ) -> Solution:
     """Gather the solution; large arrays go to a directory if there is one."""
-    prepared = context.prepared
-    arrays = _arrays(stage, final, results, context, directory)
+    prepared, order = context.prepared, context.prepared.order
+    graphs = {"consensus_graph": final.graph}
+    if final.learned_graph is not final.graph:
+        graphs["learned_graph"] = final.learned_graph
+    of_views = results.embeddings, results.coordinates
+    arrays: ResultArrays = (
+        gather_arrays(stage, graphs, *of_views, order)
+        if directory is None or order.is_whole
+        else store_arrays(stage, directory, graphs, *of_views, order)
+    )
     (labels,), maps, quantities = stage.gather([final.labels], results.encoders, results.assessed)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
@@ -206,23 +214,6 @@ def _solution(
         encoders=dict(zip(prepared.names, maps, strict=True)),
         assessment=assessment_of(quantities, final.status, context),
     )
-
-
-def _arrays(
-    stage: Stage,
-    final: _FinalGraph,
-    results: _Results,
-    context: FitContext,
-    directory: Path | None,
-) -> ResultArrays:
-    """Write the graphs and the rows of the views, or gather them."""
-    order, views = context.prepared.order, (results.embeddings, results.coordinates)
-    graphs = {"consensus_graph": final.graph}
-    if final.learned_graph is not final.graph:
-        graphs["learned_graph"] = final.learned_graph
-    if directory is not None and not order.is_whole:
-        return store_arrays(stage, directory, graphs, *views, order)
-    return gather_arrays(stage, graphs, *views, order)
 
 
 # assessment ------------------------------------------------------------------------------------
@@ -264,16 +255,15 @@ def choose_partition(
 
 def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> list[Handle]:
     """Submit the quantities of `assessment_of`; for trivial partitions, only the agreement of the views."""
-    prepared, labels = context.prepared, final.labels
-    n_clusters = context.parameters.n_clusters
+    prepared, n_clusters = context.prepared, context.parameters.n_clusters
     names = compared_views(prepared.validation_views)
     agreement = prepared.scorer.view_agreement(names)
     if final.status.is_trivial:
         return [agreement]
     graphs = prepared.scorer.graphs(names)
-    own = stage.submit(compared, labels, prepared.scorer.n_samples)
+    own = stage.submit(compared, final.labels, prepared.scorer.n_samples)
     by_view = stage.submit(agreement_with_clusters, graphs, own, n_clusters)
-    by_rows = stage.item(labels, prepared.order.order)
+    by_rows = stage.item(final.labels, prepared.order.order)
     weights = [
         stage.submit(row_weights_between, block, by_rows, n_clusters)
         for block in final.learned_graph.rows
@@ -281,7 +271,7 @@ def submit_assessment(stage: Stage, final: _FinalGraph, context: FitContext) -> 
     agree = stage.submit(views_agree, graphs, own, n_clusters)
     return [
         agreement,
-        final.borders or submit_borders(stage, labels, context),
+        final.borders or submit_borders(stage, final.labels, context),
         by_view,
         stage.submit(added, weights, kind="cluster_weights"),
         agree,

@@ -282,21 +282,19 @@ def _strongest(
     view: RowSource, effects: FeatureEffects, clusters: NDArray[np.int64], top: int
 ) -> Iterator[ClusterFeature]:
     names: Any = feature_names_of(view) or range(view.shape[1])
-    for cluster, row in enumerate(
-        np.nan_to_num(effects.effects, nan=0.0, posinf=np.inf, neginf=-np.inf)
-    ):
+    for cluster, row in enumerate(np.where(np.isnan(effects.effect), 0.0, effects.effect)):
         for column in np.argsort(-np.abs(row), kind="stable")[:top]:
             if row[column] != 0.0:
+                values = {
+                    field.name: float(getattr(effects, field.name)[cluster, column])
+                    for field in dataclasses.fields(effects)
+                }
                 yield ClusterFeature(
                     view=view.name,
                     cluster=int(clusters[cluster]),
                     feature=str(names[column]),
                     column=int(column),
-                    mean=float(effects.means[cluster, column]),
-                    mean_of_rest=float(effects.means_of_rest[cluster, column]),
-                    share=float(effects.shares[cluster, column]),
-                    share_of_rest=float(effects.shares_of_rest[cluster, column]),
-                    effect=float(row[column]),
+                    **values,
                 )
 
 

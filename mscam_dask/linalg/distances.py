@@ -1,4 +1,4 @@
-"""Squared Euclidean distances: all pairs, on given edges, and on average."""
+"""Squared Euclidean distances of all pairs and on given edges."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import blas
-
-from mscam_dask.errors import DataError
 
 # Differences of one block of edges: small enough to stay in the second-level cache.
 _BLOCK_BYTES = 1 << 20
@@ -84,24 +82,6 @@ def subtract_twice_products(
     )
     if not np.shares_memory(written, result):  # not reached with float32 in C order
         result[...] = written.T
-
-
-def mean_squared_distance(embedding: NDArray[Any] | WeightedBlocks) -> float:
-    """Mean ||x_i - x_j||^2 over pairs i != j: 2 / (n - 1) * sum_i ||x_i - mean||^2, in float64."""
-    n = len(embedding)
-    if n < 2:
-        raise DataError(
-            f"the mean distance between samples is undefined for {n} sample(s); allowed are at "
-            "least 2. Check the number of rows of the view."
-        )
-    total = 0.0
-    for columns, weights in as_weighted_blocks(embedding).pairs():
-        mean = columns.mean(axis=0, dtype=np.float64)
-        step = max(1, _BLOCK_BYTES // (8 * max(1, columns.shape[1])))
-        for start in range(0, n, step):
-            centered = columns[start : start + step] - mean
-            total += float(np.einsum("ij,ij->j", centered, centered) @ weights)
-    return 2.0 * total / (n - 1)
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -75,8 +75,3 @@ def shrinkage_factors(
     """Gains f = s^2 / (s^2 + alpha) in [0, 1), the eigenvalues of the ridge self-representation."""
     gains: NDArray[np.float64] = singular_values_squared / (singular_values_squared + alpha)
     return gains
-
-
-def ridge_coordinates(basis: Basis, alpha: float) -> NDArray[np.float64]:
-    """Coordinates Q f (n, r): ||row_i - row_j|| = ||z_i - z_j|| for Z = Q diag(f) Q^T."""
-    return basis.vectors * shrinkage_factors(basis.singular_values_squared, alpha)

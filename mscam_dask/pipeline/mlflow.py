@@ -19,7 +19,8 @@ from mscam_dask.errors import ConfigurationError
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.run.list_runs import flat_settings, run_scores
-from mscam_dask.pipeline.run.load_run import finished_run, load_run
+from mscam_dask.pipeline.run.load_run import load_run
+from mscam_dask.pipeline.run.stored_run import StoredRun
 from mscam_dask.types.events import (
     FitFailed,
     FitFinished,
@@ -32,6 +33,7 @@ __all__ = ["MlflowObserver", "log_run"]
 
 _MODEL_FILES = ("run.json", "labels.csv", "result.zarr")
 _ARTIFACTS = ("report.html", "run.json", "pipeline.toml", "samples.csv", "moved.csv")
+_OF_ITERATIONS = ("score", "graph_weight", "n_connected_components", "eigengap")
 _LONGEST = 500  # of the value of a parameter
 
 
@@ -107,16 +109,15 @@ def log_run(path: str | os.PathLike[str]) -> str:
         There is no run, or it is not finished, damaged, or of another version.
     """
     mlflow = _mlflow()
-    record, run = finished_run(path)
-    directory = run.directory
+    run = StoredRun.read(path).finished()
+    record, directory = run.record, run.directory
     history = read_result(directory.result).history
-    assert record.fit is not None
     with _active_run(mlflow) as run_id:
         mlflow.log_params(_texts({"method": record.method, **flat_settings(record)}))
-        mlflow.set_tags({"mscam.run": run.name, "mscam.status": record.fit.status})
+        mlflow.set_tags({"mscam.run": run.name, "mscam.status": run.fit.status})
         scores = run_scores(record)
         mlflow.log_metrics({name: value for name, value in scores.items() if value is not None})
-        for name in ("score", "graph_weight", "n_connected_components", "eigengap"):
+        for name in _OF_ITERATIONS:
             for step, value in enumerate(history[name].values.tolist()):
                 mlflow.log_metric(f"iteration.{name}", value, step=step)
         for name in _ARTIFACTS:
@@ -177,10 +178,7 @@ def _selected(event: SettingsSelected) -> dict[str, object]:
 def _iteration_metrics(event: IterationFinished) -> dict[str, float]:
     by_view = zip(event.views, event.view_scores, strict=False)
     return {
-        "iteration.score": event.score,
-        "iteration.graph_weight": event.graph_weight,
-        "iteration.n_connected_components": event.n_connected_components,
-        "iteration.eigengap": event.eigengap,
+        **{f"iteration.{name}": getattr(event, name) for name in _OF_ITERATIONS},
         **{_key(f"iteration.score.{view.view}"): score for view, score in by_view},
     }
 

@@ -156,11 +156,11 @@ def _of_common_samples(
 class FeatureEffects:
     """Effect sizes of the columns of one view, by cluster, (c, d) each; NaN without samples."""
 
-    means: NDArray[np.float64]
-    means_of_rest: NDArray[np.float64]
-    shares: NDArray[np.float64]  # of values other than 0
-    shares_of_rest: NDArray[np.float64]
-    effects: NDArray[np.float64]  # difference of the means over the pooled standard deviation
+    mean: NDArray[np.float64]
+    mean_of_rest: NDArray[np.float64]
+    share: NDArray[np.float64]  # of values other than 0
+    share_of_rest: NDArray[np.float64]
+    effect: NDArray[np.float64]  # difference of the means over the pooled standard deviation
 
 
 def feature_effects(

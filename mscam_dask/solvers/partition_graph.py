@@ -80,8 +80,8 @@ _MAX_POOLED = 4096
 # Numbers in the pool of all clusters together.
 _POOL_ENTRIES = 2**24
 
-# Samples of each component of a cluster between which the shortest edge is searched: evenly spaced ones
-# if it has more, and if there are more of all components together than the second number.
+# Samples of each component of a cluster, or of all that are connected, between which the shortest edges
+# are searched: evenly spaced ones if there are more.
 _BRIDGE_SAMPLES, _ALL_BRIDGE_SAMPLES = 512, 20_000
 
 
@@ -203,8 +203,9 @@ def bridge_ends(components: Components, labels: NDArray[np.int64]) -> NDArray[np
     pieces = components.labels
     _, first = np.unique(pieces, return_index=True)
     several = np.bincount(labels[first], minlength=int(labels.max()) + 1) > 1
+    n_pieces = max(1, int(np.count_nonzero(several[labels[first]])))
+    most = max(_BRIDGE_SAMPLES, _ALL_BRIDGE_SAMPLES // n_pieces)
     order = np.argsort(pieces, kind="stable")
-    most = max(_BRIDGE_SAMPLES, _ALL_BRIDGE_SAMPLES // components.count)
     chosen = [
         members[:: -(-len(members) // most)]
         for members in np.split(order, np.cumsum(np.bincount(pieces))[:-1])

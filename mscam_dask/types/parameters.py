@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable
-from numbers import Integral, Real
-from typing import Any, Literal, get_args
+import sys
+from typing import Annotated, Any, Literal, get_args
 
-from mscam_dask.errors import ConfigurationError
+from msgspec import Meta
+
+from mscam_dask.types.allowed import (
+    Count,
+    NotNegative,
+    Positive,
+    WholeNumber,
+    check_fields,
+    check_value,
+)
 from mscam_dask.types.rules import CONSTANTS, RULES, SIZES
-
-# Range of parameters in units of the data: outside it, products with λ, s² and 1/μ lose all digits.
-_MIN, _MAX = 1e-6, 1e6
-
-# λ grows during a fit, and the next fit may start with the last λ of the previous one.
-_MIN_WEIGHT, _MAX_WEIGHT = 1e-30, 1e30
 
 Scale = Literal["standard", "unit", "minmax", "none"]
 Model = Literal["mscam", "mscan"]
@@ -26,53 +27,11 @@ ImputeMethod = Literal["mean", "median", "knn"]
 IMPUTE_METHODS: tuple[ImputeMethod, ...] = get_args(ImputeMethod)
 
 
-_Allowed = tuple[Callable[[Any], bool], str]
-"""Whether a value is allowed, and the text of what is."""
+InUnits = Annotated[float, Meta(ge=1e-6, le=1e6)]
+"""A parameter in units of the data: outside this range, products with λ, s² and 1/μ lose all digits."""
 
-
-def _is_real(value: object) -> bool:
-    return not isinstance(value, bool) and isinstance(value, int | float) and math.isfinite(value)
-
-
-def _real(is_inside: Callable[[Any], bool], text: str) -> _Allowed:
-    return lambda value: _is_real(value) and is_inside(value), text
-
-
-def _within(least: float, most: float) -> _Allowed:
-    return _real(lambda value: least <= value <= most, f"a number from {least:g} to {most:g}")
-
-
-def _count(least: int) -> _Allowed:
-    def is_inside(value: Any) -> bool:
-        return isinstance(value, int) and not isinstance(value, bool) and value >= least
-
-    return is_inside, f"a whole number >= {least}"
-
-
-def _one_of(values: tuple[str, ...]) -> _Allowed:
-    return lambda value: value in values, f"one of {values}"
-
-
-def _or(also: object, allowed: _Allowed) -> _Allowed:
-    """`allowed`, or 0 or None."""
-    is_inside, text = allowed
-    text = f"{text}, or None" if also is None else f"{also}, or {text}"
-    return lambda value: value == also or is_inside(value), text
-
-
-_POSITIVE = _real(lambda value: value > 0, "a number > 0")
-
-
-def _check(values: Any, **allowed: _Allowed) -> None:
-    """Replace NumPy scalars in a frozen value by plain numbers, and raise for a field that is not allowed."""
-    for field in dataclasses.fields(values):
-        value = getattr(values, field.name)
-        if isinstance(value, Integral | Real) and type(value).__module__ != "builtins":
-            value = int(value) if isinstance(value, Integral) else float(value)
-            object.__setattr__(values, field.name, value)
-        is_allowed, text = allowed.get(field.name, (lambda _: True, ""))
-        if not is_allowed(value):
-            raise ConfigurationError(f"{field.name}={value!r} is not usable: allowed is {text}.")
+GraphWeight = Annotated[float, Meta(ge=1e-30, le=1e30)]
+"""λ grows during a fit, and the next fit may start with the last λ of the previous one."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
@@ -80,10 +39,10 @@ class ViewSettings:
     """Scale and α of one view, with α in units of its mean squared singular value."""
 
     scale: Scale
-    alpha: float
+    alpha: InUnits
 
     def __post_init__(self) -> None:
-        _check(self, scale=_one_of(get_args(Scale)), alpha=_within(_MIN, _MAX))
+        check_fields(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,19 +61,13 @@ class AdmmSettings:
         Stop when ‖W − F‖_F ≤ tolerance · √c (primal) and the change of F is as small (dual).
     """
 
-    penalty: float = 10.0
-    penalty_growth: float = 1.2
-    max_iterations: int = 40
-    tolerance: float = 1e-3
+    penalty: Positive = 10.0
+    penalty_growth: Annotated[float, Meta(ge=1, le=sys.float_info.max)] = 1.2
+    max_iterations: Count = 40
+    tolerance: Positive = 1e-3
 
     def __post_init__(self) -> None:
-        _check(
-            self,
-            penalty=_POSITIVE,
-            penalty_growth=_real(lambda value: value >= 1, "a number >= 1"),
-            max_iterations=_count(1),
-            tolerance=_POSITIVE,
-        )
+        check_fields(self)
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,29 +112,22 @@ class Constants:
         If a value is outside its range; the message names it.
     """
 
-    graph_weight: float = 0.1
-    graph_weight_growth: float = 1.3
-    identity_weight: float = 1.0
-    metric_ridge: float = 1.0
-    score_tie: float = 1e-3
-    patience: int = 6
-    min_shrinkage: float = 0.1
-    admm: AdmmSettings = AdmmSettings()
+    graph_weight: GraphWeight = 0.1
+    graph_weight_growth: Annotated[float, Meta(gt=1, le=sys.float_info.max)] = 1.3
+    identity_weight: InUnits = 1.0
+    metric_ridge: Annotated[
+        float, Meta(ge=0, le=1e6, title="0, or a number from 1e-06 to 1e+06")
+    ] = 1.0
+    score_tie: NotNegative = 1e-3
+    patience: Count = 6
+    min_shrinkage: Annotated[float, Meta(ge=0, lt=1)] = 0.1
+    admm: Annotated[AdmmSettings, Meta(title="a table (`AdmmSettings`)")] = AdmmSettings()
     auto_settings: bool = True
 
     def __post_init__(self) -> None:
-        _check(
-            self,
-            graph_weight=_within(_MIN_WEIGHT, _MAX_WEIGHT),
-            graph_weight_growth=_real(lambda value: value > 1, "a finite number > 1"),
-            identity_weight=_within(_MIN, _MAX),
-            metric_ridge=_or(0, _within(_MIN, _MAX)),
-            score_tie=_real(lambda value: value >= 0, "a finite number >= 0"),
-            patience=_count(1),
-            min_shrinkage=_real(lambda value: 0 <= value < 1, "a number in [0, 1)"),
-            admm=(lambda value: isinstance(value, AdmmSettings), "an AdmmSettings"),
-            auto_settings=(lambda value: isinstance(value, bool), "True or False"),
-        )
+        check_fields(self)
+        if self.metric_ridge:
+            check_value("metric_ridge", self.metric_ridge, InUnits)
 
     @classmethod
     def paper(cls, **changes: Any) -> Constants:
@@ -199,32 +145,22 @@ class Constants:
 class Parameters:
     """Parameters of a fit, without the data and the executor."""
 
-    n_clusters: int  # c, also the number of connected components of the returned graph
+    n_clusters: Count  # c, also the number of connected components of the returned graph
     model: Model = "mscam"
-    n_neighbors: int = 9  # k
-    alpha: float = 1.0  # in units of the mean squared singular value of the view
+    n_neighbors: Count = 9  # k
+    alpha: InUnits = 1.0  # in units of the mean squared singular value of the view
     scale: Scale = "standard"
     view_settings: tuple[ViewSettings, ...] | None = None  # of each view, in place of scale and α
     exclude_views: tuple[int, ...] = ()  # positions
-    max_iter: int | None = None  # outer iterations, those of the refinement included
+    max_iter: Count | None = None  # outer iterations, those of the refinement included
     constants: Constants = Constants()  # for the engine, `Choices` say what is selected
     # Candidate neighbors; None for max(50, 4k), or fewer of large data.
     n_candidates: int | None = None
-    exact_samples: int = SIZES.exact_samples  # the most for which every search is exhaustive
-    seed: int = 0
+    exact_samples: Count = SIZES.exact_samples  # the most for which every search is exhaustive
+    seed: WholeNumber = 0
 
     def __post_init__(self) -> None:
-        _check(
-            self,
-            n_clusters=_count(1),
-            model=_one_of(get_args(Model)),
-            n_neighbors=_count(1),
-            alpha=_within(_MIN, _MAX),
-            scale=_one_of(get_args(Scale)),
-            max_iter=_or(None, _count(1)),
-            exact_samples=_count(1),
-            seed=_count(0),
-        )
+        check_fields(self)
 
     def iteration_limits(self, *, refines: bool) -> tuple[int, int]:
         """Maximum number of outer iterations by ADMM, and of all, in a fit with a refinement or without."""

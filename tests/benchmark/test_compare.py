@@ -85,7 +85,7 @@ def test_rows_trials_and_files(write: Write, here: Path) -> None:
     _check_tables(record, here / "out")
     copy = read_experiment(here / "out" / "pipeline.toml")
     assert copy.table == msgspec.structs.replace(settings.table, datasets=("tiny",))
-    assert (copy.datasets, copy.grids) == (settings.datasets, settings.grids)
+    assert (copy.dataset, copy.grid) == (settings.dataset, settings.grid)
     assert record.state == "finished"
     assert [(row.method, row.protocol) for row in record.rows] == [
         ("knn-sc", "defaults"),
@@ -451,7 +451,7 @@ def test_a_view_is_chosen_with_labels_unless_it_is_named(write: Write, here: Pat
     text = SMALL.replace("['defaults', 'grid']", "['defaults']")
     for more, protocol in (("", "grid"), ("[parameters.sc-bsv]\nview = 1\n", "defaults")):
         settings = read_experiment(write(text + more))
-        runs = method_runs(settings, open_datasets(settings.datasets, here / "stores"))
+        runs = method_runs(settings, open_datasets(settings, here / "stores"))
         (single,) = [each for each in runs if each.method == "sc-bsv"]
         assert (single.protocol, single.view_is_chosen) == (protocol, protocol == "grid")
         assert len(single.settings) == (2 if protocol == "grid" else 1)
@@ -466,6 +466,6 @@ def test_nothing_is_chosen_with_labels_that_are_not_there(write: Write, here: Pa
         with pytest.raises(ConfigurationError):
             run(file, here / "out")
     settings = read_experiment(write(f"[compare]\ndatasets = ['bare']\nruns = 1\n{table}"))
-    datasets = open_datasets(settings.datasets, here / "stores")
+    datasets = open_datasets(settings, here / "stores")
     runs = method_runs(settings, datasets)
     assert [each.method for each in runs] == [name for name in METHODS if "bsv" not in name]

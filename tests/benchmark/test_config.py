@@ -32,9 +32,9 @@ def test_names_are_looked_for_in_the_directory_of_data(
     with pytest.raises(ConfigurationError):
         read_experiment(write(text))
     settings = read_experiment(write(f"{text}\ndirectory = 'kept'"))
-    assert settings.datasets["tiny"].source == str(here / "kept" / "tiny.npz")
+    assert settings.dataset["tiny"].source == str(here / "kept" / "tiny.npz")
     monkeypatch.setenv("MSCAM_DATA", str(here / "kept"))
-    assert read_experiment(write(text)).datasets == settings.datasets
+    assert read_experiment(write(text)).dataset == settings.dataset
     with pytest.raises(ConfigurationError, match=quotes("'tini'", "'tiny'", "digits", "mfeat")):
         read_experiment(write("[compare]\ndatasets = ['tini']"))
 
@@ -42,13 +42,13 @@ def test_names_are_looked_for_in_the_directory_of_data(
 def test_declared_data(write: Write) -> None:
     text = "[compare]\ndatasets = ['mine']\n[dataset.mine]\nsource = ['tiny.npz']\nn_clusters = 4"
     settings = read_experiment(write(text))
-    assert settings.datasets["mine"].n_clusters == 4
+    assert settings.dataset["mine"].n_clusters == 4
 
 
 @pytest.mark.parametrize("name", ["../out", "nul"])
 def test_a_name_is_no_path(write: Write, name: str) -> None:
     quoted = json.dumps(name)
-    text = f"[compare]\ndatasets = ['tiny.npz']\n[dataset.{quoted}]\nsource = 'digits'"
+    text = f"[compare]\ndatasets = [{quoted}]\n[dataset.{quoted}]\nsource = 'digits'"
     with pytest.raises(ConfigurationError):
         read_experiment(write(text))
 
@@ -60,7 +60,7 @@ def test_data_found_by_a_path_are_called_by_its_end(write: Write, here: Path) ->
     directory = "\ndirectory = 'kept'"
     for asked in ("more/set", "../outside/set"):
         settings = read_experiment(write(f"[compare]\ndatasets = ['{asked}']{directory}"))
-        assert list(settings.datasets) == ["set"]
+        assert list(settings.dataset) == ["set"]
     shutil.copy(here / "tiny.npz", here / "aux.npz")
     with pytest.raises(ConfigurationError):
         read_experiment(write("[compare]\ndatasets = ['aux.npz']"))
@@ -81,9 +81,9 @@ def test_paths_of_data_start_at_the_file_or_at_the_command_line(here: Path) -> N
     shutil.copy(here / "tiny.npz", place / "near.npz")
     file = place / "e.toml"
     file.write_text("[compare]\ndatasets = ['m']\n[dataset.m]\nsource = 'near.npz'\n")
-    assert read_experiment(file).datasets["m"].source == str(place / "near.npz")
+    assert read_experiment(file).dataset["m"].source == str(place / "near.npz")
     settings = read_experiment(file, [parse_override("dataset.m.source=tiny.npz")])
-    assert settings.datasets["m"].source == str(here / "tiny.npz")
+    assert settings.dataset["m"].source == str(here / "tiny.npz")
 
 
 @pytest.mark.parametrize(
@@ -111,7 +111,7 @@ def test_the_paper_reports_on_methods_that_there_are() -> None:
 def test_without_a_file(here: Path) -> None:
     settings = read_experiment(COMMAND_LINE, [parse_override('compare.datasets=["tiny.npz"]')])
     assert settings.name == "comparison"
-    assert list(settings.datasets) == ["tiny"]
+    assert list(settings.dataset) == ["tiny"]
     asked = ["compare.datasets=['tiny.npz']", "compare.runs=0"]
     with pytest.raises(ConfigurationError, match=quotes("--set compare.runs=0", ">= 1")):
         read_experiment(COMMAND_LINE, [parse_override(text) for text in asked])

@@ -4,16 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
-from mscam_dask.benchmark import experiment
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.experiment import run_experiment
 from mscam_dask.benchmark.run_command import plan_experiment
 from mscam_dask.data.store.read import open_store
-from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.errors import MemoryPlanError
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.types.parameters import Parameters
 from tests.benchmark.conftest import Write
@@ -21,16 +16,7 @@ from tests.benchmark.conftest import Write
 SWEEP = "[sweep]\ndatasets = ['tiny.npz']\nalpha = [0.1]\ngraph_weight = [0.1]\nmax_iter = 1\n"
 
 
-class Four(SerialExecutor):
-    """Four workers with a given memory limit."""
-
-    n_workers = 4
-    memory_limit_bytes = 0
-
-
-def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(
-    write: Write, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(write: Write) -> None:
     file, out = write(SWEEP), Path("out")
     run_experiment(read_experiment(file, command="sweep"), out)
     plan = plan_memory(open_store("out/data/tiny.zarr"), Parameters(n_clusters=3))
@@ -39,9 +25,3 @@ def test_each_worker_of_a_sweep_needs_what_a_whole_fit_needs(
     for overrides in ((), apart):
         settings = read_experiment(file, overrides, command="sweep")
         assert needs in dict(plan_experiment(settings, out))["Workers"]
-    executor = Four()
-    executor.memory_limit_bytes = plan.worker_bytes(4)
-    assert plan.worker_bytes(4) < plan.worker_bytes(1)
-    monkeypatch.setattr(experiment, "executor_for", lambda _client, _n_jobs: executor)
-    with pytest.raises(MemoryPlanError):
-        run_experiment(read_experiment(file, command="sweep"), out, overwrite=True)

@@ -17,6 +17,7 @@ import pytest
 from distributed import LocalCluster
 
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
+from mscam_dask.benchmark.results import SCORES
 from mscam_dask.benchmark.trial import (
     Limits,
     Trial,
@@ -27,9 +28,15 @@ from mscam_dask.benchmark.trial import (
 )
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
+from mscam_dask.engine.executors.base import SerialExecutor
+from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import NoWorkersError, TemporaryFailure
+from mscam_dask.estimators._describe import label_free_scores
+from mscam_dask.metrics import score_partition
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster import open_cluster
+from mscam_dask.types.parameters import Parameters
+from tests import oracle
 from tests.synthetic import three_subspaces
 
 
@@ -56,16 +63,43 @@ def with_data(trial: Trial, **changes: object) -> Trial:
     return changed(trial, data=msgspec.structs.replace(trial.data, **changes))
 
 
+def test_a_trial_of_a_sweep_has_scores_without_labels(trial: Trial) -> None:
+    parameters = {"alpha": 1.0, "scale": "unit", "n_neighbors": 5, "max_iter": 2}
+    constants = {"graph_weight": 0.1, "auto_settings": False}
+    asked = changed(
+        trial,
+        method="mscam",
+        shuffled=False,
+        parameters={**parameters, **constants},
+        label_free=True,
+    )
+    data = trial.data.open(0)
+    fixed = {"n_clusters": 3, "seed": 1, "constants": constants, **parameters}
+    alone = run_fit(data, msgspec.convert(fixed, Parameters), SerialExecutor())
+    assert data.labels is not None
+    with_labels = score_partition(data.labels, alone.labels)
+    values = np.linalg.eigvalsh(oracle.dense_laplacian(alone.consensus_graph.toarray()))
+    expected = {
+        "cross_view_information": alone.score,
+        "adjusted_modularity": label_free_scores(data, alone.labels)["adjusted_modularity"],
+        "eigengap": values[3] - values[2],
+        "n_connected_components": alone.n_connected_components,
+        **{name: getattr(with_labels, name) for name in SCORES},
+    }
+    assert fit_trial(asked).scores == pytest.approx(expected, abs=1e-5)
+
+
 def test_the_key_depends_on_everything_that_determines_the_result(trial: Trial) -> None:
     others = [
         changed(trial, method="mlan"),
         changed(trial, n_clusters=4),
         changed(trial, seed=2),
         changed(trial, shuffled=False),
+        changed(trial, label_free=True),
         changed(trial, parameters={"n_neighbors": 5}),
         with_data(trial, digest="e"),
     ]
-    assert len({item.key for item in (trial, *others)}) == 7
+    assert len({item.key for item in (trial, *others)}) == 8
     moved = with_data(changed(trial, dataset="again"), path="elsewhere")
     assert moved.key == trial.key
     first = changed(trial, parameters={"a": 1, "b": 2})

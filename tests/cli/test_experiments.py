@@ -88,8 +88,8 @@ def test_a_line_of_progress_fits_80_columns(capsys: pytest.CaptureFixture[str]) 
         seconds=119.41,
         peak_memory_bytes=524 * 2**20,
     )
-    setting = {"sweep": True, "alpha": 0.001, "graph_weight": 0.001, "scale": "standard"}
-    swept = msgspec.structs.replace(entry, parameters=setting, peak_memory_bytes=None)
+    setting = {"auto_settings": False, "alpha": 0.001, "graph_weight": 0.001, "scale": "standard"}
+    swept = msgspec.structs.replace(entry, parameters=setting)
     lines = ProgressLines()
     lines._started -= 3600.0
     for each in (entry, swept):

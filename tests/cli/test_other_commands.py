@@ -165,7 +165,7 @@ def change(run: Path, **fields: object) -> None:
 def test_doctor_finds_this_computer_fit(here: Path, call: Call) -> None:
     result = call("doctor")
     assert result.exit_code == 0, result.output
-    for title, _ in CHECKS:
+    for title in CHECKS:
         assert title in result.stdout
     assert " 127.0.0.1" in result.stdout
     assert numbers(result.stdout)[-1] == [str(len(CHECKS))]
@@ -174,7 +174,7 @@ def test_doctor_finds_this_computer_fit(here: Path, call: Call) -> None:
 def test_doctor_names_what_is_missing_and_the_remedy(
     here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    checks = [check for check in CHECKS if check[0] != "Dask cluster"]
+    checks = {name: check for name, check in CHECKS.items() if name != "Dask cluster"}
     monkeypatch.setattr("mscam_dask.cli.results.CHECKS", checks)
     monkeypatch.setitem(sys.modules, "h5py", None)
     monkeypatch.setattr("tempfile.tempdir", str(here / "absent"))

@@ -13,7 +13,7 @@ import dask.config
 import pytest
 
 from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.cluster_classes import links_to_this_computer, new_cluster
+from mscam_dask.pipeline.run.cluster_classes import configuration, new_cluster
 
 pytest.importorskip("dask_jobqueue")
 
@@ -72,7 +72,7 @@ def test_the_link_to_the_dashboard_answers_though_workers_use_another_address(
     shared = {"jobqueue.sge.shared-temp-directory": str(tmp_path)}
     with (
         dask.config.set(shared),
-        links_to_this_computer(execution, "sge"),
+        dask.config.set(configuration(execution, "sge")),
         new_cluster(execution, "sge") as cluster,
     ):
         assert cluster.scheduler_address.startswith("tls://127.0.0.2:")
@@ -94,6 +94,6 @@ def test_a_dashboard_elsewhere_and_a_link_of_a_site_are_kept(
     execution = ExecutionTable(cluster="slurm", cluster_options=options)
     with (
         dask.config.set({"distributed.dashboard.link": template}),
-        links_to_this_computer(execution, "slurm"),
+        dask.config.set(configuration(execution, "slurm")),
     ):
         assert dask.config.get("distributed.dashboard.link") == template

@@ -106,7 +106,7 @@ def test_a_run_over_ssh_with_certificates(
         wait_until(lambda: "iteration 1/" in text_of(log), log, alive=driver)
         assert len(dask_processes()) >= 3
         assert driver.wait(200) in (0, 5), text_of(log)
-    assert record(tmp_path)["executor"] == "2 worker host(s) of a ssh cluster"
+    assert record(tmp_path)["executor"] == "2 workers of a ssh cluster"
     assert labels(tmp_path) == expected
     wait_until(lambda: not dask_processes(), log)
 

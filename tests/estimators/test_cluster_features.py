@@ -32,17 +32,17 @@ def test_effects_are_those_of_the_definition_for_all_blocks(size: int) -> None:
     found = feature_effects(blocks, labels, 3)
     for cluster in range(3):
         own, rest = rows[labels == cluster], rows[labels != cluster]
-        assert_allclose(found.effects[cluster], cohens_d(own, rest), rtol=1e-6)
-        assert_allclose(found.means[cluster], own.mean(axis=0))
-        assert_allclose(found.means_of_rest[cluster], rest.mean(axis=0))
-        assert_allclose(found.shares[cluster], np.mean(own != 0, axis=0))
-        assert_allclose(found.shares_of_rest[cluster], np.mean(rest != 0, axis=0))
+        assert_allclose(found.effect[cluster], cohens_d(own, rest), rtol=1e-6)
+        assert_allclose(found.mean[cluster], own.mean(axis=0))
+        assert_allclose(found.mean_of_rest[cluster], rest.mean(axis=0))
+        assert_allclose(found.share[cluster], np.mean(own != 0, axis=0))
+        assert_allclose(found.share_of_rest[cluster], np.mean(rest != 0, axis=0))
 
 
 def test_columns_without_variance() -> None:
     labels = np.repeat([0, 1], 10)
     rows = np.column_stack([np.full(20, 0.1), labels * 0.3 + 7.1, np.arange(20.0) % 2])
-    effects = feature_effects([(0, rows)], labels, 2).effects
+    effects = feature_effects([(0, rows)], labels, 2).effect
     assert effects[0].tolist() == [0.0, -np.inf, 0.0]
     assert effects[1].tolist() == [0.0, np.inf, 0.0]
 

@@ -31,13 +31,13 @@ HELD = """
 import pathlib, sys, time
 from mscam_dask.cli import main
 from mscam_dask.pipeline.run import cluster
-sign, dashboard_of = pathlib.Path("sign"), cluster._dashboard_of
-def held(client):
+sign, description = pathlib.Path("sign"), cluster._description
+def held(*arguments):
     sign.write_text("open")
     while sign.exists():
         time.sleep(0.1)
-    return dashboard_of(client)
-cluster._dashboard_of = held
+    return description(*arguments)
+cluster._description = held
 main(sys.argv[1:])
 """
 

@@ -22,7 +22,6 @@ from scipy import sparse
 
 from mscam_dask import MSCAM
 from mscam_dask.benchmark.baselines.simplex_graphs import LMVSC
-from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import write_result
 from mscam_dask.data.store.read import open_store
@@ -32,6 +31,7 @@ from mscam_dask.types.result import ArraysInMemory
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
 from tests.estimators.small import quick
 from tests.messages import raises
+from tests.snapshots import Memory
 
 pytestmark = pytest.mark.faults
 
@@ -245,25 +245,12 @@ def test_a_stored_graph(model: MSCAM, tmp_path: Path) -> None:
         write_result(solution, tmp_path / "result.zarr")  # which reads it back
 
 
-class Keeps:
-    """A checkpointer of a user's own."""
-
-    saved: Checkpoint | None = None
-
-    def load(self) -> Checkpoint | None:
-        return self.saved
-
-    def save(self, snapshot: Checkpoint) -> None:
-        self.saved = snapshot
-
-
 @pytest.mark.parametrize("name", ["graph_indptr", "graph_indices"])
 def test_the_graph_of_a_checkpoint(name: str) -> None:
-    keeps = Keeps()
-    quick(checkpoint_store=keeps).fit([TABLE])
-    assert keeps.saved is not None
-    arrays = {key: np.array(values) for key, values in keeps.saved.arrays.items()}
+    before = Memory()
+    quick(checkpoint_store=before).fit([TABLE])
+    snapshot = before.saved[-1]
+    arrays = {key: np.array(values) for key, values in snapshot.arrays.items()}
     arrays[name][2] = FAR
-    keeps.saved = dataclasses.replace(keeps.saved, arrays=arrays)
     with pytest.raises(StoreCorruptError):
-        quick(checkpoint_store=keeps).fit([TABLE])
+        quick(checkpoint_store=Memory(dataclasses.replace(snapshot, arrays=arrays))).fit([TABLE])

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
-from mscam_dask.errors import DataError
 from mscam_dask.linalg.distances import (
-    mean_squared_distance,
     squared_distances,
     squared_distances_to,
     subtract_twice_products,
@@ -71,19 +68,6 @@ def test_edges_do_not_depend_on_blocks() -> None:
         for start in range(0, 64, 7)
     ]
     assert_array_equal(np.vstack(parts), whole)
-
-
-@settings(max_examples=30)
-@given(st.integers(2, 9), st.integers(0, 4), st.integers(0, 1000))
-def test_mean_over_ordered_pairs(n: int, r: int, seed: int) -> None:
-    points = np.random.default_rng(seed).standard_normal((n, r)) + 5.0
-    expected = by_definition(points, points).sum() / (n * (n - 1))
-    assert_allclose(mean_squared_distance(points), expected, atol=1e-13)
-
-
-def test_one_sample_has_no_mean_distance() -> None:
-    with pytest.raises(DataError):
-        mean_squared_distance(np.ones((1, 3)))
 
 
 def test_products_are_subtracted_from_a_part_of_an_array_too() -> None:

@@ -70,17 +70,6 @@ def numerical_gradient(function: Callable[[Array], float], point: Array) -> Arra
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_the_z_step_is_stationary(seed: int) -> None:
-    X, problem, state = random_case(seed)
-    Z = oracle.z_step(problem, state)
-
-    def value(point: Array) -> float:
-        return lagrangian(X, problem, dataclasses.replace(state, Z=point), split=False)
-
-    assert_allclose(numerical_gradient(value, Z), 0.0, atol=1e-8)
-
-
-@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("metric_ridge", [0.0, 0.6])
 @pytest.mark.parametrize("split", [False, True])
 def test_the_p_step_is_stationary(seed: int, metric_ridge: float, split: bool) -> None:

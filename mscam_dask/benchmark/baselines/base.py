@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar, Self, get_args, get_type_hints
+from typing import Any, ClassVar, Self
 
-import msgspec
 import numpy as np
-from msgspec import Meta
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
 
@@ -27,14 +24,11 @@ from mscam_dask.linalg.scaling import ColumnMoments, fit_transform_from_moments
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.solvers.view_svd import view_svd
+from mscam_dask.types.allowed import Count, annotations_of, check_value
 from mscam_dask.types.parameters import Scale
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.integer[Any]]
-
-Count = Annotated[int, Meta(ge=1)]
-Positive = Annotated[float, Meta(gt=0, le=sys.float_info.max)]
-NotNegative = Annotated[float, Meta(ge=0, le=sys.float_info.max)]
 
 _GIB = 2.0**30
 # Parameters that the functions that use them check.
@@ -110,10 +104,10 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
 
     def check_parameters(self, data: MultiViewData) -> None:
         """Check the parameters against their types and the views, without reading a row."""
-        types = get_type_hints(type(self), include_extras=True)
+        annotations = annotations_of(type(self))
         for name, value in self.get_params(deep=False).items():
             if name not in _CHECKED_ELSEWHERE:
-                _check_value(name, value, types[name])
+                check_value(name, value, annotations[name])
         self._check(data)
         self._used_views(data)
 
@@ -219,17 +213,6 @@ def scaled_features(source: RowSource, scale: Scale) -> Array:
     for start, stop in row_ranges(source):
         rows[start:stop] = transform.apply(source.read(start, stop))
     return rows
-
-
-def _check_value(name: str, value: object, allowed: Any) -> None:
-    """Refuse a parameter that its type does not allow."""
-    try:
-        msgspec.convert(value.item() if isinstance(value, np.generic) else value, allowed)
-    except msgspec.ValidationError as error:
-        reason = str(error).removeprefix("Expected ")
-        if reason.startswith("Invalid"):
-            reason = f"one of {', '.join(get_args(allowed))}"
-        raise ConfigurationError(f"{name}={value!r} is invalid: allowed is {reason}.") from error
 
 
 def check_most(name: str, value: int, most: int, data: str) -> None:

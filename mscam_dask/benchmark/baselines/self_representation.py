@@ -13,10 +13,7 @@ from scipy.sparse import csr_array
 from mscam_dask.benchmark.baselines.base import (
     Array,
     Baseline,
-    Count,
     Labels,
-    NotNegative,
-    Positive,
     SingleViewBaseline,
     check_most,
 )
@@ -26,6 +23,7 @@ from mscam_dask.errors import DataError
 from mscam_dask.linalg.eigensolver import apply_sparse
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.ridge import Basis, basis_from_rows, shrinkage_factors
+from mscam_dask.types.allowed import Count, NotNegative, Positive
 
 _SINGLE_PRECISION_TOL = 1e-5
 """Minimum tol for single precision: entries of C are about 1, so float32 has two more digits."""

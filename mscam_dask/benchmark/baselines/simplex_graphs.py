@@ -15,10 +15,7 @@ from sklearn.preprocessing import normalize
 from mscam_dask.benchmark.baselines.base import (
     Array,
     Baseline,
-    Count,
     Labels,
-    NotNegative,
-    Positive,
     check_most,
 )
 from mscam_dask.benchmark.baselines.spectral import kmeans_labels
@@ -32,6 +29,7 @@ from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.linalg.ridge import basis_from_rows
 from mscam_dask.solvers.graph_update import neighbor_widths
 from mscam_dask.solvers.rank_control import Decision, RankControl
+from mscam_dask.types.allowed import Count, NotNegative, Positive
 
 # Rows of X and Z in one block, which stays in the cache of the processor.
 _BLOCK_ROWS = 2048

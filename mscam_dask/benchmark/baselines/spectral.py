@@ -18,10 +18,7 @@ from sklearn.preprocessing import normalize
 from mscam_dask.benchmark.baselines.base import (
     Array,
     Baseline,
-    Count,
     Labels,
-    NotNegative,
-    Positive,
     SingleViewBaseline,
     check_most,
 )
@@ -36,6 +33,7 @@ from mscam_dask.linalg.laplacian import (
 from mscam_dask.linalg.neighbors import nearest_neighbors
 from mscam_dask.linalg.orthonormal import orient_columns
 from mscam_dask.linalg.ridge import basis_from_rows
+from mscam_dask.types.allowed import Count, NotNegative, Positive
 
 _LANCZOS_FROM = 500
 """Minimum number of samples for which the Lanczos method is faster."""

@@ -351,10 +351,13 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
             may_be_labels = key == selection.labels or _CONVENTIONAL.fullmatch(key) is not None
             may_be_ids = ids is None and id_strength(key) == CERTAIN
             is_wanted = not wanted or any(each.startswith(name) for each in wanted)
-            if numbered and key not in name_of and not may_be_labels:
+            is_extra = bool(numbered) and key not in name_of  # no view, maybe labels
+            if may_be_labels or (not is_extra and (may_be_ids or is_wanted)):
+                value = _array(archive, key, source)
+                is_usable = not is_extra or _labels_in(value) is not None
+                variables[name] = value if is_usable else f"beside {numbered[0]}"
+            elif is_extra:
                 variables[name] = f"beside {numbered[0]}"
-            elif may_be_labels or may_be_ids or is_wanted:
-                variables[name] = _array(archive, key, source)
             else:
                 left.append(name)
         contents = contents_of(

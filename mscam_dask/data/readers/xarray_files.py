@@ -22,7 +22,7 @@ from mscam_dask.data.readers.hdf5 import open_hdf5
 from mscam_dask.data.readers.named_arrays import contents_of
 from mscam_dask.data.store.filesystem import check_tree
 from mscam_dask.data.store.read import is_store, open_store
-from mscam_dask.data.views.conversion import sample_dimension, sample_ids_of
+from mscam_dask.data.views.conversion import as_text, sample_dimension, sample_ids_of
 from mscam_dask.errors import DataError
 
 _CODECS = ("codecs", "compressor", "filters")
@@ -121,7 +121,8 @@ def _variable(variable: Any, dimension: str) -> Any:
     if variable.ndim > 2:
         return variable.data
     values = np.asarray(variable)
-    return values.astype(np.str_) if values.dtype.kind == "O" else values
+    are_texts = values.dtype.kind == "O" and all(isinstance(v, str | bytes) for v in values.flat)
+    return np.array([as_text(v) for v in values.flat]) if are_texts else values
 
 
 def _check_arrays(node: Any, source: Source) -> None:

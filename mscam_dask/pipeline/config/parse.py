@@ -1,210 +1,226 @@
-"""Tables of a TOML document as settings, with a message for every problem; names of files in them."""
+"""Tables of a TOML document as structs, with a message for every problem; names and amounts in them."""
 
 from __future__ import annotations
 
 import dataclasses
 import datetime as dt
-import difflib
 import re
-import types
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
 
-from mscam_dask.errors import ConfigurationError
+from mscam_dask.data.store.object_store import as_location
+from mscam_dask.errors import ConfigurationError, holds_a_secret, redacted
+from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES
 from mscam_dask.pipeline.config.toml_document import Document
+from mscam_dask.types.allowed import (
+    allowed_text,
+    annotations_of,
+    nearest,
+    table_of,
+)
 
-_TableT = TypeVar("_TableT")
-_StructT = TypeVar("_StructT", bound=msgspec.Struct)
-_Hint = Callable[[str, Sequence[str]], str]
+_KindT = TypeVar("_KindT", bound=msgspec.Struct)
+Check = Callable[[Document, Any], Iterable[str]]
+_WRONG = object()
 
-_REQUIRED = {
-    "source": "a source: 'digits', 'mfeat', or the path of a file or store",
-    "n_clusters": 'n_clusters: the number of clusters, or "auto"',
-}
+_OPTIONS = ("execution", "cluster_options")
+_MANIFEST = "custom_cluster_spec"  # a path in these options
 
-
-def nearest(name: str, allowed: Iterable[str]) -> str:
-    """Return a suggestion of the closest allowed name, or an empty text."""
-    close = difflib.get_close_matches(name.lower(), list(allowed), n=1)
-    return f" Did you mean {close[0]!r}?" if close else ""
+# In these addresses the part before the @ is a container.
+_CONTAINER = re.compile(r"\b((?:abfss?|wasbs?)://)[^\s/@:]+@")
 
 
-def unknown_tables(
+def read_tables(
     document: Document,
-    allowed: Sequence[str],
-    kind: str = "an experiment",
-    hint: _Hint = nearest,
-) -> Iterable[str]:
-    """Yield a problem for each top-level name that is not a table of a kind of file."""
-    for name, value in document.tables.items():
-        if name not in allowed:
-            found = f"table [{name}]" if isinstance(value, dict) else f"key {name!r}"
-            yield (
-                f"{document.where(name)}: {kind} has no {found}.{hint(name, allowed)} Allowed are the tables "
-                f"{', '.join(f'[{table}]' for table in allowed)}."
-            )
+    kind: type[_KindT],
+    checks: Mapping[str, Check],
+    elsewhere: Mapping[str, str] | None = None,
+) -> _KindT:
+    """Return the tables of a document as a struct with absolute paths; one error names every problem.
 
-
-def sub_tables(document: Document, name: str, problems: list[str]) -> dict[str, dict[str, Any]]:
-    """Return the tables [name.X] by X, and add a problem for other values."""
-    given = _table(document, (name,), problems, f"tables [{name}.NAME] are") or {}
-    for key, value in given.items():
-        if not isinstance(value, dict):
-            problems.append(
-                f"{document.where(name, key)}: [{name}] {key} = {shown(value)} where a table "
-                f"[{name}.{key}] is expected."
-            )
-    return {key: value for key, value in given.items() if isinstance(value, dict)}
-
-
-def _table(
-    document: Document, path: tuple[str, ...], problems: list[str], expected: str = ""
-) -> dict[str, Any] | None:
-    """Return the table at `path`, empty where there is none; None, with a problem, for another value."""
-    given: Any = document.tables
-    for part in path:
-        given = given.get(part, {})
-    if isinstance(given, dict):
-        return given
-    title = ".".join(path)
-    problems.append(
-        f"{document.where(*path)}: {title} = {shown(given)} where "
-        f"{expected or f'the table [{title}] is'} expected."
-    )
-    return None
-
-
-def read_table(
-    document: Document,
-    path: tuple[str, ...],
-    kind: type[_TableT],
-    problems: list[str],
-    hint: _Hint = nearest,
-) -> _TableT | None:
-    """Read the table at `path` as a struct or dataclass; None, with a problem for each wrong key.
-
-    A missing table is empty. `hint` returns a suggestion for an unknown key, given the known ones.
+    `checks` yield the conflicts between the keys of a table, of which wrong ones are left out.
+    `elsewhere` says where the setting of an unknown key is.
     """
-    given = _table(document, path, problems)
-    if given is None:
-        return None
-    title = ".".join(path)
-    hints = get_type_hints(kind, include_extras=True)
-    required = _required(kind)
-    values: dict[str, Any] = {}
-    wrong = False
-    for key, value in given.items():
-        if key not in hints:
-            problems.append(
-                f"{document.where(*path, key)}: [{title}] has no key {key!r}.{hint(key, [*hints])} "
-                f"Allowed are {', '.join(sorted(hints))}."
-            )
-            continue
-        inner = _inner_table(hints[key])
-        if inner is not None and isinstance(value, dict):
-            values[key] = read_table(document, (*path, key), inner, problems)
-            wrong |= values[key] is None
-            continue
+    reader = _Reader(document, kind, checks, elsewhere or {})
+    tables = reader.table(document.tables, kind, ())
+    refuse([*reader.problems, *_text_problems(document)])
+    found: _KindT = _with_absolute_paths(document, tables)
+    return found
+
+
+def refuse(problems: Iterable[str]) -> None:
+    """Raise an error of all problems, if there are any."""
+    if lines := list(dict.fromkeys(problems)):
+        raise ConfigurationError("\n".join(lines))
+
+
+class _Reader:
+    """Reads tables, and collects the problems; wrong values and tables that lack a key are left out."""
+
+    def __init__(
+        self,
+        document: Document,
+        kind: Any,
+        checks: Mapping[str, Check],
+        elsewhere: Mapping[str, str],
+    ) -> None:
+        self._document = document
+        self._kind = kind
+        self._checks = checks
+        self._elsewhere = elsewhere
+        self.problems: list[str] = []
+
+    def table(self, given: Mapping[str, Any], kind: Any, path: tuple[str, ...]) -> Any:
+        """Return the table at `path` as a struct or dataclass."""
+        annotations = annotations_of(kind)
+        values = {}
+        for key, value in given.items():
+            if key in annotations:
+                values[key] = self._value(value, annotations[key], (*path, key))
+            else:
+                self._unknown(key, value, list(annotations), path)
+        fields = () if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind)
+        required = {field.name: field.type for field in fields if field.required}
+        for key in required.keys() - given.keys():
+            what = f"{key}: {allowed_text(required[key], '')}" if path else f"the table [{key}]."
+            self._add(path, f"{_table_name(path)} needs {what}")
+        values = {key: value for key, value in values.items() if value is not _WRONG}
+        if required.keys() - values.keys():
+            return _WRONG
         try:
-            values[key] = msgspec.convert(value, hints[key])
-            if not required:
-                kind(**{key: values[key]})  # refuses what is out of range
-        except (msgspec.ValidationError, ConfigurationError) as error:
-            wrong = True
-            problems.append(
-                f"{document.where(*path, key)}: [{title}] "
-                + (
-                    str(error)
-                    if isinstance(error, ConfigurationError)
-                    else f"{key} = {shown(value)}; allowed is {_allowed_text(hints[key], value)}"
-                )
+            found = kind(**values)
+        except ConfigurationError as error:
+            return self._add(path, f"{_table_name(path)} {error}")
+        if check := self._checks.get(".".join(path)):
+            self.problems.extend(check(self._document, found))
+        return found
+
+    def _value(self, value: Any, annotation: Any, path: tuple[str, ...]) -> Any:
+        if isinstance(value, dict):
+            if (inner := table_of(annotation)) is not None:
+                return self.table(value, inner, path)
+            if get_origin(annotation) is dict:
+                of_each = get_args(annotation)[1]
+                return {
+                    key: self._value(each, of_each, (*path, key)) for key, each in value.items()
+                }
+        try:
+            found = msgspec.convert(value, annotation)
+            if isinstance(found, str):
+                _extra(annotation, "parse", lambda _: None)(found)
+            return found
+        except (msgspec.ValidationError, ValueError, KeyError):
+            allowed = allowed_text(annotation, value)
+            return self._add(path, f"{_key_name(path)} = {shown(value)}; allowed is {allowed}")
+
+    def _unknown(self, key: str, value: Any, allowed: list[str], path: tuple[str, ...]) -> None:
+        found, names = f"key {key!r}", sorted(allowed)
+        if not path:
+            names = [f"[{name}]" for name in allowed]
+            found = f"table [{key}]" if isinstance(value, dict) else found
+        home = self._elsewhere.get(key) or next(_homes(self._kind, key), None)
+        hint = f" It belongs in {home}." if home else nearest(key, allowed)
+        self._add(
+            (*path, key),
+            f"{_table_name(path)} has no {found}.{hint} Allowed are {', '.join(names)}.",
+        )
+
+    def _add(self, path: tuple[str, ...], problem: str) -> object:
+        self.problems.append(f"{self._document.where(*path)}: {problem}")
+        return _WRONG
+
+
+def _table_name(path: tuple[str, ...]) -> str:
+    return f"[{'.'.join(path)}]" if path else "the file"
+
+
+def _key_name(path: tuple[str, ...]) -> str:
+    """Name of a key with its table, or of a table."""
+    return f"{_table_name(path[:-1])} {path[-1]}" if path[1:] else _table_name(path)
+
+
+def _homes(kind: Any, key: str, path: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the tables that have a key."""
+    for name, annotation in annotations_of(kind).items():
+        inner = table_of(annotation)
+        if inner is not None:
+            if key in annotations_of(inner):
+                yield f"[{'.'.join((*path, name))}]"
+            yield from _homes(inner, key, (*path, name))
+
+
+def _text_problems(document: Document) -> Iterator[str]:
+    """Yield a problem for each text that is a credential, or cannot be a path; run directories keep a copy."""
+    for key, text in document.texts():
+        where = f"{document.where(*key)}: {'.'.join(key)}"
+        address = _CONTAINER.sub(r"\g<1>", text)
+        name = key[-1] if key[:2] == _OPTIONS else ""
+        if redacted(address) != address or holds_a_secret(name, "", {}):
+            yield (
+                f"{where} is a credential, and pipeline files are copied into run directories. Put it into "
+                "the environment (AWS_SECRET_ACCESS_KEY, ...), or the configuration file of Dask or its "
+                "library."
             )
-    missing = [name for name in required if name not in given]
-    if missing:
-        needed = ", ".join(_REQUIRED.get(name, name) for name in missing)
-        problems.append(f"{document.where(*path)}: [{title}] needs {needed}.")
-    return None if wrong or missing else kind(**values)
+        elif "://" in text and key[-1] in ("source", "checkpoints"):
+            try:
+                as_location(text)
+            except ConfigurationError as error:
+                yield f"{document.where(*key)}: {error}"
+        elif "://" in text and key[0] == "output":
+            yield (
+                f"{where} = {shown(text)} is a URL, but a run directory is on a file system. Give a "
+                "directory; only [output] checkpoints may be a URL."
+            )
+        elif "\0" in text:
+            yield (
+                f"{document.where(*key)}: {_key_name(key)} has a NUL character: {shown(text)}. Remove it."
+            )
 
 
-def _required(kind: Any) -> list[str]:
-    if dataclasses.is_dataclass(kind):
-        return []
-    return [field.name for field in msgspec.structs.fields(kind) if field.required]
+def _with_absolute_paths(
+    document: Document, value: Any, path: tuple[str, ...] = (), role: str = ""
+) -> Any:
+    """Make every path in a value absolute; `role` says whether a text is one."""
+    if isinstance(value, msgspec.Struct):
+        changes = {
+            key: _with_absolute_paths(
+                document, getattr(value, key), (*path, key), _extra(annotation, "path", "")
+            )
+            for key, annotation in annotations_of(type(value)).items()
+        }
+        return msgspec.structs.replace(value, **changes)
+    if isinstance(value, dict):
+        roles = {_MANIFEST: "always"} if path == _OPTIONS else {}
+        return {
+            key: _with_absolute_paths(document, item, (*path, key), roles.get(key, ""))
+            for key, item in value.items()
+        }
+    if isinstance(value, list):
+        return [_with_absolute_paths(document, item, path, role) for item in value]
+    is_built_in = role == "unless built in" and value in BUILT_IN_SOURCES
+    if not (isinstance(value, str) and role) or is_built_in:
+        return value
+    absolute = document.absolute(value, *path)
+    return absolute if role != "if it is one" or Path(absolute).is_file() else value
 
 
-def _inner_table(annotation: Any) -> Any:
-    """Return the class of the table that an annotation means; None without one."""
-    if isinstance(annotation, type) and (
-        issubclass(annotation, msgspec.Struct) or dataclasses.is_dataclass(annotation)
-    ):
-        return annotation
-    if get_origin(annotation) in (Annotated, Union, types.UnionType):
-        return next(filter(None, map(_inner_table, get_args(annotation))), None)
-    return None
-
-
-def _allowed_text(annotation: Any, value: object) -> str:
-    text = allowed_values(annotation)
-    close = nearest(value, re.findall('`"([^"]+)"`', text)) if isinstance(value, str) else ""
-    return f"{text.replace('`', '').replace('≥', '>=').replace('≤', '<=')}.{close}"
-
-
-def metas_of(annotation: Any) -> Iterator[Meta]:
-    """Yield the `Meta` of a type, the outermost first."""
-    if get_origin(annotation) is Annotated:
-        base, *metas = get_args(annotation)
-        yield from reversed([meta for meta in metas if isinstance(meta, Meta)])
-        yield from metas_of(base)
-
-
-def allowed_values(annotation: Any) -> str:
-    """Return the values that a type allows, in Markdown: its title, else what follows from it."""
-    metas = list(metas_of(annotation))
-    if (title := next((meta.title for meta in metas if meta.title), None)) is not None:
-        return title
-    base = get_args(annotation)[0] if metas else annotation
-    if base in (bool, str):
-        return "`true`, `false`" if base is bool else "a text"
-    if base in (int, float):
-        return _range("a whole number" if base is int else "a number", metas)
-    if get_origin(base) is Literal:
-        return ", ".join(f'`"{text}"`' for text in get_args(base))
-    if get_origin(base) in (Union, types.UnionType):
-        parts = [part for part in get_args(base) if part is not type(None)]
-        return " or ".join(allowed_values(part) for part in parts)
-    if _inner_table(base) is not None:
-        return "a table"
-    raise TypeError(f"{annotation} does not say what it allows: give its Meta a title.")
-
-
-def _range(noun: str, metas: list[Meta]) -> str:
-    signs = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
-    bounds = {
-        name: value
-        for meta in metas
-        for name in signs
-        if (value := getattr(meta, name)) is not None
-    }
-    if bounds.keys() == {"ge", "le"}:
-        return f"{noun} from {bounds['ge']} to {bounds['le']}"
-    return " ".join([noun, *(f"{signs[name]} {value}" for name, value in bounds.items())])
-
-
-def absolute_paths(document: Document, name: str, table: _StructT, keys: Sequence[str]) -> _StructT:
-    """Make the paths at some keys of the table [name] absolute; "a.b" is key b of the mapping a."""
-    changes: dict[str, Any] = {}
-    for key, _, inner in (path.partition(".") for path in keys):
-        value = getattr(table, key)
-        if inner and isinstance((value or {}).get(inner), str):
-            changes[key] = {**value, inner: document.absolute(value[inner], name, key, inner)}
-        elif not inner and value is not None:
-            changes[key] = document.absolute(value, name, key)
-    return msgspec.structs.replace(table, **changes)
+def _extra(annotation: Any, name: str, default: Any) -> Any:
+    """Return what the extra of a `Meta` in a type says."""
+    if isinstance(annotation, Meta):
+        return (annotation.extra or {}).get(name, default)
+    return next(
+        (
+            found
+            for part in get_args(annotation)
+            if (found := _extra(part, name, default)) is not default
+        ),
+        default,
+    )
 
 
 def shown(value: object) -> str:
@@ -233,40 +249,21 @@ def parse_memory(amount: int | str, name: str) -> int:
         ) from error
 
 
-# Leaves room for prefixes and suffixes within the usual 255 bytes.
-_MAX_BYTES = 200
-_FORBIDDEN = re.compile(r"[/\\:*?\"<>|\x00-\x1f\x7f]")
-_DEVICE = re.compile(r"(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?", re.IGNORECASE)
+_MAX_BYTES = 200  # leaves room for prefixes and suffixes within the usual 255
+# A name that begins with a dot is that of a partial file; the last ones are devices on Windows.
+_NO_NAME = re.compile(
+    r"^$|^\.|[/\\:*?\"<>|\x00-\x1f\x7f]|[. ]$|^(?:con|prn|aux|nul|com[0-9]|lpt[0-9])(?:\..*)?$",
+    re.IGNORECASE,
+)
 
 
-def name_problem(name: str) -> str | None:
-    """Return why a name is not valid and what is allowed; None if it is valid.
-
-    Names that begin with a dot are reserved for partial files.
-
-    Examples
-    --------
-    >>> name_problem("MSRC-v1 (5 views)") is None
-    True
-    >>> name_problem("../elsewhere")
-    "begins with '.'; allowed is one plain name, without / or other parts of a path"
-    """
-    forbidden = _FORBIDDEN.search(name)
-    if not name:
-        reason = "is empty"
-    elif name.startswith("."):
-        reason = "begins with '.'"
-    elif forbidden is not None:
-        reason = f"has {forbidden[0]!r}"
-    elif name[-1] in ". ":
-        reason = f"ends with {name[-1]!r}"
-    elif _DEVICE.fullmatch(name):
-        reason = "is the name of a device on Windows"
-    elif (n_bytes := len(name.encode(errors="replace"))) > _MAX_BYTES:
-        reason = f"has {n_bytes} bytes, and names have at most {_MAX_BYTES}"
-    else:
-        return None
-    return f"{reason}; allowed is one plain name, without / or other parts of a path"
+def check_name(name: str, what: str, remedy: str) -> None:
+    """Refuse a name that cannot be that of a file on every system."""
+    if _NO_NAME.search(name) or len(name.encode(errors="replace")) > _MAX_BYTES:
+        raise ConfigurationError(
+            f"{what} {shown(name)} is not usable; allowed is one plain name of at most {_MAX_BYTES} bytes, "
+            rf'without / \ : * ? " < > |, a dot at an end, or the name of a device. {remedy}'
+        )
 
 
 def are_one_name(name: str, other: str) -> bool:
@@ -281,13 +278,6 @@ def are_one_name(name: str, other: str) -> bool:
     """
     name, other = (unicodedata.normalize("NFC", text).casefold() for text in (name, other))
     return name == other
-
-
-def check_name(name: str, what: str, remedy: str) -> None:
-    """Refuse a name that is not valid."""
-    problem = name_problem(name)
-    if problem is not None:
-        raise ConfigurationError(f"{what} {shown(name)} {problem}. {remedy}")
 
 
 def name_of_pipeline(path: str | Path) -> str:

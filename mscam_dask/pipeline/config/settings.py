@@ -6,52 +6,95 @@ enough. docs/settings_page.py writes docs/pipeline-settings.md from them.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
 from msgspec import Meta, Struct
 
 from mscam_dask.pipeline.config.toml_document import toml_text
-from mscam_dask.types.parameters import Constants, ImputeMethod, Scale
+from mscam_dask.types.allowed import Count, Positive, Share, WholeNumber
+from mscam_dask.types.parameters import Constants, ImputeMethod, InUnits, Model, Scale
 
 if TYPE_CHECKING:
     from mscam_dask.estimators.mscam import MSCAM
 
 
 ViewType = Literal["features", "distance", "kernel"]
-Method = Literal["mscam", "mscan"]
-Count = Annotated[int, Meta(ge=1)]
 Text = Annotated[str, Meta(min_length=1)]
-Directory = Annotated[str, Meta(min_length=1, title="a directory")]
-File = Annotated[str, Meta(min_length=1, title="a file")]
-Seconds = Annotated[float, Meta(gt=0)]
-Memory = Annotated[Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`')]
+Names = Annotated[list[Text], Meta(min_length=1, title="a list of names")]
+Directory = Annotated[Text, Meta(title="a directory", extra={"path": "always"})]
+File = Annotated[Text, Meta(title="a file", extra={"path": "always"})]
+FileOrColumn = Annotated[
+    Text, Meta(title="a file, or a column of obs", extra={"path": "if it is one"})
+]
+
+
+def _bytes(text: str) -> None:
+    """Raise a ValueError if a text is not an amount of memory."""
+    from dask.utils import parse_bytes
+
+    parse_bytes(text)
+
+
+def _seconds(text: str) -> None:
+    """Raise a ValueError or KeyError if a text is not a duration."""
+    from dask.utils import parse_timedelta
+
+    if not text[:1].isdigit() or not parse_timedelta(text) > 0:
+        raise ValueError
+
+
+Memory = Annotated[
+    Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`', extra={"parse": _bytes})
+]
+Duration = Annotated[
+    Text, Meta(title='a duration such as `"55 minutes"`', extra={"parse": _seconds})
+]
 
 BUILT_IN_SOURCES = ("digits", "mfeat")
 """Names of the data sets of the package; a file with such a name is ./digits."""
+
+CLUSTER_TYPES: Mapping[str, str] = {
+    "local": "distributed:LocalCluster",
+    "scheduler": "",
+    "scheduler-file": "",
+    "slurm": "dask_jobqueue:SLURMCluster",
+    "pbs": "dask_jobqueue:PBSCluster",
+    "sge": "dask_jobqueue:SGECluster",
+    "lsf": "dask_jobqueue:LSFCluster",
+    "htcondor": "dask_jobqueue:HTCondorCluster",
+    "oar": "dask_jobqueue:OARCluster",
+    "slurm-runner": "dask_jobqueue.slurm:SLURMRunner",
+    "gateway": "dask_gateway:GatewayCluster",
+    "kubernetes": "dask_kubernetes.operator:KubeCluster",
+    "ssh": "distributed:SSHCluster",
+}
+"""Classes by short names, "" for a cluster that runs already; another one is its own "module:Class"."""
 
 ENCRYPTED_BY_FILES = ("ssh", "slurm-runner", "kubernetes")
 """Clusters that Dask encrypts with files that every host has."""
 
 
-class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DataTable(Struct, frozen=True, kw_only=True):
     """[data]: where the views come from; files are read by `mscam_dask.data.ingest`."""
 
     source: Annotated[
-        Text | Annotated[list[Text], Meta(min_length=1)],
-        Meta(title='a path, a URL of a store, a list of paths, `"digits"` or `"mfeat"`'),
+        Text | Names,
+        Meta(
+            title='a path, a URL of a store, a list of paths, `"digits"` or `"mfeat"`',
+            extra={"path": "unless built in"},
+        ),
     ]
     """Files, a directory or a store; or a data set that comes with the package."""
     path: Directory | None = None
     """For `"mfeat"`: directory of the six UCI files; by default they are downloaded from OpenML."""
     cache: Directory | None = None
     """For `"mfeat"`: where downloads from OpenML are kept; by default `~/.cache/mscam_dask`."""
-    families: Annotated[
-        Annotated[list[Text], Meta(min_length=1)] | None, Meta(title="a list of names")
-    ] = None
+    families: Names | None = None
     """For `"digits"`: feature families to compute; all by default."""
     views: Annotated[
-        Annotated[list[Text], Meta(min_length=1)] | dict[Text, Text] | None,
+        Names | dict[Text, Text] | None,
         Meta(title='a list of names, or a table `{old = "new"}`'),
     ] = None
     """Views to take, in this order, and their new names; the name of a MATLAB cell array takes all
@@ -62,13 +105,15 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = None
     """Kind of the views: feature columns, a distance matrix or a kernel matrix; features by
     default."""
-    labels: Annotated[Text | None, Meta(title="a variable, a column or a file")] = None
+    labels: Annotated[
+        Text | None, Meta(title="a variable, a column or a file", extra={"path": "if it is one"})
+    ] = None
     """Ground truth, for the evaluation only; a file has one label per line, or ids and labels."""
-    batches: Annotated[Text | None, Meta(title="a file, or a column of obs")] = None
+    batches: FileOrColumn | None = None
     """Batch of each sample, such as machine, site or day, whose effects are removed: a file with ids
     and batches, or one batch per line, or the name of a column of obs of `.h5ad` and `.h5mu`
     files."""
-    partial_labels: Annotated[Text | None, Meta(title="a file, or a column of obs")] = None
+    partial_labels: FileOrColumn | None = None
     """Known labels of some samples, -1 for the others, which the clusters keep; as `batches`."""
     samples_in: Annotated[
         Literal["rows", "columns"] | dict[Text, Literal["rows", "columns"]] | None,
@@ -102,7 +147,7 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     comment: Text | None = None
     """Lines of text files that begin with this text are left out; by default those with `#` above
     the header."""
-    skip: Annotated[int, Meta(ge=0)] | None = None
+    skip: WholeNumber | None = None
     """Lines of text files, or rows of sheets, above the header."""
     max_bytes: Memory | None = None
     """Largest size in memory that an array of a file may have, or a chunk of it where the format is
@@ -119,7 +164,7 @@ class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class ClusterTable(Struct, frozen=True, kw_only=True):
     """[cluster] after parsing: the method, and the parameters of its estimator."""
 
-    method: Method
+    method: Model
     parameters: dict[str, Any]
     """With defaults; None if the estimator selects the value. The constants are a table, as in the file."""
 
@@ -148,55 +193,51 @@ class ClusterTable(Struct, frozen=True, kw_only=True):
 class ClusterKeys(Struct, frozen=True, kw_only=True):
     """[cluster] as written: the parameters of `MSCAM` and `MSCAN`, with their types in TOML.
 
-    Defaults are those of the estimators. Ranges are checked by `mscam_dask.types.parameters.Parameters`.
+    Defaults are those of the estimators.
     """
 
-    method: Method = "mscam"
+    method: Model = "mscam"
     """With a learned metric in each view, or the model of the paper without."""
-    n_clusters: Annotated[int | Literal["auto"], Meta(title='a whole number ≥ 1, or `"auto"`')]
+    n_clusters: Count | Literal["auto"]
     """Number of clusters; `"auto"` selects it without labels, from 1 to `max_clusters`."""
     max_clusters: Annotated[int, Meta(ge=2)] | None = None
     """Largest number of clusters that `"auto"` may select; by default a tenth of the samples, 30 at
     most."""
-    alpha: Annotated[float | None, Meta(title="a number from 10⁻⁶ to 10⁶")] = None
+    alpha: InUnits | None = None
     """Ridge of the self-representation, in units of a view's mean squared singular value; selected
     for each view by default."""
     scale: Scale | None = None
     """Scaling of feature views: columns to variance 1, rows to length 1, columns to [0, 1], none;
     selected for each view by default."""
-    n_neighbors: Annotated[int | None, Meta(title="a whole number ≥ 1")] = None
+    n_neighbors: Count | None = None
     """Neighbors of a sample in the consensus graph; by default 20, or fewer if the mean cluster
     size is smaller."""
     exclude_views: Annotated[tuple[str, ...] | None, Meta(title="a list of names of views")] = None
     """Views to exclude from the fit; by default those whose nearest neighbors overlap with those of
     the other views no more than by chance, if the partition scores higher without them. `[]` keeps
     all."""
-    max_iter: Annotated[int | None, Meta(title="a whole number ≥ 1")] = None
+    max_iter: Count | None = None
     """Maximum number of outer iterations; by default three by ADMM and three of the refinement, or
     30 by ADMM in a fit without a refinement."""
-    constants: Annotated[Constants, Meta(title="a table")] = Constants()
+    constants: Constants = Constants()
     """Constants of the method: `[cluster.constants]`."""
-    random_state: Annotated[int, Meta(title="a whole number ≥ 0")] = 0
+    random_state: WholeNumber = 0
     """Seed."""
 
 
-class AdaptTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AdaptTable(Struct, frozen=True, kw_only=True):
     """[execution] adapt: bounds on the number of workers of an adaptive cluster."""
 
-    minimum: Annotated[int, Meta(ge=0)] = 0
+    minimum: WholeNumber = 0
     maximum: Count
 
 
-class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ExecutionTable(Struct, frozen=True, kw_only=True):
     """[execution]: executor of the tasks; nothing in it changes the result."""
 
     cluster: Annotated[
         Text | None,
-        Meta(
-            title='`"local"`, `"scheduler"`, `"scheduler-file"`, `"slurm"`, `"pbs"`, `"sge"`, `"lsf"`, '
-            '`"htcondor"`, `"oar"`, `"slurm-runner"`, `"gateway"`, `"kubernetes"`, `"ssh"`, '
-            '`"module:Class"`'
-        ),
+        Meta(title=", ".join(f'`"{name}"`' for name in (*CLUSTER_TYPES, "module:Class"))),
     ] = None
     """Type of the Dask cluster ([clusters](clusters.md)); by default a local one, or the running
     one of `scheduler` or `scheduler_file`."""
@@ -211,12 +252,12 @@ class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """Threads of each worker, one by default; with `in_process` of the fit."""
     memory_limit: Memory | None = None
     """Memory of each worker; by default an equal share of the memory there is."""
-    lifetime: Annotated[Text | None, Meta(title='a duration such as `"55 minutes"`')] = None
+    lifetime: Duration | None = None
     """With a batch scheduler: time after which a worker leaves and is replaced, before the walltime
     of its job ends it."""
-    lifetime_stagger: Annotated[Text | None, Meta(title="a duration")] = None
+    lifetime_stagger: Duration | None = None
     """Random difference of lifetimes, so that workers do not leave together."""
-    start_timeout: Seconds | None = None
+    start_timeout: Positive | None = None
     """Seconds until the first worker of a cluster that the run starts; 3600 by default with a batch
     scheduler, otherwise as `workers_timeout`."""
     scheduler: Annotated[Text | None, Meta(title='`"tls://host:port"`, `"tcp://host:port"`')] = None
@@ -229,21 +270,21 @@ class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     """For the same: certificate of this side."""
     tls_key: File | None = None
     """For the same: key of that certificate."""
-    workers_timeout: Seconds | None = None
+    workers_timeout: Positive | None = None
     """Seconds without a usable worker, or without an answer of the scheduler, after which a run
     ends; 60 by default."""
     in_process: bool = False
     """No cluster: the tasks run in threads of this process."""
 
 
-class EvaluateTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EvaluateTable(Struct, frozen=True, kw_only=True):
     """[evaluate]: comparison of the clusters with ground truth."""
 
     enabled: bool = True
     """Whether the clusters are scored against the labels, if there are any."""
 
 
-class ReportTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ReportTable(Struct, frozen=True, kw_only=True):
     """[report]: the report of a run."""
 
     enabled: bool = True
@@ -253,25 +294,23 @@ class ReportTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     sample ids in the first column."""
 
 
-class IncrementalTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class IncrementalTable(Struct, frozen=True, kw_only=True):
     """[incremental]: start from the last run of the same pipeline."""
 
     enabled: bool = False
     """Whether a run starts from the settings, clusters and λ of the last run of the pipeline, and
     names clusters as that run did."""
-    min_overlap: Annotated[float, Meta(ge=0, le=1)] = 0.5
+    min_overlap: Share = 0.5
     """Share of the samples that the last run must have contained; below it the run starts without
     it."""
     max_warm_runs: Count = 30
     """Consecutive runs that start from the last one, before settings are selected again."""
-    max_drift: Annotated[
-        Annotated[float, Meta(ge=0, le=1)] | None, Meta(title="a number from 0 to 1")
-    ] = None
+    max_drift: Share | None = None
     """Largest share of the common samples that may change cluster since the last run; above it the
     exit code is 6, and the results are written. No limit by default."""
 
 
-class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class OutputTable(Struct, frozen=True, kw_only=True):
     """[output]: the run directory.
 
     A run of the same fit in another run directory resumes from the checkpoints; see also
@@ -286,7 +325,9 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     default."""
     keep: Count | None = None
     """Finished runs of the pipeline to keep in the root, the new one included; all by default."""
-    checkpoints: Annotated[Text | None, Meta(title="a directory or a URL")] = None
+    checkpoints: Annotated[
+        Text | None, Meta(title="a directory or a URL", extra={"path": "always"})
+    ] = None
     """Directory of the checkpoints of fits that have not finished; by default in the run
     directory."""
     metrics: Directory | None = None

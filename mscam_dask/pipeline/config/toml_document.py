@@ -1,11 +1,8 @@
-"""TOML documents: tables with the line of each key, overrides by options and environment, output.
-
-A file that is too large, is not text or TOML, or repeats a key is refused here, and so is an
-override that is not `table.key=value`.
-"""
+"""TOML documents: tables with the place of each key, overrides by options and environment, output."""
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import dataclasses
 import re
@@ -13,8 +10,9 @@ import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import msgspec
 import tomli_w
 
 from mscam_dask.errors import ConfigurationError
@@ -22,113 +20,112 @@ from mscam_dask.errors import ConfigurationError
 MAX_BYTES = 64 * 2**10
 """Maximum size of a file."""
 
-ENVIRONMENT_PREFIX = "MSCAM_"
-_BETWEEN = "__"
+# Keys of [execution] that say where the tasks run, and of `mscam:` that a fit reads itself.
+_PLACES = {"cluster", "scheduler", "scheduler_file", "in_process"}
+_OF_FITS = ("workers_timeout", "lost_worker_timeout")
 
 _MAX_LINE = 4096
 _MAX_DOTS = 64  # in a line: tomllib takes quadratic time in the number of parts of one key
 
-_PART = r"""(?:[A-Za-z0-9_-]+|"[^"]*"|'[^']*')"""
-_HEADER = re.compile(rf"\s*\[\s*({_PART}(?:\s*\.\s*{_PART})*)\s*\]")
-_KEY = re.compile(rf"\s*({_PART}(?:\s*\.\s*{_PART})*)\s*=")
+_HEADER = re.compile(r"\s*\[([^\[\]]+)\]")
 _PLACE = re.compile(r"\s*\(at (?:line (\d+), column (\d+)|end of document)\)\s*$")
 _BARE = re.compile(r"(?:[^\W\d]|[./~])[^\s\"'\[\]{}=#,]*")
 
+Key = tuple[str, ...]
 
-@dataclass(frozen=True)
-class Override:
+
+class Override(NamedTuple):
     """Value that replaces the value of a file."""
 
-    key: tuple[str, ...]
-    """Table and key."""
-    value: Any
-    """None removes the key."""
-    origin: str
-    """Option or variable of the value, for messages: "--workers 4"."""
+    key: Key  # table and key
+    value: Any  # None removes the key
+    origin: str  # option or variable of the value, for messages: "--workers 4"
 
 
 @dataclass(frozen=True)
 class Document:
     """Tables of a pipeline file after overrides."""
 
-    path: Path
-    """Path as the user gave it, for messages."""
+    path: Path  # as the user gave it, for messages
     tables: dict[str, Any]
-    lines: Mapping[tuple[str, ...], int]
-    """Line (from 1) of tables and keys, as far as known."""
-    overrides: Mapping[tuple[str, ...], str]
-    """Origin of each key that was overridden."""
+    places: Mapping[Key, str]  # line or option of tables and keys, for messages, as far as known
+    overrides: frozenset[Key] = frozenset()
 
     def overridden(self, overrides: Sequence[Override]) -> Document:
         """Return the document with overrides applied, later ones winning."""
-        tables = copy.deepcopy(self.tables)
+        tables, places = copy.deepcopy(self.tables), dict(self.places)
         for override in overrides:
             _apply(tables, override)
-        origins = {override.key: override.origin for override in overrides}
-        return dataclasses.replace(self, tables=tables, overrides={**self.overrides, **origins})
+            for length in range(1, len(override.key)):
+                places.setdefault(override.key[:length], override.origin)
+            places[override.key] = override.origin
+        keys = self.overrides | {override.key for override in overrides}
+        return dataclasses.replace(self, tables=tables, places=places, overrides=keys)
 
     def where(self, *key: str) -> str:
         """Return the place of a key, or of the nearest table around it, for a message."""
-        for length in range(len(key), 0, -1):
-            if key[:length] in self.overrides:
-                return self.overrides[key[:length]]
-            if key[:length] in self.lines:
-                return f"{self.path}, line {self.lines[key[:length]]}"
-            inside = (
-                origin for name, origin in self.overrides.items() if name[:length] == key[:length]
-            )
-            if key[:length] == key and (only := next(inside, None)) is not None:
-                return only  # a table that only an override names
-        return str(self.path)
-
-    def base(self, *key: str) -> Path:
-        """Return the directory of relative paths of a key.
-
-        Paths in a file are relative to the file, and paths on the command line to the working
-        directory.
-        """
-        if any(key[:length] in self.overrides for length in range(1, len(key) + 1)):
-            return Path.cwd()
-        return self.path.absolute().parent
+        around = (key[:length] for length in range(len(key), 0, -1))
+        return next((self.places[each] for each in around if each in self.places), str(self.path))
 
     def absolute(self, value: str, *key: str) -> str:
-        """Return the absolute path of a key; a URL is returned unchanged."""
+        """Return the absolute path of a key; a URL is returned unchanged.
+
+        Paths in a file are relative to the file, and paths of options to the working directory.
+        """
         if "://" in value:
             return value
+        is_option = any(key[:length] in self.overrides for length in range(1, len(key) + 1))
+        base = Path.cwd() if is_option else self.path.absolute().parent
         try:
-            return str(self.base(*key) / Path(value).expanduser())
+            return str(base / Path(value).expanduser())
         except RuntimeError as error:
             raise ConfigurationError(
                 f"{self.where(*key)}: {value!r} begins with {Path(value).parts[0]}, which is not a "
                 "home directory here. Give the absolute path."
             ) from error
 
-    def texts(self) -> Iterator[tuple[tuple[str, ...], str]]:
+    def texts(self) -> Iterator[tuple[Key, str]]:
         """Yield every text in the tables with its key."""
-        return _texts(self.tables, ())
+        waiting: list[tuple[Key, Any]] = [((), self.tables)]
+        while waiting:
+            key, value = waiting.pop(0)
+            if isinstance(value, str):
+                yield key, value
+            elif isinstance(value, dict):
+                waiting[:0] = [((*key, str(name)), item) for name, item in value.items()]
+            elif isinstance(value, list):
+                waiting[:0] = [(key, item) for item in value]
 
 
-def _texts(value: object, key: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], str]]:
-    if isinstance(value, str):
-        yield key, value
-    elif isinstance(value, dict):
-        for name, item in value.items():
-            yield from _texts(item, (*key, str(name)))
-    elif isinstance(value, list):
-        for item in value:
-            yield from _texts(item, key)
-
-
-COMMAND_LINE = Document(path=Path("the command line"), tables={}, lines={}, overrides={})
+COMMAND_LINE = Document(path=Path("the command line"), tables={}, places={})
 """Document without a file, for overrides only."""
 
 
 def read_document(path: str | Path) -> Document:
     """Read a TOML file of at most 64 KiB of UTF-8 text."""
     file = Path(path)
-    text = _read_text(file)
+    try:
+        with file.open("rb") as stream:
+            content = stream.read(MAX_BYTES + 1)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{file} cannot be read: {error.strerror or error}. Give a pipeline file (*.toml); a relative "
+            f"path starts at {Path.cwd()}."
+        ) from error
+    if len(content) > MAX_BYTES:
+        raise ConfigurationError(
+            f"{file} is larger than {MAX_BYTES >> 10} KiB, the limit of a pipeline file. Give data by "
+            "path ([data] source = ...)."
+        )
+    try:
+        text = content.decode("utf-8-sig").replace("\r\n", "\n")
+    except UnicodeDecodeError as error:
+        raise ConfigurationError(
+            f"{file} is not UTF-8 text (byte {error.start}), as TOML requires. Save it as UTF-8."
+        ) from error
     tables = _parse(text, str(file))
-    return Document(path=file, tables=tables, lines=_places(text), overrides={})
+    places = {key: f"{file}, line {number}" for key, number in _lines(text).items()}
+    return Document(path=file, tables=tables, places=places)
 
 
 def parse_override(text: str) -> Override:
@@ -140,9 +137,8 @@ def parse_override(text: str) -> Override:
     ('unit', 0.5)
     """
     left, equals, right = text.partition("=")
-    key = _key_path(left)
-    origin = f"--set {text}"
-    if not equals or key is None or len(key) < 2:
+    key, origin = _key_of(left), f"--set {text}"
+    if not equals or len(key) < 2:
         raise ConfigurationError(
             f"{origin} is not of the form table.key=value. Example: --set cluster.n_clusters=10."
         )
@@ -154,75 +150,62 @@ def parse_override(text: str) -> Override:
                 f"{origin}: {right!r} is not a TOML value. Examples: 10, 0.5, true, word, "
                 '\'"some text"\', \'["a", "b"]\'.'
             ) from error
-        return Override(key, right.strip(), origin)
+        parsed = {"value": right.strip()}
     if set(parsed) != {"value"}:
         raise ConfigurationError(f"{origin} has more than one value. Repeat --set for each.")
     return Override(key, parsed["value"], origin)
 
 
-def _read_text(file: Path) -> str:
-    if file.is_dir():
-        raise ConfigurationError(f"{file} is a directory. Give a pipeline file (*.toml).")
-    try:
-        with file.open("rb") as stream:
-            content = stream.read(MAX_BYTES + 1)
-    except FileNotFoundError as error:
-        raise ConfigurationError(
-            f"There is no pipeline file {file}. Check the path (relative to {Path.cwd()})."
-        ) from error
-    except OSError as error:
-        raise ConfigurationError(f"{file} cannot be read: {error.strerror or error}.") from error
-    if len(content) > MAX_BYTES:
-        raise ConfigurationError(
-            f"{file} is larger than {MAX_BYTES >> 10} KiB, the limit of a pipeline file. Give data by "
-            "path ([data] source = ...)."
-        )
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ConfigurationError(
-            f"{file} is not UTF-8 text (byte {error.start}), as TOML requires. Save it as UTF-8."
-        ) from error
-    return text.replace("\r\n", "\n")
-
-
 def _parse(text: str, where: str) -> dict[str, Any]:
     for number, line in enumerate(text.split("\n"), start=1):
-        if len(line) > _MAX_LINE:
+        if len(line) > _MAX_LINE or line.count(".") > _MAX_DOTS:
             raise ConfigurationError(
-                f"{where}, line {number} has {len(line)} characters, more than {_MAX_LINE}. Break "
-                "a long list into lines."
-            )
-        if line.count(".") > _MAX_DOTS:
-            raise ConfigurationError(
-                f"{where}, line {number} has {line.count('.')} dots, more than {_MAX_DOTS}. Break "
-                "a long list into lines."
+                f"{where}, line {number} has {len(line)} characters and {line.count('.')} dots; allowed are "
+                f"{_MAX_LINE} and {_MAX_DOTS}. Break a long list into lines."
             )
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(_explained(str(error), where)) from error
+        place, reason = _PLACE.search(str(error)), _PLACE.sub("", str(error))
+        if place is not None and place[1]:
+            where = f"{where}, line {place[1]}, column {place[2]}"
+        raise ConfigurationError(
+            f"{where} is not valid TOML: {reason}. Text needs quotes, lists square brackets, and each key "
+            "and table occurs once."
+        ) from error
     except RecursionError as error:
         raise ConfigurationError(
             f"{where} nests values too deeply. Use tables of plain values."
         ) from error
 
 
-def _explained(reason: str, where: str) -> str:
-    """Message of a TOML error, with its place and a remedy."""
-    place = _PLACE.search(reason)
-    if place is not None and place[1]:
-        where = f"{where}, line {place[1]}, column {place[2]}"
-    reason = reason[: place.start()] if place is not None else reason
-    if "overwrite" in reason or "twice" in reason or "Duplicate" in reason:
-        return f"{where}: {reason}. Each key and table may occur once: keep one of them."
-    return f"{where} is not valid TOML: {reason}. Text needs quotes, lists square brackets."
+def _key_of(text: str) -> Key:
+    """Parts of a key in TOML; empty for another text."""
+    if len(text) > _MAX_LINE or text.count(".") > _MAX_DOTS:
+        return ()
+    value: Any = {}
+    with contextlib.suppress(tomllib.TOMLDecodeError):
+        value = tomllib.loads(f"{text} = 0")
+    parts = []
+    while isinstance(value, dict) and value:
+        part, value = next(iter(value.items()))
+        parts.append(part)
+    return tuple(parts)
 
 
-def _key_path(text: str) -> tuple[str, ...] | None:
-    if len(text) > _MAX_LINE or not _KEY.fullmatch(f"{text}="):
-        return None
-    return tuple(part.strip("\"'") for part in re.findall(_PART, text))
+def _lines(text: str) -> dict[Key, int]:
+    """Line (from 1) of tables and keys, as far as a single pass finds them."""
+    lines: dict[Key, int] = {}
+    table: Key = ()
+    in_text = False
+    for number, line in enumerate(text.split("\n"), start=1):
+        if not in_text and (header := _HEADER.match(line)):
+            table = _key_of(header[1])
+            lines.setdefault(table, number)
+        elif not in_text and "=" in line and (key := _key_of(line.partition("=")[0])):
+            lines.setdefault((*table, *key), number)
+        in_text ^= (line.count('"""') + line.count("'''")) % 2 == 1
+    return lines
 
 
 def _apply(tables: dict[str, Any], override: Override) -> None:
@@ -241,24 +224,6 @@ def _apply(tables: dict[str, Any], override: Override) -> None:
         table[override.key[-1]] = override.value
 
 
-def _places(text: str) -> dict[tuple[str, ...], int]:
-    """Line of tables and keys, as far as a single pass finds them."""
-    places: dict[tuple[str, ...], int] = {}
-    table: tuple[str, ...] = ()
-    in_text = False
-    for number, line in enumerate(text.split("\n"), start=1):
-        if not in_text:
-            header, key = _HEADER.match(line), _KEY.match(line)
-            if header is not None:
-                table = _key_path(header[1]) or ()
-                places.setdefault(table, number)
-            elif key is not None:
-                places.setdefault((*table, *(_key_path(key[1]) or ())), number)
-        if (line.count('"""') + line.count("'''")) % 2:
-            in_text = not in_text
-    return places
-
-
 def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
     """Return the overrides of environment variables MSCAM_<TABLE>__<KEY>=value.
 
@@ -273,41 +238,46 @@ def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
     """
     overrides = []
     for name in sorted(environment):
-        if not name.startswith(ENVIRONMENT_PREFIX) or _BETWEEN not in name:
+        if not name.startswith("MSCAM_") or "__" not in name:
             continue
-        key = tuple(part.lower() for part in name.removeprefix(ENVIRONMENT_PREFIX).split(_BETWEEN))
+        key = tuple(name.removeprefix("MSCAM_").lower().split("__"))
         if len(key) < 2 or not all(key):
             raise ConfigurationError(
                 f"the environment variable {name} does not name a table and a key. Use "
-                f"{ENVIRONMENT_PREFIX}TABLE{_BETWEEN}KEY=value, for example MSCAM_CLUSTER__N_CLUSTERS=10."
+                "MSCAM_TABLE__KEY=value, for example MSCAM_CLUSTER__N_CLUSTERS=10."
             )
-        value = _environment_value(environment[name])
+        value: Any = environment[name]
+        with contextlib.suppress(ConfigurationError):  # shells and unit files have their own quotes
+            value = parse_override(f"table.key={value}").value
         overrides.append(Override(key, value, f"{name}={environment[name]} (environment)"))
     return overrides
 
 
-def _environment_value(text: str) -> object:
-    """Value in TOML, or the text itself: shells and unit files have their own quotes."""
-    try:
-        return parse_override(f"table.key={text}").value
-    except ConfigurationError:
-        return text
+def dask_overrides(document: Document) -> list[Override]:
+    """Return the defaults of [execution] in Dask's configuration, `mscam:`, with dashes in the keys.
 
-
-def toml_text(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """Format tables as TOML; keys that are None are omitted.
-
-    Examples
-    --------
-    >>> print(toml_text({"data": {"source": "digits", "header": True, "path": None}}))
-    [data]
-    source = "digits"
-    header = true
-    <BLANKLINE>
+    There are none if the document says where its tasks run.
     """
-    return tomli_w.dumps(
-        {
-            name: {key: value for key, value in table.items() if value is not None}
-            for name, table in tables.items()
-        }
-    )
+    import dask.config
+
+    given = document.tables.get("execution", {})
+    if not isinstance(given, dict) or given.keys() & _PLACES:
+        return []
+    configured = msgspec.to_builtins(dask.config.get("mscam", None) or {})
+    named = {str(key).replace("-", "_"): value for key, value in configured.items()}
+    return [
+        Override(("execution", key), value, f"Dask's configuration, mscam.{key.replace('_', '-')}")
+        for key, value in named.items()
+        if key not in given and key not in _OF_FITS
+    ]
+
+
+def toml_text(tables: Mapping[str, Any]) -> str:
+    """Format tables as TOML; keys that are None are omitted."""
+
+    def known(value: Any) -> Any:
+        if not isinstance(value, Mapping):
+            return value
+        return {key: known(item) for key, item in value.items() if item is not None}
+
+    return tomli_w.dumps(known(tables))

@@ -7,12 +7,11 @@ import os
 import signal
 import sys
 import time
-import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
-from importlib.util import find_spec
+from multiprocessing.resource_tracker import ensure_running
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,49 +20,42 @@ import msgspec
 from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.errors import (
     ClusterError,
-    ClusterStartError,
     ConfigurationError,
     NoWorkersError,
     SchedulerLostError,
 )
 from mscam_dask.pipeline.config.cluster_types import (
-    CLUSTER_TYPES,
     is_queue,
     load_class,
     type_of,
 )
-from mscam_dask.pipeline.config.settings import ExecutionTable
+from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
 from mscam_dask.pipeline.run.cluster_classes import (
-    LOOPBACK,
-    PORT_TAKEN,
-    certificates,
-    close_quietly,
-    dashboard_address,
-    links_to_this_computer,
+    configuration,
     new_cluster,
     public_configuration,
+    role_options,
     scale,
     start_errors,
+    worker_counts,
 )
 from mscam_dask.pipeline.run.graceful_shutdown import defer_signals
 from mscam_dask.pipeline.run.security import (
     check_execution,
     check_handshake,
-    has_certificates,
     is_encrypted,
     read_scheduler_file,
     security_of,
 )
 
 if TYPE_CHECKING:
-    from distributed import Client, SpecCluster
+    from distributed import Client
 
     from mscam_dask.engine.session import Observer
 
 
 _CONNECT_TIMEOUT_S = 15.0
 _LOST_TIMEOUT_S = 2.0
-_START_ATTEMPTS = 2
 _QUEUE_TIMEOUT_S = 3600.0
 _POLL_S = 0.2
 
@@ -72,41 +64,16 @@ _CLIENT_RANK = 1
 _MIN_TASKS = 3
 
 
-LOG_LENGTHS = {
-    "distributed.admin.log-length": 100,
-    "distributed.admin.low-level-log-length": 100,
-    "distributed.admin.system-monitor.log-length": 1200,
-}
-"""Lengths of the logs of a scheduler and of workers that a run starts. With Dask's 1000 a worker keeps a
-profile of some 45 kB for each of the last 1000 seconds, and grows for as long."""
-
-# The pages that only show: none that retires workers or forwards requests.
-_CLUSTER_CONFIG = LOG_LENGTHS | {
-    "distributed.scheduler.http.routes": [
-        "distributed.http.scheduler.prometheus",
-        "distributed.http.scheduler.info",
-        "distributed.http.scheduler.json",
-        "distributed.http.health",
-        "distributed.http.statics",
-    ],
-}
-
-# Our own errors say what distributed logs about a lost worker or a closed connection. Workers
-# write to the same terminal and learn it from their environment.
+# Our own errors say what distributed logs about a lost worker or a closed connection.
 _LOGGERS = ("distributed", "distributed.client", "distributed.gc", "bokeh", "tornado", "asyncio")
-_WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__BOKEH": "critical"}
 
 
 @dataclass(frozen=True)
 class OpenCluster:
     """Executor of a run's tasks."""
 
-    client: Client | None
-    """Connected client; None when the tasks run in this process."""
-    description: str
-    """One line for people."""
-    dashboard: str | None = None
-    """Address of Dask's dashboard; None where there is none or this computer lacks bokeh."""
+    client: Client | None  # None when the tasks run in this process
+    description: str  # for people
 
 
 def smallest_memory_bytes() -> int:
@@ -127,13 +94,7 @@ def spill_threshold_bytes(memory_limit_bytes: int) -> int | None:
 
 @contextmanager
 def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
-    """Start a cluster of the type in [execution], or connect to a running one; closed on leaving.
-
-    Notes
-    -----
-    A local cluster that is started is closed to other users of the computer: scheduler and workers
-    accept certificates only that are made for it and exist in the memory of its processes alone.
-    """
+    """Start a cluster of the type in [execution], or connect to a running one; closed on leaving."""
     if execution.in_process:
         yield OpenCluster(client=None, description="in this process")
         return
@@ -141,6 +102,7 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
 
     from mscam_dask.engine.executors.dask import workers_timeout_s
 
+    ensure_running()  # started by a deferred start of workers, its thread would receive SIGINT
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         if execution.workers_timeout is not None:
@@ -156,37 +118,17 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
             yield stack.enter_context(_connected(execution))
             return
         timeout_s = workers_timeout_s()
-        stack.enter_context(dask.config.set(_CLUSTER_CONFIG))
-        stack.enter_context(_token_required())
+        stack.enter_context(dask.config.set(configuration(execution, name)))
         if name == "slurm-runner":
             yield stack.enter_context(_connected_in_slurm(execution))
             return
         if name == "local":
-            stack.enter_context(
-                dask.config.set({"distributed.scheduler.no-workers-timeout": f"{timeout_s}s"})
-            )
-            yield stack.enter_context(_started(execution, timeout_s))
-        else:
-            # A job that is lost does not come back: another one is submitted soon.
+            waits = {"distributed.scheduler.no-workers-timeout": f"{timeout_s}s"}
+        else:  # A job that is lost does not come back: another one is submitted soon.
             lost = dask.config.get("distributed.deploy.lost-worker-timeout")
-            stack.enter_context(dask.config.set({"mscam.lost-worker-timeout": lost}))
-            yield stack.enter_context(_started_by_class(execution, name, timeout_s))
-
-
-@contextmanager
-def _token_required() -> Iterator[None]:
-    """Load the check of the dashboard's token into schedulers and workers, where a token is set."""
-    import dask.config
-
-    if "MSCAM_DASHBOARD_TOKEN" not in os.environ:  # `access` imports tornado
-        yield
-        return
-    from mscam_dask.monitor.dashboard import access
-
-    access.dashboard_token()
-    keys = [f"distributed.{server}.preload" for server in ("scheduler", "worker")]
-    with dask.config.set({key: [*dask.config.get(key), access.__name__] for key in keys}):
-        yield
+            waits = {"mscam.lost-worker-timeout": lost}
+        stack.enter_context(dask.config.set(waits))
+        yield stack.enter_context(_started(execution, name, timeout_s))
 
 
 @contextmanager
@@ -206,91 +148,16 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _started(execution: ExecutionTable, timeout_s: float) -> Iterator[OpenCluster]:
-    from dask.system import CPU_COUNT
-    from distributed import Client
-
-    adapt = execution.adapt
-    n_workers = (execution.workers or CPU_COUNT) if adapt is None else adapt.minimum
-    n_threads = execution.threads or 1
-    with ExitStack() as stack:
-        try:
-            cluster = _local_cluster(execution, n_workers, n_threads, stack)
-            with defer_signals():  # one that is half made keeps the process from ending
-                client = stack.enter_context(Client(cluster, set_as_default=False))
-            if adapt is not None:
-                cluster.adapt(minimum=adapt.minimum, maximum=adapt.maximum)
-            if n_workers:
-                client.wait_for_workers(n_workers, timeout=timeout_s)
-        except (OSError, RuntimeError, TimeoutError) as error:
-            raise ClusterStartError(
-                f"a cluster of {n_workers} worker processes could not be started on this computer: "
-                f"{str(error).rstrip('.')}. Try --workers 1, or --in-process for none; mscam-dask "
-                "doctor checks this computer."
-            ) from error
-        plural = "" if (n_workers, adapt) == (1, None) else "es"
-        number = f"{n_workers}" if adapt is None else f"{adapt.minimum} to {adapt.maximum}"
-        threads = "" if n_threads == 1 else f" of {n_threads} threads"
-        yield OpenCluster(
-            client=client,
-            description=f"{number} worker process{plural}{threads} on this computer",
-            dashboard=_dashboard_of(client),
-        )
-
-
-def _local_cluster(
-    execution: ExecutionTable, n_workers: int, n_threads: int, stack: ExitStack
-) -> SpecCluster:
-    """Start worker processes, which the stack ends; once more where one of them died while it started."""
-    from distributed import LocalCluster, Security
-
-    memory = execution.memory_limit
-    options: dict[str, Any] = {
-        "threads_per_worker": n_threads,
-        "dashboard_address": dashboard_address(),
-        "memory_limit": "auto" if memory is None else memory,
-        "env": _WORKER_ENVIRONMENT,
-        **(execution.cluster_options or {}),
-    }
-    for attempt in range(1, _START_ATTEMPTS + 1):
-        try:
-            with defer_signals(), warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message=PORT_TAKEN)
-                cluster = LocalCluster(
-                    n_workers=n_workers,
-                    host="127.0.0.1",
-                    protocol="tls://",
-                    security=Security.temporary(),
-                    silence_logs=logging.CRITICAL,
-                    **options,
-                )
-                stack.enter_context(cluster)
-                return cluster
-        except RuntimeError:
-            if attempt == _START_ATTEMPTS:
-                raise
-    raise AssertionError
-
-
-@contextmanager
-def _started_by_class(
-    execution: ExecutionTable, name: str, timeout_s: float
-) -> Iterator[OpenCluster]:
+def _started(execution: ExecutionTable, name: str, timeout_s: float) -> Iterator[OpenCluster]:
     """Start a cluster by one of Dask's classes, with its workers, and wait for the first."""
-    from distributed import Client
-
     from mscam_dask.engine.executors.dask import wait_for_a_worker
 
-    queue_s = _QUEUE_TIMEOUT_S if is_queue(name) else timeout_s
-    start_s = execution.start_timeout or queue_s
     with ExitStack() as stack:
-        stack.enter_context(certificates(execution, name))
-        stack.enter_context(links_to_this_computer(execution, name))
         with start_errors(name), public_configuration(name):
             # Pods may take minutes to start, which a signal ends; KubeCluster starts no process.
             with nullcontext() if name == "kubernetes" else defer_signals():
                 cluster = new_cluster(execution, name)
-                stack.push(partial(close_quietly, cluster))
+                stack.push(partial(_close_quietly, cluster))
             address = str(cluster.scheduler_address)
             if name not in CLUSTER_TYPES and not is_encrypted(address):
                 raise ConfigurationError(
@@ -299,30 +166,42 @@ def _started_by_class(
                     "yourself and connect with --scheduler."
                 )
             scale(cluster, execution, name)
-            security = getattr(cluster, "security", None)
-            with defer_signals():  # one that is half made keeps the process from ending
-                client = Client(cluster, security=security, set_as_default=False)
-                stack.callback(_leave, client)
+            client = _client(stack, cluster)
+        start_s = execution.start_timeout or (_QUEUE_TIMEOUT_S if is_queue(name) else timeout_s)
         try:
-            wait_for_a_worker(client, start_s)
+            if name != "local":  # which has waited for them
+                wait_for_a_worker(client, start_s)
         except NoWorkersError as error:
             raise NoWorkersError(
                 f"no worker of the cluster {name!r} has started within {start_s:g} s: there is no room, or "
                 "workers end at once (see their logs). Try again later, or raise --start-timeout."
             ) from error
-        yield OpenCluster(
-            client=client,
-            description=f"{_number_of_workers(execution)} of a {name} cluster",
-            dashboard=_dashboard_of(client),
-        )
+        yield OpenCluster(client, _description(execution, name))
 
 
-def _number_of_workers(execution: ExecutionTable) -> str:
-    if execution.adapt is not None:
-        return f"{execution.adapt.minimum} to {execution.adapt.maximum} workers"
-    if execution.cluster == "ssh":
-        return f"{len((execution.cluster_options or {})['hosts']) - 1} worker host(s)"
-    return "1 worker" if execution.workers in (None, 1) else f"{execution.workers} workers"
+def _close_quietly(cluster: Any, kind: type[BaseException] | None, *_: object) -> None:
+    """Close a cluster; where another error is on its way, that is the one to report."""
+    with nullcontext() if kind is None else suppress(Exception):
+        cluster.close()
+
+
+def _client(stack: ExitStack, target: Any, **options: Any) -> Client:
+    """Connect a client, which the stack closes."""
+    from distributed import Client
+
+    with defer_signals():  # one that is half made keeps the process from ending
+        client = Client(target, set_as_default=False, **options)
+        stack.callback(_leave, client)
+    return client
+
+
+def _description(execution: ExecutionTable, name: str) -> str:
+    least, most = worker_counts(execution)
+    number = f"{least}" if least == most else f"{least} to {most}"
+    if name != "local":
+        return f"{number} worker{'' if number == '1' else 's'} of a {name} cluster"
+    threads = "" if execution.threads in (None, 1) else f" of {execution.threads} threads"
+    return f"{number} worker process{'' if number == '1' else 'es'}{threads} on this computer"
 
 
 def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
@@ -351,25 +230,11 @@ def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
     import dask.config
 
     runner = load_class("slurm-runner")
-    protocol = {"protocol": "tls://"} if has_certificates(execution) else {}
-    options = dict(execution.cluster_options or {})
     n_threads = int(os.environ.get("SLURM_CPUS_PER_TASK", "1"))
     signal.signal(signal.SIGINT, lambda *_: sys.exit())  # the runner ends itself by this signal
-    with _quiet(), certificates(execution, "slurm-runner"), dask.config.set(_CLUSTER_CONFIG):
-        runner(
-            scheduler_file=str(_slurm_file(execution)),
-            scheduler_options={
-                "dashboard_address": LOOPBACK,
-                **protocol,
-                **options.get("scheduler_options", {}),
-            },
-            worker_options={
-                "nthreads": n_threads,
-                "dashboard_address": LOOPBACK,
-                **protocol,
-                **options.get("worker_options", {}),
-            },
-        )
+    with _quiet(), dask.config.set(configuration(execution, "slurm-runner")):
+        roles = role_options(execution, scheduler={}, worker={"nthreads": n_threads})
+        runner(scheduler_file=str(_slurm_file(execution)), **roles)
     sys.exit()
 
 
@@ -399,51 +264,30 @@ def _connected_in_slurm(execution: ExecutionTable) -> Iterator[OpenCluster]:
             )
         time.sleep(_POLL_S)
     address = read_scheduler_file(str(file))
-    n_workers = int(os.environ["SLURM_NTASKS"]) - _MIN_TASKS + 1
+    count = int(os.environ["SLURM_NTASKS"]) - _MIN_TASKS + 1
     with _connected(msgspec.structs.replace(execution, scheduler=address)) as cluster:
         assert cluster.client is not None
         try:
-            yield OpenCluster(
-                client=cluster.client,
-                description=f"{n_workers} worker(s) in the tasks of a SLURM job",
-                dashboard=cluster.dashboard,
-            )
+            yield OpenCluster(cluster.client, f"{count} worker(s) in the tasks of a SLURM job")
         finally:
             cluster.client.shutdown()
 
 
-def _dashboard_of(client: Client) -> str | None:
-    if find_spec("bokeh") is None:
-        return None  # metrics alone are served
-    services = client.scheduler_info(n_workers=0).get("services", {})
-    return str(client.dashboard_link) if "dashboard" in services else None
-
-
 @contextmanager
 def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
-    from distributed import Client
-
     address = execution.scheduler
     check_handshake(execution)
     with ExitStack() as stack:
         try:
             security = security_of(execution) if is_encrypted(str(address)) else None
-            with defer_signals():  # one that is half made keeps the process from ending
-                client = Client(
-                    address, security=security, timeout=_CONNECT_TIMEOUT_S, set_as_default=False
-                )
-                stack.callback(_leave, client)
+            client = _client(stack, address, security=security, timeout=_CONNECT_TIMEOUT_S)
         except (OSError, RuntimeError, TimeoutError, ValueError) as error:
             raise SchedulerLostError(
                 f"the scheduler {address} does not answer as a Dask scheduler should: {error}. "
                 "Check that it runs, the address, and for tls:// that its certificate and yours "
                 "come from the same authority."
             ) from error
-        yield OpenCluster(
-            client=client,
-            description=f"the cluster at {address}",
-            dashboard=_dashboard_of(client),
-        )
+        yield OpenCluster(client, f"the cluster at {address}")
 
 
 def _leave(client: Client) -> None:

@@ -1,4 +1,4 @@
-"""Clusters by Dask's own classes: their options, certificates, errors and workers."""
+"""Clusters by Dask's own classes: their options, configuration, errors and workers."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import socket
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from typing import Any
 
 from mscam_dask.errors import (
@@ -19,21 +19,40 @@ from mscam_dask.errors import (
     holds_a_secret,
 )
 from mscam_dask.pipeline.config.cluster_types import (
-    CLUSTER_TYPES,
     is_queue,
     load_class,
-    seconds_of,
+    type_of,
 )
-from mscam_dask.pipeline.config.settings import ExecutionTable
-from mscam_dask.pipeline.run.security import has_certificates, security_of
+from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
+from mscam_dask.pipeline.run.security import certificates, has_certificates, security_of
+
+LOG_LENGTHS = {
+    "distributed.admin.log-length": 100,
+    "distributed.admin.low-level-log-length": 100,
+    "distributed.admin.system-monitor.log-length": 1200,
+}
+"""Lengths of the logs of a scheduler and of workers that a run starts. With Dask's 1000 a worker keeps a
+profile of some 45 kB for each of the last 1000 seconds, and grows for as long."""
+
+# The pages that only show: none that retires workers or forwards requests.
+_ROUTES = [
+    "distributed.http.scheduler.prometheus",
+    "distributed.http.scheduler.info",
+    "distributed.http.scheduler.json",
+    "distributed.http.health",
+    "distributed.http.statics",
+]
+
+# Our own errors say what distributed logs about a lost worker or a closed connection. Workers
+# write to the same terminal and learn it from their environment.
+_WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__BOKEH": "critical"}
 
 LOOPBACK = "127.0.0.1:0"
 """Dashboard of a worker: on loopback, at any free port."""
 
-# Another program may take the dashboard's port between our probe and distributed's: it then takes
-# a free one, which the run's own line names.
-PORT_TAKEN = r"Port \d+ is already in use"
-"""Warning of distributed when the port of the dashboard is taken."""
+# Warnings of a start that are none here. Another program may take the dashboard's port between our
+# probe and distributed's: it then takes a free one, which the run's own line names.
+_EXPECTED = r"Port \d+ is already in use|Using a temporary security object"
 
 _DASHBOARD_PORT = 8787
 _LINK = "distributed.dashboard.link"
@@ -46,7 +65,8 @@ _REFUSED = re.compile(
 )
 # In errors of dask-jobqueue: with OAR it is the whole job script, before the reason.
 _COMMAND_LINE = re.compile(r"\nCommand:\n.*?(?=\nstdout:\n)", re.DOTALL)
-_SHARED_FILES = "Using a temporary security object"
+# By default, and running clusters of an unknown size.
+_ON_ALL_CORES = ("local", "scheduler", "scheduler-file")
 
 
 @contextmanager
@@ -61,13 +81,18 @@ def start_errors(name: str) -> Iterator[None]:
             f"the cluster {name!r} refuses its options: {_first_lines(error)}. Correct "
             "[execution.cluster_options] or Dask's configuration."
         ) from error
-    except FileNotFoundError as error:
-        raise ConfigurationError(
-            f"the cluster {name!r} needs a program or file that this computer lacks: {error}. Run the "
-            "pipeline where the scheduler's commands are."
-        ) from error
     except Exception as error:
         reason = _first_lines(error)
+        if name == "local":
+            raise ClusterStartError(
+                f"the cluster 'local' could not be started: {reason}. Try --workers 1, or --in-process for "
+                "none; mscam-dask doctor checks this computer."
+            ) from error
+        if isinstance(error, FileNotFoundError):
+            raise ConfigurationError(
+                f"the cluster {name!r} needs a program or file that this computer lacks: {error}. Run the "
+                "pipeline where the scheduler's commands are."
+            ) from error
         if _REFUSED.search(reason):
             raise ClusterError(
                 f"the cluster {name!r} was refused: {reason}. Correct [execution.cluster_options] or "
@@ -85,21 +110,31 @@ def _first_lines(error: BaseException) -> str:
     return " ".join(text.split())[:600].rstrip(".")
 
 
-@contextmanager
-def certificates(execution: ExecutionTable, name: str) -> Iterator[None]:
-    """Certificates of [execution] for every role of a cluster whose processes read Dask's configuration."""
+def configuration(execution: ExecutionTable, name: str) -> dict[str, Any]:
+    """Return Dask's configuration while a cluster is started and used.
+
+    The scheduler of a batch cluster is in this process, and its workers reach it by the name or address of
+    this computer. Its dashboard listens on loopback alone, which its link then names; a template in Dask's
+    configuration is kept.
+    """
     import dask.config
 
-    if name not in ("ssh", "slurm-runner") or execution.tls_ca is None:
-        yield
-        return
-    setting = "distributed.comm.tls"
-    tls: dict[str, str | None] = {f"{setting}.ca-file": execution.tls_ca}
-    for role in ("scheduler", "worker", "client"):
-        tls[f"{setting}.{role}.cert"] = execution.tls_cert
-        tls[f"{setting}.{role}.key"] = execution.tls_key or execution.tls_cert
-    with dask.config.set({**tls, "distributed.comm.require-encryption": True}):
-        yield
+    found: dict[str, Any] = {**LOG_LENGTHS, "distributed.scheduler.http.routes": _ROUTES}
+    if "MSCAM_DASHBOARD_TOKEN" in os.environ:  # `access`, which checks it, imports tornado
+        from mscam_dask.monitor.dashboard import access
+
+        access.dashboard_token()
+        for server in ("scheduler", "worker"):
+            key = f"distributed.{server}.preload"
+            found[key] = [*dask.config.get(key), access.__name__]
+    if name in ("ssh", "slurm-runner") and execution.tls_ca is not None:
+        found |= certificates(execution) | {"distributed.comm.require-encryption": True}
+    if is_queue(name):
+        scheduler = _given(execution, name, "scheduler_options", {})
+        is_default = dask.config.get(_LINK) == "{scheme}://{host}:{port}/status"
+        if is_default and "dashboard_address" not in scheduler:
+            found[_LINK] = "{scheme}://127.0.0.1:{port}/status"
+    return found
 
 
 @contextmanager
@@ -133,86 +168,109 @@ def new_cluster(execution: ExecutionTable, name: str) -> Any:
         from mscam_dask.pipeline.run.manifest_cluster import kubernetes_cluster
 
         return kubernetes_cluster(execution, options)
-    if is_queue(name):
-        with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message=_SHARED_FILES)
-            warnings.filterwarnings("ignore", message=PORT_TAKEN)
-            return found(**_queue_options(execution, name, options))
     if name == "ssh":
-        protocol = {"protocol": "tls://"} if has_certificates(execution) else {}
-        for role, defaults in (
-            ("scheduler_options", {"port": 0, "dashboard_address": LOOPBACK}),
-            ("worker_options", {"nthreads": 1, "dashboard_address": LOOPBACK}),
-        ):
-            options[role] = {**defaults, **protocol, **options.get(role, {})}
-    return found(**options)
+        options |= role_options(execution, scheduler={"port": 0}, worker={"nthreads": 1})
+    elif name == "local":
+        options = _local_options(execution, options)
+    elif is_queue(name):
+        options = _queue_options(execution, name, options)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message=_EXPECTED)
+        try:
+            return found(**options)
+        except RuntimeError:
+            if name != "local":
+                raise
+            return found(**options)  # a worker process died while it started
+
+
+def role_options(execution: ExecutionTable, **defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the options of scheduler and workers: dashboards on loopback, encrypted with certificates."""
+    given = execution.cluster_options or {}
+    protocol = {"protocol": "tls://"} if has_certificates(execution) else {}
+    return {
+        f"{role}_options": {
+            "dashboard_address": LOOPBACK,
+            **own,
+            **protocol,
+            **given.get(f"{role}_options", {}),
+        }
+        for role, own in defaults.items()
+    }
+
+
+def _local_options(execution: ExecutionTable, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Options of LocalCluster, which is closed to other users of the computer.
+
+    Its scheduler and workers accept certificates only that are made for it and exist in the memory of its
+    processes alone.
+    """
+    from distributed import Security
+
+    return {
+        "threads_per_worker": execution.threads or 1,
+        "dashboard_address": dashboard_address(),
+        "memory_limit": "auto" if execution.memory_limit is None else execution.memory_limit,
+        "env": _WORKER_ENVIRONMENT,
+        **options,
+        "n_workers": worker_counts(execution)[0],
+        "host": "127.0.0.1",
+        "protocol": "tls://",
+        "security": Security.temporary(),
+        "silence_logs": logging.CRITICAL,
+    }
+
+
+def worker_counts(execution: ExecutionTable) -> tuple[int, int]:
+    """Return the smallest and the largest number of workers, as far as this process knows them."""
+    from dask.system import CPU_COUNT
+
+    if execution.adapt is not None:
+        return execution.adapt.minimum, execution.adapt.maximum
+    count = execution.workers or 1
+    if execution.cluster == "ssh":
+        count = max(len((execution.cluster_options or {}).get("hosts", ())) - 1, 1)
+    elif execution.workers is None and type_of(execution) in _ON_ALL_CORES:
+        count = 1 if execution.in_process else int(CPU_COUNT)
+    return count, count
 
 
 def _queue_options(
     execution: ExecutionTable, name: str, options: Mapping[str, Any]
 ) -> dict[str, Any]:
     """Options of a class of dask-jobqueue: encrypted, dashboards on loopback, one BLAS thread."""
+    from dask.utils import parse_timedelta
     from distributed import Security
 
     arguments = ["--dashboard-address", LOOPBACK]
     for key in ("lifetime", "lifetime_stagger"):
         if (text := getattr(execution, key)) is not None:
-            arguments += [f"--{key.replace('_', '-')}", f"{seconds_of(text):g}s"]
+            arguments += [f"--{key.replace('_', '-')}", f"{parse_timedelta(text):g}s"]
     sizes: dict[str, Any] = {}
     if execution.threads is not None:
         sizes |= {"cores": execution.threads, "processes": 1}
     if execution.memory_limit is not None:
         sizes["memory"] = str(execution.memory_limit)
+    scheduler = _given(execution, name, "scheduler_options", {})
+    prologue = _given(execution, name, "job_script_prologue", [])
     return {
         **sizes,
         **options,
         "security": Security.temporary() if execution.tls_ca is None else security_of(execution),
         "protocol": "tls://",
-        "scheduler_options": {
-            "dashboard_address": dashboard_address(),
-            **_given(options, name, "scheduler_options", {}),
-        },
-        "worker_extra_args": [*arguments, *_given(options, name, "worker_extra_args", [])],
-        "job_script_prologue": [
-            _ONE_BLAS_THREAD,
-            *_given(options, name, "job_script_prologue", []),
-        ],
+        "scheduler_options": {"dashboard_address": dashboard_address(), **scheduler},
+        "worker_extra_args": [*arguments, *_given(execution, name, "worker_extra_args", [])],
+        "job_script_prologue": [_ONE_BLAS_THREAD, *prologue],
         "silence_logs": logging.CRITICAL,
     }
 
 
-def _given(options: Mapping[str, Any], name: str, key: str, default: Any) -> Any:
+def _given(execution: ExecutionTable, name: str, key: str, default: Any) -> Any:
     """Return an option of a class of dask-jobqueue, or its value in Dask's configuration."""
     import dask.config
 
     configured = dask.config.get(f"jobqueue.{name}.{key.replace('_', '-')}", None)
-    return options.get(key) or configured or default
-
-
-@contextmanager
-def links_to_this_computer(execution: ExecutionTable, name: str) -> Iterator[None]:
-    """Name the loopback interface in the link to a dashboard that listens there alone.
-
-    The scheduler of a batch cluster is in this process, and its workers reach it by the name or address
-    of this computer, which distributed puts into the link. A template in Dask's configuration is kept.
-    """
-    import dask.config
-
-    options = _given(execution.cluster_options or {}, name, "scheduler_options", {})
-    template = dask.config.get(_LINK)
-    is_default = template == "{scheme}://{host}:{port}/status"
-    if is_queue(name) and is_default and "dashboard_address" not in options:
-        template = template.replace("{host}", "127.0.0.1")
-    with dask.config.set({_LINK: template}):
-        yield
-
-
-def close_quietly(cluster: Any, kind: type[BaseException] | None, *_: object) -> None:
-    """Close a cluster; where another error is on its way, that is the one to report."""
-    with ExitStack() as stack:
-        if kind is not None:
-            stack.enter_context(suppress(Exception))
-        cluster.close()
+    return (execution.cluster_options or {}).get(key) or configured or default
 
 
 def scale(cluster: Any, execution: ExecutionTable, name: str) -> None:

@@ -6,29 +6,28 @@ import contextlib
 import math
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
+from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.config.cluster_types import type_of
 from mscam_dask.pipeline.config.parse import parse_memory
-from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
+from mscam_dask.pipeline.config.settings import DataTable, ExecutionTable, Settings
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes, spill_threshold_bytes
+from mscam_dask.pipeline.run.cluster_classes import worker_counts
 from mscam_dask.pipeline.run.open_data import (
     clustering_fingerprint,
     data_fingerprint,
-    open_again,
     open_data,
 )
 from mscam_dask.pipeline.run.previous_runs import (
-    PreviousRun,
     WarmStart,
-    previous_runs,
     reusable_clustering,
     reusable_store,
     warm_start_from,
@@ -37,6 +36,7 @@ from mscam_dask.pipeline.run.resume import RunTarget, resolve_target
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.run.steps import validate_data
+from mscam_dask.pipeline.run.stored_run import StoredRun, last_started, siblings_of
 from mscam_dask.types.parameters import Parameters
 
 # Fitted to eleven data sets of 60 to 70 000 samples; the model is within a factor of three of their times.
@@ -47,46 +47,23 @@ _TASK_SECONDS = 0.003
 
 
 @dataclass(frozen=True)
-class Work:
-    """Rough number of floating-point operations of a fit: setup, each setting, each iteration."""
-
-    setup: float
-    setting: float
-    iteration: float
-
-    def total(self, n_settings: int, n_iterations: int) -> float:
-        """Return the operations of a whole fit."""
-        return self.setup + n_settings * self.setting + n_iterations * self.iteration
-
-
-@dataclass(frozen=True)
 class RunPlan:
     """Plan of a run."""
 
     place: RunTarget
-    same_as: PreviousRun | None
-    """Previous run whose clusters would be reused; None for a fit."""
-    start: WarmStart | None
-    """Start from a previous run; None for a cold start without one."""
+    same_as: StoredRun | None  # previous run whose clusters would be reused; None for a fit
+    start: WarmStart | None  # from a previous run; None for a cold start without one
     data: MultiViewData
-    settings: tuple[Parameters, ...]
-    """Candidate settings of the fit."""
-    selected: tuple[str, ...]
-    """Names of what the fit would select without labels."""
-    read_bytes: int
-    held_bytes: int
-    worker_bytes: int
-    """The three: of the views as float64, of results on all workers together, of a worker at peak."""
-    limit_bytes: int | None
-    """Memory of a worker; None where the cluster decides."""
-    spills: bool
-    """Whether a worker with too little memory spills results to its disk, by Dask's settings on
-    this computer. Otherwise the fit is refused."""
+    settings: tuple[Parameters, ...]  # candidates of the fit
+    selected: tuple[str, ...]  # names of what the fit would select without labels
+    read_bytes: int  # of the views as float64
+    held_bytes: int  # of results on all workers together
+    worker_bytes: int  # of a worker at peak
+    limit_bytes: int | None  # of a worker; None where the cluster decides
+    spills: bool  # whether a worker with too little memory spills; otherwise the fit is refused
     n_workers: int
-    seconds: float
-    """Estimated time of the step cluster."""
-    basis: str
-    """Basis of that estimate."""
+    seconds: float  # estimated, of the step cluster
+    basis: str  # of that estimate
 
 
 def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool = False) -> RunPlan:
@@ -94,8 +71,9 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
     check_execution(settings.execution, insecure=insecure)
     place = resolve_target(settings, output)
     directory = RunDirectory(place.directory)
-    runs = previous_runs(place.settings, directory)
-    with _data(place.settings, directory, runs) as data:
+    runs = siblings_of(place.settings, directory).finished
+    own = last_started(directory, place.run_fingerprint)
+    with _data(place.settings.data, runs if own is None else [own, *runs]) as data:
         validate_data(data, settings.cluster)
         same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest()))
         start = warm_start_from(runs, settings, data)
@@ -103,11 +81,11 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         tried = estimator.candidate_settings(data)
         view_graphs = estimator.chooses_graph
         plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]
-        n_workers = workers_of(settings.execution)
-        largest = max(plans, key=lambda plan: plan.worker_bytes(n_workers))
-        limit = limit_of(settings.execution, n_workers)
+        workers = worker_counts(settings.execution)[1]
+        largest = max(plans, key=lambda plan: plan.worker_bytes(workers))
+        limit = limit_of(settings.execution, workers)
         is_large = all(one.is_large(data.n_samples) for one in tried)
-        seconds, basis = _time(data, tried, n_workers, runs, is_warm=bool(start and start.is_warm))
+        seconds, basis = _time(data, tried, workers, runs, is_warm=bool(start and start.is_warm))
         return RunPlan(
             place=place,
             same_as=None if same is None else same[0],
@@ -117,32 +95,26 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
             selected=_selected(estimator, data),
             read_bytes=data.nbytes,
             held_bytes=largest.held_bytes,
-            worker_bytes=largest.worker_bytes(n_workers),
+            worker_bytes=largest.worker_bytes(workers),
             limit_bytes=limit,
             spills=is_large
             and limit is not None
             and largest.may_spill(limit, spill_threshold_bytes(limit)),
-            n_workers=n_workers,
+            n_workers=workers,
             seconds=seconds,
             basis=basis,
         )
 
 
 @contextlib.contextmanager
-def _data(
-    settings: Settings, directory: RunDirectory, runs: list[PreviousRun]
-) -> Iterator[MultiViewData]:
+def _data(table: DataTable, runs: Sequence[StoredRun]) -> Iterator[MultiViewData]:
     """Open the data of a run: in place, of a run with the same sources, or in a temporary store."""
-    earlier = reusable_store(runs, data_fingerprint(settings.data))
+    earlier = reusable_store(runs, data_fingerprint(table))
     if earlier is not None:
-        yield open_again(settings.data, earlier.directory.data, earlier.data).data
-    elif directory.data.is_dir():
-        record = directory.read_record()
-        assert record.data is not None
-        yield open_again(settings.data, directory.data, record.data).data
-    else:
-        with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as aside:
-            yield open_data(settings.data, Path(aside) / "data.zarr").data
+        yield open_store(earlier.directory.data)
+        return
+    with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as aside:
+        yield open_data(table, Path(aside) / "data.zarr").data
 
 
 def _selected(estimator: MSCAM, data: MultiViewData) -> tuple[str, ...]:
@@ -153,32 +125,19 @@ def _selected(estimator: MSCAM, data: MultiViewData) -> tuple[str, ...]:
     return (*open_parameters, "the initial graph")
 
 
-def workers_of(execution: ExecutionTable) -> int:
-    """Return the number of worker processes, as far as this process knows it."""
-    if execution.in_process:
-        return 1
-    if execution.workers is not None:
-        return execution.workers
-    if execution.adapt is not None:
-        return execution.adapt.maximum
-    if execution.cluster == "ssh":
-        return max(len((execution.cluster_options or {}).get("hosts", ())) - 1, 1)
-    from dask.system import CPU_COUNT
-
-    return int(CPU_COUNT)
-
-
-def limit_of(execution: ExecutionTable, n_workers: int) -> int | None:
+def limit_of(execution: ExecutionTable, workers: int) -> int | None:
     """Return the memory of each worker in bytes; None where the cluster decides."""
     if execution.in_process or (execution.memory_limit is None and type_of(execution) != "local"):
         return None
     if execution.memory_limit is None:
-        return smallest_memory_bytes() // n_workers
+        return smallest_memory_bytes() // workers
     return parse_memory(execution.memory_limit, "memory_limit")
 
 
-def work_of(data: MultiViewData, parameters: Parameters) -> Work:
-    """Estimate the work: SVDs, neighbor searches, spectra, cuts and their scores, ADMM."""
+def operations(
+    data: MultiViewData, parameters: Parameters, n_settings: int, n_iterations: int
+) -> float:
+    """Estimate the floating-point operations of a fit: SVDs, neighbor searches, spectra, cuts, scores, ADMM."""
     n, c, k = data.n_samples, parameters.n_clusters, parameters.n_neighbors
     ranks = [min(view.shape) for view in data.views]
     searched = (
@@ -190,19 +149,19 @@ def work_of(data: MultiViewData, parameters: Parameters) -> Work:
     )
     spectrum = 300 * 2.0 * n * 2 * k * 2 * c + 20 * 2.0 * n * (2 * c) ** 2
     solve = sum(20 * 2.0 * n * rank * 2 * c + 100.0 * (rank + 2 * c) ** 2 * c for rank in ranks)
-    return Work(setup, spectrum + _CUT_OPERATIONS * n * c, spectrum / 3 + solve)
+    setting = spectrum + _CUT_OPERATIONS * n * c
+    return setup + n_settings * setting + n_iterations * (spectrum / 3 + solve)
 
 
 def _time(
     data: MultiViewData,
     tried: tuple[Parameters, ...],
-    n_workers: int,
-    runs: list[PreviousRun],
+    workers: int,
+    runs: list[StoredRun],
     *,
     is_warm: bool,
 ) -> tuple[float, str]:
     """Estimate the seconds of the fit, from those of the last fit where there is one."""
-    work = work_of(data, tried[0])
     iterations = 2 if is_warm else tried[0].constants.patience + 1
     iterations = min(iterations, tried[0].max_iter or iterations)
     for run in runs:
@@ -212,13 +171,15 @@ def _time(
             continue
         n_before = len(fit.candidate_settings)
         n_now = len(tried) if is_warm else max(len(tried), n_before)
-        share = work.total(n_now, iterations) / work.total(n_before, fit.n_outer_iterations)
+        share = operations(data, tried[0], n_now, iterations) / operations(
+            data, tried[0], n_before, fit.n_outer_iterations
+        )
         grown = (data.n_samples / run.data.n_samples) ** 2
         return seconds * grown * share, f"the time of {run.name}"
-    at_once = min(n_workers, len(data.views))
+    at_once = min(workers, len(data.views))
     speed = _SHARE_OF_PEAK * _measured_speed()
     tasks = len(data.views) * (20 * len(tried) + 4 * iterations)
-    total = work.total(len(tried), iterations) / speed + _TASK_SECONDS * tasks
+    total = operations(data, tried[0], len(tried), iterations) / speed + _TASK_SECONDS * tasks
     return (
         total / at_once,
         "rough estimate from this machine's matrix-multiply speed; within a factor of 3",

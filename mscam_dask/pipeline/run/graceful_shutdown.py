@@ -16,8 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from multiprocessing.resource_tracker import ensure_running
-from types import FrameType, TracebackType
+from types import FrameType
 from typing import Any, Self
 
 from mscam_dask.errors import EXIT_INTERRUPTED, TemporaryFailure
@@ -44,7 +43,6 @@ def defer_signals() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    ensure_running()  # started later, its thread would receive SIGINT
     came: list[int] = []
     previous = {number: signal.signal(number, lambda n, _: came.append(n)) for number in _SIGNALS}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
@@ -61,35 +59,18 @@ def defer_signals() -> Iterator[None]:
 
 
 class GracefulShutdown:
-    """Translation of the first SIGTERM or SIGINT into KeyboardInterrupt in the main thread.
+    """Translation of the first SIGTERM or SIGINT into KeyboardInterrupt in the main thread; elsewhere nothing.
 
-    Parameters
-    ----------
-    at_deadline : callable
-        Called, in another thread, when the process has not ended 5 s after the first signal
-        (a task of minutes may be running inside a library); returns a message for standard error.
-        The process then ends. A second signal ends it without that call; a SIGTERM less than 2 s
-        after the first signal does not count.
-
-    Attributes
-    ----------
-    signal_name : str or None
-        Name of the first signal.
-
-    Notes
-    -----
-    Python runs signal handlers between two of its own instructions in the main thread, so a
-    long call in a library delays them. The wake-up descriptor is written at once, and a thread
-    of this class reads it. Python discards an exception in a callback of the garbage collector, of a
-    weak reference or of a finalizer: an interrupt that falls there is raised again. Outside the main
-    thread nothing is installed.
+    Python runs signal handlers between two of its own instructions in the main thread, so a long call in a
+    library delays them. The wake-up descriptor is written at once, and a thread reads it. It ends the process
+    at a second signal, but for a SIGTERM less than 2 s after the first, or 5 s after the first one: then it
+    calls `at_deadline`, whose message goes to standard error. Python discards an exception in a callback of
+    the garbage collector, of a weak reference or of a finalizer: an interrupt there is raised again.
     """
 
     def __init__(self, at_deadline: Callable[[], str]) -> None:
         self.signal_name: str | None = None
         self._at_deadline = at_deadline
-        self._deferring = False
-        self._pending = False
         self._was_discarded = False
         self._in_hook = False
         self._n_own_signals = 0
@@ -107,18 +88,6 @@ class GracefulShutdown:
         """Exit code of the interrupted command."""
         return TemporaryFailure.exit_code if self.signal_name == "SIGTERM" else EXIT_INTERRUPTED
 
-    @contextmanager
-    def deferred(self) -> Iterator[None]:
-        """Context that finishes first; a signal that comes meanwhile is raised at its end."""
-        self._deferring = True
-        try:
-            yield
-        finally:
-            self._deferring = False
-        if self._pending:
-            self._pending = False
-            raise KeyboardInterrupt
-
     def __enter__(self) -> Self:
         if threading.current_thread() is not threading.main_thread():
             return self
@@ -134,12 +103,7 @@ class GracefulShutdown:
         self._watcher.start()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         if self._pipe is None or self._watcher is None:
             return
         sys.unraisablehook = self._previous_hook
@@ -166,9 +130,6 @@ class GracefulShutdown:
         if self._handled_at == -math.inf:
             self._handled_at = time.monotonic()
         self.signal_name = self.signal_name or signal.Signals(number).name
-        if self._deferring:
-            self._pending = True
-            return
         raise KeyboardInterrupt
 
     def _on_discarded(self, unraisable: sys.UnraisableHookArgs) -> None:

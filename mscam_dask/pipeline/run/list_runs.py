@@ -5,20 +5,16 @@ from __future__ import annotations
 import contextlib
 import datetime as dt
 import fnmatch
-import glob
-import os
 import re
 import shutil
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
-import numpy as np
-from numpy.typing import NDArray
+import pandas as pd
 
 from mscam_dask import __version__
 from mscam_dask.data.store.filesystem import rename_durably
@@ -27,14 +23,11 @@ from mscam_dask.metrics import adjusted_rand_index
 from mscam_dask.monitor.report.page import render
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import Settings
-from mscam_dask.pipeline.run.lock import RunLock, is_locked
+from mscam_dask.pipeline.run.lock import RunLock
 from mscam_dask.pipeline.run.open_data import NAME_DIGITS
-from mscam_dask.pipeline.run.previous_runs import (
-    PreviousRun,
-    last_comparable,
-    previous_runs,
-)
-from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
+from mscam_dask.pipeline.run.previous_runs import last_comparable
+from mscam_dask.pipeline.run.run_directory import RunDirectory, relative_url, write_whole
+from mscam_dask.pipeline.run.stored_run import StoredRun, flat, scan, siblings_of
 
 MOST_COMPARED = 20
 """Largest number of runs in one comparison."""
@@ -44,42 +37,15 @@ _NOT_COMPARED = ("execution.", "output.", "report.", "name")
 
 
 @dataclass(frozen=True)
-class ListedRun:
-    """One run of a list."""
-
-    directory: RunDirectory
-    record: RunRecord
-    state: str
-    """State of the record, but "interrupted" if no process is running the run."""
-
-    @property
-    def name(self) -> str:
-        """Name of its directory."""
-        return self.directory.path.name
-
-
-@dataclass(frozen=True)
 class Comparison:
     """Settings, scores and agreement of several runs."""
 
     names: tuple[str, ...]
-    settings: dict[str, tuple[Any, ...]]
-    """Key of each setting that differs, and its value in each run."""
-    scores: dict[str, tuple[float | None, ...]]
-    """Name of each score that a run has, and its value in each run, None without."""
+    settings: dict[str, tuple[Any, ...]]  # values in each run of each setting that differs
+    scores: dict[str, tuple[float | None, ...]]  # values in each run, None without
+    # of each pair of runs: adjusted Rand index on their common samples, None with fewer than two
     agreement: tuple[tuple[float | None, ...], ...]
-    """Adjusted Rand index of the partitions of each pair of runs on their common samples; None with
-    fewer than two common samples."""
-    n_common: tuple[tuple[int, ...], ...]
-    """Number of common samples of each pair."""
-
-
-def run_directories(root: Path) -> list[RunDirectory]:
-    """Return the run directories directly below a directory, by name; links are followed."""
-    if not root.is_dir():
-        return []
-    runs = (RunDirectory(child.absolute()) for child in sorted(root.iterdir()))
-    return [run for run in runs if os.path.lexists(run.record)]
+    n_common: tuple[tuple[int, ...], ...]  # number of common samples of each pair
 
 
 def list_runs(
@@ -88,31 +54,27 @@ def list_runs(
     status: Sequence[str] = (),
     since: str | None = None,
     names: Sequence[str] = (),
-) -> tuple[list[ListedRun], dict[str, str]]:
+) -> tuple[list[StoredRun], dict[str, str]]:
     """List the runs directly below a directory in the order in which they started."""
     first = None if since is None else _time(since, "--since")
-    directories = run_directories(root)
-    if not directories:
+    runs, unreadable = [], {}
+    found = list(scan(root.iterdir())) if root.is_dir() else []
+    if not found:
         state = "contains no runs" if root.is_dir() else "is not a directory"
         raise DataError(
             f"{root} {state}. Give the directory of run directories, such as runs or [output] root; "
             "mscam-dask describe shows a single run."
         )
-    runs, unreadable = [], {}
-    for directory in directories:
+    for directory, run in found:
         name = directory.path.name
         if names and not any(fnmatch.fnmatchcase(name, pattern) for pattern in names):
             continue
-        try:
-            record = directory.read_record()
-        except DataError as error:
-            unreadable[name] = str(error)
+        if isinstance(run, DataError):
+            unreadable[name] = str(run)
             continue
-        is_cut_off = record.state == "running" and not is_locked(directory.path)
-        state = "interrupted" if is_cut_off else record.state
-        is_late = first is None or _time(record.started, str(directory.record)) >= first
-        if is_late and (not status or state in status):
-            runs.append(ListedRun(directory, record, state))
+        is_late = first is None or _time(run.record.started, str(directory.record)) >= first
+        if is_late and (not status or run.state in status):
+            runs.append(run)
     return sorted(runs, key=lambda run: (run.record.started, run.record.number)), unreadable
 
 
@@ -126,9 +88,9 @@ def _time(text: str, where: str) -> dt.datetime:
     return time if time.tzinfo is not None else time.replace(tzinfo=dt.UTC)
 
 
-def compare_runs(runs: Sequence[ListedRun]) -> Comparison:
+def compare_runs(runs: Sequence[StoredRun]) -> Comparison:
     """Compare the settings, scores and partitions of runs."""
-    finished = [run for run in runs if run.state == "finished" and run.record.fit is not None]
+    finished = [run for run in runs if run.has_results]
     if not 2 <= len(finished) <= MOST_COMPARED:
         raise ConfigurationError(
             f"{len(finished)} finished runs cannot be compared: allowed are 2 to {MOST_COMPARED}. Select "
@@ -138,7 +100,7 @@ def compare_runs(runs: Sequence[ListedRun]) -> Comparison:
     keys = dict.fromkeys(key for each in settings for key in each)
     values = {key: tuple(each.get(key) for each in settings) for key in keys}
     scores = [run_scores(run.record) for run in finished]
-    partitions = [PreviousRun(run.directory, run.record).labels() for run in finished]
+    partitions = [run.labels() for run in finished]
     pairs = [[_agreement(one, other) for other in partitions] for one in partitions]
     return Comparison(
         names=tuple(run.name for run in finished),
@@ -154,20 +116,11 @@ def compare_runs(runs: Sequence[ListedRun]) -> Comparison:
 
 def flat_settings(record: RunRecord) -> dict[str, Any]:
     """Return the settings of a run that its clusters depend on, by dotted keys."""
-    return _flat(record.settings or {})
-
-
-def _flat(settings: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in settings.items():
-        name = f"{prefix}{key}"
-        if name.startswith(_NOT_COMPARED):
-            continue
-        if isinstance(value, Mapping):
-            found |= _flat(value, prefix if key == "parameters" else f"{name}.")
-        else:
-            found[name] = value
-    return found
+    return {
+        key.replace("cluster.parameters.", "cluster.", 1): value
+        for key, value in flat(record.settings or {}).items()
+        if not key.startswith(_NOT_COMPARED)
+    }
 
 
 def run_scores(record: RunRecord) -> dict[str, float | None]:
@@ -184,30 +137,27 @@ def run_scores(record: RunRecord) -> dict[str, float | None]:
     }
 
 
-def _agreement(
-    one: tuple[list[str], NDArray[np.int64]], other: tuple[list[str], NDArray[np.int64]]
-) -> tuple[float | None, int]:
+def _agreement(one: pd.Series[int], other: pd.Series[int]) -> tuple[float | None, int]:
     """Adjusted Rand index on the common samples, and their number."""
-    place = {sample: index for index, sample in enumerate(other[0])}
-    common = [(index, place[sample]) for index, sample in enumerate(one[0]) if sample in place]
-    if len(common) < 2:
-        return None, len(common)
-    rows, others = np.array(common).T
-    return adjusted_rand_index(one[1][rows], other[1][others]), len(common)
+    first, second = one.align(other, join="inner")
+    if len(first) < 2:
+        return None, len(first)
+    return adjusted_rand_index(first.to_numpy(), second.to_numpy()), len(first)
 
 
-def write_index(root: Path, runs: Sequence[ListedRun], output: Path) -> Path:
+def write_index(root: Path, runs: Sequence[StoredRun], output: Path) -> Path:
     """Write an HTML page of runs, with links to their reports, that needs no network."""
     target = output.absolute()
-    if target.is_dir():
-        raise DataError(f"{target} is a directory; the index is one file. Give a file name.")
-    finished = [run for run in runs if run.state == "finished" and run.record.fit is not None]
+    finished = [run for run in runs if run.has_results]
     compared = finished[-MOST_COMPARED:]
     page = render(
         files(__package__).joinpath("runs.html.j2").read_text(encoding="utf-8"),
         {
             "root": root.absolute().name,
-            "runs": [{"run": run, "href": _link(run, target.parent)} for run in reversed(runs)],
+            "runs": [
+                {"run": run, "href": relative_url(report, target) if report.is_file() else ""}
+                for run, report in ((run, run.directory.report) for run in reversed(runs))
+            ],
             "comparison": compare_runs(compared) if len(compared) > 1 else None,
             "n_finished": len(finished),
             "version": __version__,
@@ -215,12 +165,6 @@ def write_index(root: Path, runs: Sequence[ListedRun], output: Path) -> Path:
     )
     write_whole(target, page.encode())
     return target
-
-
-def _link(run: ListedRun, base: Path) -> str:
-    """Relative URL of the report of a run; empty without one."""
-    report = run.directory.report
-    return quote(Path(os.path.relpath(report, base)).as_posix()) if report.is_file() else ""
 
 
 def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
@@ -235,37 +179,24 @@ def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, .
     if table.keep is None or table.root is None:
         return ()
     root = Path(table.root)
-    for aside in root.glob(f".{glob.escape(settings.name)}-*.old"):  # after a kill
-        if _is_aside(aside, settings.name):
+    made = rf"\.{re.escape(settings.name)}-[0-9a-f]{{{NAME_DIGITS}}}\.[0-9a-f]{{8}}\.old"
+    for aside in root.iterdir():  # by `_removed`, before a kill
+        is_ours = re.fullmatch(made, aside.name) and aside.is_dir() and not aside.is_symlink()
+        if is_ours and RunDirectory(aside).holds_only_own():
             shutil.rmtree(aside)
-    found = previous_runs(settings, directory)
+    found = siblings_of(settings, directory).finished
     runs = [run for run in found if not run.directory.path.is_symlink()]
-    needed = _started_from(root)
-    record = directory.read_record()
-    last = last_comparable([PreviousRun(directory, record), *runs], settings)
+    needed = {
+        run.record.started_from
+        for _, run in scan(root.iterdir())
+        if isinstance(run, StoredRun) and run.record.state != "finished"
+    }
+    own = StoredRun(directory, directory.read_record())
+    last = last_comparable([own, *runs], settings)
     if last is not None:
         needed.add(last.name)
     old = [run for run in runs[table.keep - 1 :] if run.name not in needed]
     return tuple(run.name for run in old if _removed(run.directory))
-
-
-def _started_from(root: Path) -> set[str]:
-    """Return the names of the runs that unfinished runs started from."""
-    names = set()
-    for path in root.iterdir():
-        with contextlib.suppress(DataError, OSError):
-            record = RunDirectory(path).read_record()
-            if record.state != "finished" and record.started_from:
-                names.add(record.started_from)
-    return names
-
-
-def _is_aside(path: Path, name: str) -> bool:
-    """Return whether `_removed` gave it that name and it holds no other files."""
-    made = rf"\.{re.escape(name)}-[0-9a-f]{{{NAME_DIGITS}}}\.[0-9a-f]{{8}}\.old"
-    if not re.fullmatch(made, path.name) or path.is_symlink():
-        return False
-    return path.is_dir() and RunDirectory(path).holds_only_own()
 
 
 def _removed(directory: RunDirectory) -> bool:

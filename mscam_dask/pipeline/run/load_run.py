@@ -18,13 +18,13 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.combine import gather
 from mscam_dask.data.results import read_model, read_result
-from mscam_dask.data.store.object_store import Location, as_location
+from mscam_dask.data.store.object_store import Location
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.missing_cells import LazyImputer
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows, restrict_to_present
 from mscam_dask.data.views.sources import RowSource, ViewType, recorded_digest
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.estimators._stored import (
     restore_fit,
     stored_feature_names,
@@ -32,12 +32,10 @@ from mscam_dask.estimators._stored import (
     with_constants,
 )
 from mscam_dask.estimators.mscam import MSCAM
-from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.config.settings import ClusterTable, DataTable
 from mscam_dask.pipeline.run.open_data import files_of, sample_column
-from mscam_dask.pipeline.run.previous_runs import PreviousRun
-from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
 from mscam_dask.pipeline.run.sample_tables import sample_table
+from mscam_dask.pipeline.run.stored_run import StoredRun
 
 
 def load_run(path: str | os.PathLike[str]) -> MSCAM:
@@ -62,10 +60,10 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
     DataError
         There is no run, or it is not finished, damaged, or of another version.
     """
-    record, run = finished_run(path)
-    directory = run.directory
+    run = StoredRun.read(path).finished()
+    record, directory = run.record, run.directory
     result, model = read_result(directory.result), read_model(directory.result)
-    sample_ids = tuple(run.labels()[0]) if run.data.has_sample_ids else None
+    sample_ids = tuple(run.labels().index) if run.data.has_sample_ids else None
     if model is None or len(result.labels) != run.data.n_samples:
         raise DataError(
             f"{directory.result} is not the result of the run in {directory.path}. Restore the "
@@ -75,11 +73,10 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
         parameters = with_constants((record.settings or {})["cluster"]["parameters"])
         if parameters.get("solver") == "reduced":  # of an earlier version, the only solver now
             del parameters["solver"]
-        store = as_location(run.data.store)
         n_samples = run.data.n_samples
-        presence = model.arrays.get("presence")
+        presence = model.arrays.get("presence", np.ones((n_samples, len(run.data.views)), bool))
         views = tuple(
-            _of_present(
+            restrict_to_present(
                 _RunView(
                     name=view.name,
                     view_type=cast("ViewType", view.view_type),
@@ -87,11 +84,11 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
                     dtype=np.dtype(view.dtype),
                     recorded_digest=view.digest,
                     feature_names=stored_feature_names(model, view.name),
-                    store=directory.path / store if isinstance(store, Path) else store,
+                    store=run.store,
                 ),
-                None if presence is None else presence[:, index],
+                np.flatnonzero(~has),
             )
-            for index, view in enumerate(run.data.views)
+            for view, has in zip(run.data.views, presence.T, strict=True)
         )
         table = {"method": record.method, "parameters": parameters}
         estimator = msgspec.convert(table, ClusterTable).estimator()
@@ -114,24 +111,6 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
             f"mscam_dask {record.versions.get('mscam_dask', 'of that time')}, or run the pipeline again."
         ) from error
     return estimator
-
-
-def finished_run(path: str | os.PathLike[str]) -> tuple[RunRecord, PreviousRun]:
-    """Return the record of a finished run, and the run."""
-    place = os.fspath(path)
-    if "://" in place:
-        raise ConfigurationError(
-            f"{place} is a URL, but a run directory is on a file system. Copy it to a directory first."
-        )
-    directory = RunDirectory(resolved(place))
-    record = directory.read_record()
-    if record.state != "finished" or record.data is None or record.fit is None:
-        cause = "" if record.error is None else f" ({record.error.message})"
-        raise DataError(
-            f"{directory.path} holds a run that has not finished: its state is {record.state!r}{cause}. "
-            f"Continue it with mscam-dask resume {directory.path}."
-        )
-    return record, PreviousRun(directory, record)
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
@@ -167,19 +146,18 @@ class _RunView:
         )
 
 
-def _of_present(view: _RunView, has: NDArray[np.bool_] | None) -> RowSource:
-    """Return a view restricted to the samples that it has."""
-    absent = np.zeros(0, dtype=np.int64) if has is None else np.flatnonzero(~has)
-    return restrict_to_present(view, absent)
-
-
 def predict_files(
     run: str | os.PathLike[str], sources: Sequence[str], batches: str | None = None
 ) -> pd.DataFrame:
     """Predict the clusters of the samples of files with a finished run."""
     estimator = load_run(run)
-    record, _ = finished_run(run)
-    table = _data_table(record)
+    try:
+        table = msgspec.convert((StoredRun.read(run).record.settings or {})["data"], DataTable)
+    except (KeyError, msgspec.ValidationError) as error:
+        raise DataError(
+            f"the run has no settings [data] of this version ({error}). Ingest the new samples into a "
+            "store, and load the run in Python (mscam_dask.load_run)."
+        ) from error
     with ExitStack() as stack:
         new = _new_samples(estimator, table, sources, stack)
         of_samples = None
@@ -188,17 +166,6 @@ def predict_files(
         labels = estimator.predict(new, batches=of_samples)
         membership = estimator.predict_proba(new, batches=of_samples)
     return sample_table(new.sample_ids, labels, membership, estimator.cluster_names_)
-
-
-def _data_table(record: RunRecord) -> DataTable:
-    """Return [data] of a run, which says how its files were read."""
-    try:
-        return msgspec.convert((record.settings or {})["data"], DataTable)
-    except (KeyError, msgspec.ValidationError) as error:
-        raise DataError(
-            f"the run has no settings [data] of this version ({error}). Ingest the new samples into a "
-            "store, and load the run in Python (mscam_dask.load_run)."
-        ) from error
 
 
 def _new_samples(

@@ -7,13 +7,13 @@ The content of .lock is for people.
 
 from __future__ import annotations
 
-import contextlib
 import datetime as dt
 import errno
 import os
 import socket
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from types import TracebackType
 from typing import Self
 
 import msgspec
@@ -32,11 +32,8 @@ class LockHolder(Struct, frozen=True, kw_only=True):
     """Process that took a lock last."""
 
     host: str
-    """Name of the computer."""
     pid: int
-    """Process id there."""
-    since: str
-    """Time (UTC)."""
+    since: str  # UTC
 
 
 class RunLock:
@@ -44,85 +41,78 @@ class RunLock:
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
-        self._file: int | None = None
+        self._exits = ExitStack()
         self._root: int | None = None
-        self._locks_root = False
+        self._file: int | None = None  # None where locking the directory is enough
 
     def __enter__(self) -> Self:
-        try:
-            self._root = os.open(self._directory, os.O_RDONLY | os.O_CLOEXEC)
-            is_free = _lock_directory(self._root, self._directory, is_shared=False)
-            if is_free is False:
-                raise TemporaryFailure(_locked_message(self._directory))
-            self._locks_root = is_free is True
-            file = self._directory / LOCK_NAME
-            self._file = _opened(file)
-            if not take_lock(self._file, file, remedy=_REMEDY):
-                raise TemporaryFailure(_locked_message(self._directory))
-            self.check(self._directory)
-            _write_holder(self._file)
-        except BaseException:
-            self._close()
-            raise
+        root, file = self._directory, self._directory / LOCK_NAME
+        with ExitStack() as stack:
+            self._root = stack.enter_context(_opened(root))
+            is_free = _lock_directory(self._root, root)
+            descriptor = None if is_free is False else stack.enter_context(_opened(file))
+            if descriptor is None or not take_lock(descriptor, file, remedy=_REMEDY):
+                raise TemporaryFailure(_locked_message(root))
+            self._file = descriptor if is_free is None else None
+            self.check(root)
+            _write_holder(descriptor)
+            self._exits = stack.pop_all()
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._close()
+    def __exit__(self, *_: object) -> None:
+        self._exits.close()
+        self._root = None
 
     def check(self, directory: Path) -> None:
         """Refuse to write in a directory that is no longer the locked one."""
-        if self._root is None or self._file is None:
+        if self._root is None:
             return
         if not _is_at(self._root, directory):
             raise TemporaryFailure(
                 f"{directory} was moved or deleted while a run wrote in it. Move it back and "
                 "resume the run, or run the same command again."
             )
-        if not self._locks_root and not _is_at(self._file, directory / LOCK_NAME):
+        if self._file is not None and not _is_at(self._file, directory / LOCK_NAME):
             raise TemporaryFailure(
                 f"{directory / LOCK_NAME} was removed or replaced while a run held it, so another "
                 "process may write there. Run the same command again when none does."
             )
 
-    def _close(self) -> None:
-        for descriptor in (self._file, self._root):
-            if descriptor is not None:
-                os.close(descriptor)
-        self._file = self._root = None
-
 
 def is_locked(directory: Path) -> bool:
     """Return whether another driver holds a run directory; nothing in it is changed."""
     for path in (directory / LOCK_NAME, directory):
-        try:
-            descriptor = (
-                os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                if path == directory
-                else open_regular(path)
-            )
-        except (OSError, DataError):
-            continue
-        try:
-            with contextlib.suppress(OSError, ConfigurationError):  # taking it says why
-                if path == directory:
-                    if _lock_directory(descriptor, path, is_shared=True) is False:
-                        return True
-                elif not take_lock(descriptor, path, remedy=_REMEDY, is_shared=True):
-                    return True
-        finally:
-            os.close(descriptor)
+        with (  # taking it says what is wrong
+            suppress(OSError, DataError, ConfigurationError),
+            _opened(path, os.O_RDONLY) as descriptor,
+        ):
+            if not take_lock(descriptor, path, remedy=_REMEDY, is_shared=True):
+                return True
     return False
 
 
-def _lock_directory(descriptor: int, path: Path, *, is_shared: bool) -> bool | None:
+@contextmanager
+def _opened(path: Path, flags: int = os.O_RDWR | os.O_CREAT) -> Iterator[int]:
+    """Open a directory, or a file to lock: to read where writing is not allowed, as in a finished run."""
+    if path.name != LOCK_NAME:
+        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    else:
+        try:
+            descriptor = open_regular(path, flags)
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS) or not path.exists():
+                raise
+            descriptor = open_regular(path)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
+def _lock_directory(descriptor: int, path: Path) -> bool | None:
     """Lock a directory itself; None where the file system cannot (NFS)."""
     try:
-        return take_lock(descriptor, path, remedy=_REMEDY, is_shared=is_shared)
+        return take_lock(descriptor, path, remedy=_REMEDY)
     except (OSError, ConfigurationError):
         return None
 
@@ -135,25 +125,13 @@ def _is_at(descriptor: int, path: Path) -> bool:
         return False
 
 
-def _opened(file: Path) -> int:
-    """Return a descriptor to lock; read-only where writing is not allowed, as for a finished run."""
-    try:
-        return open_regular(file, os.O_RDWR | os.O_CREAT)
-    except OSError as error:
-        if error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-            raise
-        with contextlib.suppress(OSError):
-            return open_regular(file)
-        raise
-
-
 def _write_holder(descriptor: int) -> None:
     holder = LockHolder(
         host=socket.gethostname(),
         pid=os.getpid(),
         since=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
     )
-    with contextlib.suppress(OSError):  # on a full disk the lock is as good without a name
+    with suppress(OSError):  # on a full disk the lock is as good without a name
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, msgspec.json.encode(holder), 0)
 

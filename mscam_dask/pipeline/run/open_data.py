@@ -20,6 +20,7 @@ from typing import Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from mscam_dask import __version__
@@ -33,7 +34,12 @@ from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import recorded_digest
-from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
+from mscam_dask.errors import (
+    DataError,
+    MscamError,
+    StoreCorruptError,
+    TemporaryFailure,
+)
 from mscam_dask.monitor.run_record import DataRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
@@ -50,11 +56,8 @@ class OpenData:
 
     data: MultiViewData
     store: Location
-    """Directory or URL."""
-    is_new: bool
-    """True if this run wrote it."""
-    notes: tuple[str, ...] = ()
-    """Interpretation of the sources by their readers."""
+    is_new: bool  # whether this run wrote it
+    notes: tuple[str, ...] = ()  # how readers understood the sources
 
     def record(self, notes: tuple[str, ...] = ()) -> DataRecord:
         """Return the entry of the data in run.json."""
@@ -84,24 +87,13 @@ def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
     )
 
 
-def check_sources_outside(table: DataTable, output: Path) -> None:
-    """Refuse a run directory that holds a source of the run, since a run replaces its files."""
-    inside = [
-        source
-        for source in table.sources
-        if Path(source).is_absolute() and Path(source).resolve().is_relative_to(output.resolve())
-    ]
-    if inside:
-        raise ConfigurationError(
-            f"The source {inside[0]} lies inside the run directory {output}, whose files a run "
-            "replaces. Choose another output directory."
-        )
-
-
-def open_data(table: DataTable, output: Path) -> OpenData:
-    """Open the store that [data] names, or make one of its sources."""
+def open_data(table: DataTable, output: Path, earlier: DataRecord | None = None) -> OpenData:
+    """Open the store that [data] names, or make one of its sources, or open the one that an earlier run made."""
+    if earlier is not None and not as_location(earlier.store).is_absolute():
+        return OpenData(open_store(output), output, is_new=True, notes=earlier.notes)
     view_type: ViewTypeSpec | None = table.view_type
-    if _is_ready(table):
+    is_as_stored = (table.views, table.labels, table.chunk_size, table.join) == (None,) * 4
+    if is_as_stored and len(table.sources) == 1 and is_store(table.sources[0]):
         store = as_location(table.sources[0])
         data = retry_if_replaced(lambda: open_store(store))
         return OpenData(
@@ -165,8 +157,13 @@ def sample_column(
         values = codes if names is None else np.array(names, dtype=object)[codes]
         if found.sample_ids is None or data.sample_ids is None:
             return values
-        rows = dict(zip(found.sample_ids, range(len(values)), strict=True))
-        return np.asarray(values[[rows[name] for name in data.sample_ids]])
+        rows = pd.Index(found.sample_ids).get_indexer(list(data.sample_ids))
+        if (rows < 0).any():
+            raise DataError(
+                f"{key}={str(place)!r} lacks {np.count_nonzero(rows < 0)} of the samples. Give a file with "
+                "sample ids and values in two columns."
+            )
+        return np.asarray(values[rows])
 
 
 def retry_if_replaced(read: Callable[[], _T]) -> _T:
@@ -177,19 +174,6 @@ def retry_if_replaced(read: Callable[[], _T]) -> _T:
         except StoreCorruptError:
             time.sleep(_PAUSE_S)
     return read()
-
-
-def open_again(table: DataTable, output: Path, earlier: DataRecord) -> OpenData:
-    """Open the store that `open_data` opened or wrote at the start of the run."""
-    if as_location(earlier.store).is_absolute():
-        return open_data(table, output)
-    return OpenData(open_store(output), output, is_new=True, notes=earlier.notes)
-
-
-def _is_ready(table: DataTable) -> bool:
-    """Return whether the source is a store that can be read in place."""
-    is_unchanged = (table.views, table.labels, table.chunk_size, table.join) == (None,) * 4
-    return is_unchanged and len(table.sources) == 1 and is_store(table.sources[0])
 
 
 def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
@@ -219,46 +203,42 @@ def _built_in(table: DataTable) -> MultiViewData:
         return digits_views() if table.families is None else digits_views(table.families)
     if table.path is not None:
         return load_mfeat(table.path)
-    return fetch_mfeat(table.cache or _default_cache())
-
-
-def _default_cache() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "mscam_dask"
+    caches = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return fetch_mfeat(table.cache or Path(caches, "mscam_dask"))
 
 
 def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
-    """Return the SHA-256 of each file that [data] names."""
+    """Return the SHA-256 of each file that [data] names.
+
+    The views of a directory have digests of their own; the step ingest reports what is missing.
+    """
     if table.source in BUILT_IN_SOURCES:
         return (SourceRecord(source=str(table.source)),)
-    return tuple(_source_record(as_location(source)) for source in table.sources)
+    return tuple(
+        SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=_content(path))
+        if isinstance(path, Path) and path.is_file()
+        else SourceRecord(source=str(path))
+        for path in map(as_location, table.sources)
+    )
 
 
-def _source_record(path: Location) -> SourceRecord:
-    if (
-        isinstance(path, ObjectPath) or not path.is_file()
-    ):  # a directory (its views have digests), or missing (ingest says so)
-        return SourceRecord(source=str(path))
-    return SourceRecord(source=str(path), n_bytes=path.stat().st_size, sha256=_content(path))
-
-
-Stamps = tuple[tuple[str, int, int, int], ...]
-"""Path, size, modification time and inode of each file."""
-
-
-def stamps_of(table: DataTable) -> Stamps:
-    """Return sizes and times of the files that [data] names; they show whether a file was written."""
+def stamps_of(table: DataTable) -> list[tuple[str, int, int, int]]:
+    """Return path, size, modification time and inode of the files that [data] names, which show writing."""
     if table.source in BUILT_IN_SOURCES:
         named = [] if table.path is None else [Path(table.path)]
     else:
         named = [place for place in map(as_location, table.sources) if isinstance(place, Path)]
     files = [file for path in named for file in ([path] if path.is_file() else path.rglob("*"))]
     stats = [(str(file), file.stat()) for file in sorted(files) if file.is_file()]
-    return tuple((name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats)
+    return [(name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats]
 
 
-def changed_data(source: str) -> TemporaryFailure:
-    """Return the error for data that changed during a run."""
+def changed_data(source: str, *, is_resumed: bool = False) -> MscamError:
+    """Return the error for data that changed during a run, or since the start of one that is resumed."""
+    if is_resumed:
+        return DataError(
+            f"{source} changed since the run was started. Restore the old data, or start a new run."
+        )
     return TemporaryFailure(
         f"{source} changed while the run read it. Run the same command again to use the new data."
     )

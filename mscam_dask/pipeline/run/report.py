@@ -8,13 +8,11 @@ pipeline, and an end mark.
 from __future__ import annotations
 
 import datetime as dt
-import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
-from urllib.parse import quote
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,30 +20,13 @@ from numpy.typing import NDArray
 from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.filesystem import read_regular
-from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.pipeline.run.previous_runs import PreviousRun
-from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
+from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, relative_url, write_whole
 from mscam_dask.pipeline.run.sample_tables import read_clusters, sample_table
-
-if TYPE_CHECKING:
-    from mscam_dask.monitor.run_record import RunRecord
-
-
-FILES = (
-    ("labels.csv", "each sample and its cluster"),
-    ("samples.csv", "each sample: cluster, confidence, next best cluster, vote of each view"),
-    ("samples.parquet", "the same as a Parquet file"),
-    ("moved.csv", "samples that changed cluster since the previous run"),
-    ("result.zarr", "labels, consensus graph, view embeddings, history, model"),
-    ("run.json", "this record, for programs"),
-    ("pipeline.toml", "the settings, defaults included; runs again"),
-    ("events.jsonl", "events with their times, one JSON record a line"),
-    ("data.zarr", "clustered data"),
-)
+from mscam_dask.pipeline.run.stored_run import StoredRun
 
 
 def write_report(
@@ -53,28 +34,18 @@ def write_report(
 ) -> Path:
     """Write the report of a run that ended with results."""
     target = directory.report if output is None else output.absolute()
-    if target.is_dir():
-        raise DataError(f"{target} is a directory; the report is one file. Give a file name.")
-    page = report_html(directory, target.parent, columns)
-    target.parent.mkdir(parents=True, exist_ok=True)
+    page = report_html(StoredRun(directory, directory.read_record()), target, columns)
     directory.write(target, page.encode())
     return target
 
 
-def report_html(directory: RunDirectory, base: Path, columns: Path | None = None) -> str:
-    """Return the page; its links are relative to `base`. For `columns` see `write_report`."""
-    record = directory.read_record()
-    if record.fit is None or record.data is None or not directory.result.is_dir():
-        reason = "is still running" if record.state == "running" else f"{record.state}"
-        cause = f": {record.error.message}" if record.error is not None else "."
-        raise DataError(
-            f"{directory.path} holds a run without results: it {reason}{cause} mscam-dask describe "
-            "shows its state."
-        )
-    labels_true, label_names, notes = _truth(directory, record)
+def report_html(run: StoredRun, target: Path, columns: Path | None = None) -> str:
+    """Return the page, whose links are those of a file `target`. For `columns` see `write_report`."""
+    directory, record = run.finished().directory, run.record
+    labels_true, label_names, notes = _truth(run)
     result = read_result(directory.result)
     model = read_model(directory.result)
-    sample_ids = _sample_ids(directory, record)
+    sample_ids = list(run.labels().index) if run.data.has_sample_ids else None
     properties, more_notes = _columns(record, columns, sample_ids, len(result.labels))
     membership = None if model is None else model.arrays.get("membership")
     return run_page(
@@ -85,8 +56,8 @@ def report_html(directory: RunDirectory, base: Path, columns: Path | None = None
             sample_ids=sample_ids,
             labels_true=labels_true,
             label_names=label_names,
-            files=_links(directory, base),
-            moved=_moved(directory, record),
+            files=_links(directory, target),
+            moved=_moved(run),
             notes=(*notes, *more_notes),
             samples=None
             if membership is None
@@ -121,54 +92,42 @@ def _settings_text(directory: RunDirectory) -> str:
         ) from error
 
 
-def _links(directory: RunDirectory, base: Path) -> tuple[FileLink, ...]:
+def _links(directory: RunDirectory, target: Path) -> tuple[FileLink, ...]:
     links = []
-    for name, what in FILES:
+    for name, what in FILES.items():
         file = directory.path / name
         if file.exists():
-            href = quote(Path(os.path.relpath(file, base)).as_posix())
-            links.append(FileLink(name=name, href=href + "/" * file.is_dir(), what=what))
+            href = relative_url(file, target) + "/" * file.is_dir()
+            links.append(FileLink(name=name, href=href, what=what))
     return tuple(links)
 
 
-def _sample_ids(directory: RunDirectory, record: RunRecord) -> list[str] | None:
-    """Return the sample ids from labels.csv; None where samples have no ids."""
-    assert record.data is not None
-    if not record.data.has_sample_ids:
-        return None
-    return PreviousRun(directory, record).labels()[0]
-
-
-def _moved(directory: RunDirectory, record: RunRecord) -> list[tuple[str, int, int]]:
+def _moved(run: StoredRun) -> list[tuple[str, int, int]]:
     """Return the lines of moved.csv; none without a previous run."""
-    if not directory.moved.is_file():
+    file = run.directory.moved
+    if not file.is_file():
         return []
     try:
-        names, clusters = read_clusters(PreviousRun(directory, record).table(directory.moved))
+        names, clusters = read_clusters(run.table(file))
         return [(name, old, new) for name, (old, new) in zip(names, clusters.tolist(), strict=True)]
     except ValueError as error:
         raise DataError(
-            f"{directory.moved} is damaged ({error}). Delete it; the report is then written without it."
+            f"{file} is damaged ({error}). Delete it; the report is then written without it."
         ) from error
 
 
 def _truth(
-    directory: RunDirectory, record: RunRecord
+    run: StoredRun,
 ) -> tuple[NDArray[np.int64] | None, tuple[str, ...] | None, tuple[str, ...]]:
     """Return the ground truth from the store of the run, if it is still there and unchanged."""
-    assert record.data is not None
-    if record.metrics is None:
+    if run.record.metrics is None:
         return None, None, ()
-    recorded = as_location(record.data.store)
-    store = directory.path / recorded if isinstance(recorded, Path) else recorded
     try:
-        data = open_store(store)
+        data = open_store(run.store)
     except DataError as error:
-        note = f"The labels are not shown: {error}"
-        return None, None, (note,)
-    if data.digest() != record.data.digest or data.labels is None:
-        note = f"The labels are not shown: {store} has changed since the run."
-        return None, None, (note,)
+        return None, None, (f"The labels are not shown: {error}",)
+    if data.digest() != run.data.digest or data.labels is None:
+        return None, None, (f"The labels are not shown: {run.store} has changed since the run.",)
     return data.labels, data.label_names, ()
 
 
@@ -191,11 +150,6 @@ METRICS: Mapping[str, str] = {
     "mscam_batch_certificate_expiry_timestamp_seconds": "Time at which a certificate expires",
 }
 """Metrics and their help texts."""
-
-
-def shared_file(directory: str, pipeline: str) -> Path:
-    """Return the file of a pipeline in the directory of a textfile collector."""
-    return Path(directory) / f"mscam-{pipeline}.prom"
 
 
 def metrics_text(record: RunRecord, *, started: str, success: float | None) -> str:
@@ -228,12 +182,12 @@ def metrics_text(record: RunRecord, *, started: str, success: float | None) -> s
         add("mscam_batch_moved_share", record.drift.n_moved / record.drift.n_common)
     for file, expiry in _expiries((record.settings or {}).get("execution", {})):
         add("mscam_batch_certificate_expiry_timestamp_seconds", expiry, file=file)
-    return "".join(_family(name, lines) for name, lines in samples.items() if lines) + "# EOF\n"
-
-
-def _family(name: str, lines: list[str]) -> str:
-    head = [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge"]
-    return "".join(f"{line}\n" for line in [*head, *lines])
+    families = [
+        [f"# HELP {name} {METRICS[name]}", f"# TYPE {name} gauge", *lines]
+        for name, lines in samples.items()
+        if lines
+    ]
+    return "".join(f"{line}\n" for lines in families for line in lines) + "# EOF\n"
 
 
 def _escaped(text: str) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -35,17 +35,15 @@ from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.run.open_data import (
     NAME_DIGITS,
     OpenData,
-    open_again,
+    open_data,
     retry_if_replaced,
     run_fingerprint,
     source_records,
 )
-from mscam_dask.pipeline.run.previous_runs import PreviousRun
-from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, new_run, now
+from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, now, run_pipeline
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
 from mscam_dask.pipeline.run.security import check_execution
-
-Action = Literal["run", "resume", "nothing"]
+from mscam_dask.pipeline.run.stored_run import StoredRun, flat, last_started
 
 
 @dataclass(frozen=True)
@@ -53,14 +51,9 @@ class RunTarget:
     """Directory of a run, and what is to be done there."""
 
     directory: Path
-    """Run directory."""
     run_fingerprint: str
-    """`mscam_dask.pipeline.run.open_data.run_fingerprint`."""
-    settings: Settings
-    """With the directory filled in."""
-    action: Action
-    """With "run", nothing of this run is there; with "resume" it was started, or its results are missing or
-    damaged; "nothing": it has finished."""
+    settings: Settings  # with the directory filled in
+    action: Literal["run", "resume", "nothing"]  # "nothing" where the run has finished
 
 
 def resolve_target(
@@ -86,24 +79,11 @@ def resolve_target(
         directory = root / f"{settings.name}-{fingerprint[:NAME_DIGITS]}"
         table = msgspec.structs.replace(table, root=str(root))
     placed = msgspec.structs.replace(settings, output=table)
-    action = _action(RunDirectory(directory), fingerprint, verify=verify)
-    return RunTarget(directory, fingerprint, placed, action)
-
-
-def _action(directory: RunDirectory, fingerprint: str, *, verify: bool) -> Action:
-    if _next_of(directory, fingerprint) is not None:
-        return "resume"
-    try:
-        record = directory.read_record()
-    except DataError:
-        return "run"  # nothing there, or nothing readable, which new_run reports
-    if record.run_fingerprint != fingerprint:
-        return "run"
-    if record.state != "finished" or (
-        verify and PreviousRun(directory, record).integrity_problem()
-    ):
-        return "resume"
-    return "nothing"
+    run = last_started(RunDirectory(directory), fingerprint)
+    if run is None:  # nothing there, another run, or nothing readable, which run_pipeline reports
+        return RunTarget(directory, fingerprint, placed, "run")
+    is_done = run.record.state == "finished" and not (verify and run.integrity_problem())
+    return RunTarget(directory, fingerprint, placed, "nothing" if is_done else "resume")
 
 
 def run_or_resume(
@@ -116,48 +96,27 @@ def run_or_resume(
 ) -> RunOutcome:
     """Run a pipeline, resume its interrupted run, or return its finished one."""
     target = resolve_target(settings, output, verify=False)
+    place, placed, fingerprint = target.directory, target.settings, target.run_fingerprint
     if target.action == "run" or overwrite:
-        prepared = new_run(
-            target.settings,
-            target.directory,
-            run_fingerprint=target.run_fingerprint,
+        return run_pipeline(
+            placed,
+            place,
+            fingerprint=fingerprint,
             overwrite=overwrite,
             insecure=insecure,
             observers=observers,
         )
-    else:
-        prepared = _resumed_run(
-            target.directory,
-            execution=settings.execution,
-            output=target.settings.output,
-            insecure=insecure,
-            observers=observers,
-            fingerprint=target.run_fingerprint,
-        )
-    with prepared as run:
-        return run.execute()
+    return resume_run(
+        place,
+        execution=placed.execution,
+        output=placed.output,
+        insecure=insecure,
+        observers=observers,
+        fingerprint=fingerprint,
+    )
 
 
-def _next_of(directory: RunDirectory, fingerprint: str | None) -> RunDirectory | None:
-    """Return the directory of an unfinished run, with the fingerprint if given, that replaces one."""
-    following = directory.next()
-    if following is None:
-        return None
-    with contextlib.suppress(DataError):
-        record = following.read_record()
-        if record.state != "finished" and fingerprint in (None, record.run_fingerprint):
-            return following
-    return None
-
-
-def resume_run(path: str | Path, **options: Any) -> RunOutcome:
-    """Resume a run; it ends with the results of an undisturbed one."""
-    with _resumed_run(path, **options) as run:
-        return run.execute()
-
-
-@contextlib.contextmanager
-def _resumed_run(
+def resume_run(
     path: str | Path,
     *,
     execution: Sequence[Override] | ExecutionTable = (),
@@ -165,8 +124,8 @@ def _resumed_run(
     insecure: bool = False,
     observers: Sequence[Observer] = (),
     fingerprint: str | None = None,
-) -> Iterator[Run]:
-    """Lock the directory of a run and check its data; see `resume_run`.
+) -> RunOutcome:
+    """Resume a run; it ends with the results of an undisturbed one.
 
     `output` replaces the recorded [output] (checkpoints, retention). `fingerprint` is that of the run
     to resume; by default it is the last one that was started at the path, which may be one that is to
@@ -179,15 +138,13 @@ def _resumed_run(
         )
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(RunDirectory.lock(root))
-        if _next_of(directory, fingerprint) is not None:
+        started = last_started(directory, fingerprint)
+        if started is not None and started.directory != directory:
             directory = stack.enter_context(directory.lock_next())
         record, settings = _read(directory)
-        problem = ""
-        if record.state == "finished":
-            problem = PreviousRun(directory, record).integrity_problem()
-            if not problem:
-                yield Run(settings, directory, record, observers)
-                return
+        is_done, problem = record.state == "finished", ""
+        if is_done and not (problem := StoredRun(directory, record).integrity_problem()):
+            return Run(settings, directory, record, observers).execute()
         if output is not None and output != settings.output:
             settings = msgspec.structs.replace(settings, output=output)
             record = msgspec.structs.replace(record, settings=msgspec.to_builtins(settings))
@@ -222,7 +179,7 @@ def _resumed_run(
         entry = msgspec.structs.replace(entry, warnings=entry.warnings + notes)
         record = msgspec.structs.replace(record, resumed=(*record.resumed[:-1], entry))
         directory.write_record(record)
-        yield Run(settings, directory, record, observers, opened=opened)
+        return Run(settings, directory, record, observers, opened=opened).execute()
 
 
 def _place_of(path: Path) -> Path:
@@ -269,8 +226,8 @@ def _check_pipeline(directory: RunDirectory, settings: Settings) -> None:
             f"{directory.pipeline} cannot be read: {error}. Delete it; resuming writes it again from "
             "run.json."
         ) from error
-    recorded = _keys(tomllib.loads(text))
-    found = _keys(present)
+    recorded = flat(tomllib.loads(text))
+    found = flat(present)
     for key in sorted(recorded.keys() | found.keys()):
         if key.startswith("execution.") or recorded.get(key) == found.get(key):
             continue
@@ -279,14 +236,6 @@ def _check_pipeline(directory: RunDirectory, settings: Settings) -> None:
             f"{recorded.get(key)!r}. Delete the file to resume with the recorded settings, or start "
             "a new run with the changed ones."
         )
-
-
-def _keys(tables: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        f"{name}.{key}": value
-        for name, table in tables.items()
-        for key, value in (table.items() if isinstance(table, dict) else [("", table)])
-    }
 
 
 def _data(
@@ -299,7 +248,7 @@ def _data(
         return None, ()
     notes = _check_sources(record.sources, settings)
     try:
-        opened = open_again(settings.data, directory.data, earlier)
+        opened = open_data(settings.data, directory.data, earlier)
         verify_store(opened.store)
     except DataError:
         if not remake or as_location(earlier.store).is_absolute():
@@ -308,16 +257,11 @@ def _data(
         return None, notes
     found = opened.record()
     if found.digest != earlier.digest:
-        changes = [
-            f"view {now_.name!r}" if now_.name == then.name else f"{then.name!r} -> {now_.name!r}"
-            for then, now_ in zip(earlier.views, found.views, strict=False)
-            if then != now_
-        ]
-        if len(found.views) != len(earlier.views):
-            changes.append(f"{len(found.views)} views instead of {len(earlier.views)}")
+        changed = {view.name for view in set(earlier.views) ^ set(found.views)}
         raise DataError(
-            f"The data in {opened.store} changed since the run was started: {', '.join(changes)}. "
-            "Restore them, or start a new run with the present data."
+            f"The data in {opened.store} changed since the run was started: "
+            f"{', '.join(map(repr, sorted(changed))) or 'the order of the views'}. Restore them, or start a "
+            "new run with the present data."
         )
     return opened, notes
 
@@ -343,30 +287,24 @@ def _check_sources(earlier: tuple[SourceRecord, ...], settings: Settings) -> tup
 
 def _differences(record: RunRecord) -> tuple[str, ...]:
     """Return warnings on software that differs from that at the start of the run."""
-    warnings = []
-    versions = software_versions()
+    then = _software(record.versions, record.blas)
+    now_ = _software(software_versions(), blas_libraries())
     changed = [
-        f"{name} {then} -> {versions.get(name, 'none')}"
-        for name, then in record.versions.items()
-        if versions.get(name) != then
+        f"{name} {version} -> {now_.get(name, 'none')}"
+        for name, version in then.items()
+        if now_.get(name) != version
     ]
-    then_blas, now_blas = _blas(record.blas), _blas(blas_libraries())
-    if then_blas != now_blas:
-        changed.append(f"BLAS {', '.join(then_blas)} -> {', '.join(now_blas)}")
-    if changed:
-        warnings.append(
-            "The software has changed since the run started, so the result may differ by rounding: "
-            f"{'; '.join(changed)}."
-        )
-    return tuple(warnings)
+    if not changed:
+        return ()
+    text = "The software has changed since the run started, so the result may differ by rounding"
+    return (f"{text}: {'; '.join(changed)}.",)
 
 
-def _blas(libraries: Sequence[dict[str, Any]]) -> list[str]:
-    return sorted(
-        {
-            f"{library.get('internal_api')} {library.get('version')} "
-            f"({library.get('architecture')})"
-            for library in libraries
-            if library.get("user_api") == "blas"
-        }
-    )
+def _software(versions: Mapping[str, str], libraries: Sequence[dict[str, Any]]) -> dict[str, str]:
+    """Return versions by name, with those of BLAS libraries as one text."""
+    blas = {
+        f"{library.get('internal_api')} {library.get('version')} ({library.get('architecture')})"
+        for library in libraries
+        if library.get("user_api") == "blas"
+    }
+    return {**versions, "BLAS": ", ".join(sorted(blas))}

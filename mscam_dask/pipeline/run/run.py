@@ -15,12 +15,22 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 
 from mscam_dask.data.results import write_result
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import failures_are_typed
-from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
+from mscam_dask.data.store.object_store import Location, as_location
+from mscam_dask.data.views.conversion import labeled_samples
+from mscam_dask.errors import (
+    ConfigurationError,
+    MscamError,
+    TemporaryFailure,
+    system_limit,
+    without_credentials,
+)
 from mscam_dask.estimators._stored import stored_model
+from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
 from mscam_dask.monitor.run_record import (
@@ -28,6 +38,7 @@ from mscam_dask.monitor.run_record import (
     FitRecord,
     ResumeEntry,
     RunRecord,
+    SourceRecord,
     blas_libraries,
     software_versions,
 )
@@ -40,36 +51,44 @@ from mscam_dask.pipeline.run.cluster import (
     open_cluster,
     page_of,
 )
-from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
+from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown, defer_signals
 from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.open_data import (
+    NAME_DIGITS,
     OpenData,
+    changed_data,
     changes_are_temporary,
-    check_sources_outside,
     clustering_fingerprint,
     column_of,
+    data_fingerprint,
+    fit_fingerprint,
+    open_data,
+    retry_if_replaced,
+    run_fingerprint,
+    source_records,
+    stamps_of,
 )
 from mscam_dask.pipeline.run.previous_runs import (
     ClusteringOutput,
     WarmStart,
     drift_of,
+    link_tree,
     named_as_before,
-    next_number,
-    notes_on_siblings,
-    previous_runs,
     reusable_clustering,
+    reusable_store,
     warm_start_from,
 )
 from mscam_dask.pipeline.run.report import (
     metrics_text,
     read_success,
-    shared_file,
     write_report,
     write_shared,
 )
 from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.sample_tables import table_bytes
 from mscam_dask.pipeline.run.security import check_execution
-from mscam_dask.pipeline.run.steps import RunCheckpoints, check_reach, place_of
+from mscam_dask.pipeline.run.steps import RunCheckpoints, check_reach
+from mscam_dask.pipeline.run.stored_run import StoredRun, siblings_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -83,6 +102,14 @@ EXIT_NOT_CONVERGED = 5
 EXIT_DRIFT = 6
 """Exit code of a run whose results are written, but whose drift is above [incremental] max_drift."""
 
+_SCORES = (
+    "accuracy",
+    "normalized_mutual_information",
+    "adjusted_rand_index",
+    "purity",
+    "pairwise_f_score",
+)
+
 Observer = Callable[[Event], None]
 """Function that gets each event of a run, in order."""
 
@@ -93,38 +120,33 @@ def now() -> str:
 
 
 @dataclass(frozen=True)
-class RunOutcome:
+class RunOutcome(StoredRun):
     """A run that ended with results."""
 
-    directory: RunDirectory
-    record: RunRecord
-    """Content of its run.json."""
-    resumed: bool = True
-    """False when there was nothing to resume, because the run had finished before."""
+    resumed: bool = True  # False when the run had finished before
 
 
-def run_pipeline(settings: Settings, output: str | Path, **options: Any) -> RunOutcome:
-    """Run a pipeline in a run directory, which must hold no run; see `new_run`."""
-    with new_run(settings, output, **options) as run:
-        return run.execute()
-
-
-@contextlib.contextmanager
-def new_run(
+def run_pipeline(
     settings: Settings,
     output: str | Path,
     *,
-    run_fingerprint: str | None = None,
+    fingerprint: str | None = None,
     overwrite: bool = False,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
-) -> Iterator[Run]:
-    """Lock and claim a run directory for a run of a pipeline, which `Run.execute` carries out.
+) -> RunOutcome:
+    """Run a pipeline in a run directory that holds no run, or in place of the one there with `overwrite`.
 
     A finished run that is overwritten keeps its files until the new one has finished.
     """
     check_execution(settings.execution, insecure=insecure)
-    check_sources_outside(settings.data, resolved(output))
+    root = resolved(output)
+    for source in settings.data.sources:
+        if Path(source).is_absolute() and Path(source).resolve().is_relative_to(root):
+            raise ConfigurationError(
+                f"The source {source} lies inside the run directory {root}, whose files a run replaces. Choose "
+                "another output directory."
+            )
     seed = settings.cluster.parameters.get("random_state")
     record = RunRecord(
         state="running",
@@ -135,7 +157,7 @@ def new_run(
         versions=software_versions(),
         blas=blas_libraries(),
         settings=msgspec.to_builtins(settings),
-        run_fingerprint=run_fingerprint,
+        run_fingerprint=fingerprint,
     )
     with contextlib.ExitStack() as stack:
         directory = stack.enter_context(RunDirectory.lock(output))
@@ -144,15 +166,11 @@ def new_run(
             directory = stack.enter_context(directory.lock_next())
         directory.claim(record, overwrite=overwrite)
         directory.write(directory.pipeline, settings_text(settings).encode())
-        yield Run(settings, directory, record, observers, fresh=overwrite)
+        return Run(settings, directory, record, observers, fresh=overwrite).execute()
 
 
 class Run:
-    """Steps of one run in a locked directory, and the record that grows with them.
-
-    `opened` are the verified data of a run that is resumed; `fresh` removes checkpoints of the same fit
-    that another run directory left.
-    """
+    """Steps of one run in a locked directory, and the record that grows with them."""
 
     def __init__(
         self,
@@ -161,8 +179,8 @@ class Run:
         record: RunRecord,
         observers: Sequence[Observer],
         *,
-        opened: OpenData | None = None,
-        fresh: bool = False,
+        opened: OpenData | None = None,  # the verified data of a run that is resumed
+        fresh: bool = False,  # without checkpoints of the same fit in another run directory
     ) -> None:
         self.record = record
         self._settings = settings
@@ -174,9 +192,9 @@ class Run:
         self._started_at = now()
         self._metrics: Path | None = None
         if settings.output.metrics is not None:
-            self._metrics = shared_file(settings.output.metrics, settings.name)
+            self._metrics = Path(settings.output.metrics) / f"mscam-{settings.name}.prom"
         self._success = None if self._metrics is None else read_success(self._metrics)
-        self._runs = previous_runs(settings, directory)
+        self._siblings = siblings_of(settings, directory)
         self._checkpoints: RunCheckpoints | None = None
         self._shutdown = GracefulShutdown(self.on_deadline)
 
@@ -249,28 +267,15 @@ class Run:
         return self._opened or self._ingest()
 
     def _report(self) -> None:
-        steps.last_step(
-            "report",
-            self._emit,
-            lambda: str(write_report(self.directory)),
-            failed="not written",
-            note=lambda error: (
-                f"not their report: {error} Try again with mscam-dask report {self.directory.path}."
-            ),
-        )
+        again = f"Try again with mscam-dask report {self.directory.path}."
+        with self._last_step("report", "not written", f"not their report: {{}} {again}") as summary:
+            summary.text = str(write_report(self.directory))
 
     def _retain(self, directory: RunDirectory) -> None:
-        def removed() -> str:
+        failed = "could not remove all old runs"
+        with self._last_step("retain", failed, "old runs could not be removed: {}") as summary:
             names = remove_old_runs(self._settings, directory)
-            return f"removed {', '.join(names)}" if names else "nothing to remove"
-
-        steps.last_step(
-            "retain",
-            self._emit,
-            removed,
-            failed="could not remove all old runs",
-            note=lambda error: f"old runs could not be removed: {error}",
-        )
+            summary.text = f"removed {', '.join(names)}" if names else "nothing to remove"
 
     def _finish(self, opened: OpenData, clusters: ClusteringOutput) -> None:
         """Evaluate the clusters, write the results and the report."""
@@ -278,7 +283,7 @@ class Run:
         if labels is not None and self._settings.evaluate.enabled:
             self._evaluate(labels, clusters.labels)
         self._write(opened, clusters)
-        self._update(number=next_number(self._settings, self.directory))
+        self._update(number=siblings_of(self._settings, self.directory).next_number)
         self._end("finished", self._results_code(clusters.fit))
         with contextlib.suppress(MscamError, OSError):  # the next run here removes what stays
             self.directory.remove(self.directory.checkpoints)
@@ -383,41 +388,70 @@ class Run:
             observer(event)
 
     @contextlib.contextmanager
-    def _step(self, name: str) -> Iterator[steps.StepSummary]:
-        started = time.perf_counter()
+    def _step(self, name: str, *, is_recorded: bool = True) -> Iterator[steps.StepSummary]:
+        """Emit the events of a step, and write the record when it has ended."""
         self._emit(StepStarted(step=name))
-        summary = steps.StepSummary()
+        started, summary = time.perf_counter(), steps.StepSummary()
         yield summary
         seconds = time.perf_counter() - started
-        self._update(seconds={**self.record.seconds, name: seconds})
-        self.directory.write_record(self.record)
+        if is_recorded:
+            self._update(seconds={**self.record.seconds, name: seconds})
+            self.directory.write_record(self.record)
         self._emit(
             StepFinished(step=name, summary=summary.text, notes=summary.notes, seconds=seconds)
         )
 
+    @contextlib.contextmanager
+    def _last_step(self, name: str, failed: str, note: str) -> Iterator[steps.StepSummary]:
+        """Run a step after the results, which are complete whether or not it works."""
+        with self._step(name, is_recorded=False) as summary:
+            try:
+                yield summary
+            except (MscamError, OSError) as error:
+                summary.text = failed
+                summary.notes = (f"The results are complete, but {note.replace('{}', str(error))}",)
+
     def _ingest(self) -> OpenData:
         with self._step("ingest") as summary:
-            opened, sources, fingerprint = steps.ingest_data(
-                self._settings,
-                self.directory.data,
-                self._runs,
-                run=self.record.run_fingerprint,
-                is_resumed=bool(self.record.resumed),
-            )
+            opened, sources, fingerprint = self._ingested()
             self._opened = opened
             record = opened.record()
             self._update(sources=sources, data_fingerprint=fingerprint, data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
             summary.text = f"{counted}: {views}"
-            summary.notes = (*record.notes, *notes_on_siblings(self._settings, self.directory))
+            summary.notes = (*record.notes, *self._siblings.notes)
         return opened
+
+    def _ingested(self) -> tuple[OpenData, tuple[SourceRecord, ...], str]:
+        """Open the data, or reuse those of a previous run; with their sources and fingerprint."""
+        table, place, expected = (
+            self._settings.data,
+            self.directory.data,
+            self.record.run_fingerprint,
+        )
+        stamps, sources = stamps_of(table), source_records(table)
+        fingerprint = retry_if_replaced(lambda: data_fingerprint(table))
+        names = ", ".join(each.source for each in sources)
+        changed = changed_data(names, is_resumed=bool(self.record.resumed))
+        if expected not in (None, run_fingerprint(self._settings, fingerprint)):
+            raise changed
+        earlier = reusable_store(self._siblings.finished, fingerprint)
+        if earlier is not None:
+            link_tree(earlier.directory.data, place)
+            return open_data(table, place, earlier.data), sources, fingerprint
+        opened = open_data(table, place)
+        is_same = (
+            stamps_of(table) == stamps if opened.is_new else data_fingerprint(table) == fingerprint
+        )
+        if not is_same:
+            raise changed
+        return opened, sources, fingerprint
 
     def _report_resume(self, opened: OpenData | None) -> None:
         """Emit the events of a resumed run: the data it starts from, and warnings."""
         with self._step("resume") as summary:
-            siblings = notes_on_siblings(self._settings, self.directory)
-            summary.notes = (*self.record.resumed[-1].warnings, *siblings)
+            summary.notes = (*self.record.resumed[-1].warnings, *self._siblings.notes)
             summary.text = "from the beginning: no data were ingested yet"
             if opened is not None:
                 views = plural(len(opened.data.views), "view")
@@ -430,7 +464,8 @@ class Run:
         with self._step("validate") as summary:
             report = steps.validate_data(opened.data, self._settings.cluster)
             summary.notes = tuple(issue.message for issue in report.issues)
-            summary.text = steps.validation_summary(len(summary.notes))
+            warned = f", {plural(len(summary.notes), 'data warning')}" if summary.notes else ""
+            summary.text = f"OK{warned}"
             self._update(data=opened.record(summary.notes))
 
     def _reuse_previous(self, opened: OpenData) -> ClusteringOutput | None:
@@ -440,7 +475,9 @@ class Run:
         self._update(clustering_fingerprint=fingerprint)
         data, is_incremental = opened.data, self._settings.incremental.enabled
         samples = data.sample_ids or [str(index) for index in range(data.n_samples)]
-        reused = reusable_clustering(self._runs, fingerprint, samples if is_incremental else None)
+        reused = reusable_clustering(
+            self._siblings.finished, fingerprint, samples if is_incremental else None
+        )
         if reused is None:
             return None
         previous, clusters = reused
@@ -454,7 +491,8 @@ class Run:
 
     def _warm_start(self, opened: OpenData) -> WarmStart | None:
         """Return the run that this one starts from: the same one after an interruption."""
-        runs = [run for run in self._runs if self.record.started_from in (None, run.name)]
+        finished = self._siblings.finished
+        runs = [run for run in finished if self.record.started_from in (None, run.name)]
         start = warm_start_from(runs, self._settings, opened.data)
         self._update(started_from="" if start is None else start.earlier.name)
         return start
@@ -462,16 +500,11 @@ class Run:
     def _open_checkpoints(self) -> RunCheckpoints:
         """Return the checkpoint store of the fit."""
         assert self.record.clustering_fingerprint is not None
-        self._checkpoints = RunCheckpoints(
-            place_of(
-                self._settings,
-                self.directory,
-                clustering=self.record.clustering_fingerprint,
-                start=self.record.started_from,
-            ),
-            self.record_resume,
-            self._writing,
-        )
+        place: Location = self.directory.checkpoints
+        if (root := self._settings.output.checkpoints) is not None:
+            fit = fit_fingerprint(self.record.clustering_fingerprint, self.record.started_from)
+            place = as_location(root) / f"{self._settings.name}-{fit[:NAME_DIGITS]}"
+        self._checkpoints = RunCheckpoints(place, self.record_resume, self._writing)
         if self._fresh:
             self._checkpoints.clear()
         return self._checkpoints
@@ -516,19 +549,22 @@ class Run:
     def _writing(self) -> Iterator[None]:
         """Defer signals while a checkpoint is written, into the locked directory only."""
         self.directory.check_lock()
-        with self._shutdown.deferred():
+        with defer_signals():
             yield
 
     def _evaluate(self, labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> None:
         with self._step("evaluate") as summary:
-            self._update(metrics=steps.evaluate(labels_true, labels_pred))
+            has_label = labeled_samples(labels_true)
+            scores = score_partition(labels_true[has_label], labels_pred[has_label])
+            self._update(metrics={name: float(getattr(scores, name)) for name in _SCORES})
             summary.text = "scored against ground-truth labels"
 
     def _write(self, opened: OpenData, clusters: ClusteringOutput) -> None:
         directory = self.directory
         with self._step("write") as summary:
             directory.remove(directory.result)  # of a run that was killed while it wrote
-            content = steps.labels_text(opened.data, clusters.labels)
+            names = opened.data.sample_ids or range(opened.data.n_samples)
+            content = table_bytes(pd.DataFrame({"sample": names, "cluster": clusters.labels}))
             directory.write(directory.labels, content)
             self._update(labels_sha256=hashlib.sha256(content).hexdigest())
             clusters.write(directory.result)

@@ -1,23 +1,8 @@
 """Directory of one run: locked, claimed, written file by file, and replaced as a whole.
 
-    RUN_DIR/
-        pipeline.toml   settings with all defaults; can be run again
-        run.json        see `mscam_dask.monitor.run_record`
-        events.jsonl    one JSON record for each event, appended during the run
-        labels.csv      sample, cluster
-        samples.csv     sample, cluster, confidence, next best cluster, vote of each view
-        samples.parquet the same, where pyarrow is installed
-        metrics.prom    metrics for Prometheus, see `mscam_dask.pipeline.run.report`
-        moved.csv       sample, cluster before, cluster now; of a run with a previous one
-        data.zarr/      clustered data, unless the pipeline names a store
-        checkpoints/    see `mscam_dask.data.checkpoints`; removed when the run has finished
-        result.zarr/    see `mscam_dask.data.results`
-        report.html     see `mscam_dask.pipeline.run.report`
-        .lock           see `mscam_dask.pipeline.run.lock`
-    RUN_DIR.next/       run that takes the place of the one in RUN_DIR when it has finished
-
-Every file but events.jsonl is written under another name, synced and renamed, so it is complete or
-absent. Links in the path of a run directory are followed once, when it is locked.
+`FILES` lists what it holds. RUN_DIR.next/ is a run that takes the place of the one in RUN_DIR when it has
+finished. Every file but events.jsonl is written under another name, synced and renamed, so it is complete
+or absent. Links in the path of a run directory are followed once, when it is locked.
 """
 
 from __future__ import annotations
@@ -31,6 +16,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
+from urllib.parse import quote
 
 import msgspec
 
@@ -54,19 +40,22 @@ _REPLACED_SUFFIX = ".replaced"
 _NEXT_INSIDE = "next"
 _RECORD = "run.json"
 _PARTIAL = re.compile(r"\.[a-z]+\.[a-z]+\.[0-9a-f]{8}\.(partial|old)")
-_OWN = (
-    "pipeline.toml",
-    "events.jsonl",
-    "labels.csv",
-    "samples.csv",
-    "samples.parquet",
-    "moved.csv",
-    "metrics.prom",
-    "report.html",
-    "data.zarr",
-    "result.zarr",
-    "checkpoints",
-)
+
+FILES = {
+    "labels.csv": "each sample and its cluster",
+    "samples.csv": "each sample: cluster, confidence, next best cluster, vote of each view",
+    "samples.parquet": "the same as a Parquet file",
+    "moved.csv": "samples that changed cluster since the previous run",
+    "result.zarr": "labels, consensus graph, view embeddings, history, model",
+    _RECORD: "this record, for programs",
+    "pipeline.toml": "the settings, defaults included; runs again",
+    "events.jsonl": "events with their times, one JSON record a line",
+    "data.zarr": "clustered data",
+}
+"""Files of a run that its report lists, and what they hold. The first one is moved first."""
+
+# Others: checkpoints are removed when the run has finished.
+_OWN = (*(name for name in FILES if name != _RECORD), "metrics.prom", "report.html", "checkpoints")
 
 _PRIVATE = 0o700
 
@@ -219,10 +208,10 @@ class RunDirectory:
             for name in _OWN:
                 if not (following.path / name).exists():
                     _remove(self.path / name)
-        for source in (following.labels, *(following.path / name for name in _OWN)):
-            if source.exists():
-                _remove(self.path / source.name)
-                LOCAL.rename(source, self.path / source.name)
+        for name in _OWN:
+            if (following.path / name).exists():
+                _remove(self.path / name)
+                LOCAL.rename(following.path / name, self.path / name)
         self.write_record(record)
         _remove(following.path)
         return self
@@ -351,8 +340,15 @@ def _holds_others(root: Path, record: str) -> bool:
     )
 
 
+def relative_url(file: Path, page: Path) -> str:
+    """Return the URL of a file in a page that is written beside it or elsewhere."""
+    return quote(Path(os.path.relpath(file, page.parent)).as_posix())
+
+
 def write_whole(file: Path, content: bytes) -> None:
     """Write a file under another name, sync it and rename it: it is complete or absent."""
+    if file.is_dir():
+        raise DataError(f"{file} is a directory. Give a file name.")
     partial = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}.partial")
     try:
         with full_disk_is_temporary(file):

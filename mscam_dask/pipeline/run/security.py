@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import json
+import re
 import socket
 import ssl
 from pathlib import Path
@@ -23,6 +24,10 @@ from mscam_dask.pipeline.config.settings import ENCRYPTED_BY_FILES, ExecutionTab
 if TYPE_CHECKING:
     from distributed import Security
 
+_ADDRESS = re.compile(
+    r"(?P<scheme>tcp|tls)://(?P<host>[\w.-]+|\[[\w.:%-]+\]):(?P<port>[0-9]{1,5})", re.ASCII
+)
+_LAST_PORT = 2**16 - 1
 _TIMEOUT_S = 5.0
 _GREETING_S = 2.0  # a Dask scheduler sends the first bytes
 _REMEDY = (
@@ -83,25 +88,15 @@ def is_encrypted(address: str) -> bool:
 
 def _check_address(execution: ExecutionTable, *, insecure: bool) -> None:
     address = execution.scheduler or ""
-    try:
-        parts = urlsplit(address)
-        host, port = parts.hostname, parts.port
-    except ValueError:
-        parts, host, port = urlsplit(""), None, None
-    is_plain = (
-        address == f"{parts.scheme}://{parts.netloc}"
-        and address.isascii()
-        and address.isprintable()
-        and not set(address) & set("@ \\")
-    )
-    if parts.scheme not in ("tcp", "tls") or not is_plain or not host or port is None:
+    found = _ADDRESS.fullmatch(address)
+    if found is None or int(found["port"]) > _LAST_PORT:
         raise ConfigurationError(
             f"scheduler = {address!r} is not a scheduler address. Give tls://host:port or "
             "tcp://host:port, as the scheduler printed it when it started."
         )
-    if parts.scheme == "tls":
+    if found["scheme"] == "tls":
         client_context(execution)
-    elif not (_is_loopback(host) or insecure):
+    elif not (_is_loopback(found["host"].strip("[]")) or insecure):
         raise ConfigurationError(
             f"scheduler = {address!r} is another computer without encryption (this one is localhost, "
             "127.0.0.1 or [::1]): anyone who reaches the port can run code as this user. Use tls:// "
@@ -118,15 +113,22 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
+def certificates(execution: ExecutionTable) -> dict[str, str]:
+    """Return the settings of Dask with the certificate files of [execution], for every role."""
+    files = {"ca-file": execution.tls_ca}
+    for role in ("scheduler", "worker", "client"):
+        files[f"{role}.cert"] = execution.tls_cert
+        files[f"{role}.key"] = execution.tls_key or execution.tls_cert
+    return {f"distributed.comm.tls.{key}": file for key, file in files.items() if file}
+
+
 def security_of(execution: ExecutionTable) -> Security:
-    """Certificate files of [execution] for every role, or else those of Dask's configuration."""
+    """Certificate files of [execution], or else those of Dask's configuration."""
+    import dask.config
     from distributed import Security
 
-    files = {"tls_ca_file": execution.tls_ca}
-    for role in ("scheduler", "worker", "client"):
-        files[f"tls_{role}_cert"] = execution.tls_cert
-        files[f"tls_{role}_key"] = execution.tls_key or execution.tls_cert
-    return Security(require_encryption=True, **{key: file for key, file in files.items() if file})
+    with dask.config.set(certificates(execution)):
+        return Security(require_encryption=True)
 
 
 def client_context(execution: ExecutionTable) -> ssl.SSLContext:

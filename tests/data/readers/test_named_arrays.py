@@ -285,6 +285,15 @@ def test_a_view_asked_for_is_no_label(tmp_path: Path) -> None:
         read(path, views=("x", "flat"))
 
 
+def test_beside_numbered_views_no_other_array_is_a_view(tmp_path: Path) -> None:
+    others = {"target": np.eye(4) * 0.5, "splits": np.eye(4), "y": np.arange(4)}
+    values, loaded = read(save_archive(tmp_path / "a.npz", view_0=np.eye(4), **others))
+    assert [*values] == ["view_0"]
+    assert loaded.labels is not None
+    assert loaded.labels.tolist() == [0, 1, 2, 3]
+    assert "'target'" in loaded.notes[-1]
+
+
 @pytest.mark.parametrize("key", ["view_0", "colour"])
 def test_what_is_left_out_is_told(tmp_path: Path, key: str) -> None:
     _, loaded = read(save_archive(tmp_path / "a.npz", **{key: np.eye(3)}, extra=np.ones(2)))

@@ -105,6 +105,9 @@ def test_other_variables_are_left_out_or_refused(tmp_path: Path) -> None:
     values, loaded = read(save_zarr_3(tmp_path / "a", dataset()))
     assert "grade" not in values
     assert any("'grade'" in note for note in loaded.notes)
+    named = dataset().assign(grade=("sample", np.array(["a", None, "b", "a", "b"], dtype=object)))
+    with pytest.raises(DataError):
+        ingest(save_zarr_3(tmp_path / "d", named), tmp_path / "s.zarr", labels="grade")
     data = dataset().drop_vars(["grade", "labels"])
     data["gaps"].attrs["view_type"] = "cosine"
     with pytest.raises(DataError):

@@ -58,7 +58,7 @@ def _files(views: dict[str, pd.DataFrame], folder: Path) -> Any:
 
 @pytest.mark.parametrize("way", [_arrays, _frames, _store, _mudata, _files])
 def test_views_without_a_shared_sample_are_refused(way: Any, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="share (at most 0 of|no sample)"):
+    with pytest.raises(DataError, match=r"share (at most 0 of|no sample)"):
         validate(as_multi_view(way(tables(0), tmp_path)), n_clusters=2, n_neighbors=3)
     validate(as_multi_view(way(tables(12), tmp_path)), n_clusters=2, n_neighbors=3)
 

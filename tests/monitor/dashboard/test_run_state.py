@@ -36,7 +36,7 @@ def test_failures_and_lost_drivers_are_counted_once() -> None:
     runs = Runs()
     send(runs, announced())
     send(runs, announced(), run_id="02")
-    send(runs, "03", outer(0))  # never announced
+    send(runs, outer(0), run_id="03")  # never announced
     send(runs, FAILED)
     runs.client_left("client-2")
     runs.client_left("client-1")

@@ -31,7 +31,7 @@ from mscam_dask.errors import (
 )
 from mscam_dask.monitor.dashboard import plugin
 from mscam_dask.pipeline.config.settings import AdaptTable, ExecutionTable
-from mscam_dask.pipeline.run import cluster as module
+from mscam_dask.pipeline.run import cluster_classes
 from mscam_dask.pipeline.run.cluster import check_workers, open_cluster, page_of, serve_in_slurm
 from mscam_dask.pipeline.run.cluster_classes import start_errors
 from tests.clusters import scheduler_process, worker_process
@@ -242,19 +242,16 @@ def test_an_address_is_named_only_where_a_page_is_behind_it(
         other.bind(("127.0.0.1", 0))
         other.listen()
         taken = other.getsockname()[1]
-        monkeypatch.setattr(module, "dashboard_address", lambda: f"127.0.0.1:{taken}")
+        monkeypatch.setattr(cluster_classes, "dashboard_address", lambda: f"127.0.0.1:{taken}")
         with opened(workers=1) as cluster:
             words, notes = page_of(cluster.client)
-            assert cluster.dashboard is not None
-            assert f":{taken}/" not in cluster.dashboard  # replaced without a word
+            assert f":{taken}/" not in cluster.client.dashboard_link  # replaced without a word
             assert cluster.client.dashboard_link.replace("/status", "/mscam") in words
             assert notes == ()
     assert [str(item.message) for item in recwarn if str(taken) in str(item.message)] == []
-    for place in (module, plugin):
-        monkeypatch.setattr(place, "find_spec", lambda name: None)
+    monkeypatch.setattr(plugin, "find_spec", lambda name: None)
     with opened(workers=1) as cluster:
         words, notes = page_of(cluster.client)
-        assert cluster.dashboard is None
     assert "pip install 'mscam-dask[dashboard]'" in words
     assert "/mscam" not in words
     assert notes == ()
