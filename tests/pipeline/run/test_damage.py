@@ -17,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from mscam_dask.cli import main
+from mscam_dask.data.views.sample_ids import decoded_id, encoded_id
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, StoreCorruptError
 from mscam_dask.monitor.events import StepFinished
 from mscam_dask.monitor.run_record import RUN_FORMAT, decode_record
@@ -25,7 +26,6 @@ from mscam_dask.pipeline.run.load_run import load_run
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.sample_tables import decoded_id, encoded_id
 from tests.messages import raises
 from tests.pipeline.runs import QUIET, Write, again, at, run
 
