@@ -242,7 +242,7 @@ class MSCAM(
     (3, [20, 20, 20])
     """
 
-    # where workers write the graphs and embeddings of large data; set by a run before `fit`
+    # where the graphs and embeddings of large data are written; set by a run before `fit`
     _results_directory: Path | None = None
 
     def __init__(

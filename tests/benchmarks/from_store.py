@@ -2,7 +2,7 @@
 
 Writes n samples of some views to a Zarr store, clusters it on a local cluster and prints seconds,
 components, accuracy, the peak resident set of the driver and of each worker, and the memory
-estimate. The workers write graphs and embeddings to a directory, as in a run. ``--in-memory`` also
+estimate. Graphs and embeddings are written to a directory, as in a run. ``--in-memory`` also
 clusters the same arrays in this process and compares labels.
 """
 
