@@ -21,8 +21,8 @@ from mscam_dask.benchmark.results import (
     RowEntry,
 )
 from mscam_dask.cli.console import relative, results_console, show, table
+from mscam_dask.data.views.sample_ids import encoded_id
 from mscam_dask.monitor.messages import plural
-from mscam_dask.pipeline.run.sample_tables import encoded_id
 
 _ALL_SCORES = (*SCORES, *LABEL_FREE_SCORES)
 

@@ -103,7 +103,7 @@ class WeightedBlocks:
         """Copy of the points `rows`."""
         return WeightedBlocks(tuple(block[rows] for block in self.blocks), self.weights)
 
-    def stacked(self, rows: slice | NDArray[np.int64], dtype: Any = np.float64) -> NDArray[Any]:
+    def stacked(self, rows: slice | NDArray[np.integer], dtype: Any = np.float64) -> NDArray[Any]:
         """Points `rows` as one array (m, Σr), with the weights applied."""
         parts = [
             block[rows].astype(dtype) * np.sqrt(weights).astype(dtype)

@@ -1,4 +1,4 @@
-"""Parameters of a fit, validated once, and candidate settings for those that the user has not set."""
+"""Parameters of a fit, validated once."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import pytest
 
 from mscam_dask.data.ingest import IngestReport, ingest
 from mscam_dask.data.store.read import open_store
+from mscam_dask.data.views.sample_ids import encoded_id
 from mscam_dask.errors import DataError
 from tests.data.ingested import COLOUR, LABELS, SHAPE, N, save_npz, stored
 from tests.messages import quotes
@@ -72,6 +73,15 @@ def test_label_file_with_ids_is_matched(tmp_path: Path, name: str, text: str) ->
     report = ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=file, overwrite=True)
     assert labels_of(report) == LABELS.tolist()
     assert any(re.match(quotes(file, "'s0'"), note) for note in report.notes)
+
+
+def test_labels_of_a_run_match_ids_that_start_like_formulas(tmp_path: Path) -> None:
+    ids = [f"=p{i}" for i in range(N)]
+    pd.DataFrame(COLOUR, index=ids).to_csv(tmp_path / "colour.csv")
+    written = pd.DataFrame({"sample": [encoded_id(one) for one in ids], "cluster": LABELS})
+    written.to_csv(tmp_path / "labels.csv", index=False)
+    report = ingest(tmp_path / "colour.csv", tmp_path / "s.zarr", labels=tmp_path / "labels.csv")
+    assert labels_of(report) == LABELS.tolist()
 
 
 @pytest.mark.parametrize(

@@ -28,7 +28,7 @@ from mscam_dask.errors import (
     MscamError,
 )
 from mscam_dask.metrics import adjusted_rand_index
-from tests.messages import quotes
+from tests.messages import raises
 from tests.synthetic import gaussian_views
 
 pytestmark = [pytest.mark.faults, pytest.mark.timeout(300)]
@@ -141,7 +141,7 @@ def test_what_is_nearly_infinite_is_refused(
 ) -> None:
     views, _ = blobs
     largest = np.where(views[0] > 0, 1.7e308, -1.7e308)
-    with pytest.raises(DataError, match=quotes("'view_0'", "1.7e+308")):
+    with raises(DataError, "'view_0'", "1.7e+308"):
         fit([largest, views[1]])
 
 
@@ -152,7 +152,7 @@ def test_a_new_sample_too_far_for_a_distance_is_named(
     fitted = fit(views, scale="none")
     far = [views[0][:4].copy(), views[1][:4]]
     far[0][2] = 1e300
-    with pytest.raises(DataError, match=quotes("'view_0'", "[2]")):
+    with raises(DataError, "'view_0'", "[2]"):
         fitted.predict(far)
     far[0][2] = 1e100
     assert fitted.predict(far).shape == (4,)
@@ -290,7 +290,7 @@ REFUSED: dict[str, tuple[Any, list[str]]] = {
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_cannot_be_clustered_is_named(name: str) -> None:
     views, values = REFUSED[name]
-    with pytest.raises(DataError, match=quotes(*values)):
+    with raises(DataError, *values):
         fit(views, 2)
 
 
@@ -306,7 +306,7 @@ def test_sample_ids_that_disagree(first: list[str], second: list[str], values: l
         name: xr.DataArray(GOOD[:3], dims=("sample", "feature"), coords={"sample": ids})
         for name, ids in (("a", first), ("b", second))
     }
-    with pytest.raises(DataError, match=quotes(*values)):
+    with raises(DataError, *values):
         fit(views, 2)
 
 
@@ -314,7 +314,7 @@ def test_sample_ids_that_disagree(first: list[str], second: list[str], values: l
 @pytest.mark.parametrize("name", ["n_clusters", "n_neighbors"])
 def test_numbers_that_do_not_fit(name: str, value: Any) -> None:
     options = {"n_clusters": 2} | {name: value}
-    with pytest.raises(ConfigurationError, match=quotes(name, repr(value))):
+    with raises(ConfigurationError, name, repr(value)):
         MSCAM(**options).fit([GOOD])
 
 
@@ -324,7 +324,7 @@ def test_weights_that_do_not_fit(name: str, value: Any) -> None:
     def make(**options: Any) -> object:
         return MSCAM(2, **options).fit([GOOD]) if name == "alpha" else Constants(**options)
 
-    with pytest.raises(ConfigurationError, match=quotes(name, repr(value))):
+    with raises(ConfigurationError, name, repr(value)):
         make(**{name: value})
 
 

@@ -23,7 +23,7 @@ from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.pipeline.run.run import run_pipeline
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 pytestmark = pytest.mark.faults
 
@@ -191,12 +191,12 @@ def test_a_nul_in_a_path_is_a_configuration_error(key: str, tmp_path: Path) -> N
     file = tmp_path / "p.toml"
     file.write_text("".join(f"{name} = {json.dumps(value)}\n" for name, value in lines.items()))
     table, _, name = key.partition(".")
-    with pytest.raises(ConfigurationError, match=quotes(file, f"[{table}] {name}", repr("a\0b"))):
+    with raises(ConfigurationError, file, f"[{table}] {name}", repr("a\0b")):
         read_config(file)
 
 
 @pytest.mark.timeout(20)
 @pytest.mark.parametrize("value", ["[" * 4_000, "1" * 100_000, "a." * 3_000, "{a=" * 1_300])
 def test_an_override_is_refused_at_once(value: str) -> None:
-    with pytest.raises(ConfigurationError, match=quotes("--set cluster.n_clusters=")):
+    with raises(ConfigurationError, "--set cluster.n_clusters="):
         parse_override(f"cluster.n_clusters={value}")

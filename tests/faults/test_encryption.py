@@ -20,7 +20,7 @@ from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster import check_workers, open_cluster
 from mscam_dask.pipeline.tls import CertificateSet, make_certificates
 from tests.clusters import scheduler_process, worker_process
-from tests.messages import quotes
+from tests.messages import quotes, raises
 
 pytestmark = [
     pytest.mark.faults,
@@ -139,7 +139,7 @@ def test_keys_that_cannot_be_used(site: Site, tmp_path: Path) -> None:
         ("tls_ca", garbage),
     ):  # fmt: skip
         with (
-            pytest.raises(ConfigurationError, match=quotes("tls_", file)) as caught,
+            raises(ConfigurationError, "tls_", file) as caught,
             open_cluster(client_of(site.address, site.ours, **{name: str(file)})),
         ):
             pytest.fail("connected")

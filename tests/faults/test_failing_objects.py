@@ -17,7 +17,7 @@ from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import TemporaryFailure
 from tests.data.object_servers import MemoryFiles
 from tests.faults.checkpoint_states import number_in, state
-from tests.messages import quotes
+from tests.messages import raises
 
 # Zarr writes some files at the same time, and does not wait for the others when one fails.
 pytestmark = [
@@ -210,7 +210,7 @@ def test_a_second_driver_is_noticed(stores: list[Content]) -> None:
     assert second.load() is not None
     second.save(state(2))
     before = dict(files.content)
-    with pytest.raises(TemporaryFailure, match=quotes(WHERE)):
+    with raises(TemporaryFailure, WHERE):
         first.save(state(2))
     assert files.content == before
     second.save(state(3))

@@ -24,7 +24,7 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
 from tests.faults.checkpoint_states import number_in, state
 from tests.faults.kill_driver import outcome_of, write_pipeline
-from tests.messages import quotes
+from tests.messages import raises
 
 pytestmark = pytest.mark.faults
 
@@ -74,7 +74,7 @@ def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
     store = FileCheckpointStore(small_disk / "run" / "checkpoints")
     store.save(state(0, N_VALUES))
     filler = fill(small_disk)
-    with pytest.raises(TemporaryFailure, match=quotes(store.directory)) as caught:
+    with raises(TemporaryFailure, store.directory) as caught:
         store.save(state(1, N_VALUES))
     assert is_full(caught.value)
     assert number_in(FileCheckpointStore(store.directory)) == 0
@@ -88,7 +88,7 @@ def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
 def test_a_store_on_a_full_disk(small_disk: Path) -> None:
     data = as_multi_view([np.random.default_rng(0).standard_normal((1000, 100))])
     filler = fill(small_disk)
-    with pytest.raises(TemporaryFailure, match=quotes(small_disk / "data.zarr")) as caught:
+    with raises(TemporaryFailure, small_disk / "data.zarr") as caught:
         write_store(data, small_disk / "data.zarr")
     assert is_full(caught.value)
     assert [item.name for item in small_disk.iterdir()] == ["filler"]
@@ -107,10 +107,10 @@ def test_a_run_on_a_full_disk_goes_on_when_there_is_room(small_disk: Path, tmp_p
         if isinstance(event, IterationFinished) and event.iteration == 1 and not filled:
             filled.append(fill(small_disk))
 
-    with pytest.raises(TemporaryFailure, match=quotes(root)) as caught:
+    with raises(TemporaryFailure, root) as caught:
         run_pipeline(read_config(file), root, observers=[fill_after_the_second])
     assert is_full(caught.value)
-    with pytest.raises(TemporaryFailure, match=quotes(root)) as caught:
+    with raises(TemporaryFailure, root) as caught:
         resume_run(root)
     assert is_full(caught.value)
     filled[0].unlink()

@@ -30,7 +30,7 @@ from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.types.result import ArraysInMemory
 from tests.data.readers.matlab_files import cells, save_version_5, save_version_73
 from tests.estimators.small import quick
-from tests.messages import quotes
+from tests.messages import raises
 from tests.snapshots import Memory
 
 pytestmark = pytest.mark.faults
@@ -63,7 +63,7 @@ def damaged(form: str, index: int = FAR, table: NDArray[np.float64] = TABLE) -> 
 
 
 def refused(*where: object) -> Any:
-    return pytest.raises(DataError, match=quotes(*where, "is not a valid sparse array ("))
+    return raises(DataError, *where, "is not a valid sparse array (")
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -198,7 +198,7 @@ def test_numpy_archive_that_contradicts_itself(tmp_path: Path, changes: dict[str
     }
     path = tmp_path / "words.npz"
     np.savez(path, allow_pickle=False, **{**valid, **changes})
-    with pytest.raises(DataError, match=quotes(path, "sparse array")):
+    with raises(DataError, path, "sparse array"):
         ingest(path, tmp_path / "words.zarr")
 
 
@@ -241,7 +241,7 @@ def test_a_stored_graph(model: MSCAM, tmp_path: Path) -> None:
     assert isinstance(whole, ArraysInMemory)
     arrays = dataclasses.replace(whole, consensus_graph=graph)
     solution = dataclasses.replace(model.solution_, arrays=arrays)
-    with pytest.raises(StoreCorruptError, match=quotes("consensus_graph is damaged")):
+    with raises(StoreCorruptError, "consensus_graph is damaged"):
         write_result(solution, tmp_path / "result.zarr")  # which reads it back
 
 

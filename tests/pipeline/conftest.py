@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run import steps
-from mscam_dask.pipeline.run.resume import run_or_resume
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from tests.pipeline.runs import HERE, QUIET, THREE, Write, stopped_run
+from tests.pipeline.runs import HERE, QUIET, THREE, Write, again, stopped_run
 from tests.synthetic import save_npz, three_subspaces
 
 
@@ -66,32 +65,40 @@ def fits(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="session")
-def originals(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Directory of three runs of the small data: finished, stopped and runs/tiny-*."""
+def original(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    """Run of the small data by its name, made when it is first asked for; tests change copies."""
     place = tmp_path_factory.mktemp("originals")
     save_npz(place / "tiny.npz", three_subspaces())
     write = _pipeline(place)
-    run_or_resume(read_config(write(HERE)), place / "finished")
-    stopped_run(write(QUIET), place / "stopped")
-    run_or_resume(read_config(write(f"{QUIET}[output]\nroot = '{place / 'runs'}'\n")))
-    return place
+    root = f"[output]\nroot = '{place / 'runs'}'\n"
+    make: dict[str, Callable[[Path], object]] = {
+        "finished": lambda path: again(write(HERE), output=path),
+        "stopped": lambda path: stopped_run(write(QUIET), path),
+        "runs": lambda _: again(write(f"{QUIET}{root}")),
+    }
+
+    def path_of(name: str) -> Path:
+        if not (place / name).exists():
+            make[name](place / name)
+        return place / name
+
+    return path_of
 
 
 @pytest.fixture
-def finished(originals: Path, tmp_path: Path, tiny: Path) -> RunDirectory:
+def finished(original: Callable[[str], Path], tmp_path: Path, tiny: Path) -> RunDirectory:
     """A finished run with its report, in the directory out."""
-    return RunDirectory(shutil.copytree(originals / "finished", tmp_path / "out"))
+    return RunDirectory(shutil.copytree(original("finished"), tmp_path / "out"))
 
 
 @pytest.fixture
-def stopped(originals: Path, tmp_path: Path, tiny: Path) -> RunDirectory:
+def stopped(original: Callable[[str], Path], tmp_path: Path, tiny: Path) -> RunDirectory:
     """A run without a report that was interrupted after its first outer iteration, in out."""
-    return RunDirectory(shutil.copytree(originals / "stopped", tmp_path / "out"))
+    return RunDirectory(shutil.copytree(original("stopped"), tmp_path / "out"))
 
 
 @pytest.fixture
-def first(originals: Path, tmp_path: Path, tiny: Path) -> RunOutcome:
-    """What the pipeline with QUIET has left in the directory runs."""
-    shutil.copytree(originals / "runs", tmp_path / "runs")
-    (path,) = (tmp_path / "runs").iterdir()
+def first(original: Callable[[str], Path], tmp_path: Path, tiny: Path) -> RunOutcome:
+    """The run that the pipeline with QUIET has left in the directory runs."""
+    (path,) = shutil.copytree(original("runs"), tmp_path / "runs").iterdir()
     return RunOutcome(RunDirectory(path), RunDirectory(path).read_record())

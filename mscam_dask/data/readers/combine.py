@@ -26,6 +26,7 @@ from mscam_dask.data.views.sample_ids import (
     Join,
     JoinedSamples,
     check_sample_ids,
+    decoded_id,
     join_samples,
     places_of,
 )
@@ -323,6 +324,8 @@ def labels_of_file(
             f"{file} has labels by sample id, but the data have no ids. Give one label per line, in the "
             "order of the rows, or name the column of ids in the data (--id-column)."
         )
+    known = set(sample_ids)
+    ids = tuple(one if one in known else decoded_id(one) for one in ids)  # as runs write them
     check_sample_ids(ids, where=str(file))
     places = places_of(ids, sample_ids)
     missing = np.array(sample_ids, dtype=object)[places < 0].tolist()

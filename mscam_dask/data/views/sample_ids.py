@@ -303,3 +303,44 @@ def _difference(pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
         if all(holds(long, short) for short, long in ordered):
             return what, ""
     return "several of blanks, case, zeros, punctuation, prefixes and suffixes", ""
+
+
+# in CSV files -----------------------------------------------------------------------------------
+
+_FORMULA = tuple("=+-@|\uff1d\uff0b\uff0d\uff20\uff5c")
+_NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
+
+
+def encoded_id(sample: str) -> str:
+    r"""Return a sample id as CSV files have it, harmless to spreadsheets and terminals.
+
+    An id that starts like a formula (= + - @ |, unless it is a number), after blanks too, or with an apostrophe, or that
+    holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
+    control characters are written as \xNN. Other ids are unchanged.
+
+    Examples
+    --------
+    >>> encoded_id("=1+1"), encoded_id(" |calc"), encoded_id("-7"), encoded_id("a b")
+    ("'=1+1", "' |calc", '-7', 'a b')
+    """
+    is_formula = sample.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
+    has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
+    if not (is_formula or has_control or sample.startswith("'")):
+        return sample
+    return "'" + "".join(
+        f"\\x{ord(letter):02x}"
+        if unicodedata.category(letter) == "Cc"
+        else letter.replace("\\", "\\\\")
+        for letter in sample
+    )
+
+
+def decoded_id(text: str) -> str:
+    """Return the sample id that `encoded_id` wrote."""
+    if not text.startswith("'"):
+        return text
+    return re.sub(
+        r"\\(\\|x([0-9a-f]{2}))",
+        lambda match: chr(int(match[2], 16)) if match[2] else "\\",
+        text[1:],
+    )

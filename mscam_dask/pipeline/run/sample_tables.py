@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import io
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
@@ -13,49 +11,13 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from mscam_dask.data.views.sample_ids import decoded_id, encoded_id
 from mscam_dask.errors import ConfigurationError
 
 FORMATS = (".csv", ".parquet")
 
 _NONE = -1  # no cluster
 _MAX_ENTRIES = 2**20  # of a block of memberships
-_FORMULA = tuple("=+-@|\uff1d\uff0b\uff0d\uff20\uff5c")
-_NUMBER = re.compile(r"[+-]?[0-9]+([.][0-9]+)?")
-
-
-def encoded_id(sample: str) -> str:
-    r"""Return a sample id as CSV files have it, harmless to spreadsheets and terminals.
-
-    An id that starts like a formula (= + - @ |, unless it is a number), after blanks too, or with an apostrophe, or that
-    holds a control character, gets an apostrophe in front; in it, backslashes are doubled and
-    control characters are written as \xNN. Other ids are unchanged.
-
-    Examples
-    --------
-    >>> encoded_id("=1+1"), encoded_id(" |calc"), encoded_id("-7"), encoded_id("a b")
-    ("'=1+1", "' |calc", '-7', 'a b')
-    """
-    is_formula = sample.lstrip().startswith(_FORMULA) and not _NUMBER.fullmatch(sample)
-    has_control = any(unicodedata.category(letter) == "Cc" for letter in sample)
-    if not (is_formula or has_control or sample.startswith("'")):
-        return sample
-    return "'" + "".join(
-        f"\\x{ord(letter):02x}"
-        if unicodedata.category(letter) == "Cc"
-        else letter.replace("\\", "\\\\")
-        for letter in sample
-    )
-
-
-def decoded_id(text: str) -> str:
-    """Return the sample id that `encoded_id` wrote."""
-    if not text.startswith("'"):
-        return text
-    return re.sub(
-        r"\\(\\|x([0-9a-f]{2}))",
-        lambda match: chr(int(match[2], 16)) if match[2] else "\\",
-        text[1:],
-    )
 
 
 def has_parquet() -> bool:

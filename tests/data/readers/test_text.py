@@ -291,8 +291,10 @@ def test_bytes_that_are_no_text_are_refused(tmp_path: Path) -> None:
 def packed(content: bytes, suffix: str) -> bytes:
     if suffix == ".gz":
         return gzip.compress(content)
-    if suffix != ".zst":
-        return (bz2 if suffix == ".bz2" else lzma).compress(content)
+    if suffix == ".bz2":
+        return bz2.compress(content)
+    if suffix == ".xz":
+        return lzma.compress(content)
     pa = pytest.importorskip("pyarrow")
     return bytes(pa.compress(content, codec="zstd", asbytes=True))
 

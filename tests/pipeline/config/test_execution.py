@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import dask.config
+import distributed  # noqa: F401  # its defaults are there before a test sets others
 import pytest
 
 from mscam_dask.errors import ConfigurationError, SchedulerLostError, redacted
@@ -99,8 +100,10 @@ def test_encryption_needs_certificates_that_exist(tmp_path: Path) -> None:
     assert f"tls_cert = '{missing}'" in said
     both = tmp_path / "both.pem"  # certificate and key in one file
     both.write_bytes(Path(cert).read_bytes() + Path(key).read_bytes())
-    for files in ({"tls_cert": cert, "tls_key": key}, {"tls_cert": str(both)}):
-        execution = ExecutionTable(scheduler=address, tls_ca=ca, **files)
+    for certificate, own_key in ((cert, key), (str(both), None)):
+        execution = ExecutionTable(
+            scheduler=address, tls_ca=ca, tls_cert=certificate, tls_key=own_key
+        )
         check_execution(execution, insecure=False)
     setting = "distributed.comm.tls"
     with dask.config.set(

@@ -25,7 +25,7 @@ chunk_size = 0  # chunk_size = 0 | >= 1
 view = ["a"]  # [data] | 'view' | 'views'
 workers = 3  # 'workers' | [execution]
 [cluster]
-n_clusters = 2.5  # [cluster] n_clusters | 2.5 | >= 1
+n_clusters = "Auto"  # [cluster] n_clusters | 'Auto' | >= 1 | "auto"
 ALPHA = 3.0  # 'ALPHA' | 'alpha'
 view_type = "kernel"  # 'view_type' | [data]
 client = "x"  # 'client' | [execution]
@@ -37,8 +37,8 @@ max_clusters = 1  # max_clusters = 1 | >= 2
 exclude_views = [1]  # exclude_views = [1]
 [cluster.constants]
 patience = 1.5  # [cluster.constants] patience | 1.5
-metric_ridge = -1  # metric_ridge = -1 | 0
-admm = {penalty = 0}  # [cluster.constants.admm] penalty = 0 | > 0
+metric_ridge = -1  # [cluster.constants] | metric_ridge | -1 | 0
+admm = {penalty = 0}  # [cluster.constants.admm] | penalty | > 0
 [execution]
 workers = "2"  # [execution] workers | '2'
 adapt = {minimum = -1, maximum = 3}  # [execution.adapt] minimum = -1 | >= 0
@@ -52,12 +52,27 @@ directory = 1979-05-27  # [output] directory | 1979-05-27
 
 VALUES_OUT_OF_RANGE = """\
 [data]
+source = "a.npy"
+max_bytes = "much"  # [data] max_bytes | 'much'
+[cluster]
+n_clusters = 4
+alpha = nan  # [cluster] alpha | nan | 1e-06 | 1e+06
+random_state = -1  # [cluster] random_state | -1 | >= 0
+[execution]
+cluster = "slurm"
+threads = 1
+memory_limit = "1 GiB"
+lifetime = "1 parsec"  # lifetime | '1 parsec'
+[execution.cluster_options]
+env_extra = [{password = "x"}]  # env_extra | credential
+"""
+
+CONFLICTS = """\
+[data]
 source = ["digits", "a.npy"]  # 'digits' | ./digits
 [cluster]
 n_clusters = 4
-max_clusters = 9  # max_clusters | n_clusters = "auto"
-alpha = nan  # [cluster] alpha | nan | 1e-06 | 1e+06
-random_state = -1  # [cluster] random_state | -1 | >= 0
+max_clusters = 9  # max_clusters | n_clusters | "auto"
 [execution]
 in_process = true
 workers = 2  # [execution] workers | in_process
@@ -71,55 +86,69 @@ DATA_OF_THE_PACKAGE = """\
 source = "mfeat"
 path = "a"
 cache = "b"  # path | cache
-samples_in = "columns"  # samples_in | 'mfeat'
+samples_in = "columns"  # samples_in | mfeat
 [cluster]
-n_clusters = "Auto"  # 'Auto' | "auto"
+n_clusters = 4
 """
 
 DATA_OF_FILES = """\
 [data]
 source = "a.npy"
-path = "b"  # path | 'mfeat' | 'a.npy'
-max_bytes = "much"  # [data] max_bytes | 'much'
-families = ["pixels"]  # families | 'digits' | 'a.npy'
+path = "b"  # path | mfeat | a.npy
+families = ["pixels"]  # families | digits | a.npy
+[cluster]
+n_clusters = 4
+"""
+
+NO_NUMBER = """\
+[data]
+source = "a.npy"
 [cluster]  # n_clusters
 constants = 3  # [cluster] constants | 3 | table
 """
 
 NO_TABLES = """\
-data = 1  # [data] = 1
-cluster = 2  # [cluster] = 2
+data = 1  # data | 1 | table
+cluster = 2  # cluster | 2 | table
 """
 
 HEAD = '[data]\nsource = "digits"\n[cluster]\nn_clusters = 10\n[execution]\n'
 
 JOBS = """\
-cluster = "slurm"  # 'slurm' | memory
+cluster = "slurm"
 workers = 2  # workers | adapt
 adapt = {minimum = 4, maximum = 3}  # 4 | 3
-lifetime = "1 parsec"  # lifetime | '1 parsec'
 threads = 1  # threads | cores
+memory_limit = "1 GiB"
 [execution.cluster_options]
 cores = 1
 queu = "x"  # 'queu' | 'queue'
-env_extra = [{password = "x"}]  # env_extra | credential
-security = "x"  # security | tls_ca
+security = "x"  # security | 'slurm'
 """
 
 THIS_COMPUTER = """\
 cluster = "local"
 lifetime = "1h"  # lifetime | 'local'
 tls_ca = "x"  # tls_ca | scheduler
-scheduler = "tcp://127.0.0.1:1"  # scheduler | 'local'
 [execution.cluster_options]
 host = "0.0.0.0"  # host | loopback
 n_workers = 3  # n_workers | workers
 """
 
 RUNNING_CLUSTER = """\
+scheduler = "tcp://127.0.0.1:1"  # scheduler | 'local'
+cluster = "local"
+in_process = true  # in_process
+"""
+
+RUNNING_WORKERS = """\
 scheduler = "tcp://127.0.0.1:1"
-adapt = {maximum = 3}  # adapt | scheduler
-in_process = true  # in_process | scheduler
+adapt = {maximum = 3}  # adapt
+"""
+
+NO_CLUSTER = """\
+in_process = true
+start_timeout = 3.0  # start_timeout
 """
 
 KUBERNETES = """\
@@ -149,12 +178,16 @@ def problem(directory: Path, text: str, *sets: str) -> str:
     [
         pytest.param(VALUES_OF_THE_WRONG_TYPE, id="types"),
         pytest.param(VALUES_OUT_OF_RANGE, id="ranges"),
+        pytest.param(CONFLICTS, id="conflicts"),
         pytest.param(DATA_OF_THE_PACKAGE, id="data of the package"),
         pytest.param(DATA_OF_FILES, id="data of files"),
+        pytest.param(NO_NUMBER, id="no number"),
         pytest.param(NO_TABLES, id="no tables"),
         pytest.param(HEAD + JOBS, id="jobs"),
         pytest.param(HEAD + THIS_COMPUTER, id="this computer"),
         pytest.param(HEAD + RUNNING_CLUSTER, id="running cluster"),
+        pytest.param(HEAD + RUNNING_WORKERS, id="running workers"),
+        pytest.param(HEAD + NO_CLUSTER, id="no cluster"),
         pytest.param(HEAD + KUBERNETES, id="kubernetes"),
         pytest.param(HEAD + SLURM_RUNNER, id="slurm-runner"),
     ],
@@ -177,7 +210,7 @@ def test_every_mistake_of_a_file_is_named_with_its_line(tmp_path: Path, document
 @pytest.mark.parametrize(
     ("source", "values"),
     [
-        ("", ["line 1", "[data]", "source", '"digits"', '"mfeat"']),
+        ("", ["line 1", "[data]", "source", "digits", "mfeat"]),
         ("source = []", ["line 2", "[data] source", "[]"]),
         ("source = '~no-such-user/x'", ["line 2", "'~no-such-user/x'"]),
         ('source = "a\\u0000b"', ["line 2", "[data] source", r"'a\x00b'"]),
@@ -192,7 +225,6 @@ def test_sources_that_are_none(tmp_path: Path, source: str, values: list[str]) -
     ("name", "values"),
     [
         ("slrum", ["'slrum'", "'slurm'", "module:Class"]),
-        ("htcondor", ["'htcondor'", "cores", "memory", "disk"]),
         ("scheduler", ["'scheduler'", "needs scheduler"]),
         ("no_such_module_x:Cluster", ["no_such_module_x", "pip install"]),
         ("distributed:NoCluster", ["NoCluster"]),

@@ -332,7 +332,7 @@ def test_the_reason_of_a_batch_scheduler_is_told_without_the_job_script() -> Non
 MANIFEST = DEPLOY / "k8s/cluster.yaml"
 
 
-def manifest_of(file: Path, **options: Any) -> dict[str, Any]:
+def manifest_of(file: Path, **options: Any) -> Any:
     pytest.importorskip("dask_kubernetes")
     from mscam_dask.pipeline.run import manifest_cluster
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -16,6 +17,7 @@ import pytest
 from click.testing import CliRunner
 
 from mscam_dask.cli import main
+from mscam_dask.data.views.sample_ids import decoded_id, encoded_id
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, StoreCorruptError
 from mscam_dask.monitor.events import StepFinished
 from mscam_dask.monitor.run_record import RUN_FORMAT, decode_record
@@ -24,7 +26,6 @@ from mscam_dask.pipeline.run.load_run import load_run
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.sample_tables import decoded_id, encoded_id
 from tests.messages import raises
 from tests.pipeline.runs import QUIET, Write, again, at, run
 
@@ -124,60 +125,42 @@ def other(tmp_path: Path) -> Iterator[Path]:
     assert file.read_bytes() == CONTENT
 
 
-Kind = Callable[[Path, Path], object]
+def _socket(file: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as server, contextlib.chdir(file.parent):
+        server.bind(file.name)  # a socket has a short path
 
 
-def _link(file: Path, other: Path) -> None:
-    file.symlink_to(other)
+def _large(file: Path) -> None:
+    file.touch()
+    os.truncate(file, 6 * 2**30)
 
 
-def _second_name(file: Path, other: Path) -> None:
-    file.hardlink_to(other)
-
-
-def _dangling(file: Path, other: Path) -> None:
-    file.symlink_to(other.with_name("absent"))
-
-
-def _pipe(file: Path, other: Path) -> None:
-    os.mkfifo(file)
-
-
-def _socket(file: Path, other: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as server:
-        here = Path.cwd()
-        os.chdir(file.parent)  # a socket has a short path
-        server.bind(file.name)
-        os.chdir(here)
-
-
-def _directory(file: Path, other: Path) -> None:
-    file.mkdir()
-
-
-def _large(file: Path, other: Path) -> None:
-    with file.open("wb") as stream:
-        stream.truncate(6 * 2**30)
-
-
-def _damaged(file: Path, other: Path) -> None:
-    file.write_bytes(f'{{"format": "{RUN_FORMAT}"'.encode())
+KINDS: dict[str, Callable[[Path, Path], object]] = {
+    "link": lambda file, other: file.symlink_to(other),
+    "second name": lambda file, other: file.hardlink_to(other),
+    "dangling": lambda file, other: file.symlink_to(other.with_name("absent")),
+    "pipe": lambda file, _: os.mkfifo(file),
+    "socket": lambda file, _: _socket(file),
+    "directory": lambda file, _: file.mkdir(),
+    "large": lambda file, _: _large(file),
+    "damaged": lambda file, _: file.write_text(f'{{"format": "{RUN_FORMAT}"'),
+}
 
 
 class Replaced:
     """Something else in the place of a file, which is there again at the end."""
 
-    def __init__(self, file: Path, kind: Kind, other: Path) -> None:
+    def __init__(self, file: Path, kind: str, other: Path) -> None:
         self.file, self.kind, self.other = file, kind, other
-        self.kept = other.with_name("kept")
+        self.kept = other.with_name("kept")  # what was there
 
     def __enter__(self) -> None:
         if self.file.exists():
             self.file.rename(self.kept)
-        self.kind(self.file, self.other)
+        KINDS[self.kind](self.file, self.other)
 
     def __exit__(self, *error: object) -> None:
-        self.file.rmdir() if self.kind is _directory else self.file.unlink()
+        self.file.rmdir() if self.kind == "directory" else self.file.unlink()
         if self.kept.exists():
             self.kept.rename(self.file)
 
@@ -186,9 +169,9 @@ class Replaced:
 def test_resume_neither_writes_nor_waits_elsewhere(
     stopped: RunDirectory, other: Path, name: str
 ) -> None:
-    kinds: list[Kind] = [_link, _dangling, _pipe, _directory, _large]
+    kinds = ["link", "dangling", "pipe", "directory", "large"]
     if name in (".lock", "events.jsonl"):
-        kinds.append(_second_name)
+        kinds.append("second name")
     for kind in kinds:
         with Replaced(stopped.path / name, kind, other):
             result = CliRunner().invoke(main, ["resume", str(stopped.path)])
@@ -201,12 +184,12 @@ def test_no_file_of_a_run_or_a_checkpoint_is_a_link_or_device(
     stopped: RunDirectory, other: Path
 ) -> None:
     place = max(stopped.checkpoints.glob("0*-*"))
-    replaced: list[tuple[Path, Kind]] = [
-        (stopped.labels, _socket),
-        (stopped.path / "metrics.prom", _pipe),
-        *((file, _link) for file in (stopped.data, stopped.result, stopped.checkpoints)),
-        *((place / name, kind) for name in ("a", "record/c/0") for kind in (_link, _pipe)),
-        (place.with_name("current.json"), _link),
+    replaced = [
+        (stopped.labels, "socket"),
+        (stopped.path / "metrics.prom", "pipe"),
+        *((file, "link") for file in (stopped.data, stopped.result, stopped.checkpoints)),
+        *((place / name, kind) for name in ("a", "record/c/0") for kind in ("link", "pipe")),
+        (place.with_name("current.json"), "link"),
     ]
     for file, kind in replaced:
         with (
@@ -220,7 +203,7 @@ def test_a_new_run_replaces_links_but_never_a_lock(
     stopped: RunDirectory, other: Path, pipeline: Write
 ) -> None:
     with (
-        Replaced(stopped.path / ".lock", _link, other),
+        Replaced(stopped.path / ".lock", "link", other),
         raises(StoreCorruptError, stopped.path / ".lock"),
     ):
         run(pipeline(QUIET), stopped.path, overwrite=True)
@@ -238,10 +221,10 @@ def test_records_that_cannot_be_read_stop_nobody_else(
 ) -> None:
     root = first.directory.path.parent
     records = []
-    for kind in (_dangling, _pipe, _large, _damaged):
-        copy = RunDirectory(shutil.copytree(first.directory.path, root / f"tiny-{kind.__name__}"))
+    for kind in ("dangling", "pipe", "large", "damaged"):
+        copy = RunDirectory(shutil.copytree(first.directory.path, root / f"tiny-{kind}"))
         copy.record.unlink()
-        kind(copy.record, other)
+        KINDS[kind](copy.record, other)
         records.append(copy.record)
     events: list[Any] = []
     nightly = f"alpha = 2.0\n{QUIET}[output]\nkeep = 1\n[incremental]\nenabled = true\n"
@@ -263,7 +246,7 @@ def test_records_that_cannot_be_read_stop_nobody_else(
 def test_tables_and_results_with_links_are_not_loaded(finished: RunDirectory, other: Path) -> None:
     for name in ("labels.csv", "samples.csv"):
         with (
-            Replaced(finished.path / name, _pipe, other),
+            Replaced(finished.path / name, "pipe", other),
             raises(StoreCorruptError, finished.path / name),
         ):
             load_run(finished.path)
@@ -271,13 +254,13 @@ def test_tables_and_results_with_links_are_not_loaded(finished: RunDirectory, ot
     for name in ("labels", "labels/c/0", "more"):
         file = finished.result / name
         with (
-            Replaced(file, lambda link, _: link.symlink_to(kept), other),
+            Replaced(file, "link", kept),
             raises(StoreCorruptError, file),
         ):
             load_run(finished.path)
         assert CliRunner().invoke(main, ["report", str(finished.path)]).exit_code == 0
     finished.samples.unlink()
-    _large(finished.samples, other)
+    KINDS["large"](finished.samples, other)
     assert resume_run(finished.path).resumed
     assert finished.samples.stat().st_size < 2**20
 
@@ -289,13 +272,12 @@ def test_a_run_that_goes_on_lets_no_second_driver_in(pipeline: Write, tmp_path: 
     refusals: list[int] = []
 
     def second() -> None:
-        for act in (
-            lambda: resume_run(tmp_path / "out"),
-            lambda: run(pipeline(QUIET), tmp_path / "out", overwrite=True),
-        ):
-            with raises(MscamError, tmp_path / "out") as caught:
-                act()
-            refusals.append(caught.value.exit_code)
+        with raises(MscamError, tmp_path / "out") as caught:
+            resume_run(tmp_path / "out")
+        refusals.append(caught.value.exit_code)
+        with raises(MscamError, tmp_path / "out") as caught:
+            run(pipeline(QUIET), tmp_path / "out", overwrite=True)
+        refusals.append(caught.value.exit_code)
         (tmp_path / "out" / ".lock").unlink(missing_ok=True)  # the next ones are refused too
 
     outcome = run(pipeline(QUIET), tmp_path / "out", observers=(at(second),))

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+from mscam_dask import load_run
 from mscam_dask.cli import main
 from mscam_dask.data.store.filesystem import LocalFilesystem
 from mscam_dask.errors import ConfigurationError, DataError, MscamError, TemporaryFailure
@@ -19,7 +20,6 @@ from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.pipeline.run.resume import resume_run
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.stored_run import StoredRun
 from tests.faults.memory_disk import traced
 from tests.messages import quotes, raises
 from tests.pipeline.runs import QUIET, Observer, Stopped, Write, again, at, labels_of, run, stop
@@ -55,17 +55,15 @@ class Night:
         assert not (self.root / "next").exists()
 
     def finished(self) -> Any:
-        directory = RunDirectory(self.root)
-        record = directory.read_record()
+        record = RunDirectory(self.root).read_record()
         assert record.state == "finished"
-        assert StoredRun(directory, record).integrity_problem() == ""
+        load_run(self.root)  # its files are as they were written
         return record
 
 
 @pytest.fixture
-def night(pipeline: Write, originals: Path, tmp_path: Path) -> Night:
-    (original,) = (originals / "runs").iterdir()
-    return Night(pipeline, shutil.copytree(original, tmp_path / "d" / "out"))
+def night(pipeline: Write, first: RunOutcome, tmp_path: Path) -> Night:
+    return Night(pipeline, shutil.copytree(first.directory.path, tmp_path / "d" / "out"))
 
 
 def test_the_new_run_takes_the_place_of_the_old_one(night: Night) -> None:
@@ -127,12 +125,16 @@ def test_a_run_that_ends_early_leaves_the_old_results_and_is_resumed(
     assert not resume_run(night.root).resumed
 
 
+def mount(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.path.ismount", lambda path: str(path) == str(root))
+
+
 @pytest.mark.parametrize("way", ["exchange", "rename", "inside"])
 def test_a_kill_at_any_point_of_the_swap_is_repaired(
     way: str, night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     if way == "inside":
-        monkeypatch.setattr("os.path.ismount", lambda path: str(path) == str(night.root))
+        mount(night.root, monkeypatch)
     if way == "rename":
         monkeypatch.setattr(LocalFilesystem, "exchange", lambda *_: False)
     elsewhere = again(night.pipeline(f"alpha = 2.0\n{QUIET}"), output=night.root / "../../x")
@@ -155,7 +157,7 @@ def test_a_directory_that_is_a_mount_point_is_filled_in_place(
     night: Night, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     inode = night.root.stat().st_ino
-    monkeypatch.setattr("os.path.ismount", lambda path: str(path) == str(night.root))
+    mount(night.root, monkeypatch)
     with pytest.raises(Stopped):
         night.tonight(at(stop, StepFinished, "write"))
     night.assert_first_is_intact()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 
+from mscam_dask import load_run
 from mscam_dask.cli.console import sizes_text
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
@@ -23,12 +26,10 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run.list_runs import remove_old_runs
 from mscam_dask.pipeline.run.lock import RunLock
-from mscam_dask.pipeline.run.previous_runs import last_comparable
 from mscam_dask.pipeline.run.report import write_report
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.pipeline.run.stored_run import siblings_of
-from tests.messages import raises
+from tests.messages import quotes, raises
 from tests.pipeline.runs import QUIET, THREE, Write, again, at, labels_of, rewritten, stop
 from tests.synthetic import three_subspaces
 
@@ -192,6 +193,12 @@ def test_clusters_keep_their_names_over_nights_whatever_their_number(
             assert sorted({int(name) for name in shown}) == kept
             told = [int(number) for number in re.findall(r"\d+", sizes_text(fit))]
             assert sorted(told) == sorted([*fit.sizes, *fit.sizes.values()])
+            loaded = load_run(outcome.directory.path)
+            assert loaded.cluster_names_.tolist() == kept
+            np.testing.assert_array_equal(loaded.predict(growing.store), labels)
+            samples = pd.read_csv(outcome.directory.samples)
+            for column in ("cluster", "next_cluster", "vote_v0", "vote_v1"):
+                assert set(samples[column]) <= set(kept)
         handed = fits[-1].get("init_labels")
         assert handed is None or handed.max() < fit.n_clusters
         assert score_partition(truth, labels).accuracy == 1.0
@@ -272,21 +279,22 @@ def keep_two(pipeline: Write, tmp_path: Path) -> Settings:
 
 
 class Old:
-    """Run directories tiny-1, tiny-2, ..., each with the record of a finished run."""
+    """Finished runs in the directories tiny-1, tiny-2, ..."""
 
     def __init__(self, settings: Settings, finished: RunDirectory) -> None:
-        self.settings, self.record = settings, finished.read_record()
+        self.settings, self.finished = settings, finished
         self.root = Path(str(settings.output.root))
 
     def run(self, number: int, *, reached: bool = True, **more: Any) -> RunDirectory:
-        directory = RunDirectory(self.root / f"tiny-{number}")
-        directory.result.mkdir(parents=True)
-        directory.write_record(self.record)
+        path = shutil.copytree(self.finished.path, self.root / f"tiny-{number}")
+        directory = RunDirectory(path)
+        fit = directory.read_record().fit
+        assert fit is not None
         rewritten(
             directory,
             number=number,
             settings=msgspec.to_builtins(self.settings),
-            fit=msgspec.structs.replace(self.record.fit, has_requested_components=reached),
+            fit=msgspec.structs.replace(fit, has_requested_components=reached),
             **{"ended": f"2026-01-0{number}", **more},
         )
         return directory
@@ -321,20 +329,17 @@ def test_what_the_next_run_starts_from_stays(old: Old, keep_two: Settings) -> No
     assert old.names() == ["tiny-2", "tiny-4", "tiny-5"]
 
 
-def test_a_date_in_the_future_changes_no_order_and_is_warned_of(
-    old: Old, keep_two: Settings
-) -> None:
-    for number in range(1, 5):
+def test_a_date_in_the_future_changes_no_order_and_is_warned_of(old: Old, pipeline: Write) -> None:
+    for number in range(1, 4):
         old.run(number, ended="2131-01-01" if number == 2 else "2026-01-09")
-    new = RunDirectory(old.root / "tiny-5")
-    siblings = siblings_of(keep_two, new)
-    assert [run.name for run in siblings.finished] == ["tiny-4", "tiny-3", "tiny-2", "tiny-1"]
-    first = last_comparable(siblings.finished, keep_two)
-    assert first is not None
-    assert first.name == "tiny-4"
-    (warning,) = siblings.notes
-    assert "tiny-2" in warning
-    assert siblings.next_number == 5
+    events: list[Any] = []
+    output = f"[output]\nroot = '{old.root}'\nkeep = 2\n"
+    nightly = pipeline(f"alpha = 2.0\n{QUIET}[incremental]\nenabled = true\n{output}")
+    outcome = again(nightly, observers=[events.append])
+    assert outcome.record.number == 4
+    assert old.names() == sorted(["tiny-3", outcome.directory.path.name])
+    notes = [note for event in events for note in getattr(event, "notes", ())]
+    assert any(re.search(quotes("tiny-2", "2131-01-01"), note) for note in notes)
 
 
 def test_what_somebody_needs_stays(old: Old, keep_two: Settings) -> None:

@@ -26,8 +26,10 @@ State = Literal["running", "finished", "failed"]
 
 
 def record(state: State = "finished") -> RunRecord:
-    times = {"started": "2001-02-03", "ended": "2004-05-06"}
-    return RunRecord(state=state, pipeline="p", method="mscam", seed=0, **times)
+    ended = "2004-05-06"
+    return RunRecord(
+        state=state, pipeline="p", method="mscam", seed=0, started="2001-02-03", ended=ended
+    )
 
 
 def claim(path: Path, *, overwrite: bool = False) -> RunDirectory:
