@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mscam_dask.types.parameters import Parameters
+from mscam_dask.errors import ConfigurationError
+from mscam_dask.types.parameters import Constants, Parameters
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,8 @@ def test_eigenpairs_are_twice_the_clusters_and_twenty_where_samples_allow(
     n_clusters: int, n_samples: int, expected: int
 ) -> None:
     assert Parameters(n_clusters=n_clusters).n_pairs(n_samples) == expected
+
+
+def test_a_mapping_is_no_settings_of_the_admm() -> None:
+    with pytest.raises(ConfigurationError):
+        Constants(admm={"penalty": 10.0})  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import ExitStack
+from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
@@ -102,7 +103,7 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
     }
     return contents_of(
         variables,
-        source,
+        replace(source, samples_in="rows"),
         selection,
         sample_ids=sample_ids_of(tables[0].transpose(dimension, ...)) if tables else None,
         skipped=skipped,

@@ -12,6 +12,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+import zarr
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
@@ -252,6 +253,17 @@ def test_npy_comes_back_named_by_its_file(table: NDArray[Any]) -> None:
         np.testing.assert_array_equal(values["shape.context"], table.astype(np.float64))
 
 
+def test_one_array_in_a_file_is_a_view_whatever_its_name(tmp_path: Path) -> None:
+    column = np.arange(4)[:, None]
+    np.save(tmp_path / "class.npy", column)
+    zarr.save(tmp_path / "y.zarr", column)
+    sparse.save_npz(tmp_path / "label.npz", sparse.csr_array(column))
+    for file in ("class.npy", "y.zarr", "label.npz"):
+        values, loaded = read(tmp_path / file)
+        np.testing.assert_array_equal(values[Path(file).stem], column)
+        assert loaded.labels is None
+
+
 @pytest.mark.parametrize("key", ["view_0", "colour"])
 @pytest.mark.parametrize("ids", [[[2], [0], [1]], [b"s2", b"s0", "é".encode()]], ids=str)
 def test_sample_ids_of_archives(tmp_path: Path, key: str, ids: list[Any]) -> None:
@@ -353,10 +365,11 @@ def test_flipped_bytes_of_an_archive_are_noticed(tmp_path: Path) -> None:
     [
         {"view_0": np.eye(2), "kind": np.array(["cosine"])},
         {"view_0": np.eye(2), "view_names": np.array(["a", "b"])},
+        {"view_0": np.eye(2), "view_1": np.eye(2), "view_names": np.array(["a", "a"])},
         {"view_0": np.ones(3)},
         {"weights": np.ones(3)},
     ],
-    ids=["kind", "names", "vector", "no view"],
+    ids=["kind", "names", "one name twice", "vector", "no view"],
 )
 def test_archives_that_contradict_themselves(tmp_path: Path, arrays: dict[str, Any]) -> None:
     with pytest.raises(DataError):

@@ -242,8 +242,14 @@ def test_a_pipeline_file_with_other_settings_is_refused(stopped: RunDirectory) -
 def test_settings_that_cannot_be_read_are_refused(stopped: RunDirectory) -> None:
     settings = stopped.read_record().settings
     assert settings is not None
+    later = {**settings, "data": {**settings["data"], "of_a_later_version": 3}}
     settings["cluster"]["parameters"]["n_klusters"] = 3
-    for other, value in ((None, "settings"), ({"name": 3}, "name"), (settings, "n_klusters")):
+    for other, value in (
+        (None, "settings"),
+        ({"name": 3}, "name"),
+        (settings, "n_klusters"),
+        (later, "of_a_later_version"),
+    ):
         rewritten(stopped, settings=other)
         with raises(DataError, stopped.record, value, "--overwrite"):
             resume_run(stopped.path)
