@@ -171,8 +171,7 @@ def check_run(path: str | Path) -> Iterator[tuple[str, Check]]:
     """Check a finished run: its record, its files, the invariants of its result, and its data."""
     run = StoredRun.read(path)
     if not run.has_results:
-        remedy = f"Continue it with mscam-dask resume {run.directory.path}."
-        yield "Record", Check("fail", f"the run has not finished: {run.state}", remedy)
+        yield "Record", Check("fail", f"the run has not finished: {run.state}", run.to_finish)
         return
     yield "Record", Check("ok", f"finished at {run.record.ended}, exit code {run.record.exit_code}")
     rerun = "Restore the directory from a copy, or run the pipeline again with --overwrite."

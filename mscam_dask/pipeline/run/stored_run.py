@@ -96,8 +96,15 @@ class StoredRun:
         cause = "" if error is None else f" ({error.message})"
         raise DataError(
             f"{self.directory.path} holds a run that has not finished: its state is {self.state!r}{cause}. "
-            f"Continue it with mscam-dask resume {self.directory.path}."
+            f"{self.to_finish}"
         )
+
+    @property
+    def to_finish(self) -> str:
+        """Remedy for a run that has not finished."""
+        if self.state == "running":
+            return "Wait until it ends."
+        return f"Continue it with mscam-dask resume {self.directory.path}."
 
     def labels(self) -> pd.Series[int]:
         """Return the clusters of labels.csv, by sample."""
