@@ -77,9 +77,7 @@ class SearchSpaceMixin:
             )
             if not _any_features(data):
                 one = dataclasses.replace(one, scale=tried[0][0])
-            if (
-                self.n_neighbors is None
-            ):  # a default is adapted to the data; a given one is validated
+            if self.n_neighbors is None:  # a default, which is adapted to the data
                 most = max(1, data.n_samples - 1)
                 if self.chooses_graph and not self._chooses_count:  # the mean size of a cluster
                     most = min(most, max(1, data.n_samples // one.n_clusters))

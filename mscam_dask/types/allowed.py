@@ -45,8 +45,10 @@ def check_fields(values: Any) -> None:
 
 
 def check_value(name: str, value: object, annotation: Any) -> None:
-    """Refuse a value that its annotation does not allow."""
+    """Refuse a value that its annotation does not allow; a dict is no dataclass here, as it is in a file."""
     try:
+        if isinstance(value, dict) and table_of(annotation) is not None:
+            raise msgspec.ValidationError
         msgspec.convert(value, annotation)
     except msgspec.ValidationError as error:
         raise ConfigurationError(

@@ -30,6 +30,8 @@ IMPUTE_METHODS: tuple[ImputeMethod, ...] = get_args(ImputeMethod)
 InUnits = Annotated[float, Meta(ge=1e-6, le=1e6)]
 """A parameter in units of the data: outside this range, products with λ, s² and 1/μ lose all digits."""
 
+_ZERO_OR_IN_UNITS = "0, or a number from 1e-06 to 1e+06"
+
 GraphWeight = Annotated[float, Meta(ge=1e-30, le=1e30)]
 """λ grows during a fit, and the next fit may start with the last λ of the previous one."""
 
@@ -115,9 +117,7 @@ class Constants:
     graph_weight: GraphWeight = 0.1
     graph_weight_growth: Annotated[float, Meta(gt=1, le=sys.float_info.max)] = 1.3
     identity_weight: InUnits = 1.0
-    metric_ridge: Annotated[
-        float, Meta(ge=0, le=1e6, title="0, or a number from 1e-06 to 1e+06")
-    ] = 1.0
+    metric_ridge: Annotated[float, Meta(ge=0, le=1e6, title=_ZERO_OR_IN_UNITS)] = 1.0
     score_tie: NotNegative = 1e-3
     patience: Count = 6
     min_shrinkage: Annotated[float, Meta(ge=0, lt=1)] = 0.1
@@ -127,7 +127,8 @@ class Constants:
     def __post_init__(self) -> None:
         check_fields(self)
         if self.metric_ridge:
-            check_value("metric_ridge", self.metric_ridge, InUnits)
+            of_units = Annotated[InUnits, Meta(title=_ZERO_OR_IN_UNITS)]
+            check_value("metric_ridge", self.metric_ridge, of_units)
 
     @classmethod
     def paper(cls, **changes: Any) -> Constants:

@@ -319,11 +319,20 @@ _NUMBERED = re.compile(r"view_(\d+)")
 _DESCRIPTIVE = ("view_names", "kind", "label_names", "digests")
 
 
+def one_table(values: Any, source: Source) -> SourceContents:
+    """Contents of a file that is one table (n, d), which is a view whatever its name."""
+    table = values.T if source.samples_in == "columns" and values.ndim == 2 else values
+    view = rows_of(table, name=source.view_name, file=str(source.path))
+    return SourceContents(where=str(source.path), views=(view,))
+
+
 def read_npy(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:  # noqa: ARG001 - a reader's signature
     """Read one (n, d) array, or V kernels (n, n, V), mapped into memory rather than loaded."""
     with unreadable(source, "a NumPy array (.npy) of numbers"):
         values = np.load(source.file, mmap_mode="r", allow_pickle=False)
-        return contents_of({source.view_name: values}, source, selection)
+        if values.ndim == 3:
+            return contents_of({source.view_name: values}, source, selection)
+        return one_table(values, source)
 
 
 def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceContents:
@@ -334,9 +343,7 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
         archive = stack.enter_context(np.load(stream, allow_pickle=False))
         keys = list(archive.files)
         if {"format", "shape", "data"} <= set(keys) and not _array(archive, "format", source).ndim:
-            return contents_of(
-                {source.view_name: _sparse_matrix(archive, source)}, source, selection
-            )
+            return one_table(_sparse_matrix(archive, source), source)
         wanted = selection.views or ()
         ids = None if "sample_ids" in wanted else _sample_ids(archive, source)
         numbered = sorted(filter(_NUMBERED.fullmatch, keys), key=lambda key: int(key[5:]))
@@ -348,6 +355,10 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
         left: list[str] = []
         for key in (*numbered, *(key for key in keys if key not in {*numbered, *descriptive})):
             name = name_of.get(key, key)
+            if name in (*variables, *left):
+                raise DataError(
+                    f"{source.path} has two arrays called {name!r}; names must be unique. Rename one of them."
+                )
             may_be_labels = key == selection.labels or _CONVENTIONAL.fullmatch(key) is not None
             may_be_ids = ids is None and id_strength(key) == CERTAIN
             is_wanted = not wanted or any(each.startswith(name) for each in wanted)

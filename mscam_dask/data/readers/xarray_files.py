@@ -19,7 +19,7 @@ from mscam_dask.data.readers.base import (
     view_type_named,
 )
 from mscam_dask.data.readers.hdf5 import open_hdf5
-from mscam_dask.data.readers.named_arrays import contents_of
+from mscam_dask.data.readers.named_arrays import contents_of, one_table
 from mscam_dask.data.store.filesystem import check_tree
 from mscam_dask.data.store.read import is_store, open_store
 from mscam_dask.data.views.conversion import as_text, sample_dimension, sample_ids_of
@@ -82,7 +82,7 @@ def read_zarr(source: Source, selection: Selection, stack: ExitStack) -> SourceC
         node = zarr.open(source.file, mode="r")
         _check_arrays(node, source)
         if isinstance(node, zarr.Array):
-            return contents_of({source.view_name: da.from_zarr(node)}, source, selection)
+            return one_table(da.from_zarr(node), source)
         dataset = stack.enter_context(xr.open_zarr(source.file, chunks={}, consolidated=False))
         return _from_dataset(dataset, source, selection)
 
@@ -95,7 +95,8 @@ def _from_dataset(dataset: Any, source: Source, selection: Selection) -> SourceC
     dataset = dataset[kept]
     tables = [variable for variable in dataset.data_vars.values() if variable.ndim == 2]
     dimension = sample_dimension(dataset) if tables or not skipped else ""
-    check_samples_on_rows(source, f"the dimension {dimension!r}, which is recognized by its name")
+    if any(table.dims[0] == dimension for table in tables):
+        check_samples_on_rows(source, f"rows, by the name of their dimension, {dimension!r}")
     variables = {
         str(name): _variable(variable, dimension) for name, variable in dataset.data_vars.items()
     }

@@ -32,25 +32,9 @@ _EXTRAS = {
 # Options that the run sets, or that are not values of TOML; those of KubeCluster are in its manifest.
 _OURS = frozenset(
     (
-        *(
-            "asynchronous",
-            "loop",
-            "self",
-            "client",
-            "scheduler",
-            "config_name",
-            "job_cls",
-            "job_name",
-        ),
-        *(
-            "scheduler_cls",
-            "worker_class",
-            "silence_logs",
-            "host",
-            "security",
-            "protocol",
-            "n_workers",
-        ),
+        *("asynchronous", "client", "config_name", "host", "job_cls", "job_name", "loop"),
+        *("n_workers", "protocol", "scheduler", "scheduler_cls", "security", "self"),
+        *("silence_logs", "worker_class"),
     )
 )
 _OF_THE_MANIFEST = frozenset(
@@ -144,8 +128,8 @@ def _is_sized(place: str) -> bool:
 _Applies = Callable[[str], bool]
 _ONE_RUNNING = "a running cluster"
 _STARTED = "a cluster that the run starts"
-_SCALED = "a cluster without [execution.cluster_options] hosts or srun --ntasks"
-_SIZED = "this computer or a batch scheduler; other classes have options in cluster_options"
+_SCALED = "a cluster that the run starts (ssh: cluster_options hosts, slurm-runner: srun --ntasks)"
+_SIZED = "this computer or a batch scheduler (other classes: cluster_options)"
 _ENCRYPTED = "scheduler = 'tls://host:port', a batch scheduler, ssh, slurm-runner or kubernetes"
 # Where each key applies: at some types of clusters, or "in_process".
 _PLACES: Mapping[str, tuple[_Applies, str]] = {
@@ -202,7 +186,7 @@ def _conflicts(execution: ExecutionTable, name: str) -> Iterable[tuple[str, str]
         place = "in_process"
     for key, (applies, purpose) in _PLACES.items():
         if key in given and not applies(place):
-            yield key, f"is for {purpose}, not for {place!r}. Remove one of them."
+            yield key, f"is not for {place!r}, only for {purpose}. Remove one of them."
     needed = name.replace("-", "_")
     if name in _RUNNING and needed not in given:
         yield "cluster", f"= {name!r} needs {needed}. Add it."

@@ -162,7 +162,7 @@ def _text_problems(document: Document) -> Iterator[str]:
         name = key[-1] if key[:2] == _OPTIONS else ""
         if redacted(address) != address or holds_a_secret(name, "", {}):
             yield (
-                f"{where} is a credential, and pipeline files are copied into run directories. Put it into "
+                f"{where} contains a credential, and pipeline files are copied into run directories. Put it into "
                 "the environment (AWS_SECRET_ACCESS_KEY, ...), or the configuration file of Dask or its "
                 "library."
             )

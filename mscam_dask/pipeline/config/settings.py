@@ -6,6 +6,7 @@ enough. docs/settings_page.py writes docs/pipeline-settings.md from them.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -34,14 +35,15 @@ def _bytes(text: str) -> None:
     """Raise a ValueError if a text is not an amount of memory."""
     from dask.utils import parse_bytes
 
-    parse_bytes(text)
+    if not parse_bytes(text) > 0:
+        raise ValueError
 
 
 def _seconds(text: str) -> None:
     """Raise a ValueError or KeyError if a text is not a duration."""
     from dask.utils import parse_timedelta
 
-    if not text[:1].isdigit() or not parse_timedelta(text) > 0:
+    if not re.match(r"\s*\.?\d", text) or not parse_timedelta(text) > 0:
         raise ValueError
 
 
@@ -76,7 +78,7 @@ ENCRYPTED_BY_FILES = ("ssh", "slurm-runner", "kubernetes")
 """Clusters that Dask encrypts with files that every host has."""
 
 
-class DataTable(Struct, frozen=True, kw_only=True):
+class DataTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[data]: where the views come from; files are read by `mscam_dask.data.ingest`."""
 
     source: Annotated[
@@ -225,14 +227,14 @@ class ClusterKeys(Struct, frozen=True, kw_only=True):
     """Seed."""
 
 
-class AdaptTable(Struct, frozen=True, kw_only=True):
+class AdaptTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[execution] adapt: bounds on the number of workers of an adaptive cluster."""
 
     minimum: WholeNumber = 0
     maximum: Count
 
 
-class ExecutionTable(Struct, frozen=True, kw_only=True):
+class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[execution]: executor of the tasks; nothing in it changes the result."""
 
     cluster: Annotated[
@@ -277,14 +279,14 @@ class ExecutionTable(Struct, frozen=True, kw_only=True):
     """No cluster: the tasks run in threads of this process."""
 
 
-class EvaluateTable(Struct, frozen=True, kw_only=True):
+class EvaluateTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[evaluate]: comparison of the clusters with ground truth."""
 
     enabled: bool = True
     """Whether the clusters are scored against the labels, if there are any."""
 
 
-class ReportTable(Struct, frozen=True, kw_only=True):
+class ReportTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[report]: the report of a run."""
 
     enabled: bool = True
@@ -294,7 +296,7 @@ class ReportTable(Struct, frozen=True, kw_only=True):
     sample ids in the first column."""
 
 
-class IncrementalTable(Struct, frozen=True, kw_only=True):
+class IncrementalTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[incremental]: start from the last run of the same pipeline."""
 
     enabled: bool = False
@@ -310,7 +312,7 @@ class IncrementalTable(Struct, frozen=True, kw_only=True):
     exit code is 6, and the results are written. No limit by default."""
 
 
-class OutputTable(Struct, frozen=True, kw_only=True):
+class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """[output]: the run directory.
 
     A run of the same fit in another run directory resumes from the checkpoints; see also

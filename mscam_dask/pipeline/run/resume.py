@@ -260,8 +260,8 @@ def _data(
         changed = {view.name for view in set(earlier.views) ^ set(found.views)}
         raise DataError(
             f"The data in {opened.store} changed since the run was started: "
-            f"{', '.join(map(repr, sorted(changed))) or 'the order of the views'}. Restore them, or start a "
-            "new run with the present data."
+            f"{', '.join(map(repr, sorted(changed))) or 'the order of the views, or their samples'}. Restore "
+            "them, or start a new run with the present data."
         )
     return opened, notes
 

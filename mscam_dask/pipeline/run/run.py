@@ -267,13 +267,13 @@ class Run:
         return self._opened or self._ingest()
 
     def _report(self) -> None:
-        again = f"Try again with mscam-dask report {self.directory.path}."
-        with self._last_step("report", "not written", f"not their report: {{}} {again}") as summary:
+        again = f" Try again with mscam-dask report {self.directory.path}."
+        with self._last_step("report", "not written", "not their report", again) as summary:
             summary.text = str(write_report(self.directory))
 
     def _retain(self, directory: RunDirectory) -> None:
         failed = "could not remove all old runs"
-        with self._last_step("retain", failed, "old runs could not be removed: {}") as summary:
+        with self._last_step("retain", failed, "old runs could not be removed") as summary:
             names = remove_old_runs(self._settings, directory)
             summary.text = f"removed {', '.join(names)}" if names else "nothing to remove"
 
@@ -402,14 +402,16 @@ class Run:
         )
 
     @contextlib.contextmanager
-    def _last_step(self, name: str, failed: str, note: str) -> Iterator[steps.StepSummary]:
+    def _last_step(
+        self, name: str, failed: str, but: str, remedy: str = ""
+    ) -> Iterator[steps.StepSummary]:
         """Run a step after the results, which are complete whether or not it works."""
         with self._step(name, is_recorded=False) as summary:
             try:
                 yield summary
             except (MscamError, OSError) as error:
                 summary.text = failed
-                summary.notes = (f"The results are complete, but {note.replace('{}', str(error))}",)
+                summary.notes = (f"The results are complete, but {but}: {error}{remedy}",)
 
     def _ingest(self) -> OpenData:
         with self._step("ingest") as summary:
@@ -425,11 +427,8 @@ class Run:
 
     def _ingested(self) -> tuple[OpenData, tuple[SourceRecord, ...], str]:
         """Open the data, or reuse those of a previous run; with their sources and fingerprint."""
-        table, place, expected = (
-            self._settings.data,
-            self.directory.data,
-            self.record.run_fingerprint,
-        )
+        table, place = self._settings.data, self.directory.data
+        expected = self.record.run_fingerprint
         stamps, sources = stamps_of(table), source_records(table)
         fingerprint = retry_if_replaced(lambda: data_fingerprint(table))
         names = ", ".join(each.source for each in sources)
