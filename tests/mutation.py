@@ -43,16 +43,8 @@ _FIT_TESTS = tuple(
     f"tests/engine/test_{name}.py"
     for name in (
         *("arguments", "candidate_neighbors", "checkpoint", "cuts", "excluded_views", "fit"),
-        *(
-            "initial_graph",
-            "large",
-            "loop_rules",
-            "n_clusters",
-            "reduction",
-            "refine",
-            "results_by_workers",
-            "warm_start",
-        ),
+        *("initial_graph", "large", "loop_rules", "n_clusters", "reduction", "refine"),
+        *("stored_results", "warm_start"),
     )
 )
 _SOLVER_TESTS = (
@@ -73,7 +65,7 @@ GROUPS: dict[str, tuple[str, ...]] = {
     "mscam_dask/data/checkpoint*.py": _STORE_TESTS,
     **{
         f"mscam_dask/engine/{name}.py": _FIT_TESTS
-        for name in ("outer_loop", "iteration_steps", "finalize", "fit", "refine", "checkpoint*")
+        for name in ("outer_loop", "finalize", "fit", "refine", "checkpoint*")
     },
 }
 """Files to mutate, and the tests that are to notice; the first pattern of a file counts."""
