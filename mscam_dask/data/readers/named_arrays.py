@@ -214,8 +214,10 @@ def _find_labels(
     known: dict[str, _Labels] = {}
     differing: list[str] = []
     for name, value in found.values.items():
-        is_requested = not requested.isdisjoint((name, *found.groups.get(name, ())))
-        if name != asked and (is_requested or not _CONVENTIONAL.fullmatch(_own(name))):
+        is_view = name in found.view_types or not requested.isdisjoint(
+            (name, *found.groups.get(name, ()))
+        )
+        if name != asked and (is_view or not _CONVENTIONAL.fullmatch(_own(name))):
             continue
         labels = _labels_in(value)
         is_usual = labels is not None and labels[0].size > 1 and (labels[1] or _is_usual(name))

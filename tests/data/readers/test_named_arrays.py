@@ -253,8 +253,11 @@ def test_npy_comes_back_named_by_its_file(table: NDArray[Any]) -> None:
         np.testing.assert_array_equal(values["shape.context"], table.astype(np.float64))
 
 
-def test_one_array_in_a_file_is_a_view_whatever_its_name(tmp_path: Path) -> None:
+def test_arrays_that_can_only_be_views_have_any_name(tmp_path: Path) -> None:
     column = np.arange(4)[:, None]
+    names = {"view_names": np.array(["a", "y"]), "labels": np.arange(4) % 2}
+    numbered = save_archive(tmp_path / "n.npz", view_0=np.eye(4), view_1=column, **names)
+    assert [*read(numbered)[0]] == ["a", "y"]
     np.save(tmp_path / "class.npy", column)
     zarr.save(tmp_path / "y.zarr", column)
     sparse.save_npz(tmp_path / "label.npz", sparse.csr_array(column))
