@@ -259,7 +259,7 @@ def test_arrays_that_can_only_be_views_have_any_name(tmp_path: Path) -> None:
     numbered = save_archive(tmp_path / "n.npz", view_0=np.eye(4), view_1=column, **names)
     assert [*read(numbered)[0]] == ["a", "y"]
     np.save(tmp_path / "class.npy", column)
-    zarr.save(tmp_path / "y.zarr", column)
+    zarr.create_array(tmp_path / "y.zarr", data=column)
     sparse.save_npz(tmp_path / "label.npz", sparse.csr_array(column))
     for file in ("class.npy", "y.zarr", "label.npz"):
         values, loaded = read(tmp_path / file)
