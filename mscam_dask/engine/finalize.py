@@ -65,34 +65,35 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
     if final is not None and known is not None:
         misses = stage.value(stage.submit(n_missed, final.labels, known))
         final = None if misses else final
+    if final is not None:
+        labels, borders = final.labels, final.borders
+    elif known is None:
+        labels, borders = state.best.labels, state.best.borders
+    else:
+        labels, borders = stage.submit(with_known, state.best.labels, known, n_clusters), None
     if final is None:
+        labels = stage.submit(canonical_labels, labels)
+    borders, other = borders or submit_borders(stage, labels, context), None
+    if known is None:
+        other = choose_partition(stage, state.graph, labels, borders, context)
+    if other is not None:
+        final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
+    elif final is None:
         merged = state.spectrum is None
         status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
-        labels = state.best.labels
-        if known is not None:
-            labels = stage.submit(with_known, labels, known, n_clusters)
-            labels = stage.submit(canonical_labels, labels)
         final = _from_partition(stage, labels, status, context, state.graph)
-    # the driver waits for the borders last: few fits take another partition by them
-    first, results = final, _submit_results(stage, final, context, state.history)
-    if known is None:
-        _, borders, *_ = results.assessed
-        other = choose_partition(stage, state.graph, final.labels, borders, context)
-        if other is not None:
-            stage = stage.sub("other")
-            final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
+        final = dataclasses.replace(final, borders=borders)
+    else:
+        final = dataclasses.replace(final, borders=borders)
     if context.equal is not None:
         labels = stage.value(final.labels)
         joined = joined_groups(labels, context.equal, n_clusters)
         if not np.array_equal(joined, labels):
-            stage = stage.sub("equal")
             status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
-            labels = canonical_labels(joined)
-            final = _from_partition(stage, labels, status, context, final.learned_graph)
-    if final is not first:
-        results = _submit_results(stage, final, context, state.history)
+            labels, equal = canonical_labels(joined), stage.sub("equal")
+            final = _from_partition(equal, labels, status, context, final.learned_graph)
     directory = session.results_directory
-    return _solution(stage, final, results, context, directory, state.history, state.refined)
+    return _solution(stage, final, context, directory, state.history, state.refined)
 
 
 def trivial_solution(
@@ -101,8 +102,7 @@ def trivial_solution(
     """Return the solution of a partition that needs no outer iterations."""
     stage = session.stage("final")
     final = _from_partition(stage, labels, status, context)
-    results = _submit_results(stage, final, context)
-    return _solution(stage, final, results, context, session.results_directory)
+    return _solution(stage, final, context, session.results_directory)
 
 
 def _reached(stage: Stage, state: LoopState, context: FitContext) -> _FinalGraph | None:
@@ -134,26 +134,19 @@ def _from_partition(
     return _FinalGraph(graph, learned, components, status, score)
 
 
-@dataclasses.dataclass(frozen=True)
-class _Results:
-    """Tasks of the results of a final graph: quantities of `assessment_of`, maps and rows of the views."""
-
-    assessed: list[Handle]
-    encoders: list[Handle]
-    embeddings: RowsOfViews
-    coordinates: RowsOfViews
-
-
-def _submit_results(
+def _solution(
     stage: Stage,
     final: _FinalGraph,
     context: FitContext,
+    directory: Path | None,
     history: tuple[IterationFinished, ...] = (),
-) -> _Results:
-    """Submit the assessment and the embeddings of a final graph; a trivial partition has no embeddings."""
-    prepared, parameters = context.prepared, context.parameters
-    assessed = submit_assessment(stage, final, context)
+    refinement: RefinementFinished | None = None,
+) -> Solution:
+    """Gather the solution; large arrays go to a directory if there is one. A trivial partition has no embeddings."""
+    prepared, parameters, order = context.prepared, context.parameters, context.prepared.order
     names = prepared.names
+    assessed = submit_assessment(stage, final, context)
+    encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
     embeddings: RowsOfViews = {}
     if not final.status.is_trivial:
         weight = history[-1].graph_weight if history else parameters.constants.graph_weight
@@ -167,31 +160,15 @@ def _submit_results(
         name: stage.map(principal_coordinates, view.rows)
         for name, view in zip(names, prepared.views, strict=True)
     }
-    encoders = [stage.attribute(view.empty, "encoder") for view in prepared.views]
-    return _Results(assessed, encoders, embeddings, coordinates)
-
-
-def _solution(
-    stage: Stage,
-    final: _FinalGraph,
-    results: _Results,
-    context: FitContext,
-    directory: Path | None,
-    history: tuple[IterationFinished, ...] = (),
-    refinement: RefinementFinished | None = None,
-) -> Solution:
-    """Gather the solution; large arrays go to a directory if there is one."""
-    prepared, order = context.prepared, context.prepared.order
     graphs = {"consensus_graph": final.graph}
     if final.learned_graph is not final.graph:
         graphs["learned_graph"] = final.learned_graph
-    of_views = results.embeddings, results.coordinates
     arrays: ResultArrays = (
-        gather_arrays(stage, graphs, *of_views, order)
+        gather_arrays(stage, graphs, embeddings, coordinates, order)
         if directory is None or order.is_whole
-        else store_arrays(stage, directory, graphs, *of_views, order)
+        else store_arrays(stage, directory, graphs, embeddings, coordinates, order)
     )
-    (labels,), maps, quantities = stage.gather([final.labels], results.encoders, results.assessed)
+    (labels,), maps, quantities = stage.gather([final.labels], encoders, assessed)
     shares = shares_of_views(prepared.names, final.partition_score.view_scores)
     return Solution(
         labels=labels,
