@@ -220,7 +220,7 @@ def _nearest_of(
 def _search_in_float64(
     points: WeightedBlocks, samples: NDArray[np.int64], n_candidates: int, n_asked: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Neighbors of some samples by float64 products, or by the differences of all that these leave possible."""
+    """Neighbors of some samples by float64 products, or differences where ambiguous."""
     whole = points.stacked(slice(None))
     whole -= whole.mean(axis=0)
     squared_norms = np.einsum("ij,ij->i", whole, whole)
@@ -229,26 +229,91 @@ def _search_in_float64(
     margin = 2.0 * unit * (squared_norms[samples] + squared_norms.max())
     result = np.empty((len(samples), n_candidates), dtype=np.int64)
     distances = np.empty(result.shape)
+    ambiguous = np.zeros(len(samples), dtype=np.bool_)
     step = max(1, _BLOCK_BYTES // (8 * len(whole)))
     for start in range(0, len(samples), step):
         rows = slice(start, min(start + step, len(samples)))
-        mine = samples[rows]
+        mine, error = samples[rows], margin[rows]
         squared = squared_distances_by_products(whole[mine], whole, squared_norms)
-        squared[np.arange(len(mine)), mine] = np.inf
-        found = top_k_columns(squared, min(n_asked, len(whole) - 1))
+        found = top_k_columns(squared, n_asked)
         farthest = np.take_along_axis(squared, found, axis=1).max(axis=1)
         result[rows], distances[rows] = _nearest_of(points, mine, found, n_candidates)
-        kth, error = distances[rows, -1], margin[rows]
-        for i in np.flatnonzero(~(kth < farthest - error)):
-            possible = np.flatnonzero(squared[i] <= kth[i] + 2.0 * error[i])
-            exact = squared_distances_to(points, mine[[i]], possible[None])[0]
-            # if the bound is far below the distance, distances within the bound are ties
-            tie = 2.0 * error[i] if error[i] <= _TIE * kth[i] else 0.0
-            leveled = np.where(np.abs(exact - kth[i]) <= tie, kth[i], exact)
-            nearest = possible[np.lexsort((possible, leveled))[:n_candidates]]
-            again = _nearest_of(points, mine[[i]], nearest[None], n_candidates)
-            result[start + i], distances[start + i] = again[0][0], again[1][0]
+        kth = distances[rows, -1]
+        doubtful = ~(kth < farthest - error)
+        # if the bound is far below the distance, distances within the bound are ties
+        tied = error <= _TIE * kth
+        ambiguous[rows] = doubtful & ~tied
+        which = np.flatnonzero(doubtful & tied)
+        if which.size:
+            lowest = _by_lowest_index(
+                squared[which], mine[which], n_candidates, kth[which], error[which]
+            )
+            again = _nearest_of(points, mine[which], lowest, n_candidates)
+            result[start + which], distances[start + which] = again
+    which = np.flatnonzero(ambiguous)
+    if which.size:
+        radius = distances[which, -1] + margin[which]
+        exact = _by_exact_differences(whole, squared_norms, samples[which], n_candidates, radius)
+        result[which], distances[which] = _nearest_of(points, samples[which], exact, n_candidates)
     return result, distances
+
+
+def _by_lowest_index(
+    squared: NDArray[np.float64],
+    samples: NDArray[np.int64],
+    n_candidates: int,
+    kth: NDArray[np.float64],
+    margin: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Neighbors (m, K) by distances (m, n); those within the margin of the K-th are ties."""
+    n = squared.shape[1]
+    closer = squared < (kth - 2.0 * margin)[:, None]
+    equal = squared <= (kth + 2.0 * margin)[:, None]
+    rank = np.where(closer, -1, np.where(equal, np.arange(n), 2 * n))
+    rank[np.arange(len(rank)), samples] = 2 * n
+    chosen: NDArray[np.int64] = np.argpartition(rank, n_candidates - 1, axis=1)[:, :n_candidates]
+    return chosen
+
+
+def _by_exact_differences(
+    points: NDArray[np.float64],
+    squared_norms: NDArray[np.float64],
+    samples: NDArray[np.int64],
+    n_candidates: int,
+    radius: NDArray[np.float64],
+) -> NDArray[np.int64]:
+    """Neighbors (m, K) by exact differences, among all samples within a radius (m,).
+
+    Each distinct point is searched once, for K + 1 neighbors; a sample is then removed from its
+    own.
+    """
+    n, n_wanted = len(points), n_candidates + 1
+    _, first, which = np.unique(points[samples], axis=0, return_index=True, return_inverse=True)
+    which = which.reshape(-1)
+    # the radius excludes the sample itself, so the K + 1 nearest, itself included, lie within it
+    reach = np.full(len(first), -np.inf)
+    np.maximum.at(reach, which, radius)
+    nearest = np.empty((len(first), n_wanted), dtype=np.int64)
+    step = max(1, _BLOCK_BYTES // (8 * n))
+    for start in range(0, len(first), step):
+        rows = samples[first[start : start + step]]
+        squared = squared_distances_by_products(points[rows], points, squared_norms)
+        within = squared <= reach[start : start + step, None]
+        within[np.arange(len(rows)), rows] = True
+        row, candidate = np.nonzero(within)
+        counts = np.bincount(row, minlength=len(rows))
+        offsets = np.concatenate(([0], np.cumsum(counts)))
+        for i in range(len(rows)):
+            mine = candidate[offsets[i] : offsets[i + 1]]
+            differences = points[mine] - points[rows[i]]
+            exact = np.sum(differences * differences, axis=1)
+            nearest[start + i] = mine[np.lexsort((mine, exact))[:n_wanted]]
+    mine_all: NDArray[np.int64] = nearest[which]
+    is_self = mine_all == samples[:, None]
+    # a sample hidden behind K + 1 lower-numbered duplicates drops the last instead
+    is_self[~is_self.any(axis=1), -1] = True
+    others: NDArray[np.int64] = mine_all[~is_self].reshape(len(samples), n_candidates)
+    return others
 
 
 def top_k_columns(values: NDArray[np.floating[Any]], count: int) -> NDArray[np.int64]:
