@@ -57,10 +57,10 @@ Protocols = Annotated[
 ]
 Shares = Annotated[tuple[Share, ...], Meta(min_length=1, title="a list of numbers from 0 to 1")]
 Alphas = Annotated[
-    tuple[InUnits, ...], Meta(min_length=1, title="a list of numbers from 1e-06 to 1e+06")
+    tuple[InUnits, ...], Meta(min_length=1, title="a list of numbers from 1e-6 to 1e6")
 ]
 GraphWeights = Annotated[
-    tuple[GraphWeight, ...], Meta(min_length=1, title="a list of numbers from 1e-30 to 1e+30")
+    tuple[GraphWeight, ...], Meta(min_length=1, title="a list of numbers from 1e-30 to 1e30")
 ]
 
 

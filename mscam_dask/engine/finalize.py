@@ -42,7 +42,7 @@ from mscam_dask.types.result import Assessment, ResultArrays, Solution, Status, 
 
 @dataclasses.dataclass(frozen=True)
 class _FinalGraph:
-    """Graph to return, the learned graph before any rebuilding, labels, status and partition score."""
+    """Graph to return, the learned graph before any rebuilding, labels, status, partition score, and borders if submitted."""
 
     graph: Graph
     learned_graph: Graph
@@ -67,23 +67,22 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
         final = None if misses else final
     if final is not None:
         labels, borders = final.labels, final.borders
-    elif known is None:
-        labels, borders = state.best.labels, state.best.borders
     else:
-        labels, borders = stage.submit(with_known, state.best.labels, known, n_clusters), None
-    if final is None:
+        labels, borders = state.best.labels, state.best.borders
+        if known is not None:
+            labels, borders = stage.submit(with_known, labels, known, n_clusters), None
         labels = stage.submit(canonical_labels, labels)
-    borders, other = borders or submit_borders(stage, labels, context), None
+    borders = borders or submit_borders(stage, labels, context)
+    other = None
     if known is None:
         other = choose_partition(stage, state.graph, labels, borders, context)
     if other is not None:
         final = _from_partition(stage, other, Status.PARTITION_GRAPH, context, state.graph)
-    elif final is None:
-        merged = state.spectrum is None
-        status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
-        final = _from_partition(stage, labels, status, context, state.graph)
-        final = dataclasses.replace(final, borders=borders)
     else:
+        if final is None:
+            merged = state.spectrum is None
+            status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
+            final = _from_partition(stage, labels, status, context, state.graph)
         final = dataclasses.replace(final, borders=borders)
     if context.equal is not None:
         labels = stage.value(final.labels)

@@ -51,7 +51,7 @@ def compared_views(names: Sequence[str]) -> tuple[str, ...]:
 
 @dataclasses.dataclass(frozen=True)
 class BestPartition:
-    """Labels of the best partition so far, its score, and the outer iteration that found it."""
+    """Labels of the best partition so far, its score, the outer iteration that found it, and borders if submitted."""
 
     labels: Handle
     partition_score: PartitionScore

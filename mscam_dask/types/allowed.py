@@ -116,6 +116,11 @@ def _range(noun: str, metas: list[Meta]) -> str:
         if (bound := getattr(meta, name)) not in (None, sys.float_info.max)
     }
     if bounds.keys() == {"ge", "le"}:
-        return f"{noun} from {bounds['ge']:g} to {bounds['le']:g}"
-    limits = " and ".join(f"{_SIGNS[name]} {bound:g}" for name, bound in bounds.items())
+        return f"{noun} from {_text(bounds['ge'])} to {_text(bounds['le'])}"
+    limits = " and ".join(f"{_SIGNS[name]} {_text(bound)}" for name, bound in bounds.items())
     return f"{noun} {limits}".rstrip()
+
+
+def _text(bound: float) -> str:
+    """Number without the zeros and the plus of an exponent: 1e-6, not 1e-06."""
+    return re.sub(r"e([+-])0*", lambda sign: "e" + sign[1].strip("+"), f"{bound:g}")

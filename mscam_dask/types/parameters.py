@@ -13,6 +13,7 @@ from mscam_dask.types.allowed import (
     NotNegative,
     Positive,
     WholeNumber,
+    allowed_values,
     check_fields,
     check_value,
 )
@@ -30,7 +31,7 @@ IMPUTE_METHODS: tuple[ImputeMethod, ...] = get_args(ImputeMethod)
 InUnits = Annotated[float, Meta(ge=1e-6, le=1e6)]
 """A parameter in units of the data: outside this range, products with λ, s² and 1/μ lose all digits."""
 
-_ZERO_OR_IN_UNITS = "0, or a number from 1e-06 to 1e+06"
+_ZERO_OR_IN_UNITS = f"0, or {allowed_values(InUnits)}"
 
 GraphWeight = Annotated[float, Meta(ge=1e-30, le=1e30)]
 """λ grows during a fit, and the next fit may start with the last λ of the previous one."""

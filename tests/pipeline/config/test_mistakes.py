@@ -56,7 +56,7 @@ source = "a.npy"
 max_bytes = "much"  # [data] max_bytes | 'much'
 [cluster]
 n_clusters = 4
-alpha = nan  # [cluster] alpha | nan | 1e-06 | 1e+06
+alpha = nan  # [cluster] alpha | nan | 1e-6 | 1e6
 random_state = -1  # [cluster] random_state | -1 | >= 0
 [execution]
 cluster = "slurm"
@@ -250,6 +250,6 @@ def test_a_missing_table_is_named(tmp_path: Path) -> None:
 
 def test_a_mistake_on_the_command_line_is_named_as_it_was_typed(tmp_path: Path) -> None:
     said = problem(tmp_path, HEAD, "cluster.alpha=-1", "cluster.alhpa=1").splitlines()
-    for typed, value in (("alpha=-1", "1e-06"), ("alhpa=1", "'alpha'")):
+    for typed, value in (("alpha=-1", "1e-6"), ("alhpa=1", "'alpha'")):
         (line,) = [text for text in said if text.startswith(f"--set cluster.{typed}: [cluster]")]
         assert value in line
