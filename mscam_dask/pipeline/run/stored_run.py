@@ -50,12 +50,12 @@ class StoredRun:
 
     @property
     def name(self) -> str:
-        """Name of its directory."""
+        """Name of the run directory."""
         return self.directory.path.name
 
     @cached_property
     def state(self) -> str:
-        """State of the record, but "interrupted" if no process is running the run."""
+        """State that run.json records, but "interrupted" if no process is running the run."""
         is_cut_off = self.record.state == "running" and not is_locked(self.directory.path)
         return "interrupted" if is_cut_off else self.record.state
 
@@ -73,19 +73,19 @@ class StoredRun:
 
     @property
     def has_own_store(self) -> bool:
-        """Whether it has data, in its directory."""
+        """Whether the run has data in its own directory."""
         data = self.record.data
         return data is not None and not as_location(data.store).is_absolute()
 
     @property
     def store(self) -> Location:
-        """Store of its data."""
+        """Store of the clustered data."""
         place = as_location(self.data.store)
         return self.directory.path / place if isinstance(place, Path) else place
 
     @property
     def has_results(self) -> bool:
-        """Whether it has finished."""
+        """Whether the run has finished."""
         return self.record.state == "finished" and None not in (self.record.data, self.record.fit)
 
     def finished(self) -> Self:
@@ -132,7 +132,7 @@ class StoredRun:
         return content
 
     def integrity_problem(self) -> str:
-        """Return how its results are damaged; empty when they are intact."""
+        """Return how the results are damaged, or an empty text if they are intact."""
         files = (self.directory.labels, self.directory.result, self.directory.samples)
         missing = [file.name for file in files if not file.exists()]
         if missing:
