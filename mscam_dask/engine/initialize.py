@@ -131,32 +131,29 @@ def evaluate_graph(
 ) -> Evaluation:
     """Submit the initialization from a graph: its best spectral cut, or its merged components."""
     views, order = prepared.views, prepared.order
+    spectrum = next_spectrum = None
     if graph.n_components > parameters.n_clusters:
         labels = merged_components(stage, views, graph, order, parameters.n_clusters)
         partitions = stage.submit(list, [labels], kind="partitions")
-        scores = prepared.scores(stage, partitions)
-        start = functools.partial(Initialization, parameters, prepared, graph, n_neighbors, None)
-        return Evaluation(stage, partitions, scores, start)
-    spectrum = bottom_eigenpairs(stage, graph, None, views, parameters)
-    partitions = spectral_cuts(
-        stage,
-        spectrum,
-        order,
-        parameters,
-        init_labels=init_labels,
-        random=True,
-        all_minima=init_labels is not None,
-    )
-    if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
-        # submitted now and used at the end of the fit: otherwise workers are idle until the spectrum is there
-        prepared.scorer.view_agreement(compared_views(prepared.validation_views))
-        prepared.scorer.points(prepared.bordered)
-    scores = prepared.scores(stage, partitions)
-    next_spectrum = None
-    if is_only:
-        next_spectrum = bottom_eigenpairs(
-            Stage(stage.executor, "0"), graph, spectrum, views, parameters
+    else:
+        spectrum = bottom_eigenpairs(stage, graph, None, views, parameters)
+        partitions = spectral_cuts(
+            stage,
+            spectrum,
+            order,
+            parameters,
+            init_labels=init_labels,
+            random=True,
+            all_minima=init_labels is not None,
         )
+        if prepared.validation_views == prepared.names:  # not if the fit may exclude some of them
+            # submitted now and used at the end of the fit: otherwise workers are idle until the spectrum is there
+            prepared.scorer.view_agreement(compared_views(prepared.validation_views))
+            prepared.scorer.points(prepared.bordered)
+    scores = prepared.scores(stage, partitions)
+    if is_only and spectrum is not None:
+        next_stage = Stage(stage.executor, "0")
+        next_spectrum = bottom_eigenpairs(next_stage, graph, spectrum, views, parameters)
     start = functools.partial(
         Initialization,
         parameters,
