@@ -304,13 +304,11 @@ def fit_fingerprint(clustering: str, start: str | None) -> str:
     return _digest("fit", clustering, start)
 
 
-def run_fingerprint(settings: Settings, data: str | None = None) -> str:
+def run_fingerprint(settings: Settings, data: str) -> str:
     """Return the fingerprint of a run: everything except its place and its executor."""
     parts = msgspec.to_builtins(settings)
     for elsewhere in ("data", "execution", "output"):
         parts.pop(elsewhere)
-    if data is None:
-        data = data_fingerprint(settings.data)
     return _digest("run", __version__, data, parts)
 
 

@@ -152,8 +152,25 @@ METRICS: Mapping[str, str] = {
 """Metrics and their help texts."""
 
 
-def metrics_text(record: RunRecord, *, started: str, success: float | None) -> str:
-    """Return the metrics of a run."""
+def write_metrics(directory: RunDirectory, record: RunRecord, shared: str | None) -> None:
+    """Write the metrics of the run so far, and for a textfile collector a copy that it may read."""
+    copy = None if shared is None else Path(shared) / f"mscam-{record.pipeline}.prom"
+    text = metrics_text(record, None if copy is None else read_success(copy))
+    directory.write(directory.metrics, text.encode())
+    if copy is not None:
+        try:
+            write_whole(copy, text.encode())
+            copy.chmod(0o644)
+        except OSError as error:
+            raise ConfigurationError(
+                f"[output] metrics = {shared!r} cannot be written: {error.strerror or error}. Give "
+                "a directory that this user may write in."
+            ) from error
+
+
+def metrics_text(record: RunRecord, success: float | None) -> str:
+    """Return the metrics of a run; `success` is the time of the last one with results."""
+    started = record.resumed[-1].time if record.resumed else record.started
     samples: dict[str, list[str]] = {name: [] for name in METRICS}
 
     def add(name: str, value: float | None, **labels: str) -> None:
@@ -216,15 +233,3 @@ def read_success(file: Path) -> float | None:
         found = re.search(rf"^{_SUCCESS_METRIC}{{.*}} (\S+)$", file.read_text(), re.MULTILINE)
         return None if found is None else float(found[1])
     return None
-
-
-def write_shared(file: Path, text: str) -> None:
-    """Write the file of a textfile collector, whole, and readable for the collector."""
-    try:
-        write_whole(file, text.encode())
-        file.chmod(0o644)
-    except OSError as error:
-        raise ConfigurationError(
-            f"[output] metrics = {str(file.parent)!r} cannot be written: {error.strerror or error}. Give "
-            "a directory that this user may write in."
-        ) from error

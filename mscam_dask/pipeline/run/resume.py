@@ -35,12 +35,13 @@ from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.run.open_data import (
     NAME_DIGITS,
     OpenData,
+    data_fingerprint,
     open_data,
     retry_if_replaced,
     run_fingerprint,
     source_records,
 )
-from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, now, run_pipeline
+from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, now
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
 from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.run.stored_run import StoredRun, flat, last_started
@@ -51,17 +52,18 @@ class RunTarget:
     """Directory of a run, and what is to be done there."""
 
     directory: Path
+    data_fingerprint: str
     run_fingerprint: str
     settings: Settings  # with the directory filled in
     action: Literal["run", "resume", "nothing"]  # "nothing" where the run has finished
 
 
 def resolve_target(
-    settings: Settings, output: Path | None = None, *, verify: bool = True
+    settings: Settings, output: str | Path | None = None, *, verify: bool = True
 ) -> RunTarget:
     """Return the directory of a run and whether the run was done before."""
     table = settings.output
-    named = output or (None if table.directory is None else Path(table.directory))
+    named = table.directory if output is None else output
     if named is not None and settings.incremental.enabled:
         raise ConfigurationError(
             f"{'[output] directory' if output is None else '-o'} names a single run directory, "
@@ -69,51 +71,74 @@ def resolve_target(
             "that root instead (--set output.root=DIR), or disable warm starts "
             "(--set incremental.enabled=false)."
         )
-    fingerprint = retry_if_replaced(lambda: run_fingerprint(settings))
+    data = retry_if_replaced(lambda: data_fingerprint(settings.data))
+    fingerprint = run_fingerprint(settings, data)
     if named is not None:
         directory = resolved(named)
         table = msgspec.structs.replace(table, directory=str(directory), root=None)
     else:
-        root = Path.cwd() / "runs" if table.root is None else Path(table.root)
-        root = resolved(root)
+        root = resolved("runs" if table.root is None else table.root)
         directory = root / f"{settings.name}-{fingerprint[:NAME_DIGITS]}"
         table = msgspec.structs.replace(table, root=str(root))
     placed = msgspec.structs.replace(settings, output=table)
     run = last_started(RunDirectory(directory), fingerprint)
     if run is None:  # nothing there, another run, or nothing readable, which run_pipeline reports
-        return RunTarget(directory, fingerprint, placed, "run")
+        return RunTarget(directory, data, fingerprint, placed, "run")
     is_done = run.record.state == "finished" and not (verify and run.integrity_problem())
-    return RunTarget(directory, fingerprint, placed, "nothing" if is_done else "resume")
+    return RunTarget(directory, data, fingerprint, placed, "nothing" if is_done else "resume")
 
 
-def run_or_resume(
+def run_pipeline(
     settings: Settings,
-    output: Path | None = None,
+    output: str | Path | None = None,
     *,
     overwrite: bool = False,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
 ) -> RunOutcome:
-    """Run a pipeline, resume its interrupted run, or return its finished one."""
+    """Run a pipeline, resume its interrupted run, or return its finished one; `overwrite` runs it again.
+
+    A finished run that is overwritten keeps its files until the new one has finished.
+    """
     target = resolve_target(settings, output, verify=False)
-    place, placed, fingerprint = target.directory, target.settings, target.run_fingerprint
-    if target.action == "run" or overwrite:
-        return run_pipeline(
-            placed,
-            place,
-            fingerprint=fingerprint,
-            overwrite=overwrite,
+    root, settings = target.directory, target.settings
+    if target.action != "run" and not overwrite:
+        return resume_run(
+            root,
+            execution=settings.execution,
+            output=settings.output,
             insecure=insecure,
             observers=observers,
+            fingerprint=target.run_fingerprint,
         )
-    return resume_run(
-        place,
-        execution=placed.execution,
-        output=placed.output,
-        insecure=insecure,
-        observers=observers,
-        fingerprint=fingerprint,
+    check_execution(settings.execution, insecure=insecure)
+    for source in settings.data.sources:
+        if Path(source).is_absolute() and Path(source).resolve().is_relative_to(root):
+            raise ConfigurationError(
+                f"The source {source} lies inside the run directory {root}, whose files a run replaces. Choose "
+                "another output directory."
+            )
+    seed = settings.cluster.parameters.get("random_state")
+    record = RunRecord(
+        state="running",
+        pipeline=settings.name,
+        method=settings.cluster.method,
+        seed=seed if isinstance(seed, int) else None,
+        started=now(),
+        versions=software_versions(),
+        blas=blas_libraries(),
+        settings=msgspec.to_builtins(settings),
+        run_fingerprint=target.run_fingerprint,
+        data_fingerprint=target.data_fingerprint,
     )
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(RunDirectory.lock(root))
+        if overwrite and directory.holds_results():
+            record = msgspec.structs.replace(record, replaces=directory.path.name)
+            directory = stack.enter_context(directory.lock_next())
+        directory.claim(record, overwrite=overwrite)
+        directory.write(directory.pipeline, settings_text(settings).encode())
+        return Run(settings, directory, record, observers, fresh=overwrite).execute()
 
 
 def resume_run(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
 from mscam_dask.data.results import read_model, read_result
-from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
@@ -38,7 +36,7 @@ from mscam_dask.monitor.run_record import (
     SettingEntry,
     ViewSettingsEntry,
 )
-from mscam_dask.pipeline.config.settings import ClusterTable, Settings
+from mscam_dask.pipeline.config.settings import ClusterTable
 from mscam_dask.pipeline.run.previous_runs import WarmStart
 from mscam_dask.pipeline.run.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
 from mscam_dask.types.result import Solution
@@ -225,45 +223,3 @@ def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
     table = sample_table(data.sample_ids, labels, model.arrays["membership"], names, votes)
     suffixes = FORMATS if has_parquet() else (".csv",)
     return {f"samples{suffix}": table_bytes(table, suffix) for suffix in suffixes}
-
-
-def check_reach(settings: Settings) -> None:
-    """Refuse an unreachable place for checkpoints before anything is computed."""
-    root = settings.output.checkpoints
-    if root is not None:
-        _store(as_location(root) / "reach").load()
-
-
-class RunCheckpoints:
-    """Checkpoint store of a run, which tells it of resumption and defers signals while one is written."""
-
-    def __init__(
-        self,
-        place: Location,
-        record_resume: Callable[[int, tuple[str, ...]], None],
-        writing: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        self.place = place
-        self._store = _store(place)
-        self._record_resume = record_resume
-        self._writing = writing
-
-    def load(self) -> Checkpoint | None:
-        """Return the last saved checkpoint; None without one."""
-        checkpoint = self._store.load()
-        if checkpoint is not None:
-            self._record_resume(int(checkpoint.record["iteration"]), self._store.damage)
-        return checkpoint
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Save a checkpoint, which survives the process when this returns."""
-        with self._writing():
-            self._store.save(checkpoint)
-
-    def clear(self) -> None:
-        """Remove every checkpoint."""
-        self._store.clear()
-
-
-def _store(place: Location) -> FileCheckpointStore | ObjectCheckpointStore:
-    return FileCheckpointStore(place) if isinstance(place, Path) else ObjectCheckpointStore(place)
