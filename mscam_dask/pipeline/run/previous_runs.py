@@ -107,7 +107,7 @@ def _drift_since(
         )
     known = earlier.reindex(samples, fill_value=UNKNOWN).to_numpy()
     drift = _drift(run, known, labels, run.fit.score, "unchanged")
-    return drift, moved_text(samples, known, labels) if renamed else None
+    return drift, _moved_text(samples, known, labels) if renamed else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,39 +212,39 @@ def _previous_arguments(fit: FitRecord, result: StoredResult, settings: Settings
     """Return the settings of a run and the graph weight to start from."""
     setting, requested = fit.setting, settings.cluster.parameters
     arguments: dict[str, Any] = {
-        "scale": setting.scale,
-        "alpha": setting.alpha,
-        "n_neighbors": setting.n_neighbors,
-        "exclude_views": setting.exclude_views,
+        name: getattr(setting, name) for name in ("scale", "alpha", "n_neighbors", "exclude_views")
     }
     if setting.views is not None:
-        arguments["scale"] = {name: view.scale for name, view in setting.views.items()}
-        arguments["alpha"] = {name: view.alpha for name, view in setting.views.items()}
-    if len(result.history["graph_weight"]):
-        by_score = int(np.argmax(result.history["score"].values))
-        index = -1 if result.status == Status.CONVERGED.name else by_score
-        weight = float(result.history["graph_weight"].values[index])
+        for name in ("scale", "alpha"):
+            arguments[name] = {view: getattr(own, name) for view, own in setting.views.items()}
+    given = {name: requested[name] for name in arguments if requested.get(name) is not None}
+    weights = result.history["graph_weight"].values
+    if len(weights):
+        best = int(np.argmax(result.history["score"].values))
+        weight = float(weights[-1 if result.status == Status.CONVERGED.name else best])
         arguments["constants"] = {**requested["constants"], "graph_weight": weight}
     if settings.cluster.n_clusters is None:
         arguments |= {"n_clusters": fit.n_clusters, "max_clusters": None}
-    for name in ("scale", "alpha", "n_neighbors", "exclude_views"):
-        if requested.get(name) is not None:
-            arguments[name] = requested[name]
-    return arguments
+    return arguments | given
 
 
 def named_as_before(start: WarmStart | None, solution: Solution) -> Solution:
-    """Return the solution with its clusters named after those of the previous run.
+    """Return the solution with its clusters named after those of the previous run that they match best.
 
     A cluster keeps its name also when there are fewer now, so that names may have gaps.
     """
     if start is None or not (start.known != UNKNOWN).any():
         return solution
-    n_clusters = int(max(solution.labels.max(), start.known.max())) + 1
-    labels = renamed_clusters(start.known, solution.labels, n_clusters)
-    first = np.unique(solution.labels, return_index=True)[1]
-    assessment = solution.assessment.renamed(labels[first].tolist())
-    return dataclasses.replace(solution, labels=labels, assessment=assessment)
+    labels, common = solution.labels, start.known != UNKNOWN
+    n_names = int(max(labels.max(), start.known.max())) + 1
+    names = np.full(n_names, UNKNOWN, dtype=np.int64)
+    matched = matched_labels(start.known[common], labels[common])
+    names[labels[common]] = np.where(matched < n_names, matched, UNKNOWN)
+    free = np.setdiff1d(np.arange(n_names), names)
+    names[names == UNKNOWN] = free[: np.count_nonzero(names == UNKNOWN)]
+    first = np.unique(labels, return_index=True)[1]
+    assessment = solution.assessment.renamed(names[labels[first]].tolist())
+    return dataclasses.replace(solution, labels=names[labels], assessment=assessment)
 
 
 def drift_of(
@@ -256,23 +256,7 @@ def drift_of(
     names = data.sample_ids or [str(index) for index in range(data.n_samples)]
     how: Literal["warm", "cold"] = "warm" if start.is_warm else "cold"
     drift = _drift(start.earlier, start.known, solution.labels, fit.score, how, start.reason)
-    return drift, moved_text(names, start.known, solution.labels)
-
-
-def renamed_clusters(
-    known: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: int
-) -> NDArray[np.int64]:
-    """Return the same clusters, named after the previous ones they match best."""
-    common = known >= 0
-    names = np.full(n_clusters, -1, dtype=np.int64)
-    if common.any():
-        matched = matched_labels(known[common], labels[common])
-        names[labels[common]] = np.where(matched < n_clusters, matched, -1)
-        counts = np.bincount(names[names >= 0], minlength=n_clusters)
-        assert counts.max(initial=0) <= 1, "one cluster, one name"
-    free = np.setdiff1d(np.arange(n_clusters), names[names >= 0])
-    names[names < 0] = free[: np.count_nonzero(names < 0)]
-    return np.asarray(names[labels], dtype=np.int64)
+    return drift, _moved_text(names, start.known, solution.labels)
 
 
 def _drift(
@@ -308,7 +292,7 @@ def _drift(
     )
 
 
-def moved_text(names: Sequence[str], known: NDArray[np.int64], labels: NDArray[np.int64]) -> bytes:
+def _moved_text(names: Sequence[str], known: NDArray[np.int64], labels: NDArray[np.int64]) -> bytes:
     """Return moved.csv: the samples that changed cluster, with both labels."""
     moved = np.flatnonzero((known >= 0) & (known != labels)).tolist()
     samples = [names[index] for index in moved]
