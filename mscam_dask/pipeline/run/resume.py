@@ -24,7 +24,6 @@ from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.monitor.run_record import (
     ResumeEntry,
     RunRecord,
-    SourceRecord,
     blas_libraries,
     software_versions,
 )
@@ -181,10 +180,10 @@ def resume_run(
             settings = msgspec.structs.replace(settings, execution=changed.execution)
         check_execution(settings.execution, insecure=insecure)
         directory.remove_partial_files()
-        reasons = (
-            (f"The results of {record.ended} are computed again: {problem}.",) if problem else ()
-        )
-        entry = ResumeEntry(time=now(), state=record.state, warnings=reasons + _differences(record))
+        opened, notes = _data(directory, settings, record, remake=bool(problem))
+        if problem:
+            notes = (f"The results of {record.ended} are computed again: {problem}.", *notes)
+        entry = ResumeEntry(time=now(), state=record.state, warnings=notes + _differences(record))
         record = msgspec.structs.replace(
             record,
             state="running",
@@ -200,9 +199,6 @@ def resume_run(
             versions=software_versions(),
             blas=blas_libraries(),
         )
-        opened, notes = _data(directory, settings, record, remake=bool(problem))
-        entry = msgspec.structs.replace(entry, warnings=entry.warnings + notes)
-        record = msgspec.structs.replace(record, resumed=(*record.resumed[:-1], entry))
         directory.write_record(record)
         return Run(settings, directory, record, observers, opened=opened).execute()
 
@@ -271,7 +267,18 @@ def _data(
     if earlier is None:  # killed during the step ingest, which is repeated
         directory.remove(directory.data)
         return None, ()
-    notes = _check_sources(record.sources, settings)
+    notes: tuple[str, ...] = ()
+    for then, present in zip(record.sources, source_records(settings.data), strict=True):
+        if then.sha256 in (None, present.sha256):
+            continue
+        if present.sha256 is None:
+            notes += (f"{then.source} is missing; the run uses its own copy of the data.",)
+        else:
+            raise DataError(
+                f"{then.source} changed since the run was started ({then.n_bytes} bytes, SHA-256 "
+                f"{str(then.sha256)[:16]}... then; {present.n_bytes} bytes, {present.sha256[:16]}... "
+                "now). Restore the old file, or start a new run."
+            )
     try:
         opened = open_data(settings.data, directory.data, earlier)
         verify_store(opened.store)
@@ -291,38 +298,17 @@ def _data(
     return opened, notes
 
 
-def _check_sources(earlier: tuple[SourceRecord, ...], settings: Settings) -> tuple[str, ...]:
-    """Refuse sources that changed since the start; return notes on those that are missing."""
-    notes = []
-    current: dict[str, Any] = {item.source: item for item in source_records(settings.data)}
-    for then in earlier:
-        if then.sha256 is None:
-            continue
-        present = current.get(then.source)
-        if present is None or present.sha256 is None:
-            notes.append(f"{then.source} is missing; the run uses its own copy of the data.")
-        elif present.sha256 != then.sha256:
-            raise DataError(
-                f"{then.source} changed since the run was started ({then.n_bytes} bytes, SHA-256 "
-                f"{then.sha256[:16]}... then; {present.n_bytes} bytes, {present.sha256[:16]}... "
-                "now). Restore the old file, or start a new run."
-            )
-    return tuple(notes)
-
-
 def _differences(record: RunRecord) -> tuple[str, ...]:
     """Return warnings on software that differs from that at the start of the run."""
     then = _software(record.versions, record.blas)
-    now_ = _software(software_versions(), blas_libraries())
-    changed = [
-        f"{name} {version} -> {now_.get(name, 'none')}"
+    present = _software(software_versions(), blas_libraries())
+    changed = "; ".join(
+        f"{name} {version} -> {present.get(name, 'none')}"
         for name, version in then.items()
-        if now_.get(name) != version
-    ]
-    if not changed:
-        return ()
+        if present.get(name) != version
+    )
     text = "The software has changed since the run started, so the result may differ by rounding"
-    return (f"{text}: {'; '.join(changed)}.",)
+    return (f"{text}: {changed}.",) if changed else ()
 
 
 def _software(versions: Mapping[str, str], libraries: Sequence[dict[str, Any]]) -> dict[str, str]:

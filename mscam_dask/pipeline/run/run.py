@@ -138,8 +138,17 @@ class Run:
             try:
                 with changes_are_temporary(self._settings.data, lambda: self._opened):
                     self._compute()
-                directory = self._replace()
-                self._retain(directory)
+                directory = self.directory
+                if directory.replaced is not None:
+                    old = RunDirectory(directory.replaced)
+                    with failures_are_typed(
+                        f"The run in {old.path}", "run the same command again."
+                    ):
+                        directory = old.replace_with(directory)
+                if self._settings.output.keep is not None:
+                    with self._last_step("retain") as summary:
+                        names = ", ".join(remove_old_runs(self._settings, directory))
+                        summary.text = f"removed {names}" if names else "nothing to remove"
             except BaseException as error:
                 self.failed(error)
                 if not isinstance(error, KeyboardInterrupt):
@@ -162,7 +171,13 @@ class Run:
         if self._settings.output.checkpoints is not None:  # refused before anything is computed
             _checkpoint_store(as_location(self._settings.output.checkpoints) / "reach").load()
         if self.record.resumed:
-            self._report_resume()
+            with self._step("resume") as summary:
+                summary.notes = (*self.record.resumed[-1].warnings, *self._siblings.notes)
+                summary.text = "from the beginning: no data were ingested yet"
+                if self._opened is not None:
+                    data = self._opened.data
+                    counted = f"{data.n_samples} samples in {plural(len(data.views), 'view')}"
+                    summary.text = f"{counted}, unchanged since {self.record.started}"
         self._opened = opened = self._opened or self._ingest()
         self._validate(opened)
         clusters = self._reuse_previous(opened) or self._fit(opened)
@@ -171,7 +186,13 @@ class Run:
             self._evaluate(labels, clusters.labels)
         self._write(opened, clusters)
         self._update(number=siblings_of(self._settings, self.directory).next_number)
-        self._end("finished", self._results_code())
+        fit, drift, limit = self.record.fit, self.record.drift, self._settings.incremental.max_drift
+        code = 0
+        if fit is not None and not fit.has_requested_components:
+            code = EXIT_NOT_CONVERGED
+        elif limit is not None and drift is not None and drift.share_moved > limit:
+            code = EXIT_DRIFT
+        self._end("finished", code)
         with contextlib.suppress(MscamError, OSError):  # the next run here removes what stays
             self.directory.remove(self.directory.checkpoints)
             if self._checkpoints is not None:
@@ -181,32 +202,8 @@ class Run:
 
     def _report(self) -> None:
         again = f" Try again with mscam-dask report {self.directory.path}."
-        with self._last_step("report", "not written", "not their report", again) as summary:
+        with self._last_step("report", again) as summary:
             summary.text = str(write_report(self.directory))
-
-    def _retain(self, directory: RunDirectory) -> None:
-        if self._settings.output.keep is None:
-            return
-        failed = "could not remove all old runs"
-        with self._last_step("retain", failed, "old runs could not be removed") as summary:
-            names = remove_old_runs(self._settings, directory)
-            summary.text = f"removed {', '.join(names)}" if names else "nothing to remove"
-
-    def _results_code(self) -> int:
-        """Return the exit code of a run whose results are written."""
-        fit, drift, limit = self.record.fit, self.record.drift, self._settings.incremental.max_drift
-        if fit is not None and not fit.has_requested_components:
-            return EXIT_NOT_CONVERGED
-        moved_much = limit is not None and drift is not None and drift.share_moved > limit
-        return EXIT_DRIFT if moved_much else 0
-
-    def _replace(self) -> RunDirectory:
-        """Put this run in the place of the one that it replaces."""
-        directory = self.directory
-        if directory.replaced is None:
-            return directory
-        with failures_are_typed(f"The run in {directory.replaced}", "run the same command again."):
-            return RunDirectory(directory.replaced).replace_with(directory)
 
     def failed(self, error: BaseException) -> None:
         """Record in run.json how the run ended, if that can be written."""
@@ -289,16 +286,15 @@ class Run:
         )
 
     @contextlib.contextmanager
-    def _last_step(
-        self, name: str, failed: str, but: str, remedy: str = ""
-    ) -> Iterator[steps.StepSummary]:
+    def _last_step(self, name: str, remedy: str = "") -> Iterator[steps.StepSummary]:
         """Run a step after the results, which are complete whether or not it works."""
         with self._step(name, is_recorded=False) as summary:
             try:
                 yield summary
             except (MscamError, OSError) as error:
-                summary.text = failed
-                summary.notes = (f"The results are complete, but {but}: {error}{remedy}",)
+                summary.text = "failed"
+                note = f"The results are complete, but the step {name} failed: {error}{remedy}"
+                summary.notes = (note,)
 
     def _ingest(self) -> OpenData:
         """Open the data, or link those of a previous run; refuse others than those of the fingerprint."""
@@ -326,17 +322,6 @@ class Run:
             summary.text = f"{counted}: {views}"
             summary.notes = (*record.notes, *self._siblings.notes)
         return opened
-
-    def _report_resume(self) -> None:
-        """Emit the events of a resumed run: the data it starts from, and warnings."""
-        with self._step("resume") as summary:
-            summary.notes = (*self.record.resumed[-1].warnings, *self._siblings.notes)
-            summary.text = "from the beginning: no data were ingested yet"
-            if self._opened is not None:
-                data = self._opened.data
-                views = plural(len(data.views), "view")
-                since = f"unchanged since {self.record.started}"
-                summary.text = f"{data.n_samples} samples in {views}, {since}"
 
     def _validate(self, opened: OpenData) -> None:
         with self._step("validate") as summary:
@@ -375,7 +360,12 @@ class Run:
         self._update(started_from="" if start is None else start.earlier.name)
         batches = column_of(self._settings.data, "batches", opened.data)
         known = column_of(self._settings.data, "partial_labels", opened.data)
-        self._checkpoints = _Checkpoints(self, self._checkpoint_place())
+        place: Location = self.directory.checkpoints
+        if self._settings.output.checkpoints is not None:
+            fit_digest = fit_fingerprint(self.record)
+            name = f"{self._settings.name}-{fit_digest[:NAME_DIGITS]}"
+            place = as_location(self._settings.output.checkpoints) / name
+        self._checkpoints = _Checkpoints(self, place)
         if self._fresh:
             self._checkpoints.store.clear()
         with self._cluster(opened) as cluster, self._step("cluster") as summary:
@@ -403,15 +393,6 @@ class Run:
             model = stored_model(estimator)  # while the workers are there
         write = partial(write_result, solution, model=model)
         return ClusteringOutput(solution.labels, fit, write, drift, moved)
-
-    def _checkpoint_place(self) -> Location:
-        """Return where the checkpoints of the fit are."""
-        root, clustering = self._settings.output.checkpoints, self.record.clustering_fingerprint
-        if root is None:
-            return self.directory.checkpoints
-        assert clustering is not None
-        fit = fit_fingerprint(clustering, self.record.started_from)
-        return as_location(root) / f"{self._settings.name}-{fit[:NAME_DIGITS]}"
 
     @contextlib.contextmanager
     def _cluster(self, opened: OpenData) -> Iterator[OpenCluster]:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -63,17 +62,13 @@ def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
 
 def fit_summary(fit: FitRecord) -> str:
     """Return the summary of the step cluster."""
+    clusters = plural(fit.n_clusters, "cluster")
+    summary = (
+        f"{plural(fit.n_connected_components, 'connected component')} for {clusters}, "
+        f"{plural(fit.n_outer_iterations, 'outer iteration')}"
+    )
     standing = None if fit.assessment is None else fit.assessment.standing_clusters
-    separated = (
-        ""
-        if standing is None
-        else f", {len(standing)} of {plural(fit.n_clusters, 'cluster')} separated"
-    )
-    return (
-        f"{plural(fit.n_connected_components, 'connected component')} for "
-        f"{plural(fit.n_clusters, 'cluster')}, {plural(fit.n_outer_iterations, 'outer iteration')}"
-        f"{separated}"
-    )
+    return summary if standing is None else f"{summary}, {len(standing)} of {clusters} separated"
 
 
 def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
@@ -89,7 +84,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     batches: NDArray[Any] | None = None,
     partial_labels: NDArray[Any] | None = None,
 ) -> tuple[MSCAM, tuple[str, ...]]:
-    """Fit the estimator that [cluster] names."""
+    """Fit the estimator that [cluster] names; our own warnings become notes, others stay warnings."""
     estimator = table.estimator(
         **(start.arguments if start else {}),
         client=client,
@@ -98,31 +93,19 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
         checkpoint_store=checkpoint_store,
     )
     estimator._results_directory = results_directory
-    with _warnings_noted() as notes:
+    with warnings.catch_warnings(record=True) as caught:
+        for category in _NOTED:
+            warnings.filterwarnings("always", category=category)
         estimator.fit(
             data,
             batches=batches,
             partial_labels=partial_labels,
             init_labels=start.init_labels if start else None,
         )
-    return estimator, tuple(notes)
-
-
-@contextmanager
-def _warnings_noted() -> Iterator[list[str]]:
-    """Collect our own warnings as notes; others stay warnings."""
-    notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        for category in _NOTED:
-            warnings.filterwarnings("always", category=category)
-        yield notes
-    for warning in caught:
-        if issubclass(warning.category, _NOTED):
-            notes.append(str(warning.message))
-        else:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
+    for each in caught:
+        if not issubclass(each.category, _NOTED):
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return estimator, tuple(str(one.message) for one in caught if issubclass(one.category, _NOTED))
 
 
 def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
@@ -134,11 +117,10 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
         "cold": f"cold start ({drift.reason}); clusters are named as in {drift.earlier}",
         "unchanged": f"clusters of {drift.earlier}",
     }[drift.start]
-    sentence = (
-        f"{how}: {drift.n_new} new samples, {drift.n_gone} removed, {drift.n_moved} of "
-        f"{drift.n_common} moved to another cluster ({drift.share_moved:.1%})"
+    counts = (
+        f"{drift.n_new} new samples, {drift.n_gone} removed, {drift.n_moved} of {drift.n_common}"
     )
-    return (sentence,)
+    return (f"{how}: {counts} moved to another cluster ({drift.share_moved:.1%})",)
 
 
 def fit_record(solution: Solution) -> FitRecord:
