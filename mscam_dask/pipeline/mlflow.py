@@ -72,8 +72,8 @@ class MlflowObserver:
             self._mlflow.log_params(_texts(found))
         elif isinstance(event, IterationFinished):
             values = {f"iteration.{name}": getattr(event, name) for name in _OF_ITERATIONS}
-            for view, score in zip(event.views, event.view_scores, strict=False):
-                values[_key(f"iteration.score.{view.view}")] = score
+            for one, score in zip(event.views, event.view_scores, strict=False):
+                values[_key(f"iteration.score.{one.view}")] = score
             self._mlflow.log_metrics(values, step=event.iteration)
         elif isinstance(event, FitFinished):
             values = {"n_iter": event.n_iterations, "seconds": event.seconds}
