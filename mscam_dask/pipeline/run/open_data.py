@@ -13,7 +13,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -253,17 +253,14 @@ def changes_are_temporary(
         yield
     except (DataError, OSError) as error:
         before = opened()
-        if before is not None and not before.is_new and _is_other(table, before):
-            raise changed_data(f"The store {before.store}") from error
+        if before is None or before.is_new:
+            raise
+        with suppress(
+            DataError, OSError
+        ):  # of a damaged store; the present one, nothing is written
+            if _identity(open_data(table, Path()).data) != _identity(before.data):
+                raise changed_data(f"The store {before.store}") from error
         raise
-
-
-def _is_other(table: DataTable, before: OpenData) -> bool:
-    try:
-        now = open_data(table, Path())  # a store: nothing is written
-        return _identity(now.data) != _identity(before.data)
-    except (DataError, OSError):
-        return False  # damaged, not replaced
 
 
 def _identity(data: MultiViewData) -> tuple[str, list[str]]:
