@@ -76,38 +76,24 @@ def start_errors(name: str) -> Iterator[None]:
         yield
     except MscamError:
         raise
-    except (TypeError, ValueError, KeyError, ImportError) as error:
-        raise ConfigurationError(
-            f"the cluster {name!r} refuses its options: {_first_lines(error)}. Correct "
-            "[execution.cluster_options] or Dask's configuration."
-        ) from error
     except Exception as error:
-        reason = _first_lines(error)
-        if name == "local":
-            raise ClusterStartError(
-                f"the cluster 'local' could not be started: {reason}. Try --workers 1, or --in-process for "
-                "none; mscam-dask doctor checks this computer."
-            ) from error
-        if isinstance(error, FileNotFoundError):
-            raise ConfigurationError(
-                f"the cluster {name!r} needs a program or file that this computer lacks: {error}. Run the "
-                "pipeline where the scheduler's commands are."
-            ) from error
-        if _REFUSED.search(reason):
-            raise ClusterError(
-                f"the cluster {name!r} was refused: {reason}. Correct [execution.cluster_options] or "
-                "Dask's configuration."
-            ) from error
-        raise ClusterStartError(
-            f"the cluster {name!r} could not be started: {reason}. Repeat the command when its service "
-            "is back."
-        ) from error
-
-
-def _first_lines(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}"
-    text = _COMMAND_LINE.sub("", text)
-    return " ".join(text.split())[:600].rstrip(".")
+        reason = _COMMAND_LINE.sub("", f"{type(error).__name__}: {error}")
+        reason = " ".join(reason.split())[:600].rstrip(".")
+        kind: type[MscamError] = ClusterStartError
+        what, remedy = "could not be started", "Repeat the command when its service is back."
+        correct = "Correct [execution.cluster_options] or Dask's configuration."
+        if isinstance(error, TypeError | ValueError | KeyError | ImportError):
+            kind, what, remedy = ConfigurationError, "refuses its options", correct
+        elif name == "local":
+            remedy = (
+                "Try --workers 1, or --in-process for none; mscam-dask doctor checks this computer."
+            )
+        elif isinstance(error, FileNotFoundError):
+            kind, what = ConfigurationError, "needs a program or file that this computer lacks"
+            remedy = "Run the pipeline where the scheduler's commands are."
+        elif _REFUSED.search(reason):
+            kind, what, remedy = ClusterError, "was refused", correct
+        raise kind(f"the cluster {name!r} {what}: {reason}. {remedy}") from error
 
 
 def configuration(execution: ExecutionTable, name: str) -> dict[str, Any]:
