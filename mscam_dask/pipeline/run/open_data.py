@@ -135,13 +135,7 @@ def column_of(
 def sample_column(
     place: Path, files: Sequence[Source], data: MultiViewData, key: str = "batches"
 ) -> NDArray[Any]:
-    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files.
-
-    Raises
-    ------
-    DataError
-        There is no such file or column, or it does not have all samples.
-    """
+    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files."""
     if place.is_file():
         return labels_of_file(place, data.sample_ids)[0]
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
@@ -222,13 +216,17 @@ def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
     )
 
 
+def _places(table: DataTable) -> list[Location]:
+    """Return the files, directories and stores that [data] names."""
+    if table.source in BUILT_IN_SOURCES:
+        return [] if table.path is None else [Path(table.path)]
+    return [as_location(source) for source in table.sources]
+
+
 def stamps_of(table: DataTable) -> list[tuple[str, int, int, int]]:
     """Return path, size, modification time and inode of the files that [data] names, which show writing."""
-    if table.source in BUILT_IN_SOURCES:
-        named = [] if table.path is None else [Path(table.path)]
-    else:
-        named = [place for place in map(as_location, table.sources) if isinstance(place, Path)]
-    files = [file for path in named for file in ([path] if path.is_file() else path.rglob("*"))]
+    local = [place for place in _places(table) if isinstance(place, Path)]
+    files = [file for path in local for file in ([path] if path.is_file() else path.rglob("*"))]
     stats = [(str(file), file.stat()) for file in sorted(files) if file.is_file()]
     return [(name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats]
 
@@ -255,9 +253,7 @@ def changes_are_temporary(
         before = opened()
         if before is None or before.is_new:
             raise
-        with suppress(
-            DataError, OSError
-        ):  # of a damaged store; the present one, nothing is written
+        with suppress(DataError, OSError):  # where the store is damaged
             if _identity(open_data(table, Path()).data) != _identity(before.data):
                 raise changed_data(f"The store {before.store}") from error
         raise
@@ -277,12 +273,8 @@ def data_fingerprint(table: DataTable) -> str:
     options = msgspec.to_builtins(table)
     for key in ("source", "path", "cache", "labels", "batches", "partial_labels", "max_bytes"):
         options.pop(key)  # the data do not depend on their path, nor on the limit
-    if table.source in BUILT_IN_SOURCES:
-        names = [str(table.source)]
-        content = [] if table.path is None else [_content(Path(table.path))]
-    else:
-        names = [Path(source).name for source in table.sources]
-        content = [_content(as_location(source)) for source in table.sources]
+    names = [Path(source).name for source in table.sources]
+    content = [_content(place) for place in _places(table)]
     of_samples = [
         _content(Path(named)) if named is not None and Path(named).is_file() else named
         for named in (table.labels, table.batches, table.partial_labels)
