@@ -185,11 +185,7 @@ def role_options(execution: ExecutionTable, **defaults: Mapping[str, Any]) -> di
 
 
 def _local_options(execution: ExecutionTable, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of LocalCluster, which is closed to other users of the computer.
-
-    Its scheduler and workers accept certificates only that are made for it and exist in the memory of its
-    processes alone.
-    """
+    """Options of LocalCluster, closed to other users: its certificates exist in the memory of its processes alone."""
     from distributed import Security
 
     return {

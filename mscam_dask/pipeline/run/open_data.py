@@ -1,10 +1,7 @@
 """Data of a pipeline, opened or made from the sources that [data] names, and fingerprints of runs.
 
-Input files that change during a run are detected, and the caller is asked to retry.
-
 Fingerprints are digests of the data, the settings and this package's version. Each covers everything that
-its step depends on, and nothing else. A run with the fingerprint of a previous one has nothing to compute;
-one that shares the fingerprint of the data or of the clustering reuses the previous store or clusters.
+its step depends on, and nothing else: runs that share one reuse each other's store, clusters or results.
 """
 
 from __future__ import annotations
@@ -202,10 +199,7 @@ def _built_in(table: DataTable) -> MultiViewData:
 
 
 def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
-    """Return the SHA-256 of each file that [data] names.
-
-    The views of a directory have digests of their own; the step ingest reports what is missing.
-    """
+    """Return the SHA-256 of each file that [data] names; the views of a directory have digests of their own."""
     if table.source in BUILT_IN_SOURCES:
         return (SourceRecord(source=str(table.source)),)
     return tuple(

@@ -1,10 +1,4 @@
-"""Previous runs of a pipeline in the same root: reuse, warm start and drift.
-
-Runs of a pipeline lie in one root, each named after its fingerprint. A run reuses the store or the
-clusters of a previous one whole, linked where the file system can, since files of a finished run
-never change; or it starts from the previous settings and clusters, sample by sample, and its
-clusters are named after those that they share most samples with (`mscam_dask.engine.initialize`).
-"""
+"""Previous runs of a pipeline in the same root: reuse, warm start and drift. Files of a finished run never change."""
 
 from __future__ import annotations
 
@@ -73,10 +67,7 @@ def reusable_store(runs: Sequence[StoredRun], fingerprint: str | None) -> Stored
 def reusable_clustering(
     runs: list[StoredRun], fingerprint: str, samples: Sequence[str] | None = None
 ) -> tuple[StoredRun, ClusteringOutput] | None:
-    """Return the clusters of an intact run with the same views and settings, if there is one.
-
-    With `samples`, they have a drift if that run had one or samples have other ids now.
-    """
+    """Return the clusters of an intact run with the same views and settings; with `samples`, also their drift."""
     for run in runs:
         if run.record.clustering_fingerprint != fingerprint:
             continue

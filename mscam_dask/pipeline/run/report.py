@@ -1,9 +1,4 @@
-"""Reports of a run: the HTML page, from the files that the run wrote, and a file of metrics for Prometheus.
-
-The file of metrics remains after the scheduler of the run has ended. It is valid in the text format of
-Prometheus (the textfile collector of node_exporter) and in OpenMetrics: gauges, one sample for each
-pipeline, and an end mark.
-"""
+"""Reports of a run: the HTML page, and metrics in the text format of Prometheus that are valid OpenMetrics too."""
 
 from __future__ import annotations
 

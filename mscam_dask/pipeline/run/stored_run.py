@@ -155,10 +155,7 @@ class StoredRun:
 
 
 def last_started(directory: RunDirectory, fingerprint: str | None = None) -> StoredRun | None:
-    """Return the run of a directory that was started last, with the fingerprint if given.
-
-    An unfinished one that is to replace another comes first.
-    """
+    """Return the run that was started last, with the fingerprint if given; an unfinished one that is to replace another comes first."""
     following = directory.next()
     for place in (directory,) if following is None else (following, directory):
         with suppress(DataError):
