@@ -193,7 +193,7 @@ def violations(result: StoredResult | Solution, *, reached: bool = True) -> tupl
         return *found, "The graph has weights that are negative or not finite."
     if graph.diagonal().any():
         found.append("The graph has edges from a sample to itself.")
-    rows = graph @ np.ones(n)
+    rows = np.asarray(graph @ np.ones(n))
     count, components = connected_components(graph, directed=False)
     alone = np.bincount(components)[components] == 1
     wrong = np.flatnonzero(np.abs(rows - ~alone) > _TOLERANCE)
