@@ -40,7 +40,7 @@ from mscam_dask.errors import (
     StoreCorruptError,
     TemporaryFailure,
 )
-from mscam_dask.monitor.run_record import DataRecord, SourceRecord, ViewEntry
+from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
 
@@ -299,18 +299,16 @@ def clustering_fingerprint(settings: Settings, data: str) -> str:
     return _digest("clustering", __version__, data, settings.cluster, incremental)
 
 
-def fit_fingerprint(clustering: str, start: str | None) -> str:
+def fit_fingerprint(record: RunRecord) -> str:
     """Return the fingerprint of a clustering and of the run that it starts from, if any."""
-    return _digest("fit", clustering, start)
+    return _digest("fit", record.clustering_fingerprint, record.started_from)
 
 
-def run_fingerprint(settings: Settings, data: str | None = None) -> str:
+def run_fingerprint(settings: Settings, data: str) -> str:
     """Return the fingerprint of a run: everything except its place and its executor."""
     parts = msgspec.to_builtins(settings)
     for elsewhere in ("data", "execution", "output"):
         parts.pop(elsewhere)
-    if data is None:
-        data = data_fingerprint(settings.data)
     return _digest("run", __version__, data, parts)
 
 
