@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -31,28 +31,45 @@ FileOrColumn = Annotated[
 ]
 
 
-def _bytes(text: str) -> None:
-    """Raise a ValueError if a text is not an amount of memory."""
+def _is_memory(text: str) -> bool:
     from dask.utils import parse_bytes
 
-    if not parse_bytes(text) > 0:
-        raise ValueError
+    return parse_bytes(text) > 0
 
 
-def _seconds(text: str) -> None:
-    """Raise a ValueError or KeyError if a text is not a duration."""
+def _is_duration(text: str) -> bool:
     from dask.utils import parse_timedelta
 
-    if not re.match(r"\s*\.?\d", text) or not parse_timedelta(text) > 0:
-        raise ValueError
+    return re.match(r"\s*\.?\d", text) is not None and parse_timedelta(text) > 0
 
 
 Memory = Annotated[
-    Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`', extra={"parse": _bytes})
+    Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`', extra={"is_valid": _is_memory})
 ]
 Duration = Annotated[
-    Text, Meta(title='a duration such as `"55 minutes"`', extra={"parse": _seconds})
+    Text, Meta(title='a duration such as `"55 minutes"`', extra={"is_valid": _is_duration})
 ]
+
+
+def extras_of(annotation: Any) -> dict[str, Any]:
+    """Return the extras of every `Meta` in a type."""
+    if isinstance(annotation, Meta):
+        return annotation.extra or {}
+    parts = map(extras_of, get_args(annotation))
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def convert(value: object, annotation: Any, *, strict: bool = True) -> Any:
+    """Return a value as its type, or raise a ValueError."""
+    found = msgspec.convert(value, annotation, strict=strict)
+    is_valid = extras_of(annotation).get("is_valid")
+    try:
+        if is_valid is None or not isinstance(found, str) or is_valid(found):
+            return found
+    except KeyError:  # an unknown unit
+        pass
+    raise ValueError(value)
+
 
 BUILT_IN_SOURCES = ("digits", "mfeat")
 """Names of the data sets of the package; a file with such a name is ./digits."""
@@ -328,7 +345,7 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     keep: Count | None = None
     """Finished runs of the pipeline to keep in the root, the new one included; all by default."""
     checkpoints: Annotated[
-        Text | None, Meta(title="a directory or a URL", extra={"path": "always"})
+        Text | None, Meta(title="a directory or a URL", extra={"path": "or a URL"})
     ] = None
     """Directory of the checkpoints of fits that have not finished; by default in the run
     directory."""

@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -80,21 +80,9 @@ class Document:
             return str(base / Path(value).expanduser())
         except RuntimeError as error:
             raise ConfigurationError(
-                f"{self.where(*key)}: {value!r} begins with {Path(value).parts[0]}, which is not a "
+                f"{value!r} begins with {Path(value).parts[0]}, which is not a "
                 "home directory here. Give the absolute path."
             ) from error
-
-    def texts(self) -> Iterator[tuple[Key, str]]:
-        """Yield every text in the tables with its key."""
-        waiting: list[tuple[Key, Any]] = [((), self.tables)]
-        while waiting:
-            key, value = waiting.pop(0)
-            if isinstance(value, str):
-                yield key, value
-            elif isinstance(value, dict):
-                waiting[:0] = [((*key, str(name)), item) for name, item in value.items()]
-            elif isinstance(value, list):
-                waiting[:0] = [(key, item) for item in value]
 
 
 COMMAND_LINE = Document(path=Path("the command line"), tables={}, places={})
