@@ -6,6 +6,10 @@ enough. docs/settings_page.py writes docs/pipeline-settings.md from them.
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
+import itertools
 import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -258,8 +262,8 @@ class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Text | None,
         Meta(title=", ".join(f'`"{name}"`' for name in (*CLUSTER_TYPES, "module:Class"))),
     ] = None
-    """Type of the Dask cluster ([clusters](clusters.md)); by default a local one, or the running
-    one of `scheduler` or `scheduler_file`."""
+    """Type of the Dask cluster; by default a local one, or the running one of `scheduler` or
+    `scheduler_file`."""
     cluster_options: Annotated[dict[str, Any] | None, Meta(title="a table")] = None
     """Keyword arguments of the class of the cluster, as in its documentation."""
     workers: Count | None = None
@@ -376,3 +380,16 @@ def settings_text(settings: Settings) -> str:
     }
     tables["cluster"] = {"method": settings.cluster.method, **settings.cluster.parameters}
     return toml_text(tables)
+
+
+@functools.cache
+def texts_of(table: type[Struct]) -> dict[str, str]:
+    """Return the text below each field of a table and its bases, for the options and the page of settings."""
+    texts: dict[str, str] = {}
+    for each in reversed(table.__mro__[: table.__mro__.index(Struct)]):
+        (tree,) = ast.parse(inspect.getsource(each)).body
+        assert isinstance(tree, ast.ClassDef)
+        for field, text in itertools.pairwise(tree.body):
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
+                texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
+    return texts
