@@ -205,21 +205,6 @@ def shown(value: object) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def parse_memory(amount: int | str, name: str) -> int:
-    """Return an amount of memory in bytes."""
-    if isinstance(amount, int):
-        return amount
-    from dask.utils import parse_bytes
-
-    try:
-        return int(parse_bytes(amount))
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{name} = {amount!r} is not an amount of memory. Give a number of bytes, or a text such "
-            "as '4 GiB'."
-        ) from error
-
-
 _MAX_BYTES = 200  # leaves room for prefixes and suffixes within the usual 255
 # A name that begins with a dot is that of a partial file; the last ones are devices on Windows.
 _NO_NAME = re.compile(

@@ -11,6 +11,7 @@ import functools
 import inspect
 import itertools
 import re
+import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -382,14 +383,23 @@ def settings_text(settings: Settings) -> str:
     return toml_text(tables)
 
 
-@functools.cache
 def texts_of(table: type[Struct]) -> dict[str, str]:
     """Return the text below each field of a table and its bases, for the options and the page of settings."""
-    texts: dict[str, str] = {}
-    for each in reversed(table.__mro__[: table.__mro__.index(Struct)]):
-        (tree,) = ast.parse(inspect.getsource(each)).body
-        assert isinstance(tree, ast.ClassDef)
-        for field, text in itertools.pairwise(tree.body):
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr):
-                texts[ast.unparse(field.target)] = " ".join(ast.literal_eval(text.value).split())
-    return texts
+    bases = reversed(table.__mro__[: table.__mro__.index(Struct)])
+    classes = [_texts_in(base.__module__)[base.__name__] for base in bases]
+    return {field: text for texts in classes for field, text in texts.items()}
+
+
+@functools.cache
+def _texts_in(module: str) -> dict[str, dict[str, str]]:
+    """Texts below fields, by class, of the source of a module."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {
+        part.name: {
+            ast.unparse(field.target): " ".join(ast.literal_eval(text.value).split())
+            for field, text in itertools.pairwise(part.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+        for part in tree.body
+        if isinstance(part, ast.ClassDef)
+    }

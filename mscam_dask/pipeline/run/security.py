@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
-from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import ENCRYPTED_BY_FILES, ExecutionTable
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ _REMEDY = (
 
 def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
     """Refuse a cluster that cannot be used, or is not secure, before it is started."""
-    if execution.memory_limit is not None:
-        parse_memory(execution.memory_limit, "memory_limit")
     if execution.scheduler_file is not None:
         address = read_scheduler_file(execution.scheduler_file)
         execution = msgspec.structs.replace(execution, scheduler=address)
