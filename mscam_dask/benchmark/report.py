@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import math
-import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from importlib.resources import files as files_of_package
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -16,11 +14,10 @@ import pandas as pd
 
 from mscam_dask.benchmark.results import TIE, TITLES, ExperimentRecord, HeatMapEntry
 from mscam_dask.benchmark.tables import frame, scores_of
-from mscam_dask.errors import DataError
 from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import number, plural
 from mscam_dask.monitor.report.page import FileLink, render
-from mscam_dask.pipeline.run.run_directory import write_whole
+from mscam_dask.pipeline.run.run_directory import relative_url, write_whole
 
 _MAX_SUMMARY_DATASETS = 12
 _MAX_HEADLINES = 6
@@ -203,16 +200,8 @@ def write_experiment_report(
     """
     root = directory.absolute()
     target = root / "report.html" if output is None else output.absolute()
-    if target.is_dir():
-        raise DataError(
-            f"{target} is a directory, but the report is one file. Give the name of a file."
-        )
     links = [
-        FileLink(
-            name=name,
-            href=quote(Path(os.path.relpath(root / name, target.parent)).as_posix()),
-            what=what,
-        )
+        FileLink(name=name, href=relative_url(root / name, target), what=what)
         for name, what in _FILES
         if (root / name).exists()
     ]

@@ -9,17 +9,21 @@ from __future__ import annotations
 import datetime as dt
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import msgspec
 from msgspec import Struct
 
+from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.run_record import ViewEntry
 
 Kind = Literal["comparison", "robustness", "sensitivity"]
 Protocol = Literal["defaults", "grid"]
 Outcome = Literal["ok", "failed", "over time", "over memory", "worker lost"]
+
+RECORD = "experiment.json"
 
 PROTOCOLS: dict[Protocol, str] = {
     "defaults": "label-free defaults: one setting for all data sets, chosen without labels",
@@ -214,12 +218,15 @@ def encode_experiment(record: ExperimentRecord) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
-def decode_experiment(content: bytes, where: str) -> ExperimentRecord:
-    """Return the record from the bytes of `encode_experiment`; a `DataError` if they are none."""
+def read_record(directory: Path) -> ExperimentRecord:
+    """Return the record of the experiment in a directory; a `DataError` if there is none."""
+    file = directory / RECORD
     try:
-        return msgspec.json.decode(content, type=ExperimentRecord)
+        return msgspec.json.decode(read_regular(file), type=ExperimentRecord)
+    except OSError as error:
+        raise DataError(f"{file} cannot be read ({error.strerror}).") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(
-            f"{where} is not the record of an experiment of this version: {error}. Use the version of "
+            f"{file} is not the record of an experiment of this version: {error}. Use the version of "
             "mscam_dask that wrote it, or run the experiment again."
         ) from error

@@ -28,10 +28,9 @@ from mscam_dask.benchmark.experiment import (
     kept_trials,
     limits_of,
     output_of,
-    read_record,
     run_experiment,
 )
-from mscam_dask.benchmark.results import TrialEntry
+from mscam_dask.benchmark.results import TrialEntry, read_record
 from mscam_dask.benchmark.rows import method_runs
 from mscam_dask.benchmark.tables import show_best, show_rows
 from mscam_dask.benchmark.trial import Trial
@@ -196,7 +195,7 @@ def run_file(
         command=_command(typed or command, document, words),
         overwrite=overwrite,
         insecure=insecure,
-        observers=(ProgressLines(),),
+        observer=ProgressLines(),
     )
     if record.trials and record.n_reused == len(record.trials):
         results_console().file.write(
@@ -256,7 +255,7 @@ def plan_experiment(
             run.check()
             add(run.search_trials())
             if isinstance(table, SweepTable):
-                data = run.dataset.read()
+                data = run.dataset.data.open(run.seeds[0])
                 estimator = run.estimator(run.settings[0])
                 plan = plan_memory(data, estimator.candidate_settings(data)[0])
                 needs = max(needs or 0, plan.worker_bytes(1))

@@ -80,7 +80,7 @@ class Trial(Struct, frozen=True, kw_only=True):
         content = {
             "version": __version__,
             "method": self.method,
-            "data": self.data.digest,
+            "data": self.data.digest if isinstance(self.data, StoredData) else self.data,
             "n_clusters": self.n_clusters,
             "seed": self.seed,
             "shuffled": self.shuffled,
