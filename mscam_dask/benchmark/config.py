@@ -79,6 +79,7 @@ class RunsTable(Struct, frozen=True, kw_only=True):
     """Keys of both [compare] and [robustness]."""
 
     title: ClassVar[str]
+    command: ClassVar[Command] = "compare"
 
     methods: MethodNames | None = None
     """`mscam`, `mscan` and the baselines to compare; all by default."""
@@ -137,6 +138,7 @@ class SweepTable(Struct, frozen=True, kw_only=True):
     """[sweep]: α × λ on data sets, with the graph weight of the paper, which grows in the fit."""
 
     title: ClassVar[str] = "sweep"
+    command: ClassVar[Command] = "sweep"
     kind: ClassVar[Kind] = "sensitivity"
 
     datasets: DatasetNames
@@ -205,9 +207,7 @@ class ExperimentSettings(ExperimentTables, frozen=True, kw_only=True):
 
 def experiment_command(tables: Collection[str]) -> Command | None:
     """Return the command for a file with these tables; None if it is not an experiment."""
-    if not _KINDS.keys() & set(tables):
-        return None
-    return "compare" if {"compare", "robustness"} & set(tables) else "sweep"
+    return next((kind.command for name, kind in _KINDS.items() if name in tables), None)
 
 
 def read_experiment(
@@ -261,15 +261,16 @@ def _check_kind(document: Document, command: str) -> None:
             f"{document.where(names[1])}: the file has both [{names[0]}] and [{names[1]}]; "
             "keep one of them."
         )
-    if names and experiment_command(names) != command:
+    other = experiment_command(names)
+    if other is not None and other != command:
         raise ConfigurationError(
-            f"{document.where(names[0])}: [{names[0]}] is for mscam-dask "
-            f"{experiment_command(names)}; mscam-dask {command} takes {_kinds_of(command)}."
+            f"{document.where(names[0])}: [{names[0]}] is for mscam-dask {other}; mscam-dask {command} "
+            f"takes {_kinds_of(command)}."
         )
 
 
 def _kinds_of(command: str) -> str:
-    return " or ".join(f"[{name}]" for name in _KINDS if experiment_command([name]) == command)
+    return " or ".join(f"[{name}]" for name, kind in _KINDS.items() if kind.command == command)
 
 
 def _datasets(
@@ -314,7 +315,7 @@ def _found(
     if requested in BUILT_IN_SOURCES:
         return requested, DatasetTable(source=requested)
     if "://" in requested:
-        return Path(requested).stem, _with_files(DatasetTable(source=requested))
+        return Path(requested).stem, DatasetTable(source=requested)
     path = Path(document.absolute(requested, table.title, "datasets"))
     if path.exists():
         return path.stem, DatasetTable(source=str(path))

@@ -6,7 +6,7 @@ import dataclasses
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -122,14 +122,29 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         """Warn at the call of `fit`; for `_cluster`, and with one level more for what it calls."""
         warnings.warn(f"{self._title} {message}", ConvergenceWarning, stacklevel=stacklevel)
 
-    def _warn_not_settled(self) -> None:
+    def _warn_not_settled(self, *, stacklevel: int = 5) -> None:
         """Warn that the last of `max_iter` iterations changed too much; for `_cluster`."""
         limits = self.get_params(deep=False)
         self._warn(
             f"stopped after max_iter={limits['max_iter']} iterations, the last of which changed the "
             f"result by more than tol={limits['tol']}. Raise max_iter or tol.",
-            stacklevel=5,
+            stacklevel=stacklevel,
         )
+
+    def _until_settled(self) -> Iterator[list[float]]:
+        """Yield the list to which each iteration adds the objective, until its change is at most a share `tol`.
+
+        Warns after `max_iter` iterations; sets `objective_` and `n_iter_`.
+        """
+        limits, objective = self.get_params(deep=False), list[float]()
+        for _ in range(limits["max_iter"]):
+            yield objective
+            change = abs(objective[-1] - objective[-2]) if len(objective) > 1 else math.inf
+            if change <= limits["tol"] * abs(objective[-1]):
+                break
+        else:
+            self._warn_not_settled(stacklevel=6)
+        self.objective_, self.n_iter_ = tuple(objective), len(objective)
 
     def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
         """Peak bytes in addition to the scaled views."""

@@ -359,8 +359,7 @@ class SMVSC(Baseline):
         weights = np.full(len(X), 1.0 / len(X))
         A = np.zeros((m, m))
         products = [view.T @ Z for view in X]  # (d_v, m)
-        objective: list[float] = []
-        for _ in range(self.max_iter):
+        for objective in self._until_settled():
             W = [polar_factor(C @ A.T) for C in products]
             pairs = zip(weights, W, products, strict=True)
             A = polar_factor(sum(w**2 * P.T @ C for w, P, C in pairs))
@@ -373,16 +372,8 @@ class SMVSC(Baseline):
             losses = np.maximum(squared_norms - 2.0 * np.array(cross) + squared_z, 0.0)
             weights = _weights(losses)
             objective.append(float(weights**2 @ losses + squared_z))
-            if len(objective) > 1:
-                change = abs(objective[-2] - objective[-1])
-                if change <= self.tol * abs(objective[-2]):
-                    break
-        else:
-            self._warn_not_settled()
         self.anchor_graph_ = Z
         self.view_weights_ = weights
-        self.objective_ = tuple(objective)
-        self.n_iter_ = len(objective)
         embedding = basis_from_rows(Z).vectors[:, : self.n_clusters]
         return kmeans_labels(normalize(embedding), self.n_clusters, 20, rng)
 

@@ -13,7 +13,6 @@ from bokeh.models import (
     ColumnDataSource,
     DataRange1d,
     FactorRange,
-    FixedTicker,
     HoverTool,
     LinearColorMapper,
     NumeralTickFormatter,
@@ -108,7 +107,7 @@ class LinePlot:
         over: str = _ITERATIONS,
     ) -> None:
         self._lines_of = lines
-        self._levels = FixedTicker(ticks=[]) if log else None
+        self._log = log
         self._lines = ColumnDataSource(name=f"{name}-lines")
         self._points = ColumnDataSource(name=f"{name}-points")
         self._show([])
@@ -137,9 +136,8 @@ class LinePlot:
         self.figure.add_tools(HoverTool(renderers=[points], tooltips=tips))
         self.figure.xaxis.ticker = BasicTicker(min_interval=1)
         self.figure.xaxis.formatter = BasicTickFormatter(use_scientific=False)
-        if self._levels is not None:
-            self.figure.yaxis.ticker = self._levels
-            self.figure.yaxis.formatter = BasicTickFormatter(precision=1, power_limit_low=-2)
+        if log:
+            self.figure.yaxis.formatter = BasicTickFormatter(power_limit_low=-2)
         if number is not None:
             self.figure.yaxis.formatter = NumeralTickFormatter(format=number)
         if number == "0":
@@ -156,14 +154,11 @@ class LinePlot:
             pairs = [
                 (x, float(y))
                 for x, y in zip(line.at, line.values, strict=True)
-                if math.isfinite(y) and (y > 0.0 or self._levels is None)
+                if math.isfinite(y) and (y > 0.0 or not self._log)
             ]
             drawn.append((line, pairs))
-        values = [y for _, pairs in drawn for _, y in pairs]
-        if not values:
+        if not any(pairs for _, pairs in drawn):
             return False
-        if self._levels is not None:
-            self._levels.ticks = _log_levels(min(values), max(values))
         self._show(drawn)
         return True
 
@@ -183,18 +178,6 @@ class LinePlot:
             "marker": [line.mark.marker for line, _, _ in points],
             "line": [line.name for line, _, _ in points],
         }
-
-
-def _log_levels(low: float, high: float) -> list[float]:
-    """Ticks around positive values: Bokeh has too few within two decades."""
-    if high < 3 * low:
-        step = 10.0 ** math.floor(math.log10(high - low or high))
-        step /= 2 if high - low < 3 * step else 1
-        return [at * step for at in range(math.floor(low / step), math.ceil(high / step) + 1)]
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    mantissas = (1, 2, 5) if len(powers) <= 3 else (1,)
-    shown = powers[:: 1 + len(powers) // 8]
-    return [mantissa * 10.0**power for power in shown for mantissa in mantissas]
 
 
 class WorkPlot:
