@@ -216,11 +216,7 @@ def read_experiment(
     *,
     command: Command = "compare",
 ) -> ExperimentSettings:
-    """Read and check an experiment file, with the data and methods that it names.
-
-    `file` is `COMMAND_LINE` if the overrides hold all settings. One `ConfigurationError` has every
-    problem, with its file, line, table and key, and the nearest names of what is unknown.
-    """
+    """Read and check an experiment file, with the data and methods that it names; one error has every problem."""
     document = file if isinstance(file, Document) else read_document(file)
     document = document.overridden(overrides)
     document = document.overridden(dask_overrides(document))

@@ -1,13 +1,6 @@
 """An experiment while it runs: its directory, its record and its progress.
 
-    OUTPUT/
-        experiment.json, results.md, results.csv, report.html, pipeline.toml
-        trials/<first 2 digits>/<key>.json
-        data/<name>.zarr
-        .lock             see `mscam_dask.pipeline.run.lock`
-
-Every file is written under a temporary name, synced and renamed, so it is complete or absent. A
-damaged file of a trial counts as absent.
+Trials are trials/<first 2 digits>/<key>.json. Every file is complete or absent; a damaged trial counts as absent.
 """
 
 from __future__ import annotations
@@ -86,11 +79,7 @@ def _trial_file(directory: Path, key: str) -> Path:
 
 
 def kept_trials(directory: Path, trials: Sequence[Trial], limits: Limits) -> dict[str, TrialEntry]:
-    """Return the trials that have a result in a directory, by key.
-
-    A trial runs again if its worker was lost, if it failed with a `TemporaryFailure`, or if it
-    exceeded a limit that is higher now.
-    """
+    """Return the trials that need not run again, by key."""
     found = {trial.key: _kept(_trial_file(directory, trial.key), limits) for trial in trials}
     return {key: entry for key, entry in found.items() if entry is not None and entry.key == key}
 
@@ -107,6 +96,7 @@ def _kept(file: Path, limits: Limits) -> TrialEntry | None:
         ) from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
+    # A lost worker, a temporary failure, and a limit that is higher now are reasons to run again.
     is_temporary = entry.outcome == "failed" and entry.reason.startswith("TemporaryFailure:")
     if is_temporary or entry.outcome == "worker lost":
         return None
@@ -119,10 +109,7 @@ def _kept(file: Path, limits: Limits) -> TrialEntry | None:
 
 @dataclass(frozen=True)
 class Progress:
-    """Progress of an experiment: a stage that begins (`text`), or a trial that has ended (`entry`).
-
-    `done` and `total` are the trials of this stage, those that have ended and all.
-    """
+    """Stage that begins (`text`), or a trial that has ended (`entry`): `done` of `total` of its stage."""
 
     text: str = ""
     entry: TrialEntry | None = None
@@ -134,10 +121,7 @@ Observer = Callable[[Progress], None]
 
 
 def output_of(settings: ExperimentSettings, output: Path | None = None) -> Path:
-    """Return the directory of an experiment: `output`, [output] directory or <root>/<name>, root runs.
-
-    It is the same for every run of an experiment, so that a second one resumes the first.
-    """
+    """Return the directory of an experiment: `output`, [output] directory or <root>/<name>, root runs."""
     chosen = output or settings.output.directory
     root = Path(settings.output.root or "runs")
     return (root / settings.name if chosen is None else Path(chosen)).absolute()
@@ -166,13 +150,10 @@ def run_experiment(
     insecure: bool = False,
     observer: Observer = lambda _: None,
 ) -> ExperimentRecord:
-    """Run the trials of an experiment that have no result yet, and write its results.
+    """Run the trials of an experiment that have no result in its directory, and write its results.
 
-    The directory is missing, empty, or of an experiment whose finished trials are reused unless
-    `overwrite`; by default `output_of`. A finished experiment is not changed before a trial runs:
-    there may be nothing to run. `command` is for the record.
-    A trial that fails is part of the result. After SIGTERM (`TemporaryFailure`) and Ctrl-C
-    (`KeyboardInterrupt`) the same command resumes.
+    A finished experiment is not changed before a trial runs. After SIGTERM (`TemporaryFailure`) and
+    Ctrl-C (`KeyboardInterrupt`) the same command resumes.
     """
     check_execution(settings.execution, insecure=insecure)
     path = output_of(settings, output)

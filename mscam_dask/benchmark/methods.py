@@ -35,11 +35,7 @@ GROUP = "mscam_dask.methods"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """A method of an experiment.
-
-    Its clusterer takes `n_clusters`, and `random_state` where it draws random numbers; `fit` sets
-    `labels_`.
-    """
+    """Method of an experiment, whose clusterer takes `n_clusters`, and `random_state` if it is random."""
 
     name: str  # as in a pipeline, for example "sc-concat"
     title: str  # as in a table
@@ -60,13 +56,7 @@ class Method:
         return not self.path.startswith("mscam_dask.")
 
     def parameters(self) -> list[str]:
-        """Return the names of the parameters that an experiment can set.
-
-        Raises
-        ------
-        ConfigurationError
-            If the class cannot be imported or compared.
-        """
+        """Return the names of the parameters that an experiment can set."""
         estimator = self._class()
         known = inspect.signature(estimator).parameters
         if "n_clusters" not in known or not hasattr(estimator, "fit"):
@@ -83,7 +73,7 @@ class Method:
         Raises
         ------
         ConfigurationError
-            If the class cannot be imported or compared, or has no such parameter.
+            The class cannot be imported or compared, or has no such parameter.
         """
         allowed = self.parameters()
         unknown = [key for key in parameters if key not in allowed]

@@ -19,12 +19,7 @@ from mscam_dask.monitor.report.formatting import number, plural
 from mscam_dask.monitor.report.page import FileLink, render
 from mscam_dask.pipeline.run.run_directory import relative_url, write_whole
 
-_MAX_SUMMARY_DATASETS = 12
-_MAX_HEADLINES = 6
-_MAX_DATASETS = 40
 _MAX_FAILED = 100
-_MAX_MAPS = 40
-_MAX_MAP_SIDE = 30
 _MAP_TITLES = {
     "cross_view_information": "Cross-view information (nats), label-free",
     "eigengap": "Eigengap, label-free",
@@ -41,10 +36,7 @@ _FILES = (
 
 
 def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
-    """Return the HTML page of an experiment from its record, with links to its files.
-
-    The page loads no external resources, as that of `mscam_dask.monitor.report.page.run_page`.
-    """
+    """Return the HTML page of an experiment from its record, with links to its files."""
     names = list(dict.fromkeys(row.dataset for row in record.rows))
     labeled = list(dict.fromkeys(row.dataset for row in record.rows if "accuracy" in row.scores))
     failed = [trial for trial in record.trials if trial.outcome != "ok"]
@@ -55,14 +47,9 @@ def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
         {
             "record": record,
             "headlines": list(_headlines(record, best)),
-            "summary": _summary(rows, labeled[:_MAX_SUMMARY_DATASETS]),
-            "labeled": labeled[:_MAX_SUMMARY_DATASETS],
-            "tables": {
-                name: [row for row in record.rows if row.dataset == name]
-                for name in names[:_MAX_DATASETS]
-            },
-            "n_tables": len(names),
-            "n_labeled": len(labeled),
+            "summary": _summary(rows, labeled),
+            "labeled": labeled,
+            "tables": {name: [row for row in record.rows if row.dataset == name] for name in names},
             "scores_of": scores_of,
             "score_titles": TITLES,
             "best": {
@@ -71,9 +58,7 @@ def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
                 for row in winners.itertuples()
             },
             "curves": list(_curves(record)),
-            "heat_maps": record.heat_maps[:_MAX_MAPS],
             "maps_of": _maps_of,
-            "max_side": _MAX_MAP_SIDE,
             "failed": failed[:_MAX_FAILED],
             "n_failed": len(failed),
             "files": files,
@@ -89,7 +74,7 @@ def _is_best(rows: pd.DataFrame, score: str) -> pd.Series:
 
 def _headlines(record: ExperimentRecord, best: dict[str, pd.DataFrame]) -> Iterator[str]:
     """Summarize the results: a sentence for each heat map, or for each protocol and score."""
-    for entry in record.heat_maps[:_MAX_HEADLINES]:
+    for entry in record.heat_maps:
         yield from _choice_line(entry)
     if record.heat_maps or len(record.methods) < 2:
         return
@@ -162,10 +147,7 @@ def _curves(record: ExperimentRecord) -> Iterator[LineChart]:
 
 
 def _maps_of(entry: HeatMapEntry) -> Iterator[tuple[str, list[list[tuple[str, int, str]]]]]:
-    """Title and lines of (text, shade, tip) of the maps of a data set.
-
-    Shades run from 1 for the lowest value to 9, and 0 is unknown.
-    """
+    """Title and lines of (text, shade, tip) of the maps; shades from 1 (lowest) to 9, 0 for unknown."""
     for name, values in {**entry.with_labels, **entry.label_free}.items():
         if not values:
             continue
@@ -174,9 +156,9 @@ def _maps_of(entry: HeatMapEntry) -> Iterator[tuple[str, list[list[tuple[str, in
         shares = (table - least) / (most - least) if most > least else 0.5 + 0 * table
         shades = np.nan_to_num(1 + np.round(8 * shares)).astype(int)
         lines = []
-        for i, alpha in enumerate(entry.alpha[:_MAX_MAP_SIDE]):
+        for i, alpha in enumerate(entry.alpha):
             cells = []
-            for j, weight in enumerate(entry.graph_weight[:_MAX_MAP_SIDE]):
+            for j, weight in enumerate(entry.graph_weight):
                 place = f"\u03b1 = {number(alpha)}, λ = {number(weight)}"
                 tip = f"{place}: {title} {number(table[i, j])}"
                 cells.append((_short(table[i, j]), int(shades[i, j]), tip))
@@ -194,10 +176,7 @@ def _short(value: float) -> str:
 def write_experiment_report(
     directory: Path, record: ExperimentRecord, output: Path | None = None
 ) -> Path:
-    """Write the report of a finished or running experiment, with links to the files of its directory.
-
-    `output` is report.html in the directory by default; its absolute path is returned.
-    """
+    """Write the report, by default report.html in the directory, and return its absolute path."""
     root = directory.absolute()
     target = root / "report.html" if output is None else output.absolute()
     links = [

@@ -80,10 +80,7 @@ class MethodRun:
         return [self.trial(setting, seed) for setting in self.settings for seed in seeds]
 
     def best_setting(self, entries: Entries) -> dict[str, Any]:
-        """Return the setting with the highest mean accuracy over the first seeds; the first of a tie.
-
-        A setting without a result comes last.
-        """
+        """Return the setting with the highest mean accuracy over the first seeds; the first of a tie."""
 
         def mean_accuracy(setting: Mapping[str, Any]) -> float:
             keys = [self.trial(setting, seed).key for seed in self.seeds[: self.n_search_seeds]]

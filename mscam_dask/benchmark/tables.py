@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pandas as pd
 from jinja2 import Environment, StrictUndefined
+from rich.table import Table
 
 from mscam_dask.benchmark.results import (
     LABEL_FREE_SCORES,
@@ -38,10 +39,7 @@ def title_of(name: str) -> str:
 
 
 def frame(record: ExperimentRecord) -> pd.DataFrame:
-    """Return the rows as a table, with a column for each mean and standard deviation.
-
-    For a sensitivity experiment it has one line for each point of the grid.
-    """
+    """Return the rows as a table, with columns of means and standard deviations, or the points of the grids."""
     if record.heat_maps:
         return pd.concat(map(_points, record.heat_maps), ignore_index=True)
     rows = msgspec.to_builtins(record.rows)
@@ -78,8 +76,21 @@ def csv_text(record: ExperimentRecord) -> str:
     return str(safe.to_csv(index=False, lineterminator="\n"))
 
 
-def show_rows(record: ExperimentRecord, directory: Path) -> None:
-    """Print the rows of a comparison and the place of its results."""
+def show_results(record: ExperimentRecord, directory: Path) -> None:
+    """Print the rows of a comparison or the best points of a sweep, and the place of the results."""
+    console, reused = results_console(), ""
+    show(console, _best_points(record) if record.heat_maps else _rows(record))
+    for name, sentence in record.protocols.items():
+        console.file.write(f"{name}: {sentence}.\n")
+    if record.n_reused:
+        reused = f", {record.n_reused} reused from an earlier run"
+    console.file.write(
+        f"{len(record.trials)} fits{reused}. Results: {relative(directory)} (report.html, results.md, "
+        "results.csv, experiment.json)\n"
+    )
+
+
+def _rows(record: ExperimentRecord) -> Table:
     known = [name for name in _ALL_SCORES if any(name in row.scores for row in record.rows)]
     scores = [name for name in known if name != "purity"]
     rows = [
@@ -94,23 +105,17 @@ def show_rows(record: ExperimentRecord, directory: Path) -> None:
         for row in record.rows
     ]
     numbers = (*(TITLES[name] for name in scores), "Seconds", "Runs")
-    console = results_console()
-    show(console, table(("Data", "Method", "Protocol", *numbers), rows, numbers=numbers))
-    for name, sentence in record.protocols.items():
-        console.file.write(f"{name}: {sentence}.\n")
-    _show_where(record, directory)
+    return table(("Data", "Method", "Protocol", *numbers), rows, numbers=numbers)
 
 
-def show_best(record: ExperimentRecord, directory: Path) -> None:
-    """Print the best points of a sweep and the place of its results."""
+def _best_points(record: ExperimentRecord) -> Table:
     rows = [
         [entry.dataset, *place, f"{known['accuracy']:.4f}" if "accuracy" in known else "-"]
         for entry in record.heat_maps
         for *place, known in _best(entry)
     ]
     titles = ("Data", "Best by (label-free)", "alpha", "graph weight", "ACC")
-    show(results_console(), table(titles, rows, numbers=titles[2:]))
-    _show_where(record, directory)
+    return table(titles, rows, numbers=titles[2:])
 
 
 def _best(entry: HeatMapEntry) -> Iterable[tuple[str, str, str, dict[str, float]]]:
@@ -119,14 +124,6 @@ def _best(entry: HeatMapEntry) -> Iterable[tuple[str, str, str, dict[str, float]
         values = {score: table[i][j] for score, table in entry.with_labels.items()}
         known = {score: value for score, value in values.items() if value is not None}
         yield name.replace("_", " "), f"{entry.alpha[i]:g}", f"{entry.graph_weight[j]:g}", known
-
-
-def _show_where(record: ExperimentRecord, directory: Path) -> None:
-    reused = f", {record.n_reused} reused from an earlier run" if record.n_reused else ""
-    results_console().file.write(
-        f"{len(record.trials)} fits{reused}. Results: {relative(directory)} (report.html, results.md, "
-        "results.csv, experiment.json)\n"
-    )
 
 
 def markdown_text(record: ExperimentRecord) -> str:

@@ -286,8 +286,7 @@ def run_trials(
 ) -> Iterator[TrialEntry]:
     """Run trials with different keys, and yield each when it has ended, also one that failed.
 
-    With a client as many at a time as its workers have threads; without, one at a time. A lost
-    connection is an error, as is no worker for `timeout_s` seconds, by default the cluster's setting.
+    A lost connection is an error, as is no worker for `timeout_s` seconds, by default the cluster's setting.
     """
     if cluster.client is None:
         yield from map(run_trial, trials)

@@ -85,11 +85,6 @@ class MLAN(Baseline):
         # d_{i,k+1} needs one sample more than the k neighbors and the row itself.
         check_most("n_neighbors", self.n_neighbors, data.n_samples - 2, f"{data.n_samples} samples")
 
-    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        edges = 8 * 10 * n_samples * (self.n_neighbors + 1)
-        # the search copies the views in single precision
-        return edges + 4 * n_samples * (sum(widths) + 8 * self.n_clusters) + 64 * 2**20
-
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         c, k = self.n_clusters, self.n_neighbors
         weights = np.full(len(views), 1.0 / len(views))
@@ -209,11 +204,6 @@ class LMVSC(Baseline):
 
     def _anchor_count(self) -> int:
         return self.n_clusters if self.n_anchors is None else self.n_anchors
-
-    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        joined = 8 * n_samples * self._anchor_count() * len(widths)
-        # k-means copies the largest view
-        return 2 * joined + 8 * n_samples * (max(widths) + 2 * self.n_clusters) + 64 * 2**20
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, m = len(views[0]), self._anchor_count()
@@ -343,11 +333,6 @@ class SMVSC(Baseline):
         n, c = data.n_samples, self.n_clusters
         of = f"{n} samples in {c} clusters"
         check_most("anchors_per_cluster", self.anchors_per_cluster, n // c, of)
-
-    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        n_anchors = self.n_clusters * self.anchors_per_cluster
-        # Z, its next value, and the copies of the projection; k-means has fewer
-        return 8 * 6 * n_samples * n_anchors + 64 * 2**20
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, m = len(views[0]), self.n_clusters * self.anchors_per_cluster

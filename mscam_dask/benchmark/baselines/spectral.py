@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
 from typing import ClassVar
 
 import numpy as np
@@ -169,10 +168,6 @@ class NeighborSpectral(Baseline):
             raise ConfigurationError(
                 f"n_neighbors={self.n_neighbors!r} is invalid: allowed is 2 to {data.n_samples}."
             )
-
-    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        graph = 12 * 4 * n_samples * self.n_neighbors
-        return 8 * n_samples * sum(widths) + graph + 8 * 20 * n_samples * self.n_clusters
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = np.hstack(views)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -22,7 +23,7 @@ from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 from bokeh.themes import Theme
 
-from mscam_dask.monitor.dashboard.run_state import Run, Work
+from mscam_dask.monitor.dashboard.run_state import Run
 from mscam_dask.monitor.messages import printable, shortened
 
 _HEIGHT = 250
@@ -185,12 +186,8 @@ class WorkPlot:
 
     def __init__(self, title: str, *, name: str) -> None:
         self._cells = ColumnDataSource(name=f"{name}-cells")
-        self._busy = ColumnDataSource(name=f"{name}-busy")
         self._mapper = LinearColorMapper(palette=Cividis256[::-1], low=0.0, high=1.0)
         self._workers, self._views = FactorRange(), FactorRange()
-        names = ("worker", "view", "seconds", "tasks", "mib", "now")
-        self._cells.data = {name: [] for name in names}
-        self._busy.data = {"worker": [], "view": []}
         self.figure = figure(
             title=title,
             name=name,
@@ -202,11 +199,14 @@ class WorkPlot:
             y_axis_label="view",
             tools="save",
         )
-        box: dict[str, Any] = {"x": "worker", "y": "view", "width": 0.94, "height": 0.9}
-        color: Any = {"field": "seconds", "transform": self._mapper}
-        cells = self.figure.rect(source=self._cells, line_color=None, fill_color=color, **box)
-        frame: dict[str, Any] = {"line_color": ACCENT, "line_width": 4}
-        self.figure.rect(source=self._busy, fill_color=None, **frame, **box)
+        style: dict[str, Any] = {
+            "fill_color": {"field": "seconds", "transform": self._mapper},
+            "line_color": ACCENT,
+            "line_width": "frame",
+        }
+        cells = self.figure.rect(
+            "worker", "view", width=0.94, height=0.9, source=self._cells, **style
+        )
         scale: dict[str, Any] = {"color_mapper": self._mapper, "title": "seconds", "width": 10}
         self.figure.add_layout(ColorBar(padding=4, background_fill_color=None, **scale), "right")
         tips = [
@@ -228,23 +228,20 @@ class WorkPlot:
             return False
         workers = _short_addresses(sorted({worker for worker, _ in pairs}))
         views = _distinct(run.views)
-        work = [run.work.get(pair, Work()) for pair in pairs]
+        work = [run.work.get(pair, Counter[str]()) for pair in pairs]
         self._workers.factors = list(workers.values())
         self._views.factors = list(views.values())[::-1]
         self.figure.height = max(_HEIGHT, 90 + 22 * len(views))
         self.figure.xaxis.major_label_orientation = 0.35 if len(workers) > 3 else 0.0
-        self._mapper.high = max([1e-3, *(one.seconds for one in work)])
+        self._mapper.high = max([1e-3, *(one["seconds"] for one in work)])
         self._cells.data = {
             "worker": [workers[worker] for worker, _ in pairs],
             "view": [views[view] for _, view in pairs],
-            "seconds": [one.seconds for one in work],
-            "tasks": [one.n_tasks for one in work],
-            "mib": [one.n_bytes / 2**20 for one in work],
+            "seconds": [one["seconds"] for one in work],
+            "tasks": [one["tasks"] for one in work],
+            "mib": [one["bytes"] / 2**20 for one in work],
             "now": ["running" if pair in busy else "idle" for pair in pairs],
-        }
-        self._busy.data = {
-            "worker": [workers[worker] for worker, _ in sorted(busy)],
-            "view": [views[view] for _, view in sorted(busy)],
+            "frame": [4 * (pair in busy) for pair in pairs],
         }
         return True
 
