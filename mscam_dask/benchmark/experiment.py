@@ -24,7 +24,7 @@ from mscam_dask.benchmark.config import (
 )
 from mscam_dask.benchmark.datasets import Dataset, StoredData, open_datasets
 from mscam_dask.benchmark.methods import method
-from mscam_dask.benchmark.report import write_experiment_report
+from mscam_dask.benchmark.report import csv_text, markdown_text, write_experiment_report
 from mscam_dask.benchmark.results import (
     PROTOCOLS,
     RECORD,
@@ -37,7 +37,6 @@ from mscam_dask.benchmark.results import (
     read_record,
 )
 from mscam_dask.benchmark.rows import curves, heat_map, method_runs
-from mscam_dask.benchmark.tables import csv_text, markdown_text
 from mscam_dask.benchmark.trial import Limits, Trial, run_trials
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location

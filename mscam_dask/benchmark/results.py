@@ -112,6 +112,11 @@ class RowEntry(Struct, frozen=True, kw_only=True):
     note: str = ""  # such as a view chosen with labels
 
     @property
+    def score_names(self) -> tuple[str, ...]:
+        """Names of its scores, the label-free ones on data without labels."""
+        return tuple(name for name in TITLES if name in self.scores)
+
+    @property
     def runs(self) -> str:
         """Number of runs with a result, of all."""
         return f"{self.n_runs - self.n_failed} of {self.n_runs}"

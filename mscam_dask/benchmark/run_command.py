@@ -30,9 +30,9 @@ from mscam_dask.benchmark.experiment import (
     output_of,
     run_experiment,
 )
+from mscam_dask.benchmark.report import show_results
 from mscam_dask.benchmark.results import TrialEntry, read_record
 from mscam_dask.benchmark.rows import method_runs
-from mscam_dask.benchmark.tables import show_results
 from mscam_dask.benchmark.trial import Trial
 from mscam_dask.cli.console import (
     key_values,
