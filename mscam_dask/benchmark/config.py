@@ -312,28 +312,19 @@ def _found(
         return requested, DatasetTable(source=requested)
     if "://" in requested:
         return Path(requested).stem, DatasetTable(source=requested)
-    path = Path(document.absolute(requested, table.title, "datasets"))
-    if path.exists():
-        return path.stem, DatasetTable(source=str(path))
+    beside = Path(document.absolute(requested, table.title, "datasets"))
     directory = table.directory or os.environ.get(DATA_VARIABLE)
-    if directory is None:
-        raise ConfigurationError(
-            f"there is no {path} and no table [dataset.{requested}], and neither `directory` nor "
-            f"${DATA_VARIABLE} names a directory of data sets. Set one of them."
-        )
-    if not Path(directory).is_dir():
-        raise ConfigurationError(
-            f"the directory of data sets, {directory}, does not exist. Correct it."
-        )
-    for ending in _ENDINGS:
-        file = Path(directory) / f"{requested}{ending}"
+    inside = [Path(directory or ".", f"{requested}{ending}") for ending in _ENDINGS]
+    for file in [beside, *(inside if directory else ())]:
         if file.exists():
-            return Path(requested).name, DatasetTable(source=str(file))
-    stems = {item.stem for item in Path(directory).iterdir() if item.suffix in _ENDINGS[:-1]}
+            return file.stem, DatasetTable(source=str(file))
+    files = Path(directory).iterdir() if directory and Path(directory).is_dir() else ()
+    stems = {file.stem for file in files if file.suffix in _ENDINGS[:-1]}
     names = sorted({*stems, *declared, *BUILT_IN_SOURCES})
+    place = directory or f"`directory` or ${DATA_VARIABLE}, which are not set"
     raise ConfigurationError(
-        f"there is no such data set in {directory} or beside the pipeline.{nearest(requested, names)} "
-        f"Allowed are {', '.join(names)}."
+        f"there is no {beside}, no table [dataset.{requested}], and no such file in {place}."
+        f"{nearest(requested, names)} Allowed are {', '.join(names)}."
     )
 
 

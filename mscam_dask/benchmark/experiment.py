@@ -29,6 +29,7 @@ from mscam_dask.benchmark.results import (
     PROTOCOLS,
     RECORD,
     ExperimentRecord,
+    Limits,
     MethodEntry,
     Outcome,
     TrialEntry,
@@ -37,7 +38,7 @@ from mscam_dask.benchmark.results import (
     read_record,
 )
 from mscam_dask.benchmark.rows import curves, heat_map, method_runs
-from mscam_dask.benchmark.trial import Limits, Trial, run_trials
+from mscam_dask.benchmark.trial import Trial, run_trials
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
@@ -54,9 +55,6 @@ from mscam_dask.pipeline.run.cluster import (
 from mscam_dask.pipeline.run.graceful_shutdown import GracefulShutdown
 from mscam_dask.pipeline.run.run_directory import lock_directory, write_whole
 from mscam_dask.pipeline.run.security import check_execution
-
-# Outcome of a trial that exceeded a limit -> the limit in `TrialEntry.limits`.
-_EXCEEDED: dict[Outcome, str] = {"over time": "time_s", "over memory": "memory_bytes"}
 
 _REMEDY = "Finished trials are kept; rerun the same command to resume."
 # Fields that stay those of the run that computed the trials, if a later run computes none.
@@ -99,10 +97,10 @@ def _kept(file: Path, limits: Limits) -> TrialEntry | None:
     is_temporary = entry.outcome == "failed" and entry.reason.startswith("TemporaryFailure:")
     if is_temporary or entry.outcome == "worker lost":
         return None
-    if entry.outcome in _EXCEEDED:
-        name = _EXCEEDED[entry.outcome]
-        exceeded, limit = entry.limits.get(name), getattr(limits, name)
-        return entry if exceeded and limit and limit <= exceeded else None
+    exceeded: dict[Outcome, str] = {"over time": "time_s", "over memory": "memory_bytes"}
+    if name := exceeded.get(entry.outcome):
+        before, limit = getattr(entry.limits, name), getattr(limits, name)
+        return entry if before and limit and limit <= before else None
     return entry
 
 
@@ -158,10 +156,10 @@ def run_experiment(
     path = output_of(settings, output)
     with lock_directory(path, record=RECORD, kind="an experiment"):
         experiment = _Experiment(settings, path, command, observer)
-        if overwrite:
-            shutil.rmtree(path / "trials", ignore_errors=True)
         if overwrite or experiment.previous is None:
             experiment.begin()
+        if overwrite and (path / "trials").is_dir():
+            shutil.rmtree(path / "trials")
         with GracefulShutdown(lambda: experiment.end("interrupted")) as shutdown:
             try:
                 with experiment.exits:

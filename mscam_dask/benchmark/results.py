@@ -162,22 +162,34 @@ class HeatMapEntry(Struct, frozen=True, kw_only=True):
         return {**self.label_free, **self.with_labels}
 
 
-class TrialEntry(Struct, frozen=True, kw_only=True):
-    """A trial that has ended, as in trials/<key>.json."""
+class Limits(Struct, frozen=True, kw_only=True):
+    """Limits of a trial: wall seconds, and bytes above the memory of the process it is forked from."""
 
-    key: str  # digest of everything that determines the result
+    time_s: float | None = None
+    memory_bytes: int | None = None
+
+
+class TrialFields(Struct, frozen=True, kw_only=True):
+    """Fields of a trial before and after it has run."""
+
     dataset: str
     method: str
     seed: int  # of the method, and of the order of the samples if `shuffled`
     shuffled: bool
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # those that are not at the defaults of the method
+    limits: Limits = Limits()
+
+
+class TrialEntry(TrialFields, frozen=True, kw_only=True):
+    """A trial that has ended, as in trials/<key>.json."""
+
+    key: str  # digest of everything that determines the result
     outcome: Outcome
     reason: str = ""  # message of a failure
     scores: dict[str, float | None] = {}  # `SCORES`; in a sweep also the label-free scores
     n_found: int | None = None  # clusters in the result
     seconds: float | None = None  # wall time of the fit
     peak_memory_bytes: int | None = None  # resident, above that of the process before the fit
-    limits: dict[str, int | float | None] = {}  # "time_s" and "memory_bytes"
     ended: str = ""
 
 

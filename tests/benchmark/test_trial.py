@@ -17,9 +17,8 @@ import pytest
 from distributed import LocalCluster
 
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
-from mscam_dask.benchmark.results import SCORES
+from mscam_dask.benchmark.results import SCORES, Limits
 from mscam_dask.benchmark.trial import (
-    Limits,
     Trial,
     fit_trial,
     run_trial,
