@@ -23,7 +23,10 @@ JOINS: tuple[Join, ...] = get_args(Join)
 
 _SHOWN = 3
 
-_CHECK = "Check that these are ids of the same samples, written in one way"
+_CHECK = (
+    "Check that these are ids of the same samples, written in one way (samples_in='columns', --samples-in columns, "
+    "reads a file with samples on columns)"
+)
 
 # Ids of a side that are compared in other spellings, at most.
 _COMPARED = 200_000
