@@ -117,7 +117,7 @@ def contents_of(
     if named is not None:
         sample_ids = tuple(map(as_text, found.values[named]))
         notes.append(f"{source.path}: {named!r} taken as sample ids.")
-        del others[named]
+        others.pop(named, None)
     if others:
         notes.append(f"{source.path}: left out {_listed(others)}: no matrices of samples.")
     return SourceContents(

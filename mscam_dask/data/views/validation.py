@@ -123,7 +123,7 @@ def validate(
     scans = [functools.reduce(_Scan.joined, itertools.islice(found, len(part))) for part in parts]
     pairs = list(zip(data.views, scans, strict=True))
     bad = [view for view, scan in pairs if not scan.is_finite]
-    refuse_missing_cells(over(missing_cells, bad), data.sample_ids)
+    refuse_missing_cells(over(functools.partial(missing_cells, sample_ids=data.sample_ids), bad))
     for view, scan in pairs:
         issues += _issues(view, scan)
     pairwise = [view for view in data.views if view.view_type != "features"]
