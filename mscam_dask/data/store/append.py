@@ -94,38 +94,21 @@ def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
             f"View {old.name!r} has view_type={old.view_type!r} in {where} and {new.view_type!r} in the new "
             "samples; samples can be appended to feature views only. Ingest a distance or kernel matrix as a whole."
         )
-    if old.shape[1] != new.shape[1]:
-        raise DataError(
-            f"View {old.name!r} has {old.shape[1]} columns in {where} and {new.shape[1]} in the new "
-            "samples; the features must be the same, in the same order."
-        )
-    _check_features(old, new, where)
-    return JoinedRows(old, new)
-
-
-def _check_features(old: RowSource, new: RowSource, where: str) -> None:
-    """Refuse columns of other names, or in another order, where both sides have names."""
+    differ = f"{old.shape[1]} columns in {where} and {new.shape[1]} in the new samples"
     before, after = feature_names_of(old), feature_names_of(new)
-    if before is None or after is None or before == after:
-        return
-    column = first_difference(before, after)
-    differ = (
-        f"column {column} (counted from 0) is {before[column]!r} in {where} and {after[column]!r} in "
-        "the new samples"
-    )
-    if sorted(before) == sorted(after):
+    is_other = old.shape[1] != new.shape[1]
+    if not is_other and before is not None and after is not None and before != after:
+        has_numbers = is_numbering(before) or is_numbering(after)
+        is_other = not has_numbers or sorted(before) == sorted(after)
+        at = first_difference(before, after)
+        differ = f"column {at} (counted from 0) {before[at]!r} in {where} and {after[at]!r} in the new samples"
+        missing, added = sorted(set(before) - set(after)), sorted(set(after) - set(before))
+        differ += f"; only in the store are [{listed(missing)}], only in the new samples [{listed(added)}]"
+    if is_other:
         raise DataError(
-            f"View {old.name!r} has the same features in another order: {differ}. Put the columns of "
-            f"the new samples in the order of the store: [{listed(before)}]."
+            f"View {old.name!r} has {differ}. Give the features of the store, in its order and under its names."
         )
-    if is_numbering(before) or is_numbering(after):
-        return
-    missing, added = sorted(set(before) - set(after)), sorted(set(after) - set(before))
-    raise DataError(
-        f"View {old.name!r} has other features: {differ}; only in the store are "
-        f"[{listed(missing)}], only in the new samples [{listed(added)}]. Give the same features, in "
-        "the same order; if only their names changed, rename the columns as they are in the store."
-    )
+    return JoinedRows(old, new)
 
 
 def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] | None:
