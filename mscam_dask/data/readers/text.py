@@ -53,8 +53,7 @@ def _first_lines(source: Source, stream: IO[str]) -> tuple[list[str], list[str]]
     lines: list[str] = []
     mark = _COMMENT if source.comment is None else re.compile(re.escape(source.comment))
     for text in stream:
-        if not (line := _checked(text, source)):
-            break
+        line = text.rstrip(_END)
         is_above = len(above) < source.skip or (
             not lines
             and (
@@ -71,16 +70,6 @@ def _first_lines(source: Source, stream: IO[str]) -> tuple[list[str], list[str]]
     if not lines and source.comment is None:  # all lines may begin with #
         return above[: source.skip], above[source.skip :]
     return above, lines
-
-
-def _checked(line: str, source: Source) -> str:
-    """A line without the mark of the end of the text."""
-    if "\0" in line:
-        raise DataError(
-            f"{source.path} has NUL bytes, so it is no UTF-8 text. Convert UTF-16 (iconv -f utf-16 -t utf-8 "
-            "FILE), and binary files to a format that can be read."
-        )
-    return line.rstrip(_END)
 
 
 def _check_positions(lines: list[str], where: str) -> None:
@@ -422,7 +411,7 @@ def _blocks(
     def lines(stream: IO[str]) -> Iterator[str]:
         n_blank = 0
         for text in itertools.islice(stream, n_above, None):
-            line = _checked(text, source)
+            line = text.rstrip(_END)
             if comment is not None and line.startswith(comment):
                 continue
             if n_columns == 1 and not line.strip():

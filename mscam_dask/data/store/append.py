@@ -78,14 +78,10 @@ def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> Ro
     """Return the rows of the old and the new samples, absent samples left out."""
     if new is None:
         new = restrict_to_present(LiftedRows(old, np.full(n_new, -1, dtype=np.int64)))
-    both = _joined_rows(_of_all(old), _of_all(new), where)
+    # with a row for each sample; those of absent samples have arbitrary values
+    whole = [one.source if isinstance(one, PresentRows) else one for one in (old, new)]
     has = np.concatenate([presence_table([one])[:, 0] for one in (old, new)])
-    return restrict_to_present(both, np.flatnonzero(~has))
-
-
-def _of_all(view: RowSource) -> RowSource:
-    """Return a view with a row for each sample; rows of absent samples have arbitrary values."""
-    return view.source if isinstance(view, PresentRows) else view
+    return restrict_to_present(_joined_rows(*whole, where), np.flatnonzero(~has))
 
 
 def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -114,26 +114,24 @@ def impute_methods_of(data: MultiViewData) -> dict[str, ImputeMethod]:
     return {name: method for name, method in found.items() if method is not None}
 
 
-@dataclass(frozen=True, eq=False)
-class Imputer:
-    """Imputer of scikit-learn, which MLflow's autologger leaves alone."""
-
-    estimator: Any
-
-    def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a copy of rows with a value in each cell that is NaN."""
-        with _settings(), np.errstate(invalid="ignore"):
-            return np.asarray(self.estimator.transform(rows))
+Imputer = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Returns a copy of rows (m, d) with a value in each cell that is NaN."""
 
 
 def fit_imputer(rows: NDArray[np.float64], method: ImputeMethod) -> Imputer:
-    """Imputer from rows (m, d) of which each column has a value."""
+    """Imputer from rows (m, d) of which each column has a value; MLflow's autologger does not see its estimator."""
     from sklearn.impute import KNNImputer, SimpleImputer  # slow to import
 
+    estimator: Any = KNNImputer(keep_empty_features=True)
+    if method != "knn":
+        estimator = SimpleImputer(strategy=method, keep_empty_features=True)
     with _settings():
-        if method == "knn":
-            return Imputer(KNNImputer(keep_empty_features=True).fit(rows))
-        return Imputer(SimpleImputer(strategy=method, keep_empty_features=True).fit(rows))
+        return partial(_filled, estimator.fit(rows))
+
+
+def _filled(estimator: Any, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    with _settings(), np.errstate(invalid="ignore"):
+        return np.asarray(estimator.transform(rows))
 
 
 def _settings() -> Any:
@@ -189,9 +187,7 @@ def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> Im
     return ImputedData(replace(data, views=tuple(views)), imputers, shares)
 
 
-def fill_view(
-    view: RowSource, imputer: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-) -> RowSource:
+def fill_view(view: RowSource, imputer: Imputer) -> RowSource:
     """Return a view of new samples with values in its missing cells."""
     rows = view.read(0, view.shape[0])
     return _with_rows(view, imputer(rows)) if np.isnan(rows).any() else view

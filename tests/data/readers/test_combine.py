@@ -54,9 +54,3 @@ def test_a_file_whose_features_are_the_samples_of_the_others(tmp_path: Path, joi
         ingest(files, tmp_path / "s", join=join)
     turned: list[Path | Source] = [Source(files[0], samples_in="columns"), *files[1:]]
     assert ingest(turned, tmp_path / "s").n_samples == N
-
-
-def test_features_and_samples_may_have_the_same_numbers(tmp_path: Path) -> None:
-    for name in "ab":
-        pd.DataFrame(np.eye(N)).to_csv(tmp_path / f"{name}.csv")
-    assert ingest([tmp_path / "a.csv", tmp_path / "b.csv"], tmp_path / "s").n_samples == N
