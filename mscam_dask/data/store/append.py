@@ -111,11 +111,9 @@ def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] 
     if old.sample_ids is None and new.sample_ids is None:
         return None
     if old.sample_ids is None or new.sample_ids is None:
-        has, lacks = (
-            ("the new samples", where) if old.sample_ids is None else (where, "the new samples")
-        )
         raise DataError(
-            f"There are sample ids in {has} and none in {lacks}. Give both ids (--id-column), or neither."
+            f"Only {where if new.sample_ids is None else 'the new samples'} have sample ids; allowed are ids in "
+            f"{where} and in the new samples, or in neither. Name their column (--id-column)."
         )
     known = set(old.sample_ids)
     repeated = [name for name in new.sample_ids if name in known]

@@ -114,14 +114,6 @@ def test_datasets_that_are_no_views_are_refused(variables: Any) -> None:
         as_multi_view(xr.Dataset(variables))
 
 
-def test_store_path_and_multi_view_data_pass_through(tmp_path: Path) -> None:
-    data = as_multi_view({"colour": COLOUR, "shape": SHAPE})
-    assert as_multi_view(data).view_names == data.view_names
-    path = write_store(data, tmp_path / "data.zarr")
-    for form in (path, str(path)):
-        assert_holds(as_multi_view(form), colour=COLOUR, shape=SHAPE)
-
-
 # ----------------------------------------------------------------------------- metrics
 
 
