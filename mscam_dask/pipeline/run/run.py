@@ -534,7 +534,7 @@ class Run:
     ) -> ClusteringOutput:
         """Return the clusters of a fit, named after those of the run that it started from."""
         solution = named_as_before(start, estimator.solution_)
-        estimator.solution_, estimator.labels_ = solution, solution.labels
+        estimator.solution_ = solution
         fit = steps.fit_record(solution)
         if batches is not None:
             fit = msgspec.structs.replace(fit, batches=steps.batches_entry(estimator, batches))
