@@ -37,7 +37,7 @@ _with_options = with_options(
     ),
     click.option("--overwrite", is_flag=True, help="Run every fit again."),
     click.option("--dry-run", is_flag=True, help="Estimate fits, memory and time without running."),
-    *execution_options(in_process="one fit at a time"),
+    *execution_options(),
 )
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+from dask.utils import parse_bytes
 
 from mscam_dask.benchmark.config import (
     CompareTable,
@@ -44,7 +45,6 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import DataError, MscamError, TemporaryFailure
 from mscam_dask.estimators._resources import executor_for
 from mscam_dask.monitor.run_record import blas_libraries, software_versions
-from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.toml_document import toml_text
 from mscam_dask.pipeline.run.cluster import (
     OpenCluster,
@@ -130,7 +130,7 @@ def limits_of(settings: ExperimentSettings, cluster: OpenCluster | None = None) 
     if isinstance(table, SweepTable):
         return Limits()
     if table.memory_limit is not None:
-        memory_bytes: int | None = parse_memory(table.memory_limit, "memory_limit")
+        memory_bytes: int | None = parse_bytes(table.memory_limit)
     elif cluster is None or cluster.client is None:
         memory_bytes = smallest_memory_bytes()
     else:
