@@ -22,8 +22,7 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sampling import sample_per_class
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.sampling import SampledRows, sample_per_class
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 from mscam_dask.pipeline.run.open_data import (
@@ -83,18 +82,12 @@ def _digest(data: MultiViewData) -> str:
 
 
 def shuffled_data(data: MultiViewData, seed: int) -> MultiViewData:
-    """Return the samples in memory, in a random order; columns of pairwise views are permuted alike."""
+    """Return the samples in memory, in a random order."""
     order = np.random.default_rng(seed).permutation(data.n_samples)
     ids, labels = data.sample_ids, data.labels
-    views = []
-    for view in data.views:
-        rows = view.read(0, data.n_samples)[order]
-        if view.view_type != "features":
-            rows = np.ascontiguousarray(rows[:, order])
-        views.append(ArrayRows(rows, view.name, view.view_type))
     return dataclasses.replace(
         data,
-        views=tuple(views),
+        views=tuple(SampledRows(view, order).in_memory() for view in data.views),
         sample_ids=None if ids is None else tuple(ids[index] for index in order),
         labels=None if labels is None else labels[order],
     )

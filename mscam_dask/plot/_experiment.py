@@ -143,15 +143,13 @@ def _record(experiment: str | os.PathLike[str]) -> Mapping[str, Any]:
     """Return experiment.json of a directory."""
     file = Path(experiment) / "experiment.json"
     try:
-        record = json.loads(read_regular(file))
-    except (OSError, ValueError) as error:
+        record: dict[str, Any] = json.loads(read_regular(file))
+        if record["format"] != "mscam_dask.experiment":
+            raise ValueError("it is no record of an experiment")
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(
             f"{file} cannot be read ({error}). Give the directory of mscam-dask compare."
         ) from error
-    if not isinstance(record, dict) or record.get("format") != "mscam_dask.experiment":
-        raise DataError(
-            f"{file} is not a record of an experiment. Give the directory of mscam-dask compare."
-        )
     return record
 
 

@@ -138,7 +138,7 @@ class LinePlot:
         self.figure.xaxis.ticker = BasicTicker(min_interval=1)
         self.figure.xaxis.formatter = BasicTickFormatter(use_scientific=False)
         if log:
-            self.figure.yaxis.formatter = BasicTickFormatter(power_limit_low=-2)
+            self.figure.yaxis.formatter = BasicTickFormatter(precision=2, power_limit_low=-2)
         if number is not None:
             self.figure.yaxis.formatter = NumeralTickFormatter(format=number)
         if number == "0":
