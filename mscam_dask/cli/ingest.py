@@ -24,7 +24,7 @@ def ingest_files(
     *,
     output: str,
     views: tuple[str, ...],
-    view_types: tuple[str, ...],
+    view_type: tuple[str, ...],
     samples_in: tuple[str, ...],
     id_column: str | None,
     delimiter: str | None,
@@ -40,7 +40,7 @@ def ingest_files(
     data = DataTable(
         source=[*sources],
         views=[*views] or None,
-        view_type=_by_view("--view-type", view_types),
+        view_type=_by_view("--view-type", view_type),
         samples_in=_by_view("--samples-in", samples_in),
         id_column=_position(id_column),
         delimiter="\t" if delimiter == r"\t" else delimiter,

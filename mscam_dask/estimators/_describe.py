@@ -31,7 +31,6 @@ from mscam_dask.solvers.partition_score import (
 from mscam_dask.solvers.predict import NeighborVotes, fit_votes
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.result import Assessment, Structure
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
 
@@ -56,63 +55,6 @@ class ClusterSpaceMixin(
     TransformerMixin,  # type: ignore[misc]  # wraps only a `transform` that is defined below it
 ):
     """Mixin for estimators that describes the clusters of a fit, with `transform` and `score`."""
-
-    @property
-    def cluster_borders_(self) -> NDArray[np.float64]:
-        """p-value (n_clusters, n_clusters) of the border between each pair of clusters."""
-        borders = self._assessment.borders
-        return np.zeros((0, 0)) if borders is None else borders.p_values
-
-    @property
-    def standing_clusters_(self) -> tuple[int, ...]:
-        """Clusters that a border separates from each other cluster."""
-        return self._assessment.standing_clusters
-
-    @property
-    def structure_(self) -> Structure:
-        """Whether the data support the clusters."""
-        return self._assessment.structure
-
-    @property
-    def neighbor_overlap_(self) -> dict[str, float]:
-        """Overlap of each view's neighbors with those of the other views, in standard errors; empty if settings were given."""
-        check_is_fitted(self)
-        return {one.view: one.overlap for one in self.solution_.selected_view_settings}
-
-    @property
-    def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
-        """Agreement of each view with each cluster, (n_clusters,) by view."""
-        assessment = self._assessment
-        return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
-
-    @property
-    def contradictions_(self) -> dict[str, dict[int, int]]:
-        """By view, the clusters that it contradicts, and the cluster with which it puts each of them."""
-        assessment = self._assessment
-        names = assessment.cluster_names
-        return {
-            view: {names[k]: names[other] for k, other in enumerate(row) if other >= 0}
-            for view, row in zip(assessment.view_names, assessment.contradictions, strict=True)
-        }
-
-    @property
-    def view_agreement_(self) -> dict[str, dict[str, float]]:
-        """Share of neighbors that each two views have in common, corrected for chance."""
-        assessment = self._assessment
-        return {
-            name: dict(zip(assessment.view_names, map(float, row), strict=True))
-            for name, row in zip(assessment.view_names, assessment.view_agreement, strict=True)
-        }
-
-    @property
-    def cluster_tree_(self) -> NDArray[np.float64]:
-        """Tree over the clusters: linkage matrix (n_clusters − 1, 4) of SciPy."""
-        return self._assessment.cluster_tree
-
-    @property
-    def _assessment(self) -> Assessment:
-        check_is_fitted(self)
-        return self.solution_.assessment
 
     def cluster_features(self, top: int = 20) -> tuple[ClusterFeature, ...]:
         """List the features that set each cluster apart from all other samples.
@@ -184,8 +126,7 @@ class ClusterSpaceMixin(
         DataError
             As `predict`.
         """
-        check_is_fitted(self)
-        new = self._corrected(X, self._views(X, reset=False), batches)
+        new = self._new_samples(X, batches)
         samples, fitting = self._fitting()
         views = self._training_coordinates(samples)
         model = fit_votes(views, **fitting)
@@ -243,8 +184,7 @@ class ClusterSpaceMixin(
         -----
         Of more than 4000 samples, a sample of that size is scored.
         """
-        check_is_fitted(self)
-        new = self._corrected(X, self._views(X, reset=False), batches)
+        new = self._new_samples(X, batches)
         pairwise = [view.name for view in new.views if view.view_type != "features"]
         if pairwise:
             raise DataError(

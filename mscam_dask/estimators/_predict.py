@@ -16,6 +16,7 @@ from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sources import ViewDigest, recorded_digest
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError
+from mscam_dask.estimators._batches import BatchMixin
 from mscam_dask.estimators._inputs import MultiViewInputMixin
 from mscam_dask.estimators._resources import connected, executor_for, is_connected
 from mscam_dask.linalg.distances import squared_distances
@@ -31,7 +32,6 @@ from mscam_dask.solvers.predict import (
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -47,20 +47,11 @@ CHANGED = (
 )
 
 
-class NeighborPredictMixin(MultiViewInputMixin):
+class NeighborPredictMixin(BatchMixin, MultiViewInputMixin):
     """Mixin for estimators that assigns samples by their neighbors in the ridge embedding."""
 
     client: Client | Cluster | None
     n_jobs: int | None
-    labels_: NDArray[np.int64]
-    n_clusters_: int
-    n_neighbors_: int
-    solution_: Solution
-    _training_digests: dict[str, str]
-    _membership: tuple[NDArray[np.float64], NDArray[np.int64]] | None
-    _corrected: Callable[[Any, MultiViewData, Any], MultiViewData]
-    # Ridge coordinates of the training samples by view, of an estimator that was loaded with them.
-    _coordinates_loaded: Sequence[NDArray[np.float64]] | None = None
 
     def predict(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.int64]:
         """Assign new samples to the cluster of their adaptive neighbors among the training samples.
@@ -100,8 +91,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         The training samples are not copied: the arrays given to `fit` are kept, read again and
         compared with their digests.
         """
-        check_is_fitted(self)
-        new = self._corrected(X, self._views(X, reset=False), batches)
+        new = self._new_samples(X, batches)
         own = self._encoded(new)(0, new.n_samples)
         between, unit = squared_distances, np.sqrt(len(own))  # views count the same
         if self._training.is_incomplete or any(np.isnan(part).any() for part in own):
@@ -135,8 +125,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         DataError
             As `predict`.
         """
-        check_is_fitted(self)
-        new = self._corrected(X, self._views(X, reset=False), batches)
+        new = self._new_samples(X, batches)
         samples, fitting = self._fitting()
         views = self._training_coordinates(samples)
         model = fit_votes(views, **fitting)
@@ -147,13 +136,6 @@ class NeighborPredictMixin(MultiViewInputMixin):
             rows = self._encoded(new)(start, stop)
             parts.append(calibration(model(rows), rows))
         return np.concatenate(parts)
-
-    @property
-    def cluster_names_(self) -> NDArray[np.int64]:
-        """Label (n_clusters,) of each column of `membership_`: 0 … c − 1, but for a run with the names of an earlier one."""
-        check_is_fitted(self)
-        has_gaps = int(self.labels_.max()) >= self.n_clusters_
-        return np.unique(self.labels_) if has_gaps else np.arange(self.n_clusters_)
 
     @property
     def membership_(self) -> NDArray[np.float64]:
@@ -176,6 +158,11 @@ class NeighborPredictMixin(MultiViewInputMixin):
         membership = self.membership_
         own = np.searchsorted(self.cluster_names_, self.labels_)
         return np.take_along_axis(membership, own[:, None], axis=1)[:, 0]
+
+    def _new_samples(self, X: Any, batches: Any) -> MultiViewData:
+        """Validated views of new samples, without the effects of their batches."""
+        check_is_fitted(self)
+        return self._corrected(X, self._views(X, reset=False), batches)
 
     def _votes(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Memberships, and the preferred cluster by view as its position in `cluster_names_`."""

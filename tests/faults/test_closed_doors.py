@@ -22,7 +22,7 @@ from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import parse_override
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.resume import run_pipeline
 from tests.messages import quotes, raises
 
 pytestmark = pytest.mark.faults

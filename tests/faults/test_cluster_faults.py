@@ -29,8 +29,7 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.run.cluster import open_cluster
-from mscam_dask.pipeline.run.resume import resume_run
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
 from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client, scheduler_process, worker_process
 from tests.faults.kill_driver import outcome_of

@@ -21,6 +21,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import numpy as np
 import pandas as pd
+from dask.utils import parse_bytes
 from numpy.typing import NDArray
 
 from mscam_dask import __version__
@@ -40,8 +41,7 @@ from mscam_dask.errors import (
     StoreCorruptError,
     TemporaryFailure,
 )
-from mscam_dask.monitor.run_record import DataRecord, SourceRecord, ViewEntry
-from mscam_dask.pipeline.config.parse import parse_memory
+from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
 
 _ATTEMPTS = 3
@@ -178,7 +178,7 @@ def retry_if_replaced(read: Callable[[], _T]) -> _T:
 
 def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
     """Return files, to be read as [data] says."""
-    limit = MAX_BYTES if table.max_bytes is None else parse_memory(table.max_bytes, "max_bytes")
+    limit = MAX_BYTES if table.max_bytes is None else parse_bytes(table.max_bytes)
     files = {
         path: Source(
             path,
@@ -299,18 +299,16 @@ def clustering_fingerprint(settings: Settings, data: str) -> str:
     return _digest("clustering", __version__, data, settings.cluster, incremental)
 
 
-def fit_fingerprint(clustering: str, start: str | None) -> str:
+def fit_fingerprint(record: RunRecord) -> str:
     """Return the fingerprint of a clustering and of the run that it starts from, if any."""
-    return _digest("fit", clustering, start)
+    return _digest("fit", record.clustering_fingerprint, record.started_from)
 
 
-def run_fingerprint(settings: Settings, data: str | None = None) -> str:
+def run_fingerprint(settings: Settings, data: str) -> str:
     """Return the fingerprint of a run: everything except its place and its executor."""
     parts = msgspec.to_builtins(settings)
     for elsewhere in ("data", "execution", "output"):
         parts.pop(elsewhere)
-    if data is None:
-        data = data_fingerprint(settings.data)
     return _digest("run", __version__, data, parts)
 
 

@@ -287,7 +287,7 @@ def test_a_run_that_goes_on_lets_no_second_driver_in(pipeline: Write, tmp_path: 
 
 def test_a_damaged_lock_file_still_locks(tmp_path: Path) -> None:
     with RunDirectory.lock(tmp_path / "out") as directory:
-        (directory.path / ".lock").write_bytes(b'{"host": "\xff"}')
+        (directory.path / ".lock").write_bytes(b"process \xff")
         with raises(MscamError, directory.path) as caught:
             resume_run(directory.path)
     assert caught.value.exit_code == 75
