@@ -224,11 +224,12 @@ def partition_graph(
             of_points(0, partition.rows_by_cluster, by_rows, n_neighbors, kind="partition_rows")
         ]
     else:
-        pools = [
-            of_points(number, partition.pool_of_rows, start, by_rows, n_neighbors, kind="pool")
+        members = of_points(0, partition.pool_members, by_rows, n_neighbors, kind="pool")
+        pool = [
+            of_points(number, partition.points_at, start, members, kind="pool_points")
             for number, (start, _) in enumerate(ranges)
         ]
-        members = stage.submit(partition.join_pools, pools)
+        pooled = stage.submit(np.concatenate, pool, kind="pooled")
         rows = [
             of_points(
                 number,
@@ -236,6 +237,7 @@ def partition_graph(
                 found,
                 by_rows,
                 members,
+                pooled,
                 n_neighbors,
                 kind="partition_rows",
             )

@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import sampled_view
-from mscam_dask.data.views.sources import RowSource, ViewDigest, feature_names_of, recorded_digest
+from mscam_dask.data.views.sources import RowSource, feature_names_of
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
+from mscam_dask.estimators._predict import NeighborPredictMixin
 from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.assessment import FeatureEffects, feature_effects
@@ -96,13 +96,12 @@ class ClusterSpaceMixin(
             labels=np.searchsorted(names, self.labels_),
             n_clusters=self.n_clusters_,
         )
+        self._check_unchanged(views)
         with connected(self.client) as client:
             executor = executor_for(client, self.n_jobs)
             found = map_views(look, views, executor, stage="cluster_features")
         listed: list[ClusterFeature] = []
-        for view, (effects, digest) in zip(views, found, strict=True):
-            if digest not in (None, self._training_digests.get(view.name, digest)):
-                raise DataError(CHANGED.format(view.name))
+        for view, effects in zip(views, found, strict=True):
             listed.extend(_strongest(view, effects, names, int(top)))
         return tuple(listed)
 
@@ -199,23 +198,12 @@ class ClusterSpaceMixin(
         return label_free_scores(new, labels)["adjusted_modularity"]
 
 
-def _effects_of(
-    view: RowSource, *, labels: NDArray[np.int64], n_clusters: int
-) -> tuple[FeatureEffects, str | None]:
-    """Effects of one view, and the digest of its rows unless it is recorded."""
-    digest = None if recorded_digest(view) else ViewDigest(view.shape)
+def _effects_of(view: RowSource, *, labels: NDArray[np.int64], n_clusters: int) -> FeatureEffects:
+    """Effects of one view, by blocks of rows."""
     present = present_samples(view)
     own = labels if present is None else labels[present.samples]
-
-    def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
-        for start, stop in row_blocks(*view.shape):
-            rows = view.read(start, stop)
-            if digest is not None:
-                digest.update(rows)
-            yield start, rows
-
-    effects = feature_effects(blocks(), own, n_clusters)
-    return effects, None if digest is None else digest.hexdigest()
+    blocks = ((start, view.read(start, stop)) for start, stop in row_blocks(*view.shape))
+    return feature_effects(blocks, own, n_clusters)
 
 
 def _strongest(
