@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from dask.utils import parse_bytes
 
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.pipeline.config.cluster_types import type_of
-from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import DataTable, ExecutionTable, Settings
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes, spill_threshold_bytes
 from mscam_dask.pipeline.run.cluster_classes import worker_counts
@@ -127,7 +127,7 @@ def limit_of(execution: ExecutionTable, workers: int) -> int | None:
         return None
     if execution.memory_limit is None:
         return smallest_memory_bytes() // workers
-    return parse_memory(execution.memory_limit, "memory_limit")
+    return parse_bytes(execution.memory_limit)
 
 
 def operations(

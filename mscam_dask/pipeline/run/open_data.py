@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import numpy as np
 import pandas as pd
+from dask.utils import parse_bytes
 from numpy.typing import NDArray
 
 from mscam_dask import __version__
@@ -38,7 +39,6 @@ from mscam_dask.errors import (
     TemporaryFailure,
 )
 from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
-from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
 
 _ATTEMPTS = 3
@@ -169,7 +169,7 @@ def retry_if_replaced(read: Callable[[], _T]) -> _T:
 
 def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
     """Return files, to be read as [data] says."""
-    limit = MAX_BYTES if table.max_bytes is None else parse_memory(table.max_bytes, "max_bytes")
+    limit = MAX_BYTES if table.max_bytes is None else parse_bytes(table.max_bytes)
     files = {
         path: Source(
             path,

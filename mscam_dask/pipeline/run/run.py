@@ -367,7 +367,7 @@ class Run:
                 partial_labels=known,
             )
             solution = named_as_before(start, estimator.solution_)
-            estimator.solution_, estimator.labels_ = solution, solution.labels
+            estimator.solution_ = solution
             fit = steps.fit_record(solution)
             if batches is not None:
                 fit = msgspec.structs.replace(fit, batches=steps.batches_entry(estimator, batches))

@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
-from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import ENCRYPTED_BY_FILES, ExecutionTable
 
 if TYPE_CHECKING:
@@ -38,8 +37,6 @@ _REMEDY = (
 
 def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
     """Refuse a cluster that cannot be used, or is not secure, before it is started."""
-    if execution.memory_limit is not None:
-        parse_memory(execution.memory_limit, "memory_limit")
     execution = with_address(execution)
     if execution.scheduler is not None:
         _check_address(execution, insecure=insecure)
