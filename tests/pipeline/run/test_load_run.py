@@ -27,7 +27,6 @@ from mscam_dask.estimators import _describe, _predict, _stored
 from mscam_dask.pipeline.run.load_run import predict_files
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
-from mscam_dask.types.parameters import Parameters
 from mscam_dask.types.result import Structure
 from mscam_dask.types.rules import SIZES
 from tests.messages import raises
@@ -273,39 +272,6 @@ def test_samples_csv_and_parquet_hold_what_the_estimator_says(
 
 
 # ----------------------------------------------------------------------------- other versions
-
-
-def test_runs_of_the_time_when_there_was_another_solver(first: RunOutcome, model: MSCAM) -> None:
-    settings = first.record.settings
-    assert settings is not None
-    settings["cluster"]["parameters"]["solver"] = "reduced"
-    rewritten(first.directory, settings=settings)
-    new = three_subspaces(30)
-    assert_array_equal(load_run(first.directory.path).predict(new), model.predict(new))
-    settings["cluster"]["parameters"]["solver"] = "reference"
-    rewritten(first.directory, settings=settings)
-    with raises(DataError, first.directory.path, "solver"):
-        load_run(first.directory.path)
-
-
-def test_runs_of_the_time_when_constants_were_parameters(first: RunOutcome) -> None:
-    expected = load_run(first.directory.path)
-    settings = first.record.settings
-    assert settings is not None
-    parameters = settings["cluster"]["parameters"]
-    constants = parameters.pop("constants")
-    score_tie = 3 * constants.pop("score_tie")
-    parameters["tol"] = score_tie
-    parameters |= {name: value for name, value in constants.items() if name != "admm"}
-    parameters["graph_weight"] = 0.5
-    rewritten(first.directory, settings=settings)
-    then = Constants.paper(graph_weight=0.5, score_tie=score_tie)
-    assert load_run(first.directory.path).constants == then
-    record = msgspec.to_builtins(expected.solution_.parameters)
-    flat = {**record.pop("constants"), **record}
-    flat["tol"] = flat.pop("score_tie")
-    again_whole = msgspec.convert(_stored.with_constants(flat), Parameters)
-    assert again_whole == expected.solution_.parameters
 
 
 def test_parameters_of_a_later_version_are_refused_with_its_number(first: RunOutcome) -> None:
