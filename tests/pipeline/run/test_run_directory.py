@@ -15,8 +15,8 @@ from typing import Literal
 import pytest
 
 from mscam_dask.data.store.filesystem import full_disk_is_temporary
-from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
-from mscam_dask.monitor.run_record import RunRecord, decode_record, encode_record
+from mscam_dask.errors import ConfigurationError, TemporaryFailure
+from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.lock import is_locked
 from mscam_dask.pipeline.run.run_directory import RunDirectory, write_whole
 from tests.faults.memory_disk import failing, traced
@@ -162,12 +162,3 @@ def test_files_and_their_names_are_on_the_disk(tmp_path: Path) -> None:
             assert not file.exists() or file.read_bytes() in (b"old", content), cut
         trace.synced()
         assert file.read_bytes() == content
-
-
-def test_records_read_back_the_same(tmp_path: Path) -> None:
-    assert decode_record(encode_record(record()), "here") == record()
-    newer = encode_record(record()).replace(b'"format_version": 1', b'"format_version": 97')
-    with raises(DataError, "here", "97"):
-        decode_record(newer, "here")
-    with raises(DataError, tmp_path, "run.json"):
-        RunDirectory(tmp_path).read_record()
