@@ -37,19 +37,17 @@ _CHECKED = (
 _FILES = ("scheduler_file", "tls_ca", "tls_cert", "tls_key")
 
 
-class _Value(click.ParamType):
-    """Value of a key of a table of settings, with the check of the settings."""
+def _checked(annotation: Any) -> Callable[[str], Any]:
+    """Return the click type of a key of settings, which converts and checks as these do."""
 
-    name = "value"
-
-    def __init__(self, annotation: Any) -> None:
-        self._annotation = annotation
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def value(text: str) -> Any:
         try:
-            return convert(value, self._annotation, strict=False)
-        except ValueError:
-            self.fail(f"{value!r}; allowed is {allowed_text(self._annotation, value)}")
+            return convert(text, annotation, strict=False)
+        except ValueError as error:
+            allowed = allowed_text(annotation, text)
+            raise click.BadParameter(f"{text!r}; allowed is {allowed}") from error
+
+    return value
 
 
 def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) -> Option:
@@ -58,7 +56,7 @@ def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) ->
     if "multiple" in attributes:
         text += " Repeatable."
     elif "is_flag" not in attributes:
-        attributes = {"type": _Value(annotation), **attributes}
+        attributes = {"type": _checked(annotation), **attributes}
         if "metavar" not in attributes:
             text += f" [{allowed_values(annotation)}]"
     flags = names or (f"--{key.replace('_', '-')}",)
