@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mscam_dask.cli.errors import handle_errors
-from mscam_dask.cli.options import Extension, execution_options, no_url, with_options
+from mscam_dask.cli.options import Extension, execution_options, run_directory, with_options
 from mscam_dask.errors import ConfigurationError
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ _with_options = with_options(
     click.option(
         "-o",
         "--output",
-        type=click.Path(path_type=Path),
-        callback=no_url,
+        type=run_directory,
+        metavar="DIR",
         help="Output directory; default: runs/<pipeline>, of a comparison with --dataset "
         "runs/<pipeline>-<data>. Finished fits in it are reused.",
     ),

@@ -11,7 +11,7 @@ from mscam_dask.cli.options import (
     execution_options,
     installed_extensions,
     key_option,
-    no_url,
+    run_directory,
     with_options,
 )
 from mscam_dask.pipeline.config.settings import DataTable, ReportTable
@@ -104,8 +104,8 @@ def ingest() -> None:
 @click.option(
     "-o",
     "--output",
-    type=PATH,
-    callback=no_url,
+    type=run_directory,
+    metavar="DIR",
     help="Run directory; default: runs/<pipeline>-<digest of settings and data>.",
 )
 @click.option("--overwrite", is_flag=True, help="Replace an existing run.")
@@ -135,7 +135,7 @@ def quickstart() -> None:
 
 
 @main.command()
-@click.argument("run_directory", metavar="RUN_DIR", type=PATH, callback=no_url)
+@click.argument("run_directory", metavar="RUN_DIR", type=run_directory)
 @_execution_options
 @lazy_command("mscam_dask.cli.run:resume_directory")
 def resume() -> None:
@@ -231,7 +231,7 @@ def report() -> None:
 
 
 @main.command()
-@click.argument("run", metavar="[RUN_DIR]", required=False, type=PATH, callback=no_url)
+@click.argument("run", metavar="[RUN_DIR]", required=False, type=run_directory)
 @lazy_command("mscam_dask.cli.results:run_checks")
 def doctor() -> None:
     """Check that pipelines can run here, or that a run is valid.

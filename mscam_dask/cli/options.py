@@ -17,17 +17,16 @@ if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
 
 PATH = click.Path(path_type=Path)
-_SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Decorator that adds an option to a command."""
 
 
-def no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Click callback that refuses a URL as a run directory."""
-    if path is not None and path.parts and path.parts[0] in _SCHEMES:
+def run_directory(text: str) -> Path:
+    """Return the path of a run directory; refuse a URL."""
+    if "://" in text:
         raise click.BadParameter("a run directory is on a file system. Give a directory.")
-    return path
+    return Path(text)
 
 
 _CHECKED = (
