@@ -36,7 +36,7 @@ from mscam_dask.pipeline.config.toml_document import (
 )
 from mscam_dask.pipeline.run.cluster import serve_in_slurm
 from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
-from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
+from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
 from mscam_dask.pipeline.run.run import EXIT_DRIFT, RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
@@ -94,7 +94,7 @@ def run_file(
         return 0
     serve_in_slurm(settings.execution, insecure=insecure)
     with _progress(plain=plain) as progress:
-        outcome = run_or_resume(
+        outcome = run_pipeline(
             settings,
             output,
             overwrite=overwrite,
