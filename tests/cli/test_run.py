@@ -71,8 +71,6 @@ def test_memory_that_a_file_may_declare_is_limited_by_an_option_and_by_the_file(
         result = call("run", "tiny.toml", "--in-process", "-o", "out", *arguments)
         assert result.exit_code == 3
         assert "allowed are 1000" in re.sub(r"\s+", " ", result.stderr)
-    result = call("run", "tiny.toml", "--in-process", "-o", "other", "--max-bytes", "1 MB")
-    assert result.exit_code == 0
 
 
 def test_options_of_clusters_that_conflict_or_are_not_encrypted(here: Path, call: Call) -> None:
