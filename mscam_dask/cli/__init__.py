@@ -9,6 +9,7 @@ from mscam_dask.cli.errors import lazy_command
 from mscam_dask.cli.options import (
     PATH,
     execution_options,
+    file_options,
     installed_extensions,
     key_option,
     run_directory,
@@ -94,22 +95,9 @@ def ingest() -> None:
 
 @main.command()
 @click.argument("pipeline", metavar="PIPELINE.toml", type=PATH)
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="TABLE.KEY=VALUE",
-    help="Override a setting of the file, for example cluster.n_clusters=7; repeatable.",
+@with_options(
+    *file_options("Run directory; default: runs/<pipeline>-<digest of settings and data>.")
 )
-@click.option(
-    "-o",
-    "--output",
-    type=run_directory,
-    metavar="DIR",
-    help="Run directory; default: runs/<pipeline>-<digest of settings and data>.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace an existing run.")
-@click.option("--dry-run", is_flag=True, help="Estimate memory and run time without running.")
 @_max_bytes
 @_execution_options
 @lazy_command("mscam_dask.cli.run:run_file")

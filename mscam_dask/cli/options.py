@@ -76,6 +76,18 @@ def execution_options() -> tuple[Option, ...]:
     )
 
 
+def file_options(output: str) -> tuple[Option, ...]:
+    """Return the options of commands that run a file; `output` is the help text of --output."""
+    example = "for example cluster.n_clusters=7 or output.root=DIR"
+    many = {"multiple": True, "metavar": "TABLE.KEY=VALUE"}
+    return (
+        click.option("--set", "assignments", help=f"A setting, {example}; repeatable.", **many),
+        click.option("-o", "--output", type=run_directory, metavar="DIR", help=output),
+        click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run."),
+        click.option("--dry-run", is_flag=True, help="Estimate memory and time without running."),
+    )
+
+
 def with_options(*options: Option) -> Option:
     """Return a decorator that adds options to a command, in this order in its help."""
 

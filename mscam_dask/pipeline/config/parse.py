@@ -155,7 +155,7 @@ class _Reader:
         """Add a problem for each text that is a credential: run directories keep a copy of the file."""
         if isinstance(value, dict):
             for key, item in value.items():
-                self.find_credentials(item, (*path, key))
+                self.find_credentials(item, (*path, str(key)))
         elif isinstance(value, list):
             for item in value:
                 self.find_credentials(item, path)
