@@ -243,17 +243,16 @@ class CoReg(Baseline):
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         c, weight = self.n_clusters, self.consensus_weight
         L = [normalized_affinity(gaussian_affinity(view)) for view in views]
-        U = [leading_eigenvectors(matrix, c) for matrix in L]
+        centroid = np.zeros((len(views[0]), c))
         for objective in self._until_settled():
-            if objective:
-                pull = weight * (self.consensus_embedding_ @ self.consensus_embedding_.T)
-                U = [leading_eigenvectors(matrix + pull, c) for matrix in L]
-            # of Σ U_v U_vᵀ
-            centroid = self.consensus_embedding_ = basis_from_rows(np.hstack(U)).vectors[:, :c]
+            pull = weight * (centroid @ centroid.T)
+            U = [leading_eigenvectors(matrix + pull, c) for matrix in L]
+            centroid = basis_from_rows(np.hstack(U)).vectors[:, :c]  # of Σ U_v U_vᵀ
             own = sum(np.vdot(E, matrix @ E) for matrix, E in zip(L, U, strict=True))
             agreement = sum(np.sum((centroid.T @ E) ** 2) for E in U)
             objective.append(float(own + weight * agreement))
-        return kmeans_labels(normalize(self.consensus_embedding_), c, self.n_init, rng)
+        self.consensus_embedding_ = centroid
+        return kmeans_labels(normalize(centroid), c, self.n_init, rng)
 
 
 # Added to the first indicator, because an entry of G that starts at 0 stays at 0.
