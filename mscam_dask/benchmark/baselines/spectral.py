@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import scipy.linalg
+from msgspec import Meta
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans, SpectralClustering
@@ -22,7 +23,7 @@ from mscam_dask.benchmark.baselines.base import (
     check_most,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.laplacian import (
     connected_components,
@@ -160,14 +161,11 @@ class NeighborSpectral(Baseline):
 
     _title: ClassVar[str] = "kNN-graph spectral clustering"
 
-    n_neighbors: Count = 10
+    n_neighbors: Annotated[int, Meta(ge=2)] = 10
     n_init: Count = 10
 
     def _check(self, data: MultiViewData) -> None:
-        if not 2 <= self.n_neighbors <= data.n_samples:
-            raise ConfigurationError(
-                f"n_neighbors={self.n_neighbors!r} is invalid: allowed is 2 to {data.n_samples}."
-            )
+        check_most("n_neighbors", self.n_neighbors, data.n_samples, f"{data.n_samples} samples")
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = np.hstack(views)
