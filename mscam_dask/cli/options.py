@@ -90,10 +90,6 @@ def with_options(*options: Option) -> Option:
     return decorate
 
 
-GROUP = "mscam_dask.experiments"
-"""Group of the entry points; each names one `Extension`."""
-
-
 class Extension(Protocol):
     """Commands that a package adds, and its files and directories in the built-in commands."""
 
@@ -120,19 +116,11 @@ class Extension(Protocol):
 
 @functools.cache
 def installed_extensions() -> tuple[Extension, ...]:
-    """Return the extensions of all installed packages."""
+    """Return the extensions that entry points of installed packages name."""
     import importlib.metadata
 
-    extensions = []
-    for entry in importlib.metadata.entry_points(group=GROUP):
-        try:
-            extensions.append(entry.load())
-        except (AttributeError, ImportError) as error:
-            raise click.ClickException(
-                f"the entry point {entry.name} = {entry.value} of {GROUP} cannot be loaded ({error}). "
-                "Reinstall the package that declares it."
-            ) from error
-    return tuple(extensions)
+    entries = importlib.metadata.entry_points(group="mscam_dask.experiments")
+    return tuple(entry.load() for entry in entries)
 
 
 def extension_of_file(tables: Collection[str]) -> Extension | None:

@@ -230,7 +230,7 @@ def write_result(
     partial = new_partial(root) if begun is None else begun.root
     try:
         with full_disk_is_temporary(root):
-            _write(solution, partial, model, has_arrays=begun is not None)
+            _write(solution, partial, model, begun)
             read_result(partial)
             read_model(partial)
             sync_tree(partial)
@@ -243,13 +243,14 @@ def write_result(
 
 
 def _write(
-    solution: Solution, directory: Path, model: StoredModel | None, *, has_arrays: bool
+    solution: Solution, directory: Path, model: StoredModel | None, begun: StoredArrays | None
 ) -> None:
     import zarr
 
+    arrays = solution.arrays
     names = tuple(solution.view_contributions)
     history = history_dataset(solution.history, names).drop_vars("view").variables
-    group = zarr.open_group(directory, mode="r+") if has_arrays else new_group(directory)
+    group = zarr.open_group(directory, mode="r+") if begun else new_group(directory)
     group.attrs.put(
         {
             "format": FORMAT,
@@ -261,8 +262,8 @@ def _write(
             "score": float(solution.score),
             "view_names": list(names),
             "view_contributions": [float(share) for share in solution.view_contributions.values()],
-            "view_embeddings": list(solution.arrays.embedded_views),
-            "view_coordinates": list(solution.arrays.projected_views),
+            "view_embeddings": list(begun.embedded_views if begun else arrays.view_embeddings),
+            "view_coordinates": list(begun.projected_views if begun else arrays.view_coordinates),
             "history": [str(name) for name in history],
             "has_learned_graph": not solution.status.is_learned,
             "assessment": _assessment_texts(solution.assessment),
@@ -270,8 +271,8 @@ def _write(
         }
     )
     put_array(group, "labels", solution.labels.astype("<i8"), ("sample",))
-    if not has_arrays:
-        put_arrays(group, solution.arrays, has_learned_graph=not solution.status.is_learned)
+    if begun is None:
+        put_arrays(group, arrays, has_learned_graph=not solution.status.is_learned)
     for name, dims in _ASSESSED.items():
         values = getattr(solution.assessment, name)
         values = values.astype("<i8" if values.dtype.kind == "i" else "<f8")

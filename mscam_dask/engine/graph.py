@@ -224,11 +224,12 @@ def partition_graph(
             of_points(0, partition.rows_by_cluster, by_rows, n_neighbors, kind="partition_rows")
         ]
     else:
-        pools = [
-            of_points(number, partition.pool_of_rows, start, by_rows, n_neighbors, kind="pool")
+        members = of_points(0, partition.pool_members, by_rows, n_neighbors, kind="pool")
+        pool = [
+            of_points(number, partition.points_at, start, members, kind="pool_points")
             for number, (start, _) in enumerate(ranges)
         ]
-        members = stage.submit(partition.join_pools, pools)
+        pooled = stage.submit(np.concatenate, pool, kind="pooled")
         rows = [
             of_points(
                 number,
@@ -236,6 +237,7 @@ def partition_graph(
                 found,
                 by_rows,
                 members,
+                pooled,
                 n_neighbors,
                 kind="partition_rows",
             )
@@ -294,13 +296,8 @@ def graph_pieces(
 
 def row_pieces(stage: Stage, rows: Sequence[Handle], n_samples: int) -> ArrayPieces:
     """Return an array with a row for each sample from its blocks of rows, each gathered when it is needed."""
-    n_columns, dtype = stage.value(stage.submit(columns_of, rows[0]))
-    return ArrayPieces((n_samples, n_columns), dtype, lambda: map(stage.value, rows))
-
-
-def columns_of(rows: NDArray[Any]) -> tuple[int, np.dtype[Any]]:
-    """Number of columns of an array, and their dtype."""
-    return rows.shape[1], rows.dtype
+    none = stage.value(stage.item(rows[0], slice(0)))
+    return ArrayPieces((n_samples, none.shape[1]), none.dtype, lambda: map(stage.value, rows))
 
 
 def restore_graph(stage: Stage, affinity: csr_array[np.float64], *, is_large: bool) -> Graph:

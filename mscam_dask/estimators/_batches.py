@@ -21,8 +21,8 @@ from mscam_dask.engine.batches import (
 )
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError, DataTypeError, DataWarning
+from mscam_dask.estimators._fitted import FittedAttributes
 from mscam_dask.linalg.scaling import BatchCorrection
-from mscam_dask.types.result import BatchShares
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,19 +51,8 @@ class FittedBatches:
         return dataclasses.replace(data, views=views)
 
 
-class BatchMixin:
+class BatchMixin(FittedAttributes):
     """Mixin for estimators that remove batch effects, and count the batches of each cluster."""
-
-    labels_: NDArray[np.int64]
-    cluster_names_: NDArray[np.int64]
-    _batches: FittedBatches | None = None
-    _training: MultiViewData
-
-    @property
-    def batch_shares_(self) -> dict[str, BatchShares]:
-        """Share of the nearest neighbors that are of the same batch, by feature view; empty without `batches`."""
-        check_is_fitted(self)
-        return {} if self._batches is None else dict(self._batches.effects.shares)
 
     def cluster_batches(self, batches: ArrayLike) -> pd.DataFrame:
         """Count the samples of each batch in each cluster.
@@ -156,7 +145,7 @@ class BatchMixin:
             f"Batch {name!r} is not in the fit and has {len(samples)} sample(s); its effects are not "
             f"removed. They can be estimated from {SMALLEST_NEW_BATCH} samples.",
             DataWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         return {
             view: BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))

@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.missing_cells import (
     LazyImputer,
     impute_methods,
@@ -28,7 +26,6 @@ from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.session import Observer
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators._batches import BatchMixin
 from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._equal_samples import equal_samples
 from mscam_dask.estimators._known_labels import validated_partial_labels
@@ -45,18 +42,14 @@ from mscam_dask.estimators._resources import (
 from mscam_dask.estimators._search_space import SearchSpaceMixin
 from mscam_dask.estimators._warnings import warn_of_data, warn_of_result
 from mscam_dask.types.parameters import Constants, Parameters, Scale
-from mscam_dask.types.result import Solution
 
 if TYPE_CHECKING:
-    import xarray
     from distributed import Client
     from distributed.deploy.cluster import Cluster
-    from scipy.sparse import csr_array
 
 
 class MSCAM(
     SharedResourcesMixin,
-    BatchMixin,
     ClusterSpaceMixin,
     SearchSpaceMixin,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
@@ -386,10 +379,8 @@ class MSCAM(
                 equal=equal,
                 known=known,
             )
-            self._keep_fit(solution, data)
-            self.data_warnings_ = tuple(report.issues)
-            self.imputed_shares_ = imputed.shares
-            self._batches = of_batches
+            self._keep_fit(solution, data, batches=of_batches)
+            self.data_warnings_, self.imputed_shares_ = tuple(report.issues), imputed.shares
             stored = [view for view in data.views if view.name in stored_methods]
             self._imputers = {
                 **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
@@ -401,34 +392,6 @@ class MSCAM(
             warn_of_result(solution, report.issues, views_selected=is_selected, stacklevel=3)
         return self
 
-    def _keep_fit(self, solution: Solution, data: MultiViewData) -> None:
-        """Set the attributes of a fit of `data`."""
-        self.solution_ = solution
-        self.labels_ = solution.labels
-        self.n_clusters_ = solution.parameters.n_clusters
-        self.n_connected_components_ = solution.n_connected_components
-        self.status_ = solution.status
-        self.n_iter_ = len(solution.history)
-        self.n_neighbors_ = solution.n_neighbors
-        self.cross_view_information_ = solution.score
-        self.view_names_ = data.view_names
-        self.view_contributions_ = solution.view_contributions
-        self.view_settings_ = {
-            name: solution.parameters.settings_of_view(index)
-            for index, name in enumerate(data.view_names)
-        }
-        self.excluded_views_ = solution.exclude_views
-        self.sample_ids_ = data.sample_ids
-        self.view_presence_ = data.presence
-        self.data_warnings_ = ()
-        self.imputed_shares_ = {}
-        self._imputers = {}
-        self._batches = None
-        self._training = data
-        self._training_digests = {}
-        self._membership = None
-        self._coordinates_loaded = None
-
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:
         """Candidate settings of a fit of `X`; nothing is fitted.
 
@@ -438,37 +401,6 @@ class MSCAM(
         """
         data, _ = self._views_to_fit(X)
         return self._candidates(data)
-
-    @property
-    def consensus_graph_(self) -> csr_array[np.float64]:
-        """Consensus graph (n_samples, n_samples); large ones of a run are read when they are used."""
-        check_is_fitted(self)
-        return self.solution_.consensus_graph
-
-    @property
-    def learned_graph_(self) -> csr_array[np.float64]:
-        """Last graph of the outer iterations, as `consensus_graph_`."""
-        check_is_fitted(self)
-        return self.solution_.learned_graph
-
-    @property
-    def view_embeddings_(self) -> dict[str, NDArray[np.float64]]:
-        """Embedding of each view, (n_samples, n_clusters), as `consensus_graph_`."""
-        check_is_fitted(self)
-        return self.solution_.view_embeddings
-
-    @property
-    def n_clusters_curves_(self) -> xarray.Dataset | None:
-        """Largest p-value of the borders over the numbers of clusters; None if the number was given."""
-        check_is_fitted(self)
-        selection = self.solution_.n_clusters_selection
-        return None if selection is None else count_dataset(selection)
-
-    @property
-    def history_(self) -> xarray.Dataset:
-        """Quantities of the fit over (outer_iteration, view)."""
-        check_is_fitted(self)
-        return history_dataset(self.solution_.history, self.view_names_)
 
     def _validated_labels(
         self, init_labels: ArrayLike, data: MultiViewData, candidates: tuple[Parameters, ...]

@@ -126,12 +126,10 @@ def graph_rows(
 def select_neighbors(
     indices: NDArray[np.int64], squared_distances: NDArray[np.float64], n_neighbors: int
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The k nearest candidates of each row, with their adaptive-neighbor weights, (m, k) each.
+    """The k nearest candidates of each row by (distance, index), with their adaptive-neighbor weights, (m, k) each.
 
-    Candidates (m, K) are distinct, −1 where absent; nearest is by (distance, index). If all K = k
-    are taken (k = n − 1: there is no (k + 1)-th sample) d_{k+1} = d_k is used, the smallest width
-    for which the row stays within its k candidates: the farthest then has weight 0, and k equal
-    distances give uniform weights.
+    Candidates (m, K) are distinct, −1 where absent. If all K = k are taken (k = n − 1), d_{k+1} = d_k is used, the
+    smallest width for which the row stays within them: the farthest has weight 0, k equal distances uniform weights.
     """
     absent = indices < 0
     all_taken = indices.shape[1] == n_neighbors and not absent.any()
@@ -169,8 +167,7 @@ def tied_neighbor_weights(
     """Adaptive-neighbor weights (n, K) that keep or drop all tied candidates: k_i of row i.
 
     k_i is the smallest number, at least k, such that the next candidate is farther (by a share of 1e-5); if the ties
-    extend beyond the K > k candidates, the number of neighbors nearer than the ties. So neither rounding nor the order
-    of the samples determines which of many samples at one distance is the k-th. If all are at one, weights are 1/K.
+    extend beyond the K > k candidates, the number of neighbors nearer than the ties. If all are at one, weights are 1/K.
     """
     d = sorted_squared_distances
     kth = d[:, n_neighbors - 1 : n_neighbors]

@@ -100,10 +100,7 @@ def ridge_view(
     present: PresentSamples | None = None,
     n_samples: int | None = None,
 ) -> RidgeView:
-    """Ridge self-representation for α in units of the mean s²; negligible directions dropped.
-
-    `n_samples` is for an SVD without rows.
-    """
+    """Ridge self-representation for α in units of the mean s²; `n_samples` is for an SVD without rows."""
     gains = shrinkage_factors(view.basis.singular_values_squared, alpha)
     rank = int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
     # s² and the gains are descending, so the kept directions are a slice, not a copy

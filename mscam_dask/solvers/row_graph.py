@@ -1,7 +1,4 @@
-"""Consensus graph whose rows are in blocks: A-step, Laplacian, connected components, spectral cuts.
-
-k-means of a cut is on a sample of the rows of the eigenvectors; the other rows follow by block.
-"""
+"""Consensus graph whose rows are in blocks: A-step, Laplacian, connected components, spectral cuts by a sample of rows."""
 
 from __future__ import annotations
 
@@ -404,10 +401,7 @@ def join_partitions(
     order: NDArray[np.int32],
     known: KnownRows | None = None,
 ) -> list[NDArray[np.int32]]:
-    """Partitions of all samples in their own order (n,), from blocks of rows in another order.
-
-    Rows of the sample keep their cluster, so none is empty; known samples have that of the cut by classes.
-    """
+    """Partitions (n,) in the order of the samples from blocks of rows; rows of the sample keep their cluster, so none is empty."""
     partitions = []
     for number, labels in enumerate(cuts.labels):
         joined = np.concatenate([block[number] for block in blocks])

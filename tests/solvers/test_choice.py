@@ -102,6 +102,37 @@ def test_where_views_separate_a_pair_neighbors_decide() -> None:
     assert best_by_borders(points, [first, candidate], graphs(first), 4) == 0
 
 
+def test_clusters_that_views_separate_are_kept_and_clusters_of_one_sample_refused() -> None:
+    rng = np.random.default_rng(0)
+    overlapping = np.repeat([0, 1], 200)
+    rows = rng.normal(size=(460, 6))
+    rows[200:400] += 1.2
+    rows[400:] -= 9.0
+    points, first = Points(rows, (3, 3)), np.append(overlapping, np.zeros(60, dtype=np.int64))
+    apart = np.repeat([0, 1], (400, 60))
+    assert views_separate(points, first, 2) == [True]
+    assert best_by_borders(points, [first, apart], graphs(apart), 2) == 0
+    halves = halves_of(rng.normal(size=400)).astype(np.int64)
+    one = rng.normal(size=(400, 6))
+    one[:60] += 9.0
+    one[399] -= 30.0
+    single = np.repeat([0, 1, 2], (60, 339, 1))
+    assert borders(one, single, 3).support
+    assert best_by_borders(Points(one, (3, 3)), [halves, single], graphs(single), 3) == 0
+
+
+def test_of_candidates_with_as_many_clusters_left_one_without_small_ones_is_taken() -> None:
+    rows, labels = normals(0, (300, 60, 60), 9.0, 6)
+    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
+    pairs = np.where(labels == 2, 1, labels)
+    small, large = pairs.copy(), pairs.copy()
+    small[:3] = 2
+    large[:10] = 2
+    found = best_by_borders(points, [halves, small, large], graphs(small), 3)
+    assert found == 2
+    assert best_by_borders(points, [halves, small, large, labels], graphs(small), 3) == 3
+
+
 def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> None:
     rng = np.random.default_rng(0)
     labels = np.repeat([0, 1], 200)

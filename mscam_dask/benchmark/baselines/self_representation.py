@@ -20,7 +20,6 @@ from mscam_dask.benchmark.baselines.base import (
 from mscam_dask.benchmark.baselines.spectral import neighbor_affinity, spectral_labels
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.eigensolver import apply_sparse
 from mscam_dask.linalg.laplacian import laplacian
 from mscam_dask.linalg.ridge import Basis, basis_from_rows, shrinkage_factors
 from mscam_dask.types.allowed import Count, NotNegative, Positive
@@ -143,7 +142,7 @@ class _ViewState:
         gap = self.basis.vectors.T - self.coefficients
         fit = float(self.basis.singular_values_squared @ np.sum(gap**2, axis=1))
         columns = self.coefficients.T
-        return fit + float(np.vdot(apply_sparse(self.smoothness, columns), columns))
+        return fit + float(np.vdot(self.smoothness @ columns, columns))
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)

@@ -125,10 +125,10 @@ def read_document(path: str | Path) -> Document:
     return Document(path=file, tables=tables, places=places)
 
 
-def parse_override(text: str) -> Override:
+def parse_override(text: str, origin: str | None = None) -> Override:
     """Parse "table.key=value" with a value in TOML; a plain word needs no quotes."""
     left, _, right = text.partition("=")
-    key, origin = _key_of(left), f"--set {text}"
+    key, origin = _key_of(left), origin or f"--set {text}"
     if len(key) < 2:
         raise ConfigurationError(
             f"{origin} is not of the form table.key=value. Example: --set cluster.n_clusters=10."

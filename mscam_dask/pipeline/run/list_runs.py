@@ -170,10 +170,8 @@ def write_index(root: Path, runs: Sequence[StoredRun], output: Path) -> Path:
 def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
     """Remove finished runs of the same pipeline except the last [output] keep.
 
-    Notes
-    -----
-    These stay too: the run that the next one would start from, those that an unfinished run started
-    from, those that another driver holds, and directories with other files.
+    The run that the next one would start from stays, those that an unfinished run started from, those
+    that another driver holds, and directories with other files.
     """
     table = settings.output
     if table.keep is None or table.root is None:

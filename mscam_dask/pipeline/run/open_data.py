@@ -1,10 +1,7 @@
 """Data of a pipeline, opened or made from the sources that [data] names, and fingerprints of runs.
 
-Input files that change during a run are detected, and the caller is asked to retry.
-
 Fingerprints are digests of the data, the settings and this package's version. Each covers everything that
-its step depends on, and nothing else. A run with the fingerprint of a previous one has nothing to compute;
-one that shares the fingerprint of the data or of the clustering reuses the previous store or clusters.
+its step depends on, and nothing else: runs that share one reuse each other's store, clusters or results.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -135,13 +132,7 @@ def column_of(
 def sample_column(
     place: Path, files: Sequence[Source], data: MultiViewData, key: str = "batches"
 ) -> NDArray[Any]:
-    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files.
-
-    Raises
-    ------
-    DataError
-        There is no such file or column, or it does not have all samples.
-    """
+    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files."""
     if place.is_file():
         return labels_of_file(place, data.sample_ids)[0]
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
@@ -208,10 +199,7 @@ def _built_in(table: DataTable) -> MultiViewData:
 
 
 def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
-    """Return the SHA-256 of each file that [data] names.
-
-    The views of a directory have digests of their own; the step ingest reports what is missing.
-    """
+    """Return the SHA-256 of each file that [data] names; the views of a directory have digests of their own."""
     if table.source in BUILT_IN_SOURCES:
         return (SourceRecord(source=str(table.source)),)
     return tuple(
@@ -222,13 +210,17 @@ def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
     )
 
 
+def _places(table: DataTable) -> list[Location]:
+    """Return the files, directories and stores that [data] names."""
+    if table.source in BUILT_IN_SOURCES:
+        return [] if table.path is None else [Path(table.path)]
+    return [as_location(source) for source in table.sources]
+
+
 def stamps_of(table: DataTable) -> list[tuple[str, int, int, int]]:
     """Return path, size, modification time and inode of the files that [data] names, which show writing."""
-    if table.source in BUILT_IN_SOURCES:
-        named = [] if table.path is None else [Path(table.path)]
-    else:
-        named = [place for place in map(as_location, table.sources) if isinstance(place, Path)]
-    files = [file for path in named for file in ([path] if path.is_file() else path.rglob("*"))]
+    local = [place for place in _places(table) if isinstance(place, Path)]
+    files = [file for path in local for file in ([path] if path.is_file() else path.rglob("*"))]
     stats = [(str(file), file.stat()) for file in sorted(files) if file.is_file()]
     return [(name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats]
 
@@ -253,17 +245,12 @@ def changes_are_temporary(
         yield
     except (DataError, OSError) as error:
         before = opened()
-        if before is not None and not before.is_new and _is_other(table, before):
-            raise changed_data(f"The store {before.store}") from error
+        if before is None or before.is_new:
+            raise
+        with suppress(DataError, OSError):  # where the store is damaged
+            if _identity(open_data(table, Path()).data) != _identity(before.data):
+                raise changed_data(f"The store {before.store}") from error
         raise
-
-
-def _is_other(table: DataTable, before: OpenData) -> bool:
-    try:
-        now = open_data(table, Path())  # a store: nothing is written
-        return _identity(now.data) != _identity(before.data)
-    except (DataError, OSError):
-        return False  # damaged, not replaced
 
 
 def _identity(data: MultiViewData) -> tuple[str, list[str]]:
@@ -280,12 +267,8 @@ def data_fingerprint(table: DataTable) -> str:
     options = msgspec.to_builtins(table)
     for key in ("source", "path", "cache", "labels", "batches", "partial_labels", "max_bytes"):
         options.pop(key)  # the data do not depend on their path, nor on the limit
-    if table.source in BUILT_IN_SOURCES:
-        names = [str(table.source)]
-        content = [] if table.path is None else [_content(Path(table.path))]
-    else:
-        names = [Path(source).name for source in table.sources]
-        content = [_content(as_location(source)) for source in table.sources]
+    names = [Path(source).name for source in table.sources]
+    content = [_content(place) for place in _places(table)]
     of_samples = [
         _content(Path(named)) if named is not None and Path(named).is_file() else named
         for named in (table.labels, table.batches, table.partial_labels)

@@ -1,10 +1,4 @@
-"""Previous runs of a pipeline in the same root: reuse, warm start and drift.
-
-Runs of a pipeline lie in one root, each named after its fingerprint. A run reuses the store or the
-clusters of a previous one whole, linked where the file system can, since files of a finished run
-never change; or it starts from the previous settings and clusters, sample by sample, and its
-clusters are named after those that they share most samples with (`mscam_dask.engine.initialize`).
-"""
+"""Previous runs of a pipeline in the same root: reuse, warm start and drift. Files of a finished run never change."""
 
 from __future__ import annotations
 
@@ -16,7 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,10 +67,7 @@ def reusable_store(runs: Sequence[StoredRun], fingerprint: str | None) -> Stored
 def reusable_clustering(
     runs: list[StoredRun], fingerprint: str, samples: Sequence[str] | None = None
 ) -> tuple[StoredRun, ClusteringOutput] | None:
-    """Return the clusters of an intact run with the same views and settings, if there is one.
-
-    With `samples`, they have a drift if that run had one or samples have other ids now.
-    """
+    """Return the clusters of an intact run with the same views and settings; with `samples`, also their drift."""
     for run in runs:
         if run.record.clustering_fingerprint != fingerprint:
             continue
@@ -92,7 +83,7 @@ def reusable_clustering(
                 if renamed:
                     moved = _moved_text(samples, known, labels)
                 if renamed or run.record.drift is not None:
-                    drift = _drift(run, known, labels, run.fit.score, "unchanged")
+                    drift = _drift(run, known, labels, run.fit, "unchanged")
             write = partial(link_tree, run.directory.result)
             return run, ClusteringOutput(labels, run.fit, write, drift, moved)
     return None
@@ -129,14 +120,13 @@ def warm_start_from(
         return WarmStart(earlier, known, {}, f"the previous run cannot be read: {error}")
     known, reason = _known(data, labels, earlier.data)
     common = np.count_nonzero(known != UNKNOWN) / data.n_samples
-    drift = earlier.record.drift
-    in_a_row = 0 if drift is None else drift.warm_runs
+    drift, table = earlier.record.drift, settings.incremental
     if not reason and earlier.fit.status == Status.NO_STRUCTURE.name:
         reason = "the last run found no cluster structure"
-    if not reason and common < settings.incremental.min_overlap:
+    if not reason and common < table.min_overlap:
         reason = f"only {common:.0%} of the samples were in the previous run"
-    if not reason and in_a_row >= settings.incremental.max_warm_runs:
-        reason = f"{in_a_row} consecutive runs started from a previous run"
+    if not reason and drift is not None and drift.warm_runs >= table.max_warm_runs:
+        reason = f"{drift.warm_runs} consecutive runs started from a previous run"
     if reason:
         return WarmStart(earlier, known, {}, reason)
     arguments = _previous_arguments(earlier.fit, result, settings)
@@ -235,8 +225,8 @@ def drift_of(
     if start is None:
         return None, None
     names = data.sample_ids or [str(index) for index in range(data.n_samples)]
-    how: Literal["warm", "cold"] = "warm" if start.is_warm else "cold"
-    drift = _drift(start.earlier, start.known, solution.labels, fit.score, how, start.reason)
+    how = "warm" if start.is_warm else "cold"
+    drift = _drift(start.earlier, start.known, solution.labels, fit, how, start.reason)
     return drift, _moved_text(names, start.known, solution.labels)
 
 
@@ -244,17 +234,15 @@ def _drift(
     earlier: StoredRun,
     known: NDArray[np.int64],
     labels: NDArray[np.int64],
-    score: float | None,
-    start: Literal["warm", "cold", "unchanged"],
+    fit: FitRecord,
+    start: str,
     reason: str = "",
 ) -> DriftRecord:
     """Return the drift since an earlier run; `labels` have their final names, as those of that run."""
     before, drift = earlier.fit, earlier.record.drift
     warm_runs = 0 if drift is None else drift.warm_runs
-    present, sizes = np.unique(labels, return_counts=True)
-    sizes_after = dict(zip(present.tolist(), sizes.tolist(), strict=True))
-    names = tuple(sorted(before.sizes.keys() | sizes_after.keys()))
-    common = known >= 0
+    names = tuple(sorted(before.sizes.keys() | fit.sizes.keys()))
+    common = known != UNKNOWN
     n_common = int(np.count_nonzero(common))
     return DriftRecord(
         earlier=earlier.name,
@@ -262,14 +250,14 @@ def _drift(
         reason=reason,
         warm_runs={"warm": warm_runs + 1, "cold": 0, "unchanged": warm_runs}[start],
         score_before=before.score,
-        score_after=score,
+        score_after=fit.score,
         n_common=n_common,
         n_new=len(labels) - n_common,
         n_gone=sum(before.sizes.values()) - n_common,
         n_moved=int(np.count_nonzero(known[common] != labels[common])),
         cluster_names=names,
         sizes_before=tuple(before.sizes.get(name, 0) for name in names),
-        sizes_after=tuple(sizes_after.get(name, 0) for name in names),
+        sizes_after=tuple(fit.sizes.get(name, 0) for name in names),
     )
 
 

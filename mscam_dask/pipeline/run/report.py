@@ -1,9 +1,4 @@
-"""Reports of a run: the HTML page, from the files that the run wrote, and a file of metrics for Prometheus.
-
-The file of metrics remains after the scheduler of the run has ended. It is valid in the text format of
-Prometheus (the textfile collector of node_exporter) and in OpenMetrics: gauges, one sample for each
-pipeline, and an end mark.
-"""
+"""Reports of a run: the HTML page, and metrics in the text format of Prometheus that are valid OpenMetrics too."""
 
 from __future__ import annotations
 
@@ -19,13 +14,12 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.data.results import read_model, read_result
-from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, relative_url, write_whole
-from mscam_dask.pipeline.run.sample_tables import read_clusters, sample_table
+from mscam_dask.pipeline.run.sample_tables import sample_table
 from mscam_dask.pipeline.run.stored_run import StoredRun
 
 
@@ -40,11 +34,15 @@ def write_report(
     sample_ids = list(run.labels().index) if run.data.has_sample_ids else None
     properties, more_notes = _columns(run.record, columns, sample_ids, len(result.labels))
     membership = None if model is None else model.arrays.get("membership")
+    moved: list[tuple[str, int, int]] = []
+    if directory.moved.is_file():
+        names, clusters = run.clusters(directory.moved)
+        moved = list(zip(names, *clusters.T.tolist(), strict=True))
     files = {name: directory.path / name for name in FILES if (directory.path / name).exists()}
     content = RunContent(
         record=run.record,
         result=result,
-        settings_text=_settings_text(directory),
+        settings_text=run.content(directory.pipeline).decode(errors="replace"),
         sample_ids=sample_ids,
         labels_true=labels_true,
         label_names=label_names,
@@ -56,7 +54,7 @@ def write_report(
             )
             for name, file in files.items()
         ),
-        moved=_moved(run),
+        moved=moved,
         notes=(*notes, *more_notes),
         samples=None
         if membership is None
@@ -80,30 +78,6 @@ def _columns(
         return read_sample_columns(Path(listed), sample_ids, n_samples), ()
     except DataError as error:
         return {}, (f"The plots are not colored by columns of the samples: {error}",)
-
-
-def _settings_text(directory: RunDirectory) -> str:
-    try:
-        return read_regular(directory.pipeline).decode()
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{directory.pipeline} cannot be read: {error}. Delete it; mscam-dask resume writes it "
-            "again."
-        ) from error
-
-
-def _moved(run: StoredRun) -> list[tuple[str, int, int]]:
-    """Return the lines of moved.csv; none without a previous run."""
-    file = run.directory.moved
-    if not file.is_file():
-        return []
-    try:
-        names, clusters = read_clusters(run.table(file))
-        return [(name, old, new) for name, (old, new) in zip(names, clusters.tolist(), strict=True)]
-    except ValueError as error:
-        raise DataError(
-            f"{file} is damaged ({error}). Delete it; the report is then written without it."
-        ) from error
 
 
 def _truth(

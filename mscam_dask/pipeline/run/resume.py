@@ -1,8 +1,4 @@
-"""Runs that can be repeated: a finished run is returned, an interrupted or damaged one is resumed.
-
-A run directory is named after the fingerprint of settings and data. An intact finished run with the
-same fingerprint is returned; an interrupted or damaged one is resumed; otherwise a new run starts.
-"""
+"""Starts of runs: an intact finished run is returned, an interrupted or damaged one is resumed, otherwise a new one starts."""
 
 from __future__ import annotations
 

@@ -140,11 +140,9 @@ class Run:
                     self._compute()
                 directory = self.directory
                 if directory.replaced is not None:
-                    old = RunDirectory(directory.replaced)
-                    with failures_are_typed(
-                        f"The run in {old.path}", "run the same command again."
-                    ):
-                        directory = old.replace_with(directory)
+                    what = f"The run in {directory.replaced}"
+                    with failures_are_typed(what, "run the same command again."):
+                        directory = RunDirectory(directory.replaced).replace_with(directory)
                 if self._settings.output.keep is not None:
                     with self._last_step("retain") as summary:
                         names = ", ".join(remove_old_runs(self._settings, directory))
@@ -209,15 +207,12 @@ class Run:
         """Record in run.json how the run ended, if that can be written."""
         if self.record.state == "finished":
             return  # only the report is incomplete
+        state, code, message = "failed", 1, str(error)
         if isinstance(error, KeyboardInterrupt):
-            state, code, message = (
-                "interrupted",
-                self._shutdown.exit_code,
-                f"stopped by {self._signal}",
-            )
-        else:
-            typed = error if isinstance(error, MscamError) else system_limit(error)
-            state, code, message = "failed", 1 if typed is None else typed.exit_code, str(error)
+            state, code = "interrupted", self._shutdown.exit_code
+            message = f"stopped by {self._signal}"
+        elif (typed := error if isinstance(error, MscamError) else system_limit(error)) is not None:
+            code = typed.exit_code
         message = without_credentials(message, os.environ)
         self._update(error=ErrorRecord(type=type(error).__name__, message=message))
         with contextlib.suppress(MscamError, OSError):
@@ -250,13 +245,8 @@ class Run:
 
     def _end(self, state: str, exit_code: int) -> None:
         seconds = {**self.record.seconds, "total": time.perf_counter() - self._started}
-        self._update(
-            state=state,
-            exit_code=exit_code,
-            ended=now(),
-            seconds=seconds,
-            blas=blas_libraries(),
-        )
+        ended, blas = now(), blas_libraries()
+        self._update(state=state, exit_code=exit_code, ended=ended, seconds=seconds, blas=blas)
         self.directory.write_record(self.record)
         with contextlib.suppress(MscamError, OSError):  # results are worth more
             self._write_metrics()
@@ -298,19 +288,14 @@ class Run:
 
     def _ingest(self) -> OpenData:
         """Open the data, or link those of a previous run; refuse others than those of the fingerprint."""
-        table, place, expected = (
-            self._settings.data,
-            self.directory.data,
-            self.record.data_fingerprint,
-        )
+        table, expected = self._settings.data, self.record.data_fingerprint
         with self._step("ingest") as summary:
-            stamps = stamps_of(table)
+            stamps, earlier_data = stamps_of(table), None
             earlier = reusable_store(self._siblings.finished, expected)
             if earlier is not None:
-                link_tree(earlier.directory.data, place)
-            opened = self._opened = open_data(
-                table, place, None if earlier is None else earlier.data
-            )
+                link_tree(earlier.directory.data, self.directory.data)
+                earlier_data = earlier.data
+            opened = self._opened = open_data(table, self.directory.data, earlier_data)
             fingerprint = retry_if_replaced(lambda: data_fingerprint(table))
             is_written = opened.is_new and stamps_of(table) != stamps
             if is_written or expected not in (None, fingerprint):
@@ -382,7 +367,7 @@ class Run:
                 partial_labels=known,
             )
             solution = named_as_before(start, estimator.solution_)
-            estimator.solution_, estimator.labels_ = solution, solution.labels
+            estimator.solution_ = solution
             fit = steps.fit_record(solution)
             if batches is not None:
                 fit = msgspec.structs.replace(fit, batches=steps.batches_entry(estimator, batches))

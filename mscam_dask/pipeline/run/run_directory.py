@@ -300,10 +300,7 @@ def resolved(path: str | Path) -> Path:
 
 @contextmanager
 def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
-    """Make a directory, or take one that has a record, and keep other drivers out of it.
-
-    A directory that is made is closed to other users (mode 0700, whatever the umask).
-    """
+    """Make a directory (mode 0700, whatever the umask), or take one that has a record, and keep other drivers out."""
     if root.exists() and not root.is_dir():
         raise ConfigurationError(
             f"{root} is a file; the output of {kind} is a directory. Choose another (-o)."

@@ -1,7 +1,6 @@
 """Connections of a cluster: which must be encrypted, their certificates, and one handshake before Dask's own.
 
-Dask retries a refused connection until its timeout, and reports only that; the handshake says which
-side refused the other, and why.
+The handshake says which side refused the other, and why; Dask retries until its timeout, and reports only that.
 """
 
 from __future__ import annotations

@@ -138,7 +138,18 @@ def fit_record(solution: Solution) -> FitRecord:
             margin_se=None if evidence is None else float(evidence.ahead),
         )
     candidates = msgspec.json.decode(msgspec.json.encode(solution.settings))
-    borders, learned = assessment.borders, solution.refinement
+    graph = candidates[solution.chosen]["initial_graph"] if solution.chosen >= 0 else "mean"
+    counted, learned = solution.n_clusters_selection, solution.refinement
+    refinement = None
+    if learned is not None:
+        refinement = RefinementEntry(scores=learned.scores, n_accepted=learned.taken)
+    support = AssessmentEntry(structure=assessment.structure.name, message=assessment.message)
+    if (borders := assessment.borders) is not None:
+        support = msgspec.structs.replace(
+            support,
+            standing_clusters=assessment.standing_clusters,
+            largest_p_values=tuple(borders.p_values.max(axis=1).tolist()),
+        )
     names, sizes = np.unique(solution.labels, return_counts=True)
     return FitRecord(
         status=solution.status.name,
@@ -152,18 +163,12 @@ def fit_record(solution: Solution) -> FitRecord:
             scale="by view" if by_view else parameters.scale,
             alpha=None if by_view else float(parameters.alpha),
             n_neighbors=int(solution.n_neighbors),
-            initial_graph=candidates[solution.chosen]["initial_graph"]
-            if solution.chosen >= 0
-            else "mean",
+            initial_graph=graph,
             views=views or None,
             exclude_views=solution.exclude_views,
         ),
-        n_clusters_curves=None
-        if solution.n_clusters_selection is None
-        else msgspec.to_builtins(solution.n_clusters_selection),
-        refinement=None
-        if learned is None
-        else RefinementEntry(scores=learned.scores, n_accepted=learned.taken),
+        n_clusters_curves=None if counted is None else msgspec.to_builtins(counted),
+        refinement=refinement,
         candidate_settings=tuple(candidates),
         selected_setting=solution.chosen,
         view_contributions={
@@ -171,14 +176,7 @@ def fit_record(solution: Solution) -> FitRecord:
         },
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
-        assessment=AssessmentEntry(
-            structure=assessment.structure.name,
-            message=assessment.message,
-            standing_clusters=None if borders is None else assessment.standing_clusters,
-            largest_p_values=None
-            if borders is None
-            else tuple(borders.p_values.max(axis=1).tolist()),
-        ),
+        assessment=support,
     )
 
 

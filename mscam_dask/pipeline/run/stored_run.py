@@ -14,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.filesystem import MAX_BYTES, read_regular
@@ -106,16 +107,20 @@ class StoredRun:
 
     def labels(self) -> pd.Series[int]:
         """Return the clusters of labels.csv, by sample."""
-        file = self.directory.labels
-        content = self.table(file)
-        try:
-            names, labels = read_clusters(content)
-        except ValueError as error:
-            raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
+        names, labels = self.clusters(self.directory.labels)
         return pd.Series(labels[:, 0], index=names)
 
-    def table(self, file: Path) -> bytes:
-        """Content of a table with a row for each sample, which is as the run wrote it."""
+    def clusters(self, file: Path) -> tuple[list[str], NDArray[np.int64]]:
+        """Return the samples of a table and its columns of clusters, (n, k)."""
+        try:
+            return read_clusters(self.content(file))
+        except ValueError as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
+
+    def content(self, file: Path) -> bytes:
+        """Return the content of a file, which for a table of samples is as the run wrote it."""
         limit = MAX_BYTES + _MAX_ROW_BYTES * self.data.n_samples
         try:
             content = read_regular(file, max_bytes=limit)
@@ -138,7 +143,7 @@ class StoredRun:
         try:
             for name in self.record.files_sha256:
                 if (self.directory.path / name).exists():
-                    self.table(self.directory.path / name)
+                    self.content(self.directory.path / name)
             labels = self.labels().to_numpy()
             result = read_result(self.directory.result)
             read_model(self.directory.result)
@@ -150,10 +155,7 @@ class StoredRun:
 
 
 def last_started(directory: RunDirectory, fingerprint: str | None = None) -> StoredRun | None:
-    """Return the run of a directory that was started last, with the fingerprint if given.
-
-    An unfinished one that is to replace another comes first.
-    """
+    """Return the run that was started last, with the fingerprint if given; an unfinished one that is to replace another comes first."""
     following = directory.next()
     for place in (directory,) if following is None else (following, directory):
         with suppress(DataError):

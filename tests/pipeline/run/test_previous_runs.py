@@ -221,6 +221,9 @@ def test_other_ids_of_the_same_rows_are_moved_or_new_samples(
     assert drift.n_moved == len(moved) > 0
     lines = second.directory.moved.read_text().splitlines()[1:]
     assert {line.partition(",")[0].removeprefix("'") for line in lines} == moved
+    page = write_report(second.directory).read_text(encoding="utf-8")
+    assert all(name in page for name in moved)
+    assert 'href="moved.csv"' in page
 
     drift = drift_of(growing.again(rows, names=tuple(f"t{row:02d}" for row in rows)))
     assert (drift.n_common, drift.n_new, drift.n_gone, drift.n_moved) == (0, 60, 60, 0)
