@@ -140,16 +140,11 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
         ("n_clusters", n_clusters, n_samples, "a cluster has at least one sample"),
         ("n_neighbors", n_neighbors, n_samples - 1, "a sample is no neighbor of itself"),
     ):
-        if isinstance(value, bool) or not isinstance(value, Integral):
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not is_whole or not 1 <= value <= largest:
             raise ConfigurationError(
-                f"{name}={value!r} is a {type(value).__name__}; allowed are integers from 1 to "
-                f"{largest}. Set {name} to one."
-            )
-        if not 1 <= value <= largest:
-            remedy = f"Set {name} to {'at least 1' if value < 1 else f'at most {largest}'}."
-            raise ConfigurationError(
-                f"{name}={value} with {n_samples} sample(s); allowed are 1 to {largest} ({reason}). "
-                f"{remedy if largest else 'Give at least 2 samples.'}"
+                f"{name}={value!r} with {n_samples} sample(s); allowed are whole numbers from 1 to {largest} "
+                f"({reason}). Set {name} to one{'' if largest else ', for at least 2 samples'}."
             )
 
 
@@ -369,23 +364,16 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
         "If its rows are in another order than its columns, name both by the sample ids (index and columns of a "
         "frame) or give them in one order"
     )
-    is_wrong, rule, remedy = {
-        "distance": (
-            np.abs(diagonal) > rounding,
-            "the distance of a sample to itself is 0",
-            "if it holds similarities, declare it view_type='kernel'; else set the diagonal to 0",
-        ),
-        "kernel": (
-            diagonal < -rounding,
-            "a kernel's diagonal (squared lengths) is nonnegative",
-            "if it holds distances, declare it view_type='distance'",
-        ),
-    }[view.view_type]
+    is_wrong = diagonal < -rounding
+    rule, other = "squared lengths on the diagonal of a kernel are nonnegative", "distance"
+    if view.view_type == "distance":
+        is_wrong |= diagonal > rounding
+        rule, other = "the distance of a sample to itself is 0", "kernel"
     if is_wrong.any():
         far = int(np.where(is_wrong, np.abs(diagonal), 0).argmax())
         raise DataError(
             f"{view.view_type.capitalize()} view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row "
-            f"{far}; {rule}. {in_order}; {remedy}."
+            f"{far}; {rule}. {in_order}, or declare view_type={other!r} if it is one."
         )
     if n_different:
         raise DataError(
