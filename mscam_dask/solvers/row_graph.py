@@ -19,8 +19,8 @@ from mscam_dask.linalg.block_eigensolver import (
     split_rows,
 )
 from mscam_dask.linalg.distances import squared_distances_to
-from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
-from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
+from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows
 from mscam_dask.solvers.known_labels import cut_by_classes
 from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
@@ -36,40 +36,11 @@ from mscam_dask.solvers.spectral_cut import (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GraphRows:
-    """A block of rows of a consensus graph."""
-
-    start: int  # first row
-    affinity: csr_array[np.float64]  # (m, n) on the simplex, columns ascending
-
-    @property
-    def stop(self) -> int:
-        """Row after the last."""
-        return self.start + self.affinity.shape[0]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Components:
     """Connected components of a graph: their number, and that of each sample (n,) int32."""
 
     count: int
     labels: NDArray[np.int32]
-
-
-def graph_block(
-    candidates: CandidateEdges,
-    projected: NDArray[np.float64] | None,
-    n_neighbors: int,
-    data_weight: float,
-    projected_weight: float,
-    n_samples: int,
-    known: NDArray[np.int64] | None = None,
-) -> GraphRows:
-    """Solve the A-step for a block of rows of a graph of `n_samples`, with known labels of some rows (n,)."""
-    indices, weights = graph_rows(
-        candidates, projected, n_neighbors, data_weight, projected_weight, known
-    )
-    return GraphRows(candidates.row_start, graph_from_neighbors(indices, weights, n_samples))
 
 
 def mean_rows(blocks: Sequence[GraphRows], weights: Sequence[float]) -> GraphRows:
