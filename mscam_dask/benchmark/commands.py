@@ -37,7 +37,7 @@ _with_options = with_options(
     ),
     click.option("--overwrite", is_flag=True, help="Run every fit again."),
     click.option("--dry-run", is_flag=True, help="Estimate fits, memory and time without running."),
-    *execution_options(in_process="one fit at a time"),
+    *execution_options(),
 )
 
 
@@ -113,7 +113,7 @@ class _Experiments(Extension):
         return run_file(command, document, typed="run", **options)
 
     def resume(self, directory: Path) -> NoReturn:
-        from mscam_dask.benchmark.experiment import read_record
+        from mscam_dask.benchmark.results import read_record
 
         root = directory.absolute()
         command = read_record(root).command or "mscam-dask compare or sweep"
@@ -128,8 +128,8 @@ class _Experiments(Extension):
         show_experiment(directory)
 
     def write_report(self, directory: Path, output: Path | None) -> Path:
-        from mscam_dask.benchmark.experiment import read_record
         from mscam_dask.benchmark.report import write_experiment_report
+        from mscam_dask.benchmark.results import read_record
 
         return write_experiment_report(directory, read_record(directory), output)
 

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
+from mscam_dask.data.views.sources import RowSource, recorded_digest
 from mscam_dask.monitor.messages import format_setting, plural, printable
 from mscam_dask.monitor.report.formatting import sentence
 from mscam_dask.monitor.run_record import DataRecord, FitRecord
@@ -147,6 +148,18 @@ def sizes_text(fit: FitRecord) -> str:
     if list(sizes) == list(range(len(sizes))):
         return ", ".join(map(str, sizes.values()))
     return ", ".join(f"{size} in cluster {name}" for name, size in sizes.items())
+
+
+def stored_views_table(views: Sequence[RowSource], *, digests: bool = False) -> Table:
+    """Return a table of the views of a store."""
+    titles = ["view", "samples", "features", "type", "stored as", "digest"][: 5 + digests]
+    rows = []
+    for view in views:
+        size = map(str, view.shape)
+        digest = recorded_digest(view)[:_SHORT]
+        row = [view.name, *size, view.view_type, view.dtype.name, digest]
+        rows.append(row[: len(titles)])
+    return table(titles, rows, numbers=("samples", "features"))
 
 
 def views_table(data: DataRecord, fit: FitRecord | None, *, digests: bool = False) -> Table:

@@ -110,14 +110,6 @@ class Spectrum:
     converged: Any
 
 
-@dataclass(frozen=True)
-class Embedding:
-    """Embedding of a view by blocks of rows, and a result with the record of its ADMM."""
-
-    rows: tuple[Handle, ...]
-    solved: Handle
-
-
 def taken(handles: Sequence[Handle], numbers: Sequence[int]) -> list[Handle]:
     """Return the handles with these numbers."""
     return [handles[number] for number in numbers]

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.blocks import Candidates, Embedding, Spectrum, View, taken
+from mscam_dask.engine.blocks import Spectrum, View, taken
 from mscam_dask.engine.executors.base import Handle
+from mscam_dask.engine.prepare import Prepared
 from mscam_dask.engine.stage import FAN_IN, Stage
 from mscam_dask.linalg.block_eigensolver import LaplacianRows, Ranges
 from mscam_dask.solvers.graph_update import CandidateEdges, projected_weight
@@ -54,9 +55,10 @@ def embed_views(
     views: Sequence[View],
     names: Sequence[str],
     parameters: Parameters,
-) -> list[Embedding]:
-    """Submit the embedding of each view."""
-    results = []
+) -> tuple[list[tuple[Handle, ...]], list[Handle]]:
+    """Submit the embedding of each view by blocks of rows, and results with the records of their solvers."""
+    embeddings: list[tuple[Handle, ...]] = []
+    solutions = []
     for view, name in zip(views, names, strict=True):
         if len(view.rows) == 1:
             solved = stage.submit(
@@ -69,7 +71,8 @@ def embed_views(
                 graph_weight,
                 part=name,
             )
-            results.append(Embedding((solved,), solved))
+            embeddings.append((solved,))
+            solutions.append(solved)
             continue
         sums = stage.tree(
             added_sums,
@@ -83,12 +86,14 @@ def embed_views(
         solved = stage.submit(
             solve_view, sums, view.empty, name, parameters, graph_weight, part=name
         )
-        rows = tuple(
-            stage.submit(embedded, block, vectors, solved, parameters)
-            for block, vectors in zip(view.rows, spectrum.vectors, strict=True)
+        embeddings.append(
+            tuple(
+                stage.submit(embedded, block, vectors, solved, parameters)
+                for block, vectors in zip(view.rows, spectrum.vectors, strict=True)
+            )
         )
-        results.append(Embedding(rows, solved))
-    return results
+        solutions.append(solved)
+    return embeddings, solutions
 
 
 def _block_sums(
@@ -175,24 +180,34 @@ def submit_records(stage: Stage, solved: Sequence[Handle]) -> list[Handle]:
 
 
 def projected_sums(
-    stage: Stage, results: Sequence[Embedding], candidates: Candidates
-) -> list[Handle]:
-    """Submit the sums over views of the projected distances of each part, by a tree in view order."""
-    summed = []
+    stage: Stage,
+    spectrum: Spectrum,
+    graph_weight: float,
+    prepared: Prepared,
+    parameters: Parameters,
+) -> tuple[list[Handle], list[Handle]]:
+    """Submit the sums over views of the projected distances of each part of the rows, by a tree in view order.
+
+    Also returns the results with the records of the views. The embeddings, as large as the eigenvectors, are freed.
+    """
+    candidates, summed = prepared.candidates, []
+    embeddings, solved = embed_views(
+        stage, spectrum, graph_weight, prepared.views, prepared.names, parameters
+    )
     is_whole = candidates.order.is_whole
     for number, (part, links) in enumerate(zip(candidates.parts, candidates.links, strict=True)):
         needed = sorted({0 if is_whole else number, *links})
         level = [
             stage.submit(
                 projected_distances,
-                [taken(one.rows, needed) for one in results[first : first + FAN_IN]],
+                [taken(rows, needed) for rows in embeddings[first : first + FAN_IN]],
                 part,
                 candidates.order.ranges,
             )
-            for first in range(0, len(results), FAN_IN)
+            for first in range(0, len(embeddings), FAN_IN)
         ]
         summed += stage.tree(added, level)
-    return summed
+    return summed, solved
 
 
 def projected_distances(

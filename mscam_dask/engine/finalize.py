@@ -150,10 +150,10 @@ def _solution(
     if not final.status.is_trivial:
         weight = history[-1].graph_weight if history else parameters.constants.graph_weight
         spectrum = null_spectrum(stage, final.graph)
-        results = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
+        rows, _ = embed_views(stage, spectrum, weight, prepared.views, names, parameters)
         embeddings = {
-            name: [stage.attribute(block, "rows") for block in result.rows]
-            for name, result in zip(names, results, strict=True)
+            name: [stage.attribute(block, "rows") for block in blocks]
+            for name, blocks in zip(names, rows, strict=True)
         }
     coordinates: RowsOfViews = {
         name: stage.map(principal_coordinates, view.rows)

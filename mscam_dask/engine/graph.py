@@ -299,13 +299,8 @@ def graph_pieces(
 
 def row_pieces(stage: Stage, rows: Sequence[Handle], n_samples: int) -> ArrayPieces:
     """Return an array with a row for each sample from its blocks of rows, each gathered when it is needed."""
-    n_columns, dtype = stage.value(stage.submit(columns_of, rows[0]))
-    return ArrayPieces((n_samples, n_columns), dtype, lambda: map(stage.value, rows))
-
-
-def columns_of(rows: NDArray[Any]) -> tuple[int, np.dtype[Any]]:
-    """Number of columns of an array, and their dtype."""
-    return rows.shape[1], rows.dtype
+    none = stage.value(stage.item(rows[0], slice(0)))
+    return ArrayPieces((n_samples, none.shape[1]), none.dtype, lambda: map(stage.value, rows))
 
 
 def restore_graph(stage: Stage, affinity: csr_array[np.float64], *, is_large: bool) -> Graph:

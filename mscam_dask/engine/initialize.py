@@ -7,7 +7,6 @@ views; partition scores decide between the two (docs/decisions/0057).
 from __future__ import annotations
 
 import dataclasses
-import functools
 import operator
 from collections.abc import Callable, Sequence
 
@@ -97,18 +96,8 @@ def initial_graph(stage: Stage, prepared: Prepared, parameters: Parameters) -> t
         n_neighbors = min(2 * n_neighbors, most)
 
 
-@dataclasses.dataclass(frozen=True)
-class Evaluation:
-    """Initialization whose partitions the workers score."""
-
-    stage: Stage
-    partitions: Handle
-    scores: Handle
-    initialization_with: Callable[[BestPartition], Initialization]
-
-    def gathered(self) -> Initialization:
-        """Gather the scores, and return the initialization with the best partition."""
-        return self.initialization_with(best_partition(self.stage, self.partitions, self.scores))
+Evaluation = Callable[[], Initialization]
+"""Wait for the scores of submitted partitions, and return the initialization with the best one."""
 
 
 def initialize(
@@ -154,16 +143,14 @@ def evaluate_graph(
     if is_only and spectrum is not None:
         next_stage = Stage(stage.executor, "0")
         next_spectrum = bottom_eigenpairs(next_stage, graph, spectrum, views, parameters)
-    start = functools.partial(
-        Initialization,
-        parameters,
-        prepared,
-        graph,
-        n_neighbors,
-        spectrum,
-        next_spectrum=next_spectrum,
-    )
-    return Evaluation(stage, partitions, scores, start)
+
+    def gathered() -> Initialization:
+        best = best_partition(stage, partitions, scores)
+        return Initialization(
+            parameters, prepared, graph, n_neighbors, spectrum, best, next_spectrum=next_spectrum
+        )
+
+    return gathered
 
 
 def improve_by_restarts(stage: Stage, start: Initialization) -> Initialization:
@@ -219,7 +206,7 @@ def warm_start(
     order, c = prepared.order, parameters.n_clusters
     has_all_clusters = len(np.unique(init_labels[init_labels != UNKNOWN])) == c
     if not has_all_clusters and graph.n_components > c:
-        return evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k).gathered()
+        return evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k)()
     extended = stage.submit(extended_labels, list(graph.rows), order.order, init_labels, c)
     spectrum = None
     if graph.n_components > c:

@@ -6,7 +6,7 @@ import itertools
 import time
 
 from mscam_dask.engine.cuts import spectral_cuts
-from mscam_dask.engine.embed import embed_views, projected_sums, submit_records
+from mscam_dask.engine.embed import projected_sums, submit_records
 from mscam_dask.engine.graph import a_step
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Session
@@ -43,10 +43,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         stage, state.graph, state.spectrum, prepared.views, parameters
     )
     graph_weight, control = state.control.graph_weight, state.control
-    views = embed_views(stage, spectrum, graph_weight, prepared.views, prepared.names, parameters)
-    distances = projected_sums(stage, views, prepared.candidates)
-    solved = [view.solved for view in views]
-    del views  # their rows are as large as the eigenvectors
+    distances, solved = projected_sums(stage, spectrum, graph_weight, prepared, parameters)
     cuts = spectral_cuts(stage, spectrum, prepared.order, parameters, init_labels=state.best.labels)
     partition_scores = prepared.scores(stage, cuts)
     attempts = itertools.count()
@@ -67,11 +64,7 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
             break
         graph_weight = control.graph_weight
         if parameters.model == "mscan":  # its distances depend on λ, those of MSCAM do not
-            views = embed_views(
-                again, spectrum, graph_weight, prepared.views, prepared.names, parameters
-            )
-            distances = projected_sums(again, views, prepared.candidates)
-            solved = [view.solved for view in views]
+            distances, solved = projected_sums(again, spectrum, graph_weight, prepared, parameters)
     facts = stage.submit(
         gap_and_convergence, spectrum.values, spectrum.converged, parameters.n_clusters
     )

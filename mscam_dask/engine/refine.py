@@ -178,12 +178,11 @@ def _next_graph(
     del candidates
     if own_graphs is not None:
         graph = mixed_graph(stage, graph, own_graphs)
-    found = evaluate_graph(
+    return evaluate_graph(
         stage,
         prepared,
         parameters,
         graph,
         n_neighbors=context.n_neighbors,
         init_labels=state.best.labels,
-    )
-    return found.gathered()
+    )()

@@ -123,7 +123,7 @@ def _best_setting(
         _, records, chosen = _best_of(precomputed.sample, candidates, session)
         parameters, stage = candidates[chosen], session.stage("all")
         prepared = prepare_views(stage, precomputed, parameters)
-        leader = initialize(stage, prepared, parameters).gathered()
+        leader = initialize(stage, prepared, parameters)()
         records[chosen] = leader.record(precomputed.names)
     else:
         n_views = len(candidates[0].active_views(len(precomputed.names)))
@@ -154,7 +154,7 @@ def _with_or_without(
     for name, candidate in (("without", without[0]), ("everything", everything[0])):
         stage = session.stage(name)
         prepared = prepare_views(stage, scored_on, candidate, all_score=True)
-        start = initialize(stage, prepared, candidate).gathered()
+        start = initialize(stage, prepared, candidate)()
         starts.append((start.best.partition_score, start.record(precomputed.names)))
         del prepared, start
     (score_without, record_without), (score_with_all, record_with_all) = starts
@@ -191,7 +191,7 @@ def _best_of(
         start = None
         if index + 1 < len(candidates):
             ahead.append(submitted(index + 1))
-        start = ahead.pop(0).gathered()
+        start = ahead.pop(0)()
         records.append(start.record(precomputed.names))
         if leader is None or _is_better(start, leader):
             chosen, leader = index, start
@@ -208,7 +208,7 @@ def _with_view_graphs(stage: Stage, leader: Initialization) -> Initialization:
     prepared, parameters = leader.prepared, leader.parameters
     own = mean_of_view_graphs(stage, prepared.views, prepared.order, parameters)
     graph, k = mixed_graph(stage, leader.graph, own), leader.n_neighbors
-    mixed = evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k).gathered()
+    mixed = evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k)()
     return dataclasses.replace(mixed, view_graphs=own)
 
 

@@ -107,18 +107,15 @@ def graph_spectrum(
 ) -> eigensolver.Spectrum:
     """Bottom eigenpairs of a Laplacian in one block, from the previous eigenvectors as a start.
 
-    All of them meet the tolerance, unless there is a component for each cluster. Then the null vectors
-    are exact, and of the others only the first has to meet a coarser tolerance, because only the eigengap
-    is wanted. Its error is quadratic in the residual. This takes a quarter as many products.
+    A coarser tolerance is enough if there is a component for each cluster: the null vectors are exact, and of
+    the others only the eigengap is wanted, whose error is quadratic in the residual.
     """
-    has_components = components.count == n_clusters
     return eigensolver.bottom_eigenpairs(
         rows.matrix,
         n_pairs,
         warm_start=start,
         components=(components.count, components.labels.astype(np.int64)),
-        n_accurate=n_clusters + 1 if has_components else n_pairs,
-        relative_tolerance=_GAP_TOLERANCE if has_components else _TOLERANCE,
+        relative_tolerance=_GAP_TOLERANCE if components.count == n_clusters else _TOLERANCE,
         rng=np.random.default_rng(seed),
     )
 

@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.errors import DataError
-from mscam_dask.linalg.eigensolver import choose_filter
 
 # Number of aggregates of the coarse problem, which is dense.
 _MOST_AGGREGATES = 1024
@@ -30,6 +29,11 @@ _TOLERANCE = 1e-4
 _MAX_CHANGE_OF_LAST = 0.1
 
 _MAX_ROUNDS = 30
+
+# Largest amplification of a direction by one filter, and of null vectors: the upper directions lose
+# digits to rounding, which the next round restores.
+_LARGEST_GAIN, _LARGEST_GAIN_AT_ZERO = 1e5, 1e9
+_LARGEST_DEGREE = 300
 
 # Eigenvalue of the Gram matrix of unit columns below which a direction is rounding.
 _MIN_INDEPENDENT = 1e-5
@@ -178,16 +182,34 @@ def next_filter(
     done = found.converged(n_accurate) and (warm or known or found.settled(before))
     if done or n_rounds >= _MAX_ROUNDS or found.bound == 0:
         return None
-    degree, cut = choose_filter(
-        found.values,
-        found.residuals,
-        n_accurate,
-        np.ones(len(found.values), dtype=np.bool_),
-        bound=found.bound,
-        target=_TOLERANCE * found.bound,
-        dtype=np.dtype(np.float32),
+    return _filter(found, n_accurate)
+
+
+def _filter(found: RitzPairs, n_accurate: int) -> Filter:
+    """Filter that damps eigenvalues above those of the block, with a degree from the gap below them."""
+    values, bound = found.values, found.bound
+    edge = float(values[n_accurate - 1])
+    gain, gain_at_zero = np.log(2.0 * _LARGEST_GAIN), np.log(2.0 * _LARGEST_GAIN_AT_ZERO)
+    rate_at_zero = max(_gain_rate(0.0, edge, bound), 1e-3) if edge > 0 else 1e-3
+    largest_degree = min(_LARGEST_DEGREE, gain_at_zero / rate_at_zero)
+    # A cut at the last wanted value would not separate anything (an eigenvalue of higher
+    # multiplicity than the block): keep it where the largest degree still gains tenfold.
+    reach = (np.arccosh(10.0) / (2 * largest_degree)) ** 2
+    cut = max(float(values[-1]), edge + reach * (bound - edge))
+    cut = min(cut, 0.5 * (bound + edge))
+    missing = max(float(found.residuals[:n_accurate].max()) / (_TOLERANCE * bound), 10.0)
+    degree = min(
+        np.log(4.0 * missing) / _gain_rate(edge, cut, bound),
+        gain / _gain_rate(float(values[0]), cut, bound),
+        gain_at_zero / _gain_rate(0.0, cut, bound),
+        _LARGEST_DEGREE,
     )
-    return Filter(degree, 0.5 * (found.bound + cut), 4.0 / (found.bound - cut))
+    return Filter(max(2, int(np.ceil(degree))), 0.5 * (bound + cut), 4.0 / (bound - cut))
+
+
+def _gain_rate(value: float, cut: float, bound: float) -> float:
+    """Logarithm of the gain per degree of the Chebyshev filter at `value` < cut."""
+    return float(np.arccosh((bound + cut - 2.0 * value) / (bound - cut)))
 
 
 def filter_first(

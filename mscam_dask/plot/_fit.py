@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics.cluster import contingency_matrix
 
 from mscam_dask.data.views.conversion import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
@@ -139,9 +140,7 @@ def confusion(estimator: MSCAM, labels_true: ArrayLike, ax: Axes | None = None) 
     """
     codes, names = encode_labels(labels_true)
     _check_length(codes, estimator, "labels_true")
-    classes, truth = np.unique(codes, return_inverse=True)
-    counts = np.zeros((len(classes), estimator.n_clusters_), dtype=np.int64)
-    np.add.at(counts, (truth, estimator.labels_), 1)
+    classes, counts = np.unique(codes), contingency_matrix(codes, estimator.labels_)
     order, _ = best_order(counts)
     counts = counts[:, order]
     shares = counts / counts.sum(axis=1, keepdims=True)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,22 +36,19 @@ def sample_property(values: ArrayLike) -> SampleProperty:
     """Text, truth values and whole numbers of at most 24 values as categories (of more texts the 23 most frequent)."""
     import pandas as pd
 
-    items: list[Any] = np.asarray(values).tolist()
-    missing = pd.Series(items, dtype=object).isna().to_numpy()
-    result = np.full(len(items), np.nan)
-    known = [item for item, is_gone in zip(items, missing, strict=True) if not is_gone]
-    are_numbers = all(type(item) in (int, float) for item in known)  # no truth values
-    distinct = set(known) if are_numbers else set(map(str, known))
-    are_whole = are_numbers and all(isinstance(item, int) for item in known)
-    if are_numbers and not (are_whole and len(distinct) <= len(CLUSTER_COLORS)):
-        result[~missing] = known
-        return SampleProperty(result, None)
-    texts = pd.Series(list(map(str, known)), dtype=object)
-    ordered = list(map(str, sorted(distinct)))
+    given = pd.Series(np.asarray(values).tolist(), dtype=object)
+    known = given.dropna()
+    kinds = set(map(type, known))  # truth values are no numbers
+    are_whole = kinds <= {int} and known.nunique() <= len(CLUSTER_COLORS)
+    if kinds <= {int, float} and not are_whole:
+        return SampleProperty(given.astype(float).to_numpy(), None)
+    texts = known.map(str)
+    ordered = [str(value) for value in sorted(set(known if are_whole else texts))]
     if len(ordered) > len(CLUSTER_COLORS):
-        found, counts = np.unique(texts.to_numpy(dtype=np.str_), return_counts=True)
-        frequent = found[np.argsort(-counts, kind="stable")[: len(CLUSTER_COLORS) - 1]].tolist()
-        ordered = [*sorted(set(frequent) - {_OTHER}), _OTHER]
+        counts = texts.value_counts().sort_index().sort_values(ascending=False, kind="stable")
+        frequent = set(counts.index[: len(CLUSTER_COLORS) - 1])
+        ordered = [*sorted(frequent - {_OTHER}), _OTHER]
         texts = texts.where(texts.isin(frequent), _OTHER)
-    result[~missing] = pd.Categorical(texts, categories=ordered).codes
-    return SampleProperty(result, tuple(ordered))
+    codes = pd.Categorical(texts, categories=ordered).codes
+    positions = pd.Series(codes, known.index, dtype=float).reindex(given.index)
+    return SampleProperty(positions.to_numpy(), tuple(ordered))

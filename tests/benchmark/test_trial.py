@@ -17,9 +17,8 @@ import pytest
 from distributed import LocalCluster
 
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
-from mscam_dask.benchmark.results import SCORES
+from mscam_dask.benchmark.results import SCORES, Limits
 from mscam_dask.benchmark.trial import (
-    Limits,
     Trial,
     fit_trial,
     run_trial,
@@ -133,9 +132,7 @@ def test_a_failure_is_a_result_and_the_next_trial_runs(trial: Trial) -> None:
 
 def large(trial: Trial) -> Trial:
     """A trial that takes many seconds and some hundred MiB."""
-    data = MixtureData(
-        corruption_rate=0.0, n_samples=4000, noise_variance=0.3, within_variance=1.2, digest="m"
-    )
+    data = MixtureData(corruption_rate=0.0, n_samples=4000, noise_variance=0.3, within_variance=1.2)
     return changed(trial, data=data, method="dimsc", n_clusters=2, shuffled=False)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
@@ -14,10 +15,10 @@ import numpy as np
 from mscam_dask.data.store import schema
 from mscam_dask.data.store.arrays import create_array, new_group, put_array
 from mscam_dask.data.store.atomic_replace import (
+    WRITES,
     exclusive_writer,
-    is_name_taken,
+    is_taken,
     new_partial,
-    new_version,
     recover,
     replace_directory,
     resolve_current,
@@ -70,7 +71,7 @@ def write_store(
         verify_store(place)
 
     if isinstance(root, ObjectPath):
-        version = new_version(root)
+        version = root / WRITES / uuid.uuid4().hex
         try:
             fill(version)
         except BaseException:
@@ -101,11 +102,7 @@ def check_output(output: str | Location, *, overwrite: bool) -> Location:
 
 
 def _refuse_taken(root: Location, *, overwrite: bool) -> None:
-    if isinstance(root, ObjectPath):
-        is_taken = is_name_taken(root)
-    else:
-        is_taken = root.exists() and not (root.is_dir() and not any(root.iterdir()))
-    if not is_taken:
+    if not is_taken(root):
         return
     try:
         is_ours = root_attributes(resolve_current(root)).get("format") == schema.FORMAT

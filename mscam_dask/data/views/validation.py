@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from numbers import Integral
@@ -38,8 +38,6 @@ _MIN_PRESENT = 3
 _LINKS_PER_CLUSTER = 5
 
 _TOLERANCE = 1e-6  # of the largest magnitude: what float32 rounding leaves
-
-_COMPARED_BYTES = 2**20  # of rows that are compared at a time
 
 
 @dataclass(frozen=True)
@@ -123,7 +121,7 @@ def validate(
     scans = [functools.reduce(_Scan.joined, itertools.islice(found, len(part))) for part in parts]
     pairs = list(zip(data.views, scans, strict=True))
     bad = [view for view, scan in pairs if not scan.is_finite]
-    refuse_missing_cells(over(missing_cells, bad), data.sample_ids)
+    refuse_missing_cells(over(functools.partial(missing_cells, sample_ids=data.sample_ids), bad))
     for view, scan in pairs:
         issues += _issues(view, scan)
     pairwise = [view for view in data.views if view.view_type != "features"]
@@ -317,31 +315,25 @@ def _scan(view: RowSource, limit: int, *, digest: bool) -> _Scan:
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
-        for digests in _row_digests(rows):
+        for row in rows:
             if len(distinct) >= limit:
                 break
-            distinct.update(np.unique(digests)[:limit].tolist())
+            distinct.add(_digest_of_row(row))
         if digest:
             read.update(rows)
     return _Scan(view.shape[0], lowest, highest, zero_rows, distinct, read.blocks())
 
 
-def _row_digests(rows: NDArray[np.float64]) -> Iterator[NDArray[np.void]]:
-    """Digest of each row, of 16 bytes, by parts of a block."""
-    step = max(1, _COMPARED_BYTES // (8 * rows.shape[1]))
-    for start in range(0, len(rows), step):
-        part = rows[start : start + step] + 0.0  # one zero for both signs
-        as_bytes = part.view(np.dtype((np.void, part.strides[0]))).ravel()
-        found, which = np.unique(as_bytes, return_inverse=True)
-        digests = [blake2b(row.tobytes(), digest_size=16).digest() for row in found]
-        yield np.array(digests, dtype="V16")[which]
+def _digest_of_row(row: NDArray[np.float64]) -> bytes:
+    return blake2b((row + 0.0).tobytes(), digest_size=16).digest()  # one zero for both signs
 
 
 def _row_numbers(view: RowSource) -> NDArray[np.int64]:
     """Number of each row among the distinct ones, which are few."""
-    digests = [part for block in row_ranges(view) for part in _row_digests(view.read(*block))]
-    _, numbers = np.unique(np.concatenate(digests), return_inverse=True)
-    return numbers
+    numbers = dict[bytes, int]()
+    rows = itertools.chain.from_iterable(view.read(*block) for block in row_ranges(view))
+    found = [numbers.setdefault(_digest_of_row(row), len(numbers)) for row in rows]
+    return np.array(found, dtype=np.int64)
 
 
 def _repeated_samples(data: MultiViewData, limit: int, over: _Over) -> list[DataIssue]:

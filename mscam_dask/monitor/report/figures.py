@@ -203,23 +203,19 @@ def block_matrix(graph: csr_array[np.float64], labels: NDArray[np.int64]) -> Blo
 
 def cluster_tree(merges: NDArray[np.float64], names: tuple[int, ...]) -> dict[str, Any]:
     """Picture of a linkage matrix on a logarithmic scale, its merges for readers who do not see it, and a CSV table."""
-    from matplotlib.collections import LineCollection
     from scipy.cluster.hierarchy import dendrogram
 
     heights = np.log(np.maximum(merges[:, 2], 1e-300))
     # the first merge is a tenth of the way from the leaves
     scaled = 0.1 + 0.9 * (heights - heights[0]) / max(float(np.ptp(heights)), 1e-9)
     shown = np.column_stack((merges[:, :2], np.maximum(scaled, 0.0), merges[:, 3]))
-    drawn: Any = dendrogram(shown, no_plot=True)
     width, height = 360, _STEP * len(names)
     ax = empty_axes(width, height, (_LEFT, _RIGHT, 0, 0))
-    branches = [
-        list(zip(x, y, strict=True)) for x, y in zip(drawn["dcoord"], drawn["icoord"], strict=True)
-    ]
-    ax.add_collection(LineCollection(branches, colors="#5a6675", linewidths=1.6, clip_on=False))
-    leaves = [str(names[leaf]) for leaf in drawn["leaves"]]
+    style: dict[str, Any] = {"color_threshold": 0, "above_threshold_color": "#5a6675"}
+    labels = [str(name) for name in names]
+    dendrogram(shown, ax=ax, orientation="right", labels=labels, leaf_font_size=11.5, **style)
+    ax.collections[0].set(linewidth=1.6, clip_on=False)
     ax.set(xlim=(0, 1), ylim=(10 * len(names), 0), xticks=[])
-    ax.set_yticks(np.arange(len(names)) * 10 + 5, leaves)
     below: list[list[str]] = [[str(name)] for name in names]
     for first, second, *_ in merges:
         below.append([*below[int(first)], *below[int(second)]])

@@ -109,8 +109,7 @@ def test_parameters_are_checked_against_their_types_and_the_data(entry: Method) 
         ("knn-sc", {"random_state": -1}),
         ("knn-sc", {"view_type": "cosine"}),
         ("mlan", {"n_neighbors": 29}),
-        ("coreg", {"affinity": "neighbors", "n_neighbors": 30}),
-        ("mmsc", {"affinity": "cosine"}),
+        ("mmsc", {"n_neighbors": 30}),
         ("lmvsc", {"n_anchors": 31}),
         ("lmvsc", {"n_anchors": 1, "n_clusters": 5}),
         ("sc-bsv", {"view": 3}),
@@ -150,7 +149,7 @@ def test_a_fit_that_does_not_converge_warns(name: str) -> None:
 def test_a_fit_that_does_not_fit_into_memory_is_refused(entry: Method) -> None:
     views, _ = gaussian_views(10, n_samples=60)
     with pytest.raises(MemoryPlanError) as caught:
-        made(entry, memory_limit_bytes=20_000).fit(views)
+        made(entry, memory_limit_bytes=2000).fit(views)
     assert ("60 x 60" in str(caught.value)) == entry.dense
 
 

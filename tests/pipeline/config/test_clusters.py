@@ -178,9 +178,11 @@ def test_options_of_the_command_line_replace_the_cluster_of_a_file(
         ({"cluster_options": ("queue=[1,",)}, "--cluster-option queue=[1,"),
     ],
 )
-def test_options_of_the_command_line_that_are_none(options: dict[str, Any], typed: str) -> None:
+def test_options_of_the_command_line_that_are_none(
+    tmp_path: Path, options: dict[str, Any], typed: str
+) -> None:
     with pytest.raises(ConfigurationError) as caught:
-        list(execution_overrides(options))
+        read(tmp_path, "", *execution_overrides({"cluster": "slurm", **options}))
     assert typed in str(caught.value)
 
 

@@ -92,14 +92,6 @@ def test_a_run_stopped_anywhere_ends_with_the_same_bits(
     assert any(isinstance(event, FitResumed) for event in events) == has_checkpoint
 
 
-def test_a_finished_run_is_left_as_it_is(finished: RunDirectory) -> None:
-    before = finished.record.read_bytes()
-    again = resume_run(finished.path)
-    assert not again.resumed
-    assert again.record == finished.read_record()
-    assert finished.record.read_bytes() == before
-
-
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "empty").mkdir()
     (tmp_path / "mine").mkdir()
