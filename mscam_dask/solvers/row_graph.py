@@ -236,14 +236,6 @@ def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_ar
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class VectorSample:
-    """Some rows (m, q) of the eigenvectors in a block, and the sum (q,) of all its rows."""
-
-    rows: NDArray[Any]
-    total: NDArray[np.float64]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class CutSample:
     """Sample of a spectral embedding for k-means."""
 
@@ -312,25 +304,24 @@ class Cuts:
 
 def sample_vectors(
     vectors: NDArray[Any], n_pairs: int, start: int, n_samples: int, n_wanted: int
-) -> VectorSample:
-    """Evenly spaced rows of the first eigenvectors in a block."""
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Evenly spaced rows (m, q) of the first eigenvectors in a block, and the sum (q,) of all its rows."""
     positions = spread_rows(n_samples, n_wanted) - start
     mine = positions[(positions >= 0) & (positions < len(vectors))]
     used = vectors[:, :n_pairs]
-    return VectorSample(used[mine], used.sum(axis=0, dtype=np.float64))
+    return used[mine], used.sum(axis=0, dtype=np.float64)
 
 
 def cut_sample(
-    samples: Sequence[VectorSample],
+    samples: Sequence[tuple[NDArray[Any], NDArray[np.float64]]],
     values: NDArray[np.float64],
     n_clusters: int,
     n_samples: int,
     n_wanted: int,
 ) -> CutSample:
     """Sample of the spectral embedding from the samples of all blocks."""
-    vectors = np.concatenate([one.rows for one in samples])
-    total = sum((one.total for one in samples[1:]), samples[0].total)
-    mean = (total / n_samples).astype(vectors.dtype)
+    vectors = np.concatenate([rows for rows, _ in samples])
+    mean = (np.sum([total for _, total in samples], axis=0) / n_samples).astype(vectors.dtype)
     values = values[: vectors.shape[1]]
     embedding = walk_embedding(values, vectors, n_clusters, mean=mean)
     return CutSample(embedding, spread_rows(n_samples, n_wanted), values, mean)
