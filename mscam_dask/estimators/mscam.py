@@ -111,10 +111,7 @@ class MSCAM(
         the callbacks and the checkpoint store. A pickle of the model omits the client, and callbacks and checkpoint
         store if they cannot be pickled; a loaded model fits in its own process.
     callbacks : sequence of callable, optional
-        Called with each event of `mscam_dask.types.events` as it happens: `FitStarted`,
-        `NClustersSelected` (if the number of clusters was selected), `SettingsSelected`, an
-        `IterationFinished` for each outer iteration, `RefinementFinished` (if there was a
-        refinement), `FitFinished` or `FitFailed`.
+        Called with each event of `mscam_dask.types.events` as it happens.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
         `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
         page of the fit even without callbacks. An exception in a callback ends the fit. Callbacks of
