@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import re
+import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -45,11 +46,11 @@ _WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__B
 LOOPBACK = "127.0.0.1:0"
 """Dashboard of a worker: on loopback, at any free port."""
 
-# Warnings of a start that are none here. Where the dashboard's usual port is taken, distributed takes
-# a free one, which the run's own line names.
+# Warnings of a start that are none here. Another program may take the dashboard's port between our
+# probe and distributed's: it then takes a free one, which the run's own line names.
 _EXPECTED = r"Port \d+ is already in use|Using a temporary security object"
 
-_DASHBOARD = "127.0.0.1:8787"  # or metrics alone
+_DASHBOARD_PORT = 8787
 _LINK = "distributed.dashboard.link"
 _REPLACE_EVERY = "5 s"
 _ONE_BLAS_THREAD = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
@@ -186,7 +187,7 @@ def _local_options(execution: ExecutionTable, options: Mapping[str, Any]) -> dic
 
     return {
         "threads_per_worker": execution.threads or 1,
-        "dashboard_address": _DASHBOARD,
+        "dashboard_address": dashboard_address(),
         "memory_limit": "auto" if execution.memory_limit is None else execution.memory_limit,
         "env": _WORKER_ENVIRONMENT,
         **options,
@@ -235,7 +236,7 @@ def _queue_options(
         **options,
         "security": Security.temporary() if execution.tls_ca is None else security_of(execution),
         "protocol": "tls://",
-        "scheduler_options": {"dashboard_address": _DASHBOARD, **scheduler},
+        "scheduler_options": {"dashboard_address": dashboard_address(), **scheduler},
         "worker_extra_args": [*arguments, *_given(execution, name, "worker_extra_args", [])],
         "job_script_prologue": [_ONE_BLAS_THREAD, *prologue],
         "silence_logs": logging.CRITICAL,
@@ -269,3 +270,14 @@ async def _submitted(cluster: Any) -> None:
     await cluster
     for job in tuple(cluster.workers.values()):
         await job
+
+
+def dashboard_address() -> str:
+    """Loopback address for the dashboard, or metrics alone: the usual port when it is free."""
+    with socket.socket() as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", _DASHBOARD_PORT))
+        except OSError:
+            return "127.0.0.1:0"
+    return f"127.0.0.1:{_DASHBOARD_PORT}"
