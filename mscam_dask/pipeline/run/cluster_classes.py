@@ -274,7 +274,7 @@ async def _submitted(cluster: Any) -> None:
 
 def dashboard_address() -> str:
     """Loopback address for the dashboard, or metrics alone: the usual port when it is free."""
-    with socket.socket() as probe:
+    with socket.socket() as probe:  # distributed leaves a socket open where it finds the port taken
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind(("127.0.0.1", _DASHBOARD_PORT))
