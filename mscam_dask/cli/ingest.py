@@ -60,20 +60,15 @@ def _position(text: str | None) -> str | int | None:
 
 def _by_view(option: str, texts: tuple[str, ...]) -> Any:
     """Value for all views, or a mapping from names; a name may contain "="."""
-    by_view = {}
-    plain = [text for text in texts if "=" not in text]
-    for text in texts:
-        name, equals, value = text.rpartition("=")
-        if equals:
-            by_view[name] = value
-    if not plain:
-        return by_view or None
-    if by_view or len(plain) > 1:
+    if len(texts) == 1 and "=" not in texts[0]:
+        return texts[0]
+    pairs = [text.rpartition("=") for text in texts]
+    if not all(equals for _, equals, _ in pairs):
         raise ConfigurationError(
             f"{' '.join(f'{option} {text}' for text in texts)} is not allowed. Give one value for all "
             "views, or VIEW=VALUE for each view that differs from the default."
         )
-    return plain[0]
+    return {name: value for name, _, value in pairs} or None
 
 
 def _show(report: IngestReport) -> None:

@@ -14,7 +14,7 @@ import msgspec
 
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError, holds_a_secret, redacted
-from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, convert, extras_of
+from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, File, convert, extras_of
 from mscam_dask.pipeline.config.toml_document import Document, Key
 from mscam_dask.types.allowed import allowed_text, annotations_of, nearest, table_of
 
@@ -114,7 +114,7 @@ class _Reader:
             allowed = allowed_text(annotation, value)
             return self._add(path, f"{_key_name(path)} = {shown(value)}; allowed is {allowed}")
         if path == _OPTIONS and _MANIFEST in found:
-            found[_MANIFEST] = self._absolute(found[_MANIFEST], "always", (*path, _MANIFEST))
+            found[_MANIFEST] = self._value(found[_MANIFEST], File, (*path, _MANIFEST))
         return found
 
     def _absolute(self, value: Any, role: str | None, path: Key) -> Any:

@@ -198,12 +198,6 @@ class ClusterTable(Struct, frozen=True, kw_only=True):
         value = self.parameters["n_clusters"]
         return None if value == "auto" else int(value)
 
-    @property
-    def n_neighbors(self) -> int | None:
-        """Requested number of neighbors; None if it is selected."""
-        value = self.parameters["n_neighbors"]
-        return None if value is None else int(value)
-
     def estimator(self, **others: Any) -> MSCAM:
         """Return the estimator; other parameters replace those of the table."""
         from mscam_dask.estimators.mscam import MSCAM, MSCAN

@@ -57,7 +57,7 @@ def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
     n_clusters = table.n_clusters
     if n_clusters is None:
         n_clusters = most_clusters(table.parameters["max_clusters"], data.n_samples)
-    return validate(data, n_clusters=n_clusters, n_neighbors=table.n_neighbors or 1)
+    return validate(data, n_clusters=n_clusters, n_neighbors=table.parameters["n_neighbors"] or 1)
 
 
 def fit_summary(fit: FitRecord) -> str:

@@ -81,7 +81,6 @@ def test_a_batch_scheduler_with_its_keys_is_read_back_from_a_run_directory(tmp_p
     ("name", "library", "extra"),
     [
         ("oar", "dask_jobqueue", "mscam-dask[jobqueue]"),
-        ("gateway", "dask_gateway", "mscam-dask[gateway]"),
         ("kubernetes", "dask_kubernetes.operator", "mscam-dask[kubernetes]"),
         ("ssh", "asyncssh", "mscam-dask[ssh]"),
     ],
@@ -169,7 +168,8 @@ def test_options_of_the_command_line_replace_the_cluster_of_a_file(
 
 def test_options_replace_a_running_cluster(tmp_path: Path) -> None:
     file = "scheduler = 'tls://x:1'\ntls_ca = 'a'\ntls_cert = 'b'\nworkers_timeout = 9.0\n"
-    for options in ({"in_process": True, "threads": 1}, {"workers": 2}):
+    each: list[dict[str, Any]] = [{"in_process": True, "threads": 1}, {"workers": 2}]
+    for options in each:
         expected = ExecutionTable(workers_timeout=9.0, **options)
         assert read(tmp_path, file, *execution_overrides(options)) == expected
 

@@ -79,6 +79,8 @@ workers = 2  # [execution] workers | in_process
 [output]
 keep = 2  # [output] keep | directory
 directory = "x"
+metrics = "s3://bucket/metrics"  # [output] metrics | 's3://bucket/metrics' | URL
+checkpoints = "ftp://host/x"  # [output] checkpoints | ftp://host/x
 """
 
 DATA_OF_THE_PACKAGE = """\
@@ -155,6 +157,7 @@ KUBERNETES = """\
 cluster = "kubernetes"  # custom_cluster_spec | deploy/k8s/cluster.yaml
 [execution.cluster_options]
 idle_timeout = 60  # idle_timeout | 'kubernetes'
+custom_cluster_spec = 3  # custom_cluster_spec | 3 | a file
 """
 
 SLURM_RUNNER = """\
