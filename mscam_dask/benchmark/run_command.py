@@ -177,7 +177,7 @@ def run_file(
     settings = read_experiment(document, overrides, command=command)
     if any(override.key[-1] == "datasets" for override in table_options):
         settings = msgspec.structs.replace(settings, name=_name_of_data(settings))
-    directory = output_of(settings, output) if output is None else output
+    directory = output_of(settings, output)
     if dry_run:
         check_execution(settings.execution, insecure=insecure)
         pairs = plan_experiment(settings, directory, overwrite=overwrite)
@@ -227,10 +227,10 @@ def plan_experiment(
     settings: ExperimentSettings, directory: Path, *, overwrite: bool = False
 ) -> list[tuple[str, str]]:
     """Estimate an experiment; its fits are at most so many while the best of several settings is not known."""
-    path, table, limits = output_of(settings, directory), settings.table, limits_of(settings)
+    table, limits = settings.table, limits_of(settings)
     needs = limits.memory_bytes if getattr(table, "memory_limit", None) else None
     with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as temporary:
-        datasets = open_datasets(settings, path / "data", Path(temporary))
+        datasets = open_datasets(settings, directory / "data", Path(temporary))
         runs = method_runs(settings, datasets)
         for run in runs:
             run.check()
@@ -239,7 +239,7 @@ def plan_experiment(
                 setting = run.estimator(run.settings[0]).candidate_settings(data)[0]
                 needs = max(needs or 0, plan_memory(data, setting).worker_bytes(1))
     trials = [trial for run in runs for trial in run.search_trials()]
-    entries = {} if overwrite else kept_trials(path, trials, limits)
+    entries = {} if overwrite else kept_trials(directory, trials, limits)
     n_open = 0
     for run in runs:
         if all(trial.key in entries for trial in run.search_trials()):
@@ -248,7 +248,7 @@ def plan_experiment(
             trials += [run.trial(run.settings[0], seed) for seed in run.seeds]
         else:
             n_open += len(run.seeds) - run.n_search_seeds
-    entries = {} if overwrite else kept_trials(path, trials, limits)
+    entries = {} if overwrite else kept_trials(directory, trials, limits)
     missing = {trial.key: trial for trial in trials if trial.key not in entries}
     sets = [dataset.entry for dataset in datasets.values()]
     views = [f"{each.name} ({each.n_samples} samples, {len(each.views)} views)" for each in sets]
