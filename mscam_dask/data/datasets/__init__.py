@@ -334,16 +334,18 @@ def corrupted_mixture(
     >>> int(changed.any(axis=1).sum()), np.bincount(clean.labels).tolist()
     (10, [25, 25])
     """
-    if not isinstance(n_samples, Integral) or n_samples < 2:
-        raise ConfigurationError(
-            f"n_samples={n_samples!r}; allowed is a whole number of at least 2, one sample for each cluster."
-        )
-    for name, value, usable, allowed in (
+    for name, value, is_usable, allowed in (
+        (
+            "n_samples",
+            n_samples,
+            isinstance(n_samples, Integral) and n_samples > 1,
+            "an integer >= 2",
+        ),
         ("corruption_rate", corruption_rate, 0 <= corruption_rate <= 1, "a share from 0 to 1"),
         ("noise_variance", noise_variance, 0 <= noise_variance < np.inf, "a finite number >= 0"),
         ("within_variance", within_variance, 0 < within_variance < np.inf, "a finite number > 0"),
     ):
-        if not usable:
+        if not is_usable:
             raise ConfigurationError(f"{name}={value!r}; allowed is {allowed}.")
     labels = rng.permutation(np.arange(n_samples, dtype=np.int64) % 2)
     n_corrupted = round(corruption_rate * n_samples)

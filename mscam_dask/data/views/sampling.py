@@ -60,19 +60,11 @@ def sample_per_class(
     """Draw the same number of samples of every class, without replacement, in the given order."""
     if data.labels is None:
         raise DataError("There are no labels, so no samples can be drawn by class.")
-    if per_class < 1:
-        raise DataError(f"per_class={per_class}; allowed is at least 1 sample of each class.")
     classes, sizes = np.unique(data.labels, return_counts=True)
-    small = np.flatnonzero(sizes < per_class)
-    if small.size:
-        names = data.label_names
-        listing = ", ".join(
-            f"{names[label] if names is not None and label >= 0 else label} ({size})"
-            for label, size in zip(classes[small[:5]], sizes[small[:5]], strict=True)
-        )
+    if not 1 <= per_class <= sizes.min():
         raise DataError(
-            f"per_class={per_class}, but {small.size} of {len(classes)} classes have fewer samples: "
-            f"{listing}. Allowed here are 1 to {int(sizes.min())}."
+            f"per_class={per_class}; allowed are 1 to {sizes.min()}, the samples of the smallest of {len(classes)} "
+            "classes."
         )
     chosen = np.sort(
         np.concatenate(

@@ -11,7 +11,7 @@ import pytest
 
 from mscam_dask.data.ingest import Source, ingest
 from mscam_dask.errors import DataError
-from tests.data.ingested import COLOUR, LABELS, SHAPE, N, stored
+from tests.data.ingested import COLOUR, LABELS, SHAPE, N
 from tests.messages import raises
 
 
@@ -29,17 +29,6 @@ def test_other_numbers_of_samples_are_refused(
     np.savez(tmp_path / "a.npz", sample_ids=np.arange(N), **arrays)
     with raises(DataError, *quoted):
         ingest(Source(tmp_path / "a.npz", samples_in=samples_in), tmp_path / "s.zarr")
-
-
-def test_one_of_two_files_has_samples_on_columns(tmp_path: Path) -> None:
-    np.savez(tmp_path / "a.npz", colour=COLOUR, links=np.eye(N))
-    np.save(tmp_path / "shape.npy", SHAPE.T)
-    with raises(DataError, 7, "--samples-in"):
-        ingest([tmp_path / "a.npz", tmp_path / "shape.npy"], tmp_path / "s")
-    turned = Source(tmp_path / "shape.npy", samples_in="columns")
-    np.testing.assert_array_equal(
-        stored(ingest([tmp_path / "a.npz", turned], tmp_path / "s"))["shape"], SHAPE
-    )
 
 
 @pytest.mark.parametrize("join", [None, "inner", "outer"])

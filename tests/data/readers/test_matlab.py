@@ -79,16 +79,6 @@ def test_the_name_of_a_cell_array_stands_for_its_views(tmp_path: Path) -> None:
     assert [(view.name, view.shape) for view in report.views] == [("X", WORDS.shape)]
 
 
-def test_named_labels_and_named_views(tmp_path: Path) -> None:
-    one = COLOUR[:, :1]
-    path = save_version_73(tmp_path / "a.mat", colour=COLOUR, one=one, grade=LABELS, y=LABELS + 1)
-    values, loaded = read(path, labels="grade", views=("one", "colour"))
-    assert are_equal(values, {"colour": COLOUR, "one": one})
-    assert loaded.labels is not None
-    assert loaded.labels.tolist() == LABELS.ravel().tolist()
-    assert loaded.labels_explicit
-
-
 def test_what_can_be_no_view_is_left_out_and_told(save: Any, tmp_path: Path) -> None:
     mixed = {"mixed": cells(COLOUR, "text"), "nested": cells(cells(COLOUR)), "note": "hello"}
     path = save(tmp_path / "a.mat", colour=COLOUR, k=np.array([[9.0]]), one=LABELS, **mixed)

@@ -13,7 +13,6 @@ from scipy import sparse
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
 from mscam_dask.data.store.read import open_store
-from mscam_dask.data.views.sources import feature_names_of
 from mscam_dask.errors import DataError
 from tests.data.ingested import read, stored
 from tests.omics import IDS, KINDS, PROTEIN, RNA, anndata_of, mudata_of, writable_text
@@ -25,14 +24,6 @@ def write(data: Any, path: Path, **options: Any) -> Path:
     with writable_text():
         data.write(path, **options)
     return path
-
-
-def test_x_is_named_by_the_file(tmp_path: Path) -> None:
-    values, loaded = read(write(anndata_of(RNA), tmp_path / "rna.h5ad"))
-    np.testing.assert_array_equal(values["rna"], RNA)
-    assert loaded.sample_ids == IDS
-    assert feature_names_of(loaded.views[0]) == ("g0", "g1", "g2", "g3", "g4", "g5")
-    assert any("rna/layers/squares" in note for note in loaded.notes)
 
 
 @pytest.mark.parametrize("form", [sparse.csr_matrix, sparse.csc_matrix, np.asarray], ids=str)

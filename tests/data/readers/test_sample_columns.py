@@ -50,11 +50,3 @@ def test_other_tables_are_refused(tmp_path: Path, text: str) -> None:
     file.write_text(text, encoding="latin1")
     with pytest.raises(DataError):
         read_sample_columns(file, IDS, 4)
-
-
-@pytest.mark.parametrize("name", ["a.pkl", "a.parquet", "absent.csv"])
-def test_files_that_are_no_tables_are_refused(tmp_path: Path, name: str) -> None:
-    if name != "absent.csv":
-        (tmp_path / name).write_bytes(b"PAR1")
-    with pytest.raises(DataError):
-        read_sample_columns(tmp_path / name, IDS, 4)

@@ -7,10 +7,9 @@ import pytest
 from scipy import sparse
 
 from mscam_dask import views_of
-from mscam_dask.data.views import sources
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.data.views.presence import LiftedRows, PresentRows
-from mscam_dask.data.views.sources import ArrayRows, feature_names_of
+from mscam_dask.data.views.presence import PresentRows
+from mscam_dask.data.views.sources import feature_names_of
 from mscam_dask.errors import DataError, DataTypeError
 from tests.omics import IDS, KINDS, PROTEIN, RNA, anndata_of, mudata_of
 from tests.synthetic import values_of
@@ -70,17 +69,6 @@ def test_samples_that_a_modality_lacks_are_rows_of_nan() -> None:
     np.testing.assert_array_equal(protein.read(0, len(held)), PROTEIN[present])
     np.testing.assert_array_equal(rna.read(0, len(RNA)), RNA)
     assert feature_names_of(data.views[1]) == tuple(some.var_names)
-
-
-def test_blocks_of_lifted_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    ranges = sources.row_ranges
-    monkeypatch.setattr(sources, "row_ranges", lambda view: ranges(view, block_bytes=2 * 6 * 8))
-    places = np.array([3, -1, 0, 1, -1, 2])
-    view = LiftedRows(ArrayRows(RNA[:4], "a"), places)
-    expected = np.where(places[:, None] < 0, np.nan, RNA[places])
-    for start in range(6):
-        for stop in range(start, 7):
-            np.testing.assert_array_equal(view.read(start, stop), expected[start:stop])
 
 
 def test_what_cannot_be_views_is_refused() -> None:
