@@ -5,10 +5,8 @@ python docs/settings_page.py     # writes docs/pipeline-settings.md
 
 from __future__ import annotations
 
-import ast
 import dataclasses
 import inspect
-import itertools
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,7 +92,7 @@ def page() -> str:
     parts = [_INTRODUCTION]
     for name, (kind, introduction) in _TABLES.items():
         common = set(of_runs.DataTable.__struct_fields__) if name == "dataset.NAME" else set()
-        texts = _texts(kind)
+        texts = of_runs.texts_of(kind)
         rows = [
             _row(field, texts[field.name])
             for field in msgspec.structs.fields(kind)
@@ -122,20 +120,6 @@ def _constants() -> Iterator[str]:
         meaning = " ".join(texts[field.name].split())
         cells = (f"`{field.name}`", "-" if is_table else f"`{default}`", allowed, meaning)
         yield f"| {' | '.join(cells)} |"
-
-
-def _texts(kind: type[msgspec.Struct]) -> dict[str, str]:
-    """Return the text below each field of a class and its bases."""
-    texts: dict[str, str] = {}
-    for each in reversed(kind.__mro__[: kind.__mro__.index(msgspec.Struct)]):
-        (tree,) = ast.parse(inspect.getsource(each)).body
-        assert isinstance(tree, ast.ClassDef)
-        texts |= {
-            ast.unparse(field.target): " ".join(str(ast.literal_eval(text.value)).split())
-            for field, text in itertools.pairwise(tree.body)
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-        }
-    return texts
 
 
 def _row(field: msgspec.structs.FieldInfo, meaning: str) -> str:

@@ -29,10 +29,6 @@ __all__ = [
     "UnstableClustersWarning",
     "WorkerLostError",
     "WorkersPausedError",
-    "holds_a_secret",
-    "redacted",
-    "system_limit",
-    "without_credentials",
 ]
 
 EXIT_INTERRUPTED = 130
@@ -67,36 +63,21 @@ _CREDENTIALS = (
 
 
 def redacted(text: str) -> str:
-    """Return a text without the credentials that it quotes.
-
-    Removed are the user part of an address (before the @), values of a password, token, secret,
-    signature or key, Authorization headers, and private keys.
-
-    Examples
-    --------
-    >>> redacted("s3://user:hunter2@host/data?token=abc&part=1 is not there")
-    's3://***@host/data?token=***&part=1 is not there'
-    """
+    """Return a text without credentials: users in addresses, values of secrets, private keys."""
     for pattern, replacement in _CREDENTIALS:
         text = pattern.sub(replacement, text)
     return text
 
 
 def holds_a_secret(name: str, value: object, environment: Mapping[str, str]) -> bool:
-    """Return whether a setting has the name of a secret, or a text with credentials in it.
-
-    Pass `os.environ`, whose secrets are credentials.
-    """
+    """Return whether a setting has the name of a secret, or a text with credentials in it."""
     if _SECRET_NAME.search(name.upper().replace("-", "_")):
         return True
     return isinstance(value, str) and without_credentials(value, environment) != value
 
 
 def without_credentials(text: str, environment: Mapping[str, str]) -> str:
-    """Return a text without credentials and without values of secret environment variables.
-
-    Pass `os.environ`. Use it for texts of other packages; messages of this package are redacted by their class.
-    """
+    """Return a text of another package without credentials and values of secret environment variables."""
     for name, value in environment.items():
         if len(value) >= _MIN_SECRET and _SECRET_NAME.search(name.upper()) and value in text:
             text = text.replace(value, f"${name}")
@@ -193,17 +174,7 @@ class ConvergenceWarning(UserWarning):
 
 
 def system_limit(error: BaseException) -> MscamError | None:
-    """Return the typed error for a limit of the operating system; None for other exceptions.
-
-    Covered are threads and processes, memory, and space on a disk.
-
-    Examples
-    --------
-    >>> str(system_limit(RuntimeError("can't start new thread"))).partition(".")[0]
-    "the operating system refused another thread or process (can't start new thread)"
-    >>> system_limit(RuntimeError("something else")) is None
-    True
-    """
+    """Return the typed error for a limit of threads, processes, memory or disk; None for other errors."""
     number = error.errno if isinstance(error, OSError) else None
     is_unmapped = isinstance(error, ImportError) and "failed to map segment" in str(error)
     if isinstance(error, MemoryError) or number == errno.ENOMEM or is_unmapped:

@@ -195,28 +195,19 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     Raises
     ------
     DataError
-        As for the scores, and when a label is not an integer that fits int64.
+        As for the scores, and when the labels are not integers.
 
     Examples
     --------
     >>> matched_labels([0, 0, 1, 1], [5, 5, 3, 4])
     array([0, 0, 1, 2])
     """
-    (classes, _), (clusters, codes), counts = _contingency_table(
-        _integer_labels(reference, "the first label vector"),
-        _integer_labels(labels, "the second label vector"),
-    )
+    (classes, _), (clusters, codes), counts = _contingency_table(reference, labels, kinds="biu")
     class_codes, cluster_codes = linear_sum_assignment(counts, maximize=True)
     unmatched = np.setdiff1d(np.arange(clusters.size), cluster_codes)
-    largest = int(classes[-1])
-    if largest > np.iinfo(np.int64).max - unmatched.size:
-        raise DataError(
-            f"the first label vector has the label {largest}, which leaves no int64 to name the "
-            f"{unmatched.size} clusters without a class. Number the classes from 0."
-        )
     names = np.empty(clusters.size, dtype=np.int64)
     names[cluster_codes] = classes[class_codes]
-    names[unmatched] = largest + 1 + np.arange(unmatched.size)
+    names[unmatched] = int(classes[-1]) + 1 + np.arange(unmatched.size)
     return names[codes]
 
 
@@ -224,11 +215,11 @@ _Coded = tuple[NDArray[Any], NDArray[np.int64]]
 
 
 def _contingency_table(
-    labels_true: ArrayLike, labels_pred: ArrayLike
+    labels_true: ArrayLike, labels_pred: ArrayLike, *, kinds: str = "biuU"
 ) -> tuple[_Coded, _Coded, NDArray[np.int64]]:
     """Ascending labels and codes (n_samples,) of two partitions, and counts (n_classes, n_clusters)."""
-    true = _labels(labels_true, "the first label vector")
-    pred = _labels(labels_pred, "the second label vector")
+    true = _labels(labels_true, "the first label vector", kinds)
+    pred = _labels(labels_pred, "the second label vector", kinds)
     if true.size != pred.size:
         raise DataError(
             f"the first label vector has {true.size} entries and the second {pred.size}. "
@@ -240,27 +231,16 @@ def _contingency_table(
     return (classes, true_codes), (clusters, pred_codes), counts
 
 
-def _integer_labels(values: ArrayLike, where: str) -> NDArray[np.int64]:
-    labels = _labels(values, where)
-    if labels.dtype.kind == "U" or int(labels.max()) > np.iinfo(np.int64).max:
-        raise DataError(
-            f"{where} has dtype {labels.dtype}; allowed are integers that fit int64. Number the classes "
-            "first, e.g. numpy.unique(labels, return_inverse=True)[1]."
-        )
-    return labels.astype(np.int64)
-
-
-def _labels(values: ArrayLike, where: str) -> NDArray[Any]:
+def _labels(values: ArrayLike, where: str, kinds: str) -> NDArray[Any]:
     labels = np.asarray(values)
-    if labels.ndim != 1:
+    if labels.ndim != 1 or labels.size == 0:
         raise DataError(
             f"{where} has shape {labels.shape}. Give one label for each sample, shape (n_samples,)."
         )
-    if labels.size == 0:
-        raise DataError(f"{where} is empty. Give at least one sample.")
-    if labels.dtype.kind not in "biuU":
+    if labels.dtype.kind not in kinds:
+        allowed = "integers, booleans or strings" if "U" in kinds else "integers"
         raise DataError(
-            f"{where} has dtype {labels.dtype}, and labels are integers, booleans or strings. "
-            "Convert with numpy.asarray(labels, dtype=int) or dtype=str."
+            f"{where} has dtype {labels.dtype}; allowed are {allowed}. Number the classes first, e.g. "
+            "numpy.unique(labels, return_inverse=True)[1]."
         )
     return labels

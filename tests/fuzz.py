@@ -35,7 +35,11 @@ import xarray as xr
 from numpy.typing import NDArray
 from scipy import sparse
 
+from tests.data.readers.matlab_files import cells, save_compressed, save_version_5, save_version_73
+from tests.omics import anndata_of, mudata_of, writable_text
+
 KEPT = Path(__file__).parent / "golden" / "fuzz.tar.xz"
+_PIPELINE = Path(__file__).parents[1] / "pipelines" / "nightly.toml"
 
 _rng = np.random.default_rng(0)
 A = _rng.normal(size=(20, 3)).round(3)
@@ -47,79 +51,22 @@ _KEPT_BYTES = 12_000
 """Largest sum of sizes that is kept of one format, after compression."""
 
 
-def _mat_cells(path: Path) -> None:
-    cells = np.empty((1, 2), dtype=object)
-    cells[0, 0], cells[0, 1] = A, B.toarray()
-    scipy.io.savemat(path, {"X": cells, "gt": Y}, do_compression=True)
-
-
-def _mat73(path: Path) -> None:
-    with h5py.File(path, "w", userblock_size=512) as file:
-        file["color"] = A.T
-        file["color"].attrs["MATLAB_class"] = np.bytes_("double")
-        file["gt"] = Y[None, :].astype(float)
-        group = file.create_group("sp")
-        group.attrs["MATLAB_class"] = np.bytes_("double")
-        group.attrs["MATLAB_sparse"] = np.uint64(B.shape[0])
-        group["data"], group["ir"] = B.data, B.indices.astype(np.uint64)
-        group["jc"] = B.indptr.astype(np.uint64)
-    with path.open("r+b") as stream:
-        stream.write(b"MATLAB 7.3 MAT-file, Platform: GLNXA64".ljust(124) + b"\x00\x02IM")
-
-
-def _dataframe(parent: Any, name: str, **columns: Any) -> Any:
-    frame = parent.create_group(name)
-    frame.attrs["encoding-type"], frame.attrs["encoding-version"] = "dataframe", "0.2.0"
-    frame.attrs["_index"] = "_index"
-    frame.attrs["column-order"] = np.array(list(columns), dtype=h5py.string_dtype())
-    n_rows = 20 if name == "obs" else 4
-    frame["_index"] = np.array([f"{name}{i}" for i in range(n_rows)], dtype=h5py.string_dtype())
-    for column, values in columns.items():
-        frame[column] = values
-    return frame
-
-
-def _categories(frame: Any, name: str) -> None:
-    """Add a column of categories, as anndata writes it."""
-    column = frame.create_group(name)
-    column.attrs["encoding-type"], column.attrs["ordered"] = "categorical", False
-    column["codes"] = Y.astype(np.int8)
-    column["categories"] = np.array(["x", "y", "z"], dtype=h5py.string_dtype())
-    names = [*frame.attrs["column-order"], name]
-    frame.attrs["column-order"] = np.array(names, dtype=h5py.string_dtype())
-
-
-def _anndata(group: Any) -> None:
-    group.attrs["encoding-type"], group.attrs["encoding-version"] = "anndata", "0.1.0"
-    matrix = group.create_group("X")
-    matrix.attrs["encoding-type"], matrix.attrs["shape"] = "csr_matrix", np.array(B.shape)
-    csr = B.tocsr()
-    matrix["data"], matrix["indices"], matrix["indptr"] = csr.data, csr.indices, csr.indptr
-    obs = _dataframe(group, "obs", weight=np.arange(20.0))
-    _categories(obs, "label")
-    nullable = obs.create_group("age")
-    nullable.attrs["encoding-type"] = "nullable-integer"
-    nullable["values"], nullable["mask"] = np.arange(20), np.arange(20) % 5 == 0
-    _dataframe(group, "var")
-    group.create_group("layers").create_dataset("raw", data=B.toarray(), chunks=(5, 4))
-    obsm = group.create_group("obsm")
-    obsm["X_pca"] = A
-    _dataframe(obsm, "obs", u=A[:, 0])
-
-
 def _h5ad(path: Path) -> None:
-    with h5py.File(path, "w") as file:
-        _anndata(file)
+    made = anndata_of(B.tocsr(), [f"obs{i}" for i in range(20)])
+    made.obs["label"] = pd.Categorical.from_codes(Y, ["x", "y", "z"])
+    made.obs["age"] = pd.array(np.where(np.arange(20) % 5, Y, None), dtype="Int64")
+    made.obsm["X_pca"] = A
+    made.obsm["table"] = pd.DataFrame({"u": A[:, 0]}, index=made.obs_names)
+    with writable_text():
+        made.write_h5ad(path)
 
 
 def _h5mu(path: Path) -> None:
-    with h5py.File(path, "w") as file:
-        file.attrs["encoding-type"], file.attrs["axis"] = "MuData", 0
-        _dataframe(file, "obs", label=Y)
-        modalities = file.create_group("mod")
-        modalities.attrs["mod-order"] = np.array(["rna", "protein"], dtype=h5py.string_dtype())
-        for name in ("rna", "protein"):
-            _anndata(modalities.create_group(name))
+    ids = [f"obs{i}" for i in range(20)]
+    made = mudata_of(rna=anndata_of(B.tocsr(), ids), protein=anndata_of(A, ids, prefix="p"))
+    made.obs["label"] = Y
+    with writable_text():
+        made.write_h5mu(path)
 
 
 def _nc(path: Path) -> None:
@@ -166,37 +113,6 @@ def _flowers17(path: Path) -> None:
     scipy.io.savemat(path / "distancematrices17gcfeat06.mat", matrices)
 
 
-_PIPELINE = """\
-[data]
-path = ["a.npz", "b.csv"]
-view_types = { a = "features", b = "counts" }
-views = ["a", "b"]
-
-[cluster]
-n_clusters = 3
-method = "mscam"
-random_state = 0
-max_iter = 20
-
-[execution]
-cluster = "local"
-workers = 2
-memory_limit = "2GiB"
-
-[evaluate]
-metrics = ["acc", "nmi"]
-
-[incremental]
-keep = 2
-
-[report]
-title = "a"
-
-[output]
-root = "runs"
-"""
-
-
 def _toml_types(path: Path) -> None:
     path.write_text(
         "[data]\nsource=1979-05-27T07:32:00Z\n[[cluster]]\na.b.'c'=[1,{x=0x1f}]\nn=-inf\n"
@@ -215,9 +131,12 @@ FORMATS: dict[str, tuple[str, tuple[Callable[[Path], object], ...]]] = {
     "npy": ("x.npy", (lambda path: np.save(path, A),)),
     "mat": (
         "x.mat",
-        (lambda path: scipy.io.savemat(path, {"color": A, "sp": B, "Y": Y}), _mat_cells),
+        (
+            lambda path: save_version_5(path, color=A, sp=B, Y=Y),
+            lambda path: save_compressed(path, X=cells(A, B.toarray()), gt=Y),
+        ),
     ),
-    "mat73": ("x.mat", (_mat73,)),
+    "mat73": ("x.mat", (lambda path: save_version_73(path, color=A, gt=Y[:, None], sp=B),)),
     "h5ad": ("x.h5ad", (_h5ad,)),
     "h5mu": ("x.h5mu", (_h5mu,)),
     "nc": ("x.nc", (_nc,)),
@@ -235,16 +154,16 @@ FORMATS: dict[str, tuple[str, tuple[Callable[[Path], object], ...]]] = {
     "nus_wide": ("x", (_nus_wide,)),
     "mfeat": ("x", (_mfeat,)),
     "flowers17": ("x", (_flowers17,)),
-    "toml": ("x.toml", (lambda path: path.write_text(_PIPELINE), _toml_types)),
+    "toml": ("x.toml", (lambda path: shutil.copyfile(_PIPELINE, path), _toml_types)),
 }
 """Name of the file or directory of each format, and functions that write valid ones."""
 
 _HDF5 = ("mat73", "h5ad", "h5mu", "nc")
 
 
-# ---------------------------------------------------------------------------------------------
-# Inputs: bytes that say a file
-# ---------------------------------------------------------------------------------------------
+# -- inputs: bytes that say a file ----------------------------------------------------------------
+
+
 def valid_files(name: str, folder: Path) -> list[tuple[Path, list[Path]]]:
     """Write the valid examples of a format, each with its files."""
     made = []
@@ -291,7 +210,7 @@ def place(name: str, data: bytes, path: Path, valid: Sequence[tuple[Path, list[P
 
 _VALUES: tuple[Any, ...] = (
     *(0, 1, -1, 2**31, 2**63 - 1, -(2**63), 1e308, np.nan, np.inf, "", "x", "X", "\0", "é" * 300),
-    *[
+    *(
         "csr_matrix",
         "csc_matrix",
         "categorical",
@@ -299,7 +218,7 @@ _VALUES: tuple[Any, ...] = (
         "nullable-integer",
         "array",
         "_index",
-    ],
+    ),
     *["double", "cell", "char", "struct", "function_handle"],
     *(b"\xff\xfe", np.float16(2), np.uint8(3)),
     *(np.array([], dtype="f8"), np.array([20, 4]), np.array([-1, 4]), np.array([2**62, 4])),
@@ -392,9 +311,8 @@ def read(name: str, path: Path) -> None:
             return
 
 
-# ---------------------------------------------------------------------------------------------
-# Fuzzing
-# ---------------------------------------------------------------------------------------------
+# -- fuzzing --------------------------------------------------------------------------------------
+
 _TRACED = [
     *("mscam_dask.data", "mscam_dask.pipeline.config", "tomllib", "h5netcdf"),
     *("numpy.lib._format_impl", "numpy.lib._npyio_impl", "zarr.core.metadata", "zarr.core.group"),

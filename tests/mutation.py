@@ -253,11 +253,10 @@ class Tests:
     def of(self, mutant: Mutant, budget: float) -> list[str]:
         """Tests that reach a line, short ones first, as many as take `budget` seconds."""
         contexts = self._lines[mutant.file]
-        holding = [span for span in self._spans[mutant.file] if span[0] <= mutant.line <= span[1]]
+        holding = [span for span in self._spans[mutant.file] if mutant.line in span]
         names = set().union(*contexts.values())  # of a change outside of functions
         if holding:
-            first, last, _ = min(holding, key=lambda span: span[1] - span[0])
-            names = set().union(*(contexts.get(line, ()) for line in range(first, last + 1)))
+            names = set().union(*(contexts.get(line, ()) for line in min(holding, key=len)))
         chosen: list[str] = []
         total = 0.0
         for name in sorted(names & set(self.seconds), key=lambda name: self.seconds[name]):
@@ -266,11 +265,6 @@ class Tests:
                 break
             chosen.append(name)
         return chosen
-
-    def coverage_of(self, file: str) -> float:
-        """Share of the statements in functions that the tests run."""
-        starts = [first for first, _, is_statement in self._spans[file] if is_statement]
-        return sum(line in self._lines[file] for line in starts) / max(1, len(starts))
 
     def survives(self, mutant: Mutant, budget: float) -> bool:
         """Tell whether all tests that reach the mutant pass."""
@@ -305,36 +299,32 @@ def _starts_workers(item: pytest.Item) -> bool:
     return code is not None and "local_client" in code.co_names
 
 
-def _spans(source: str) -> Iterator[tuple[int, int, bool]]:
-    """First and last line of each function, and of each statement in it without the statements in that."""
+def _spans(source: str) -> Iterator[range]:
+    """Lines of each function, and of each statement in it without the statements in that."""
     for function in ast.walk(ast.parse(source)):
         if not isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
             continue
         first = min([function.lineno, *(item.lineno for item in function.decorator_list)])
-        yield first, function.end_lineno or first, False
+        yield range(first, (function.end_lineno or first) + 1)
         for node in ast.walk(function):
             if isinstance(node, ast.stmt) and node is not function:
                 body = getattr(node, "body", None)
                 last = body[0].lineno - 1 if body else node.end_lineno or node.lineno
-                is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-                plain = not isinstance(
-                    node, ast.FunctionDef | ast.ClassDef | ast.Try | ast.Nonlocal
-                )
-                yield node.lineno, max(last, node.lineno), plain and not is_text
+                yield range(node.lineno, max(last, node.lineno) + 1)
 
 
-HEAD = "| file | lines run | mutants | tried | same program | killed | share |\n|---|---|---|---|---|---|---|\n"
+HEAD = "| file | mutants | tried | same program | killed | share |\n|---|---|---|---|---|---|\n"
 
 
-def row(name: str, coverage: float | None, n_all: int, tried: Sequence[Mutant]) -> str:
+def row(name: str, n_all: int, tried: Sequence[Mutant]) -> str:
     """One line of the table; the share has its binomial standard error."""
     judged = [item for item in tried if item.outcome == "killed" or not item.reason]
     n_killed = sum(item.outcome == "killed" for item in judged)
     share = n_killed / max(1, len(judged))
     error = math.sqrt(share * (1 - share) / max(1, len(judged)))
     return (
-        f"| {name} | {'' if coverage is None else f'{coverage:.0%}'} | {n_all} | {len(tried)} | {len(tried) - len(judged)} | {n_killed} | "
-        f"{share:.0%} ± {error:.0%} |\n"
+        f"| {name} | {n_all} | {len(tried)} | {len(tried) - len(judged)} | {n_killed} "
+        f"| {share:.0%} ± {error:.0%} |\n"
     )
 
 
@@ -385,11 +375,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
                     write(
                         f"\n{file}:{item.line} ({n_tests} tests)\n- {item.before}\n+ {item.after}\n"
                     )
-            rows.append(row(file, tests.coverage_of(file), n_all, tried))
+            rows.append(row(file, n_all, tried))
             everything.extend(tried)
             write(f"\n{rows[-1]}")
             sys.stdout.flush()
-    write(f"\n{HEAD}{''.join(rows)}{row('all', None, len(everything), everything)}")
+    write(f"\n{HEAD}{''.join(rows)}{row('all', len(everything), everything)}")
 
 
 if __name__ == "__main__":

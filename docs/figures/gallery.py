@@ -13,7 +13,7 @@ from typing import Any
 
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import Override
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.resume import run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.browser import open_browser
 

@@ -13,31 +13,18 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mscam_dask.cli.errors import handle_errors
-from mscam_dask.cli.options import Extension, execution_options, no_url, with_options
+from mscam_dask.cli.options import Extension, execution_options, file_options, with_options
 from mscam_dask.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
 
 _with_options = with_options(
-    click.option(
-        "--set",
-        "assignments",
-        multiple=True,
-        metavar="TABLE.KEY=VALUE",
-        help="Override a setting of the file, for example output.root=DIR; repeatable.",
+    *file_options(
+        "Output directory; default: runs/<pipeline>, of a comparison with --dataset "
+        "runs/<pipeline>-<data>. Finished fits in it are reused."
     ),
-    click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path),
-        callback=no_url,
-        help="Output directory; default: runs/<pipeline>, of a comparison with --dataset "
-        "runs/<pipeline>-<data>. Finished fits in it are reused.",
-    ),
-    click.option("--overwrite", is_flag=True, help="Run every fit again."),
-    click.option("--dry-run", is_flag=True, help="Estimate fits, memory and time without running."),
-    *execution_options(in_process="one fit at a time"),
+    *execution_options(),
 )
 
 
@@ -113,7 +100,7 @@ class _Experiments(Extension):
         return run_file(command, document, typed="run", **options)
 
     def resume(self, directory: Path) -> NoReturn:
-        from mscam_dask.benchmark.experiment import read_record
+        from mscam_dask.benchmark.results import read_record
 
         root = directory.absolute()
         command = read_record(root).command or "mscam-dask compare or sweep"
@@ -128,8 +115,8 @@ class _Experiments(Extension):
         show_experiment(directory)
 
     def write_report(self, directory: Path, output: Path | None) -> Path:
-        from mscam_dask.benchmark.experiment import read_record
         from mscam_dask.benchmark.report import write_experiment_report
+        from mscam_dask.benchmark.results import read_record
 
         return write_experiment_report(directory, read_record(directory), output)
 

@@ -79,6 +79,7 @@ class RunsTable(Struct, frozen=True, kw_only=True):
     """Keys of both [compare] and [robustness]."""
 
     title: ClassVar[str]
+    command: ClassVar[Command] = "compare"
 
     methods: MethodNames | None = None
     """`mscam`, `mscan` and the baselines to compare; all by default."""
@@ -137,6 +138,7 @@ class SweepTable(Struct, frozen=True, kw_only=True):
     """[sweep]: α × λ on data sets, with the graph weight of the paper, which grows in the fit."""
 
     title: ClassVar[str] = "sweep"
+    command: ClassVar[Command] = "sweep"
     kind: ClassVar[Kind] = "sensitivity"
 
     datasets: DatasetNames
@@ -205,9 +207,7 @@ class ExperimentSettings(ExperimentTables, frozen=True, kw_only=True):
 
 def experiment_command(tables: Collection[str]) -> Command | None:
     """Return the command for a file with these tables; None if it is not an experiment."""
-    if not _KINDS.keys() & set(tables):
-        return None
-    return "compare" if {"compare", "robustness"} & set(tables) else "sweep"
+    return next((kind.command for name, kind in _KINDS.items() if name in tables), None)
 
 
 def read_experiment(
@@ -216,11 +216,7 @@ def read_experiment(
     *,
     command: Command = "compare",
 ) -> ExperimentSettings:
-    """Read and check an experiment file, with the data and methods that it names.
-
-    `file` is `COMMAND_LINE` if the overrides hold all settings. One `ConfigurationError` has every
-    problem, with its file, line, table and key, and the nearest names of what is unknown.
-    """
+    """Read and check an experiment file, with the data and methods that it names; one error has every problem."""
     document = file if isinstance(file, Document) else read_document(file)
     document = document.overridden(overrides)
     document = document.overridden(dask_overrides(document))
@@ -261,15 +257,16 @@ def _check_kind(document: Document, command: str) -> None:
             f"{document.where(names[1])}: the file has both [{names[0]}] and [{names[1]}]; "
             "keep one of them."
         )
-    if names and experiment_command(names) != command:
+    other = experiment_command(names)
+    if other is not None and other != command:
         raise ConfigurationError(
-            f"{document.where(names[0])}: [{names[0]}] is for mscam-dask "
-            f"{experiment_command(names)}; mscam-dask {command} takes {_kinds_of(command)}."
+            f"{document.where(names[0])}: [{names[0]}] is for mscam-dask {other}; mscam-dask {command} "
+            f"takes {_kinds_of(command)}."
         )
 
 
 def _kinds_of(command: str) -> str:
-    return " or ".join(f"[{name}]" for name in _KINDS if experiment_command([name]) == command)
+    return " or ".join(f"[{name}]" for name, kind in _KINDS.items() if kind.command == command)
 
 
 def _datasets(
@@ -314,29 +311,20 @@ def _found(
     if requested in BUILT_IN_SOURCES:
         return requested, DatasetTable(source=requested)
     if "://" in requested:
-        return Path(requested).stem, _with_files(DatasetTable(source=requested))
-    path = Path(document.absolute(requested, table.title, "datasets"))
-    if path.exists():
-        return path.stem, DatasetTable(source=str(path))
+        return Path(requested).stem, DatasetTable(source=requested)
+    beside = Path(document.absolute(requested, table.title, "datasets"))
     directory = table.directory or os.environ.get(DATA_VARIABLE)
-    if directory is None:
-        raise ConfigurationError(
-            f"there is no {path} and no table [dataset.{requested}], and neither `directory` nor "
-            f"${DATA_VARIABLE} names a directory of data sets. Set one of them."
-        )
-    if not Path(directory).is_dir():
-        raise ConfigurationError(
-            f"the directory of data sets, {directory}, does not exist. Correct it."
-        )
-    for ending in _ENDINGS:
-        file = Path(directory) / f"{requested}{ending}"
+    inside = [Path(directory or ".", f"{requested}{ending}") for ending in _ENDINGS]
+    for file in [beside, *(inside if directory else ())]:
         if file.exists():
-            return Path(requested).name, DatasetTable(source=str(file))
-    stems = {item.stem for item in Path(directory).iterdir() if item.suffix in _ENDINGS[:-1]}
+            return file.stem, DatasetTable(source=str(file))
+    files = Path(directory).iterdir() if directory and Path(directory).is_dir() else ()
+    stems = {file.stem for file in files if file.suffix in _ENDINGS[:-1]}
     names = sorted({*stems, *declared, *BUILT_IN_SOURCES})
+    place = directory or f"`directory` or ${DATA_VARIABLE}, which are not set"
     raise ConfigurationError(
-        f"there is no such data set in {directory} or beside the pipeline.{nearest(requested, names)} "
-        f"Allowed are {', '.join(names)}."
+        f"there is no {beside}, no table [dataset.{requested}], and no such file in {place}."
+        f"{nearest(requested, names)} Allowed are {', '.join(names)}."
     )
 
 

@@ -17,16 +17,14 @@ from msgspec import Struct
 from mscam_dask.benchmark.config import DatasetTable, ExperimentSettings, RobustnessTable
 from mscam_dask.benchmark.results import DatasetEntry
 from mscam_dask.data.datasets import corrupted_mixture
-from mscam_dask.data.store.object_store import Location, as_location
+from mscam_dask.data.store.object_store import Location
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sampling import sample_per_class
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.sampling import SampledRows, sample_per_class, sampled_view
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
-from mscam_dask.pipeline.config.settings import DataTable
 from mscam_dask.pipeline.run.open_data import (
     data_fingerprint,
     open_data,
@@ -69,17 +67,10 @@ class MixtureData(Struct, frozen=True, kw_only=True, tag="mixture", tag_field="k
     n_samples: int
     noise_variance: float
     within_variance: float
-    digest: str = ""
 
     def open(self, seed: int) -> MultiViewData:
         """Draw the samples."""
-        return corrupted_mixture(
-            self.n_samples,
-            rng=np.random.default_rng(seed),
-            corruption_rate=self.corruption_rate,
-            noise_variance=self.noise_variance,
-            within_variance=self.within_variance,
-        )
+        return corrupted_mixture(rng=np.random.default_rng(seed), **msgspec.structs.asdict(self))
 
 
 def _digest(data: MultiViewData) -> str:
@@ -91,18 +82,13 @@ def _digest(data: MultiViewData) -> str:
 
 
 def shuffled_data(data: MultiViewData, seed: int) -> MultiViewData:
-    """Return the samples in memory, in a random order; columns of pairwise views are permuted alike."""
+    """Return the samples in memory, in a random order."""
     order = np.random.default_rng(seed).permutation(data.n_samples)
     ids, labels = data.sample_ids, data.labels
-    views = []
-    for view in data.views:
-        rows = view.read(0, data.n_samples)[order]
-        if view.view_type != "features":
-            rows = np.ascontiguousarray(rows[:, order])
-        views.append(ArrayRows(rows, view.name, view.view_type))
+    views = [sampled_view(view, order) for view in data.views]
     return dataclasses.replace(
         data,
-        views=tuple(views),
+        views=tuple(each.in_memory() if isinstance(each, SampledRows) else each for each in views),
         sample_ids=None if ids is None else tuple(ids[index] for index in order),
         labels=None if labels is None else labels[order],
     )
@@ -110,27 +96,10 @@ def shuffled_data(data: MultiViewData, seed: int) -> MultiViewData:
 
 @dataclass(frozen=True)
 class Dataset:
-    """An open data set: its entry in the record, and its data.
-
-    They are by seed if every run draws its own; otherwise the one under None.
-    """
+    """A data set: its entry in the record, and its data, which a mixture draws for each seed."""
 
     entry: DatasetEntry
-    data: dict[int | None, StoredData | MixtureData]
-
-    @property
-    def location(self) -> Location | None:
-        """Location of its store; None if the trials draw the data."""
-        stored = self.data.get(None)
-        return as_location(stored.path) if isinstance(stored, StoredData) else None
-
-    def data_of(self, seed: int) -> StoredData | MixtureData:
-        """Return the data of the run with this seed."""
-        return self.data[seed] if seed in self.data else self.data[None]
-
-    def read(self) -> MultiViewData:
-        """Open its store, see `StoredData.open`."""
-        return self.data[None].open(0)
+    data: StoredData | MixtureData
 
 
 _NOTES = {
@@ -175,15 +144,14 @@ def _write(table: DatasetTable, origin: bytes, store: Path) -> tuple[MultiViewDa
     store.with_suffix(".json").unlink(missing_ok=True)
     if store.exists():
         shutil.rmtree(store)
-    plain = DataTable(**{key: getattr(table, key) for key in DataTable.__struct_fields__})
     if table.per_class is None:
-        opened = open_data(plain, store)
+        opened = open_data(table, store)
         data, used = opened.data, opened.store
     else:
         rng = np.random.default_rng(table.seed)
         whole = store.with_name(f".{store.stem}.whole.zarr")  # no name starts with a dot
         shutil.rmtree(whole, ignore_errors=True)
-        write_store(sample_per_class(open_data(plain, whole).data, table.per_class, rng=rng), store)
+        write_store(sample_per_class(open_data(table, whole).data, table.per_class, rng=rng), store)
         shutil.rmtree(whole, ignore_errors=True)
         data, used = open_store(store), store
     if used == store:
@@ -211,7 +179,7 @@ def _dataset(name: str, table: DatasetTable, data: MultiViewData, store: Locatio
         views=view_entries(data),
         note=_NOTES.get(name, ""),
     )
-    return Dataset(entry, {None: stored})
+    return Dataset(entry, stored)
 
 
 def _mixtures(table: RobustnessTable) -> dict[str, Dataset]:
@@ -225,8 +193,7 @@ def _mixtures(table: RobustnessTable) -> dict[str, Dataset]:
             noise_variance=table.noise_variance,
             within_variance=table.within_variance,
         )
-        drawn = {seed: mixture.open(seed) for seed in table.seeds}
-        first = drawn[table.seed]
+        first = mixture.open(table.seed)
         entry = DatasetEntry(
             name=name,
             source="corrupted_mixture",
@@ -237,9 +204,5 @@ def _mixtures(table: RobustnessTable) -> dict[str, Dataset]:
             views=view_entries(first),
             corruption_rate=share,
         )
-        by_seed: dict[int | None, StoredData | MixtureData] = {
-            seed: msgspec.structs.replace(mixture, digest=data.digest())
-            for seed, data in drawn.items()
-        }
-        datasets[name] = Dataset(entry, by_seed)
+        datasets[name] = Dataset(entry, mixture)
     return datasets

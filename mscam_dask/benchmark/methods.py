@@ -20,7 +20,6 @@ import sys
 from collections.abc import Mapping
 from importlib.metadata import entry_points
 from pathlib import Path
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from mscam_dask.errors import ConfigurationError
@@ -36,11 +35,7 @@ GROUP = "mscam_dask.methods"
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Method:
-    """A method of an experiment.
-
-    Its clusterer takes `n_clusters`, and `random_state` where it draws random numbers; `fit` sets
-    `labels_`.
-    """
+    """Method of an experiment, whose clusterer takes `n_clusters`, and `random_state` if it is random."""
 
     name: str  # as in a pipeline, for example "sc-concat"
     title: str  # as in a table
@@ -61,13 +56,7 @@ class Method:
         return not self.path.startswith("mscam_dask.")
 
     def parameters(self) -> list[str]:
-        """Return the names of the parameters that an experiment can set.
-
-        Raises
-        ------
-        ConfigurationError
-            If the class cannot be imported or compared.
-        """
+        """Return the names of the parameters that an experiment can set."""
         estimator = self._class()
         known = inspect.signature(estimator).parameters
         if "n_clusters" not in known or not hasattr(estimator, "fit"):
@@ -84,7 +73,7 @@ class Method:
         Raises
         ------
         ConfigurationError
-            If the class cannot be imported or compared, or has no such parameter.
+            The class cannot be imported or compared, or has no such parameter.
         """
         allowed = self.parameters()
         unknown = [key for key in parameters if key not in allowed]
@@ -128,7 +117,7 @@ def method(name: str) -> Method:
     Raises
     ------
     ConfigurationError
-        If there is none; the message has the nearest name and all names.
+        There is none.
 
     Examples
     --------
@@ -160,17 +149,11 @@ def known_methods() -> Mapping[str, Method]:
         )
         for entry in entry_points(group=GROUP)
     }
-    return MappingProxyType({**added, **METHODS})
+    return {**added, **METHODS}
 
 
 def grid_points(grid: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return every combination of a grid's values, the last parameter varying fastest.
-
-    Examples
-    --------
-    >>> grid_points({"a": (1, 2), "b": (3,)})
-    [{'a': 1, 'b': 3}, {'a': 2, 'b': 3}]
-    """
+    """Return every combination of a grid's values, the last parameter varying fastest."""
     return [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
 
 
@@ -210,78 +193,68 @@ _BASELINES: tuple[tuple[str, str, str, str, Mapping[str, tuple[Any, ...]]], ...]
     ("knn-sc", "kNN-SC", "spectral:NeighborSpectral", _KNN, {"n_neighbors": (5, 10, 15, 20)}),
 )
 
-BASELINES: Mapping[str, Method] = MappingProxyType(
-    {
-        name: Method(
-            name=name,
-            title=title,
-            path=f"mscam_dask.benchmark.baselines.{path}",
-            reference=reference,
-            grid=MappingProxyType(grid),
-            dense=name not in ("mlan", "lmvsc", "smvsc", "knn-sc"),
-            label_aware_view_choice=name.endswith("-bsv"),
-        )
-        for name, title, path, reference, grid in _BASELINES
-    }
-)
+BASELINES: dict[str, Method] = {
+    name: Method(
+        name=name,
+        title=title,
+        path=f"mscam_dask.benchmark.baselines.{path}",
+        reference=reference,
+        grid=grid,
+        dense=name not in ("mlan", "lmvsc", "smvsc", "knn-sc"),
+        label_aware_view_choice=name.endswith("-bsv"),
+    )
+    for name, title, path, reference, grid in _BASELINES
+}
 """Every baseline by its name, in the order of the paper's tables."""
 
-_SETTINGS: Mapping[str, tuple[Any, ...]] = MappingProxyType(
-    {
-        "scale": ("unit", "standard"),
-        "alpha": (0.1, 1.0, 10.0),
-        "graph_weight": (0.01, 0.1, 1.0),
-        "n_neighbors": (9,),
-    }
-)
+_SETTINGS: Mapping[str, tuple[Any, ...]] = {
+    "scale": ("unit", "standard"),
+    "alpha": (0.1, 1.0, 10.0),
+    "graph_weight": (0.01, 0.1, 1.0),
+    "n_neighbors": (9,),
+}
 
-METHODS: Mapping[str, Method] = MappingProxyType(
-    {
-        **BASELINES,
-        **{
-            name: Method(
-                name=name,
-                title=name.upper(),
-                reference=_PAPER,
-                path=f"mscam_dask.estimators.mscam:{name.upper()}",
-                grid=_SETTINGS,
-                dense=False,
-                fixed=MappingProxyType({"n_jobs": 1}),
-                reserved=("max_clusters", "client", "callbacks", "constants"),
-                constants=tuple(
-                    field.name for field in dataclasses.fields(Constants) if field.name != "admm"
-                ),
-            )
-            for name in ("mscan", "mscam")
-        },
-    }
-)
+METHODS: Mapping[str, Method] = BASELINES | {
+    name: Method(
+        name=name,
+        title=name.upper(),
+        reference=_PAPER,
+        path=f"mscam_dask.estimators.mscam:{name.upper()}",
+        grid=_SETTINGS,
+        dense=False,
+        fixed={"n_jobs": 1},
+        reserved=("max_clusters", "client", "callbacks", "constants"),
+        constants=tuple(
+            field.name for field in dataclasses.fields(Constants) if field.name != "admm"
+        ),
+    )
+    for name in ("mscan", "mscam")
+}
 """Methods of the package by name, which an experiment runs by default."""
 
 _ACC, _NMI = "accuracy", "normalized_mutual_information"
 
-TABLES: Mapping[tuple[str, str], Mapping[str, float]] = MappingProxyType(
-    {
-        ("handwritten", "sc-bsv"): {_ACC: 0.723},
-        ("handwritten", "sc-concat"): {_ACC: 0.752},
-        ("handwritten", "ssc-bsv"): {_ACC: 0.767},
-        ("handwritten", "ssc-concat"): {_ACC: 0.815},
-        ("handwritten", "coreg"): {_ACC: 0.804},
-        ("handwritten", "mmsc"): {_ACC: 0.840},
-        ("handwritten", "dimsc"): {_ACC: 0.907},
-        ("handwritten", "mlan"): {_ACC: 0.973, _NMI: 0.939},
-        ("handwritten", "mscan"): {_ACC: 0.975, _NMI: 0.942},
-        ("handwritten", "mscam"): {_ACC: 0.978, _NMI: 0.948},
-        ("flowers17", "mlan"): {_ACC: 0.459},
-        ("flowers17", "mscan"): {_ACC: 0.527, _NMI: 0.540},
-        ("flowers17", "mscam"): {_ACC: 0.530, _NMI: 0.522},
-    }
-)
+TABLES: Mapping[tuple[str, str], Mapping[str, float]] = {
+    ("handwritten", "sc-bsv"): {_ACC: 0.723},
+    ("handwritten", "sc-concat"): {_ACC: 0.752},
+    ("handwritten", "ssc-bsv"): {_ACC: 0.767},
+    ("handwritten", "ssc-concat"): {_ACC: 0.815},
+    ("handwritten", "coreg"): {_ACC: 0.804},
+    ("handwritten", "mmsc"): {_ACC: 0.840},
+    ("handwritten", "dimsc"): {_ACC: 0.907},
+    ("handwritten", "mlan"): {_ACC: 0.973, _NMI: 0.939},
+    ("handwritten", "mscan"): {_ACC: 0.975, _NMI: 0.942},
+    ("handwritten", "mscam"): {_ACC: 0.978, _NMI: 0.948},
+    ("flowers17", "mlan"): {_ACC: 0.459},
+    ("flowers17", "mscan"): {_ACC: 0.527, _NMI: 0.540},
+    ("flowers17", "mscam"): {_ACC: 0.530, _NMI: 0.522},
+}
 """Scores by (data set, method), Tables 3 and 4; the paper's protocol is the grid."""
 
 _SHARES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 _MSCAM = (0.874, 0.872, 0.868, 0.846, 0.840, 0.833, 0.826, 0.817, 0.788, 0.780)
-ROBUSTNESS: Mapping[str, Mapping[float, float]] = MappingProxyType(
-    {"mscam": dict(zip(_SHARES, _MSCAM, strict=True)), "mlan": {0.0: 0.849}}
-)
+ROBUSTNESS: Mapping[str, Mapping[float, float]] = {
+    "mscam": dict(zip(_SHARES, _MSCAM, strict=True)),
+    "mlan": {0.0: 0.849},
+}
 """Accuracy by corrupted share, by method, Table 2."""

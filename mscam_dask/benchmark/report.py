@@ -1,33 +1,36 @@
-"""The report of an experiment: one HTML page, made from its record."""
+"""Tables and the report of an experiment, made from its record alone."""
 
 from __future__ import annotations
 
+import itertools
 import math
-import os
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from importlib.resources import files as files_of_package
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 import numpy as np
 import pandas as pd
+from jinja2 import Environment, StrictUndefined
+from rich.table import Table
 
-from mscam_dask.benchmark.results import TIE, TITLES, ExperimentRecord, HeatMapEntry
-from mscam_dask.benchmark.tables import frame, scores_of
-from mscam_dask.errors import DataError
-from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
+from mscam_dask.benchmark.results import (
+    PROTOCOLS,
+    SCORES,
+    TIE,
+    TITLES,
+    ExperimentRecord,
+    HeatMapEntry,
+)
+from mscam_dask.cli.console import relative, results_console, show, table
+from mscam_dask.data.views.sample_ids import encoded_id
+from mscam_dask.monitor.report.figures import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import number, plural
 from mscam_dask.monitor.report.page import FileLink, render
-from mscam_dask.pipeline.run.run_directory import write_whole
+from mscam_dask.pipeline.run.run_directory import relative_url, write_whole
 
-_MAX_SUMMARY_DATASETS = 12
-_MAX_HEADLINES = 6
-_MAX_DATASETS = 40
 _MAX_FAILED = 100
-_MAX_MAPS = 40
-_MAX_MAP_SIDE = 30
 _MAP_TITLES = {
     "cross_view_information": "Cross-view information (nats), label-free",
     "eigengap": "Eigengap, label-free",
@@ -43,30 +46,143 @@ _FILES = (
 )
 
 
-def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
-    """Return the HTML page of an experiment from its record, with links to its files.
+def _template(name: str) -> str:
+    return files_of_package("mscam_dask.benchmark").joinpath(name).read_text("utf-8")
 
-    The page loads no external resources, as that of `mscam_dask.monitor.report.page.run_page`.
-    """
+
+def frame(record: ExperimentRecord) -> pd.DataFrame:
+    """Return the rows as a table, with columns of means and standard deviations, or the points of the grids."""
+    if record.heat_maps:
+        return pd.concat(map(_points, record.heat_maps), ignore_index=True)
+    rows = msgspec.to_builtins(record.rows)
+    for row in rows:
+        row["parameters"] = "; ".join(f"{key}={value}" for key, value in row["parameters"].items())
+    flat = pd.json_normalize(rows, sep="_").rename(
+        columns=lambda name: name.removeprefix("scores_")
+    )
+    names = (*TITLES, "seconds", "peak_memory_bytes")
+    shown = [name for name in names if name in SCORES or f"{name}_mean" in flat]
+    columns = (
+        *("dataset", "method", "protocol", "n_runs", "n_failed", "parameters"),
+        *(f"{name}_{part}" for name in shown for part in ("mean", "std")),
+        *("paper_accuracy", "paper_normalized_mutual_information", "note"),
+    )
+    short = {"paper_normalized_mutual_information": "paper_nmi"}
+    return flat.reindex(columns=list(columns)).rename(columns=short)
+
+
+def _points(entry: HeatMapEntry) -> pd.DataFrame:
+    """Every point of a heat map with its scores."""
+    axes = [entry.alpha, entry.graph_weight]
+    points = pd.MultiIndex.from_product(axes, names=["alpha", "graph_weight"]).to_frame(index=False)
+    points.insert(0, "dataset", entry.dataset)
+    points.insert(1, "method", entry.method)
+    return points.assign(
+        **{name: [*itertools.chain(*values)] for name, values in entry.maps.items()}
+    )
+
+
+def csv_text(record: ExperimentRecord) -> str:
+    """Return `frame` as CSV, with texts that are harmless to spreadsheets."""
+    safe = frame(record).map(lambda cell: encoded_id(cell) if isinstance(cell, str) else cell)
+    return str(safe.to_csv(index=False, lineterminator="\n"))
+
+
+def show_results(record: ExperimentRecord, directory: Path) -> None:
+    """Print the rows of a comparison or the best points of a sweep, and the place of the results."""
+    console, reused = results_console(), ""
+    show(console, _best_points(record) if record.heat_maps else _rows(record))
+    for name, sentence in record.protocols.items():
+        console.file.write(f"{name}: {sentence}.\n")
+    if record.n_reused:
+        reused = f", {record.n_reused} reused from an earlier run"
+    console.file.write(
+        f"{len(record.trials)} fits{reused}. Results: {relative(directory)} (report.html, results.md, "
+        "results.csv, experiment.json)\n"
+    )
+
+
+def _rows(record: ExperimentRecord) -> Table:
+    known = [name for name in TITLES if any(name in row.scores for row in record.rows)]
+    scores = [name for name in known if name != "purity"]
+    rows = [
+        [
+            row.dataset,
+            row.method + (" (view chosen with labels)" if row.note else ""),
+            row.protocol,
+            *(row.scores[name].text() if name in row.scores else "-" for name in scores),
+            row.scores["seconds"].text(1),
+            row.runs,
+        ]
+        for row in record.rows
+    ]
+    numbers = (*(TITLES[name] for name in scores), "Seconds", "Runs")
+    return table(("Data", "Method", "Protocol", *numbers), rows, numbers=numbers)
+
+
+def _best_points(record: ExperimentRecord) -> Table:
+    rows = [
+        [entry.dataset, *place, f"{known['accuracy']:.4f}" if "accuracy" in known else "-"]
+        for entry in record.heat_maps
+        for *place, known in _best(entry)
+    ]
+    titles = ("Data", "Best by (label-free)", "alpha", "graph weight", "ACC")
+    return table(titles, rows, numbers=titles[2:])
+
+
+def _best(entry: HeatMapEntry) -> Iterable[tuple[str, str, str, dict[str, float]]]:
+    """Each label-free score, α and λ of its best point, and the scores with labels there."""
+    for name, (i, j) in entry.best.items():
+        values = {score: table[i][j] for score, table in entry.with_labels.items()}
+        known = {score: value for score, value in values.items() if value is not None}
+        yield name.replace("_", " "), f"{entry.alpha[i]:g}", f"{entry.graph_weight[j]:g}", known
+
+
+def markdown_text(record: ExperimentRecord) -> str:
+    """Return the tables as Markdown, with the command, versions and seeds."""
+    versions = {name: text for name, text in record.versions.items() if name != "platform"}
+    ends = [f"{seed}" for seed in dict.fromkeys((*record.seeds[:1], *record.seeds[-1:]))]
+    environment = Environment(
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+        autoescape=False,
+    )
+    environment.filters |= {
+        "number": lambda value, form, none="-": none if value is None else form % value,
+        "percent": lambda share: f"{100 * share:g} %",
+        "score_text": lambda name, row: row.scores[name].text(),
+        "title_of": lambda name: TITLES.get(name, name.replace("_", " ")),
+    }
+    template = _template("results.md.j2")
+    return environment.from_string(template).render(
+        record=record,
+        versions=", ".join(f"{name} {text}" for name, text in versions.items()),
+        seeds=f"{'Seed' if len(ends) == 1 else 'Seeds'} {' to '.join(ends)}"
+        if ends
+        else "No seeds",
+        protocols=PROTOCOLS,
+        best=_best,
+        plural=plural,
+    )
+
+
+def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
+    """Return the HTML page of an experiment from its record, with links to its files."""
     names = list(dict.fromkeys(row.dataset for row in record.rows))
     labeled = list(dict.fromkeys(row.dataset for row in record.rows if "accuracy" in row.scores))
     failed = [trial for trial in record.trials if trial.outcome != "ok"]
     rows = frame(msgspec.structs.replace(record, heat_maps=()))
     best = {score: rows[_is_best(rows, score)] for score in TITLES if f"{score}_mean" in rows}
     return render(
-        files_of_package("mscam_dask.benchmark").joinpath("experiment.html.j2").read_text("utf-8"),
+        _template("experiment.html.j2"),
         {
             "record": record,
             "headlines": list(_headlines(record, best)),
-            "summary": _summary(rows, labeled[:_MAX_SUMMARY_DATASETS]),
-            "labeled": labeled[:_MAX_SUMMARY_DATASETS],
-            "tables": {
-                name: [row for row in record.rows if row.dataset == name]
-                for name in names[:_MAX_DATASETS]
-            },
-            "n_tables": len(names),
-            "n_labeled": len(labeled),
-            "scores_of": scores_of,
+            "summary": _summary(rows, labeled),
+            "labeled": labeled,
+            "tables": {name: [row for row in record.rows if row.dataset == name] for name in names},
             "score_titles": TITLES,
             "best": {
                 (row.dataset, row.method, row.protocol, score)
@@ -74,9 +190,7 @@ def experiment_page(record: ExperimentRecord, files: Sequence[FileLink]) -> str:
                 for row in winners.itertuples()
             },
             "curves": list(_curves(record)),
-            "heat_maps": record.heat_maps[:_MAX_MAPS],
             "maps_of": _maps_of,
-            "max_side": _MAX_MAP_SIDE,
             "failed": failed[:_MAX_FAILED],
             "n_failed": len(failed),
             "files": files,
@@ -92,7 +206,7 @@ def _is_best(rows: pd.DataFrame, score: str) -> pd.Series:
 
 def _headlines(record: ExperimentRecord, best: dict[str, pd.DataFrame]) -> Iterator[str]:
     """Summarize the results: a sentence for each heat map, or for each protocol and score."""
-    for entry in record.heat_maps[:_MAX_HEADLINES]:
+    for entry in record.heat_maps:
         yield from _choice_line(entry)
     if record.heat_maps or len(record.methods) < 2:
         return
@@ -165,10 +279,7 @@ def _curves(record: ExperimentRecord) -> Iterator[LineChart]:
 
 
 def _maps_of(entry: HeatMapEntry) -> Iterator[tuple[str, list[list[tuple[str, int, str]]]]]:
-    """Title and lines of (text, shade, tip) of the maps of a data set.
-
-    Shades run from 1 for the lowest value to 9, and 0 is unknown.
-    """
+    """Title and lines of (text, shade, tip) of the maps; shades from 1 (lowest) to 9, 0 for unknown."""
     for name, values in {**entry.with_labels, **entry.label_free}.items():
         if not values:
             continue
@@ -177,9 +288,9 @@ def _maps_of(entry: HeatMapEntry) -> Iterator[tuple[str, list[list[tuple[str, in
         shares = (table - least) / (most - least) if most > least else 0.5 + 0 * table
         shades = np.nan_to_num(1 + np.round(8 * shares)).astype(int)
         lines = []
-        for i, alpha in enumerate(entry.alpha[:_MAX_MAP_SIDE]):
+        for i, alpha in enumerate(entry.alpha):
             cells = []
-            for j, weight in enumerate(entry.graph_weight[:_MAX_MAP_SIDE]):
+            for j, weight in enumerate(entry.graph_weight):
                 place = f"\u03b1 = {number(alpha)}, λ = {number(weight)}"
                 tip = f"{place}: {title} {number(table[i, j])}"
                 cells.append((_short(table[i, j]), int(shades[i, j]), tip))
@@ -197,22 +308,11 @@ def _short(value: float) -> str:
 def write_experiment_report(
     directory: Path, record: ExperimentRecord, output: Path | None = None
 ) -> Path:
-    """Write the report of a finished or running experiment, with links to the files of its directory.
-
-    `output` is report.html in the directory by default; its absolute path is returned.
-    """
+    """Write the report, by default report.html in the directory, and return its absolute path."""
     root = directory.absolute()
     target = root / "report.html" if output is None else output.absolute()
-    if target.is_dir():
-        raise DataError(
-            f"{target} is a directory, but the report is one file. Give the name of a file."
-        )
     links = [
-        FileLink(
-            name=name,
-            href=quote(Path(os.path.relpath(root / name, target.parent)).as_posix()),
-            what=what,
-        )
+        FileLink(name=name, href=relative_url(root / name, target), what=what)
         for name, what in _FILES
         if (root / name).exists()
     ]

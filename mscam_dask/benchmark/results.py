@@ -9,17 +9,21 @@ from __future__ import annotations
 import datetime as dt
 import statistics
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, Self
 
 import msgspec
 from msgspec import Struct
 
+from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.run_record import ViewEntry
 
 Kind = Literal["comparison", "robustness", "sensitivity"]
 Protocol = Literal["defaults", "grid"]
 Outcome = Literal["ok", "failed", "over time", "over memory", "worker lost"]
+
+RECORD = "experiment.json"
 
 PROTOCOLS: dict[Protocol, str] = {
     "defaults": "label-free defaults: one setting for all data sets, chosen without labels",
@@ -108,6 +112,11 @@ class RowEntry(Struct, frozen=True, kw_only=True):
     note: str = ""  # such as a view chosen with labels
 
     @property
+    def score_names(self) -> tuple[str, ...]:
+        """Names of its scores, the label-free ones on data without labels."""
+        return tuple(name for name in TITLES if name in self.scores)
+
+    @property
     def runs(self) -> str:
         """Number of runs with a result, of all."""
         return f"{self.n_runs - self.n_failed} of {self.n_runs}"
@@ -153,22 +162,34 @@ class HeatMapEntry(Struct, frozen=True, kw_only=True):
         return {**self.label_free, **self.with_labels}
 
 
-class TrialEntry(Struct, frozen=True, kw_only=True):
-    """A trial that has ended, as in trials/<key>.json."""
+class Limits(Struct, frozen=True, kw_only=True):
+    """Limits of a trial: wall seconds, and bytes above the memory of the process it is forked from."""
 
-    key: str  # digest of everything that determines the result
+    time_s: float | None = None
+    memory_bytes: int | None = None
+
+
+class TrialFields(Struct, frozen=True, kw_only=True):
+    """Fields of a trial before and after it has run."""
+
     dataset: str
     method: str
     seed: int  # of the method, and of the order of the samples if `shuffled`
     shuffled: bool
-    parameters: dict[str, Any]
+    parameters: dict[str, Any]  # those that are not at the defaults of the method
+    limits: Limits = Limits()
+
+
+class TrialEntry(TrialFields, frozen=True, kw_only=True):
+    """A trial that has ended, as in trials/<key>.json."""
+
+    key: str  # digest of everything that determines the result
     outcome: Outcome
     reason: str = ""  # message of a failure
     scores: dict[str, float | None] = {}  # `SCORES`; in a sweep also the label-free scores
     n_found: int | None = None  # clusters in the result
     seconds: float | None = None  # wall time of the fit
     peak_memory_bytes: int | None = None  # resident, above that of the process before the fit
-    limits: dict[str, int | float | None] = {}  # "time_s" and "memory_bytes"
     ended: str = ""
 
 
@@ -214,12 +235,15 @@ def encode_experiment(record: ExperimentRecord) -> bytes:
     return msgspec.json.format(msgspec.json.encode(record), indent=2) + b"\n"
 
 
-def decode_experiment(content: bytes, where: str) -> ExperimentRecord:
-    """Return the record from the bytes of `encode_experiment`; a `DataError` if they are none."""
+def read_record(directory: Path) -> ExperimentRecord:
+    """Return the record of the experiment in a directory; a `DataError` if there is none."""
+    file = directory / RECORD
     try:
-        return msgspec.json.decode(content, type=ExperimentRecord)
+        return msgspec.json.decode(read_regular(file), type=ExperimentRecord)
+    except OSError as error:
+        raise DataError(f"{file} cannot be read ({error.strerror}).") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise DataError(
-            f"{where} is not the record of an experiment of this version: {error}. Use the version of "
+            f"{file} is not the record of an experiment of this version: {error}. Use the version of "
             "mscam_dask that wrote it, or run the experiment again."
         ) from error

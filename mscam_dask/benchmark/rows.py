@@ -62,7 +62,7 @@ class MethodRun:
         return Trial(
             dataset=self.dataset.entry.name,
             method=self.method,
-            data=self.dataset.data_of(seed),
+            data=self.dataset.data,
             n_clusters=self.dataset.entry.n_clusters,
             seed=seed,
             shuffled=self.shuffle and seed != 0,
@@ -80,10 +80,7 @@ class MethodRun:
         return [self.trial(setting, seed) for setting in self.settings for seed in seeds]
 
     def best_setting(self, entries: Entries) -> dict[str, Any]:
-        """Return the setting with the highest mean accuracy over the first seeds; the first of a tie.
-
-        A setting without a result comes last.
-        """
+        """Return the setting with the highest mean accuracy over the first seeds; the first of a tie."""
 
         def mean_accuracy(setting: Mapping[str, Any]) -> float:
             keys = [self.trial(setting, seed).key for seed in self.seeds[: self.n_search_seeds]]
@@ -105,7 +102,7 @@ class MethodRun:
         """Check every setting against the data set, before any fit."""
         where = f"{self.method} on {self.dataset.entry.name}"
         seed, n_clusters = self.seeds[0], self.dataset.entry.n_clusters
-        data = self.dataset.data_of(seed).open(seed)
+        data = self.dataset.data.open(seed)
         if self.label_free:
             validate(data, n_clusters=n_clusters, n_neighbors=self.settings[0]["n_neighbors"])
         elif self.protocol == "grid" and not self.dataset.entry.n_classes:
@@ -114,13 +111,12 @@ class MethodRun:
                 'labels, or compare with protocols = ["defaults"] only'
                 f"{', and without ' + self.method if self.view_is_chosen else ''}."
             )
-        checked = method(self.method)
         for setting in self.settings:
             try:
                 estimator = self.estimator(setting)
                 if isinstance(estimator, Baseline):
                     estimator.check_parameters(data)
-                elif not checked.takes_arrays:
+                elif not method(self.method).takes_arrays:
                     estimator.candidate_settings(data)
             except MscamError as error:
                 raise type(error)(f"{where}: {error}") from error

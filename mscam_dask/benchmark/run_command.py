@@ -28,12 +28,11 @@ from mscam_dask.benchmark.experiment import (
     kept_trials,
     limits_of,
     output_of,
-    read_record,
     run_experiment,
 )
-from mscam_dask.benchmark.results import TrialEntry
+from mscam_dask.benchmark.report import show_results
+from mscam_dask.benchmark.results import TrialEntry, read_record
 from mscam_dask.benchmark.rows import method_runs
-from mscam_dask.benchmark.tables import show_best, show_rows
 from mscam_dask.benchmark.trial import Trial
 from mscam_dask.cli.console import (
     key_values,
@@ -173,11 +172,7 @@ def run_file(
     table_options: Sequence[Override] = (),
     **execution: object,
 ) -> int:
-    """Run an experiment or print its estimate, and return the exit code.
-
-    `typed` is the command as typed, if it is another one, and `table_options` are overrides by
-    options other than --set (`assignments`) and those of [execution].
-    """
+    """Run an experiment or print its estimate, and return the exit code; `typed` is the command if it is "run"."""
     overrides = option_overrides(assignments, execution, others=table_options)
     settings = read_experiment(document, overrides, command=command)
     if any(override.key[-1] == "datasets" for override in table_options):
@@ -196,18 +191,17 @@ def run_file(
         command=_command(typed or command, document, words),
         overwrite=overwrite,
         insecure=insecure,
-        observers=(ProgressLines(),),
+        observer=ProgressLines(),
     )
     if record.trials and record.n_reused == len(record.trials):
         results_console().file.write(
             f"Nothing to run: every fit had ended by {record.ended}. Use --overwrite to run them "
             "again.\n"
         )
-    (show_best if command == "sweep" else show_rows)(record, directory)
-    has_results = all(row.n_failed < row.n_runs for row in record.rows)
-    if command == "sweep":
-        has_results = all(entry.best for entry in record.heat_maps)
-    return 0 if has_results else _EXIT_WITHOUT_RESULT
+    show_results(record, directory)
+    are_known = [row.n_failed < row.n_runs for row in record.rows]
+    are_known += [bool(entry.best) for entry in record.heat_maps]
+    return 0 if all(are_known) else _EXIT_WITHOUT_RESULT
 
 
 def _name_of_data(settings: ExperimentSettings) -> str:
@@ -232,41 +226,30 @@ def _command(name: str, document: Document, words: Sequence[str]) -> str:
 def plan_experiment(
     settings: ExperimentSettings, directory: Path, *, overwrite: bool = False
 ) -> list[tuple[str, str]]:
-    """Estimate an experiment without running it; sources are read for their digests.
-
-    The number of fits is a maximum if the best of several settings is not known yet. The memory is
-    what a whole fit needs (sweep), or what a trial may use.
-    """
+    """Estimate an experiment; its fits are at most so many while the best of several settings is not known."""
     path, table, limits = output_of(settings, directory), settings.table, limits_of(settings)
-    entries: dict[str, TrialEntry] = {}
-    missing: dict[str, Trial] = {}
-    n_open = 0
-
-    def add(trials: Sequence[Trial]) -> None:
-        new = {trial.key: trial for trial in trials if trial.key not in entries}
-        if not overwrite:
-            entries.update(kept_trials(path, list(new.values()), limits))
-        missing.update({key: trial for key, trial in new.items() if key not in entries})
-
+    needs = limits.memory_bytes if getattr(table, "memory_limit", None) else None
     with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as temporary:
         datasets = open_datasets(settings, path / "data", Path(temporary))
         runs = method_runs(settings, datasets)
-        needs = limits.memory_bytes if getattr(table, "memory_limit", None) else None
         for run in runs:
             run.check()
-            add(run.search_trials())
             if isinstance(table, SweepTable):
-                data = run.dataset.read()
-                estimator = run.estimator(run.settings[0])
-                plan = plan_memory(data, estimator.candidate_settings(data)[0])
-                needs = max(needs or 0, plan.worker_bytes(1))
+                data = run.dataset.data.open(run.seeds[0])
+                setting = run.estimator(run.settings[0]).candidate_settings(data)[0]
+                needs = max(needs or 0, plan_memory(data, setting).worker_bytes(1))
+    trials = [trial for run in runs for trial in run.search_trials()]
+    entries = {} if overwrite else kept_trials(path, trials, limits)
+    n_open = 0
     for run in runs:
-        if not any(trial.key in missing for trial in run.search_trials()):
-            add(run.final_trials(entries))
+        if all(trial.key in entries for trial in run.search_trials()):
+            trials += run.final_trials(entries)
         elif len(run.settings) == 1:
-            add([run.trial(run.settings[0], seed) for seed in run.seeds])
+            trials += [run.trial(run.settings[0], seed) for seed in run.seeds]
         else:
             n_open += len(run.seeds) - run.n_search_seeds
+    entries = {} if overwrite else kept_trials(path, trials, limits)
+    missing = {trial.key: trial for trial in trials if trial.key not in entries}
     sets = [dataset.entry for dataset in datasets.values()]
     views = [f"{each.name} ({each.n_samples} samples, {len(each.views)} views)" for each in sets]
     n_values = sum(math.prod(view.shape) for each in sets for view in each.views)

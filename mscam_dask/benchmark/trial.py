@@ -30,13 +30,12 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 import numpy as np
 import psutil
-from msgspec import Struct
 from scipy.sparse import csr_array
 
 from mscam_dask import __version__
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
 from mscam_dask.benchmark.methods import METHODS, method
-from mscam_dask.benchmark.results import SCORES, Outcome, TrialEntry, now
+from mscam_dask.benchmark.results import SCORES, Outcome, TrialEntry, TrialFields, now
 from mscam_dask.engine.executors._process import PinnedBlas, without_dask_trim
 from mscam_dask.errors import SchedulerLostError
 from mscam_dask.estimators._describe import label_free_scores
@@ -54,55 +53,26 @@ _processes: Any = multiprocessing.get_context("fork" if sys.platform == "linux" 
 _threads = threading.local()
 
 
-class Limits(Struct, frozen=True, kw_only=True):
-    """Limits of a trial: wall seconds, and bytes above the memory of the process it is forked from."""
-
-    time_s: float | None = None
-    memory_bytes: int | None = None
-
-
-class Trial(Struct, frozen=True, kw_only=True):
+class Trial(TrialFields, frozen=True, kw_only=True):
     """One fit, before it has run."""
 
-    dataset: str
-    method: str
     data: StoredData | MixtureData
     n_clusters: int
-    seed: int
-    shuffled: bool  # whether the seed shuffles the samples
-    parameters: dict[str, Any]  # those that are not at the defaults of the method
     label_free: bool = False  # whether it has scores without labels too, of MSCAM or MSCAN
-    limits: Limits = Limits()
 
     @property
     def key(self) -> str:
         """SHA-256 digest of everything that determines the result, with the version of the package."""
-        content = {
-            "version": __version__,
-            "method": self.method,
-            "data": self.data.digest,
-            "n_clusters": self.n_clusters,
-            "seed": self.seed,
-            "shuffled": self.shuffled,
-            "parameters": self.parameters,
-            "label_free": self.label_free,
-        }
+        content = {"version": __version__, **msgspec.structs.asdict(self)}
+        del content["dataset"], content["limits"]
+        if isinstance(self.data, StoredData):
+            content["data"] = self.data.digest
         return hashlib.sha256(msgspec.json.encode(content, order="sorted")).hexdigest()
 
     def entry(self, outcome: Outcome, **result: Any) -> TrialEntry:
         """Return the record of the trial, which has just ended."""
-        return TrialEntry(
-            key=self.key,
-            dataset=self.dataset,
-            method=self.method,
-            seed=self.seed,
-            shuffled=self.shuffled,
-            parameters=self.parameters,
-            limits=msgspec.structs.asdict(self.limits),
-            ended=now(),
-            outcome=outcome,
-            **result,
-        )
+        shared = {name: getattr(self, name) for name in TrialFields.__struct_fields__}
+        return TrialEntry(key=self.key, outcome=outcome, ended=now(), **shared, **result)
 
 
 def fit_trial(trial: Trial) -> TrialEntry:
@@ -286,8 +256,7 @@ def run_trials(
 ) -> Iterator[TrialEntry]:
     """Run trials with different keys, and yield each when it has ended, also one that failed.
 
-    With a client as many at a time as its workers have threads; without, one at a time. A lost
-    connection is an error, as is no worker for `timeout_s` seconds, by default the cluster's setting.
+    A lost connection is an error, as is no worker for `timeout_s` seconds, by default the cluster's setting.
     """
     if cluster.client is None:
         yield from map(run_trial, trials)

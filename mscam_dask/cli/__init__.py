@@ -9,23 +9,22 @@ from mscam_dask.cli.errors import lazy_command
 from mscam_dask.cli.options import (
     PATH,
     execution_options,
+    file_options,
     installed_extensions,
-    max_bytes_option,
-    no_url,
+    key_option,
+    run_directory,
     with_options,
 )
+from mscam_dask.pipeline.config.settings import DataTable, ReportTable
 
 _CONTEXT = {"help_option_names": ["-h", "--help"], "max_content_width": 100}
 
 
-# Options of the executor and of progress.
 _execution_options = with_options(
-    *execution_options(in_process="run in this process"),
-    click.option(
-        "--threads", type=click.IntRange(min=1), help="Threads per worker, or with --in-process."
-    ),
+    *execution_options(),
     click.option("--plain", is_flag=True, help="Progress as lines of a log."),
 )
+_max_bytes = key_option(DataTable, "max_bytes")
 
 
 class _Commands(click.Group):
@@ -66,53 +65,20 @@ def main() -> None:
     metavar="DIR|URL",
     help="Store to write; may be an s3://, gs:// or az:// URL.",
 )
-@click.option(
-    "--view",
-    "views",
-    multiple=True,
-    metavar="NAME",
-    help="Read only this view, or the views of this cell array; repeatable.",
-)
-@click.option(
-    "--view-type",
-    "view_types",
-    multiple=True,
-    metavar="[VIEW=]KIND",
-    help="Type of all views or of one: features, distance or kernel; repeatable.",
-)
-@click.option("--labels", metavar="NAME|FILE", help="Ground truth: variable, column or file.")
-@click.option(
-    "--samples-in",
-    multiple=True,
-    metavar="[VIEW=]rows|columns",
-    help="Orientation of all matrices or of one; rows by default; repeatable.",
-)
-@click.option("--header/--no-header", default=None, help="First row of tables holds column names.")
-@click.option(
-    "--id-column", metavar="NAME|N|none", help="Column of tables with the sample ids, or none."
-)
-@click.option("--delimiter", metavar="CHAR", help="Delimiter of text files.")
-@click.option("--decimal", type=click.Choice([".", ","]), help="Decimal mark of text files.")
-@click.option(
-    "--comment", metavar="TEXT", help="Leave out lines of text files that begin with this."
-)
-@click.option(
-    "--skip",
-    type=click.IntRange(min=0),
-    help="Lines or rows of tables above the header.",
-)
-@click.option(
-    "--join",
-    type=click.Choice(["inner", "outer"]),
-    help="Samples of files with different ids: those in every file, or in any.",
-)
-@click.option(
-    "--impute",
-    type=click.Choice(["mean", "median", "knn"]),
-    help="Imputation of missing cells; they are refused by default.",
-)
-@click.option("--chunk-size", type=click.IntRange(min=1), help="Samples per chunk.")
-@max_bytes_option
+@key_option(DataTable, "views", "--view", multiple=True, metavar="NAME")
+@key_option(DataTable, "view_type", multiple=True, metavar="[VIEW=]KIND")
+@key_option(DataTable, "labels", metavar="NAME|FILE")
+@key_option(DataTable, "samples_in", multiple=True, metavar="[VIEW=]rows|columns")
+@key_option(DataTable, "header", "--header/--no-header", is_flag=True, default=None)
+@key_option(DataTable, "id_column", type=str, metavar="NAME|N|none")
+@key_option(DataTable, "delimiter", metavar="CHAR")
+@key_option(DataTable, "decimal", metavar=".|,")
+@key_option(DataTable, "comment", metavar="TEXT")
+@key_option(DataTable, "skip", metavar="N")
+@key_option(DataTable, "join", metavar="inner|outer")
+@key_option(DataTable, "impute", metavar="mean|median|knn")
+@key_option(DataTable, "chunk_size", metavar="N")
+@_max_bytes
 @click.option("--overwrite", is_flag=True, help="Replace an existing store.")
 @click.option(
     "--append", "append_samples", is_flag=True, help="Append the samples to an existing store."
@@ -129,23 +95,10 @@ def ingest() -> None:
 
 @main.command()
 @click.argument("pipeline", metavar="PIPELINE.toml", type=PATH)
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="TABLE.KEY=VALUE",
-    help="Override a setting of the file, for example cluster.n_clusters=7; repeatable.",
+@with_options(
+    *file_options("Run directory; default: runs/<pipeline>-<digest of settings and data>.")
 )
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    callback=no_url,
-    help="Run directory; default: runs/<pipeline>-<digest of settings and data>.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace an existing run.")
-@click.option("--dry-run", is_flag=True, help="Estimate memory and run time without running.")
-@max_bytes_option
+@_max_bytes
 @_execution_options
 @lazy_command("mscam_dask.cli.run:run_file")
 def run() -> None:
@@ -170,7 +123,7 @@ def quickstart() -> None:
 
 
 @main.command()
-@click.argument("run_directory", metavar="RUN_DIR", type=PATH, callback=no_url)
+@click.argument("run_directory", metavar="RUN_DIR", type=run_directory)
 @_execution_options
 @lazy_command("mscam_dask.cli.run:resume_directory")
 def resume() -> None:
@@ -255,12 +208,7 @@ def describe() -> None:
     type=PATH,
     help="File to write; default: report.html in the directory.",
 )
-@click.option(
-    "--columns",
-    type=PATH,
-    metavar="FILE",
-    help="Table of samples to color the plots of a run by: .csv, .tsv or .parquet, ids first.",
-)
+@key_option(ReportTable, "columns", type=PATH, metavar="FILE")
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
 @lazy_command("mscam_dask.cli.results:report_run")
 def report() -> None:
@@ -271,7 +219,7 @@ def report() -> None:
 
 
 @main.command()
-@click.argument("run", metavar="[RUN_DIR]", required=False, type=PATH, callback=no_url)
+@click.argument("run", metavar="[RUN_DIR]", required=False, type=run_directory)
 @lazy_command("mscam_dask.cli.results:run_checks")
 def doctor() -> None:
     """Check that pipelines can run here, or that a run is valid.

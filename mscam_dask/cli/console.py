@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from mscam_dask.data.store.object_store import Location, ObjectPath
+from mscam_dask.data.views.sources import RowSource, recorded_digest
 from mscam_dask.monitor.messages import format_setting, plural, printable
 from mscam_dask.monitor.report.formatting import sentence
 from mscam_dask.monitor.run_record import DataRecord, FitRecord
@@ -120,17 +121,13 @@ def score_text(metrics: dict[str, float | None]) -> str:
 
 def fit_pairs(fit: FitRecord) -> list[tuple[str, str]]:
     """Return names and values of a fit, for `key_values`."""
-    support = (
-        None if fit.assessment is None else f"{fit.assessment.title}: {fit.assessment.message}"
-    )
     by_view = "; scale and alpha per view: see the table" if fit.setting.alpha is None else ""
-    return [
-        ("Clusters", _clusters_text(fit)),
-        ("Status", sentence(fit.message)),
-        *([] if support is None else [("Support", sentence(support))]),
-        ("Sizes", sizes_text(fit)),
-        ("Settings", format_setting(fit.setting) + by_view),
-    ]
+    pairs = [("Clusters", _clusters_text(fit)), ("Status", sentence(fit.message))]
+    if fit.assessment is not None:
+        support = f"{fit.assessment.title}: {fit.assessment.message}"
+        pairs.append(("Support", sentence(support)))
+    settings = format_setting(fit.setting) + by_view
+    return [*pairs, ("Sizes", sizes_text(fit)), ("Settings", settings)]
 
 
 def _clusters_text(fit: FitRecord) -> str:
@@ -147,6 +144,18 @@ def sizes_text(fit: FitRecord) -> str:
     if list(sizes) == list(range(len(sizes))):
         return ", ".join(map(str, sizes.values()))
     return ", ".join(f"{size} in cluster {name}" for name, size in sizes.items())
+
+
+def stored_views_table(views: Sequence[RowSource], *, digests: bool = False) -> Table:
+    """Return a table of the views of a store."""
+    titles = ["view", "samples", "features", "type", "stored as", "digest"][: 5 + digests]
+    rows = []
+    for view in views:
+        size = map(str, view.shape)
+        digest = recorded_digest(view)[:_SHORT]
+        row = [view.name, *size, view.view_type, view.dtype.name, digest]
+        rows.append(row[: len(titles)])
+    return table(titles, rows, numbers=("samples", "features"))
 
 
 def views_table(data: DataRecord, fit: FitRecord | None, *, digests: bool = False) -> Table:

@@ -18,6 +18,7 @@ from mscam_dask.cli.console import (
     results_console,
     score_text,
     show,
+    stored_views_table,
     table,
     views_table,
 )
@@ -27,7 +28,6 @@ from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.store.read import is_store, read_origin, verify_store
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import DataError
 from mscam_dask.monitor.messages import duration
@@ -39,8 +39,6 @@ from mscam_dask.pipeline.run.list_runs import (
 )
 from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, resolved
 from mscam_dask.pipeline.run.stored_run import StoredRun, scan
-
-_SHORT = 16  # hexadecimal digits of a digest
 
 
 def describe_path(place: str) -> int:
@@ -59,16 +57,11 @@ def describe_path(place: str) -> int:
         extension.describe(path)
     elif path.is_dir() and any(scan(path.iterdir())):
         show(console, *describe_runs(*list_runs(path)))
-    elif not path.exists():
-        raise DataError(
-            f"There is no {path}. Give a store, the directory of a run or an experiment, or a "
-            "directory of runs."
-        )
     else:
+        state = "holds no store, run or experiment" if path.exists() else "does not exist"
         raise DataError(
-            f"{path} is not a store or a directory of a run or an experiment, and contains no runs. "
-            "Make a store of files (mscam-dask ingest), or give what mscam-dask run, compare or sweep "
-            "wrote."
+            f"{path} {state}. Make a store of files (mscam-dask ingest), or give what mscam-dask run, "
+            "compare or sweep wrote."
         )
     return 0
 
@@ -81,21 +74,6 @@ def _describe_store(console: Console, path: Location) -> None:
         if data.n_samples > 1:
             found = validate(data, n_clusters=1, n_neighbors=1)
             warnings = [issue.message for issue in found.issues]
-    views = table(
-        ("view", "samples", "features", "type", "stored as", "digest"),
-        [
-            (
-                view.name,
-                str(view.shape[0]),
-                str(view.shape[1]),
-                view.view_type,
-                view.dtype.name,
-                recorded_digest(view)[:_SHORT],
-            )
-            for view in data.views
-        ],
-        numbers=("samples", "features"),
-    )
     ids = "identified by row"
     if data.sample_ids is not None:
         ids = f"ids {data.sample_ids[0]!r} to {data.sample_ids[-1]!r}"
@@ -107,6 +85,7 @@ def _describe_store(console: Console, path: Location) -> None:
         ("Digest", f"{data.digest()} (verified for every view)"),
         *(("Warning", warning) for warning in warnings or ["none"]),
     ]
+    views = stored_views_table(data.views, digests=True)
     show(console, views, *origin_tables(read_origin(path)), key_values(rest))
 
 

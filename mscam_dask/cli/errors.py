@@ -57,7 +57,7 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
     @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
     @functools.wraps(command)
     def with_messages(*, debug: bool, **options: Any) -> None:
-        sys.excepthook = _print_defect
+        sys.excepthook = lambda *defect: click.echo(_traceback(*defect), err=True)
         with tolerant_streams():
             try:
                 with _raise_on_sigterm():
@@ -67,7 +67,10 @@ def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[.
                     code = function(**options)
                     sys.stdout.flush()
             except (MscamError, *_LIMITS, OSError, KeyboardInterrupt) as error:
-                code = _print_failure(error, debug=debug)
+                message, code = _message_of(error)
+                if debug:
+                    click.echo(_traceback(type(error), error, error.__traceback__), err=True)
+                click.echo(without_credentials(message, os.environ), err=True)
         sys.exit(code)
 
     return with_messages
@@ -92,23 +95,21 @@ def lazy_command(calls: str) -> Callable[[Callable[[], None]], Callable[..., Non
     return functools.partial(handle_errors, calls=calls)
 
 
-def _print_failure(error: BaseException, *, debug: bool) -> int:
-    """Print the message of an error, and return the exit code; raise what is a defect."""
-    if isinstance(error, MscamError):
-        return _print_error(error, str(error), error.exit_code, debug=debug)
+def _message_of(error: BaseException) -> tuple[str, int]:
+    """Return the message of an error and the exit code; raise what is a defect."""
+    label = click.style("Error:", fg="red", bold=True)
     if isinstance(error, KeyboardInterrupt):
         logging.disable(logging.CRITICAL)  # interrupted threads would log their errors
         if isinstance(error, _Terminated):
-            code = TemporaryFailure.exit_code
-            return _print_error(error, "Ended by SIGTERM.", code, debug=debug)
-        click.echo(f"Interrupted. {error}".strip(), err=True)
-        return EXIT_INTERRUPTED
-    limit = system_limit(error)
-    if limit is not None:
-        return _print_error(error, str(limit), limit.exit_code, debug=debug)
+            return f"{label} Ended by SIGTERM.", TemporaryFailure.exit_code
+        return f"Interrupted. {error}".strip(), EXIT_INTERRUPTED
+    typed = error if isinstance(error, MscamError) else system_limit(error)
+    if typed is not None:
+        return f"{label} {typed}", typed.exit_code
     if not isinstance(error, OSError):
         raise error
-    return _print_error(error, *_os_error_message(error), debug=debug)
+    message, code = _os_error_message(error)
+    return f"{label} {message}", code
 
 
 class _Terminated(KeyboardInterrupt):
@@ -154,21 +155,12 @@ def _os_error_message(error: OSError) -> tuple[str, int]:
     return message, ConfigurationError.exit_code
 
 
-def _print_defect(
+def _traceback(
     kind: type[BaseException], error: BaseException, trace: types.TracebackType | None
-) -> None:
-    """Print the traceback of a defect, which may quote credentials."""
+) -> str:
+    """Traceback without credentials, which it may quote."""
     lines = "".join(traceback.format_exception(kind, error, trace))
-    click.echo(without_credentials(lines, os.environ), err=True, nl=False)
-
-
-def _print_error(error: BaseException, message: str, code: int, *, debug: bool) -> int:
-    if debug:
-        lines = "".join(traceback.format_exception(error))
-        click.echo(without_credentials(lines, os.environ), err=True, nl=False)
-    label = click.style("Error:", fg="red", bold=True)
-    click.echo(f"{label} {without_credentials(message, os.environ)}", err=True)
-    return code
+    return without_credentials(lines, os.environ).rstrip()
 
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from mscam_dask.cli.console import (
     relative,
     results_console,
     show,
-    table,
+    stored_views_table,
 )
 from mscam_dask.data.ingest import IngestReport, append, ingest
 from mscam_dask.errors import ConfigurationError
@@ -24,7 +24,7 @@ def ingest_files(
     *,
     output: str,
     views: tuple[str, ...],
-    view_types: tuple[str, ...],
+    view_type: tuple[str, ...],
     samples_in: tuple[str, ...],
     id_column: str | None,
     delimiter: str | None,
@@ -40,7 +40,7 @@ def ingest_files(
     data = DataTable(
         source=[*sources],
         views=[*views] or None,
-        view_type=_by_view("--view-type", view_types),
+        view_type=_by_view("--view-type", view_type),
         samples_in=_by_view("--samples-in", samples_in),
         id_column=_position(id_column),
         delimiter="\t" if delimiter == r"\t" else delimiter,
@@ -77,14 +77,6 @@ def _by_view(option: str, texts: tuple[str, ...]) -> Any:
 
 
 def _show(report: IngestReport) -> None:
-    views = table(
-        ("view", "samples", "features", "type", "stored as"),
-        [
-            (view.name, str(view.shape[0]), str(view.shape[1]), view.view_type, view.dtype.name)
-            for view in report.views
-        ],
-        numbers=("samples", "features"),
-    )
     classes = "none" if report.n_classes is None else f"{report.n_classes} classes"
     rest = [
         ("Ground truth", classes),
@@ -93,4 +85,5 @@ def _show(report: IngestReport) -> None:
         *(("Note", note) for note in report.notes),
         ("Store", f"{relative(report.output)} ({report.stored_bytes / 2**20:.1f} MiB)"),
     ]
+    views = stored_views_table(report.views)
     show(results_console(), views, *origin_tables(report.origin), key_values(rest))

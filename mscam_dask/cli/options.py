@@ -1,4 +1,4 @@
-"""Options of several commands, and extensions of the command line; imports Click only."""
+"""Options of several commands, and extensions of the command line; imports nothing heavy."""
 
 from __future__ import annotations
 
@@ -8,93 +8,83 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 import click
+from msgspec import Struct
+
+from mscam_dask.pipeline.config.settings import ExecutionTable, convert, texts_of
+from mscam_dask.types.allowed import allowed_text, allowed_values, annotations_of
 
 if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
 
 PATH = click.Path(path_type=Path)
-_SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Decorator that adds an option to a command."""
 
 
-def no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Click callback that refuses a URL as a run directory."""
-    if path is not None and path.parts and path.parts[0] in _SCHEMES:
+def run_directory(text: str) -> Path:
+    """Return the path of a run directory; refuse a URL."""
+    if "://" in text:
         raise click.BadParameter("a run directory is on a file system. Give a directory.")
-    return path
+    return Path(text)
 
 
-max_bytes_option: Option = click.option(
-    "--max-bytes",
-    metavar="BYTES",
-    help="Largest size in memory of an array of a file, or of a chunk of it, for example '32 GiB'; "
-    "default: 8 GiB.",
+_CHECKED = (
+    *("workers", "threads", "memory_limit", "lifetime", "lifetime_stagger"),
+    *("start_timeout", "workers_timeout", "scheduler"),
 )
-"""Limit of what readers allocate."""
+_FILES = ("scheduler_file", "tls_ca", "tls_cert", "tls_key")
 
 
-def execution_options(*, in_process: str) -> tuple[Option, ...]:
-    """Return the options of the executor; `in_process` is the help text of that option."""
+def _checked(annotation: Any) -> Callable[[str], Any]:
+    """Return the click type of a key of settings, which converts and checks as these do."""
+
+    def value(text: str) -> Any:
+        try:
+            return convert(text, annotation, strict=False)
+        except ValueError as error:
+            allowed = allowed_text(annotation, text)
+            raise click.BadParameter(f"{text!r}; allowed is {allowed}") from error
+
+    return value
+
+
+def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) -> Option:
+    """Return the option of a key of a table of settings, with its text, and its check unless repeatable."""
+    annotation, text = annotations_of(table)[key], texts_of(table)[key]
+    if "multiple" in attributes:
+        text += " Repeatable."
+    elif "is_flag" not in attributes:
+        attributes = {"type": _checked(annotation), **attributes}
+        if "metavar" not in attributes:
+            text += f" [{allowed_values(annotation)}]"
+    flags = names or (f"--{key.replace('_', '-')}",)
+    return click.option(*flags, key, help=text.replace("`", ""), **attributes)
+
+
+def execution_options() -> tuple[Option, ...]:
+    """Return the options of the executor: keys of [execution], and --insecure."""
+    many = {"multiple": True, "metavar": "KEY=VALUE"}
     return (
-        click.option(
-            "--cluster",
-            metavar="TYPE",
-            help="Type of the Dask cluster: local, slurm, pbs, sge, lsf, htcondor, oar, slurm-runner, "
-            "gateway, kubernetes, ssh or module:Class.",
-        ),
-        click.option(
-            "--cluster-option",
-            "cluster_options",
-            multiple=True,
-            metavar="KEY=VALUE",
-            help="Option of the cluster's class, for example queue=long; repeatable.",
-        ),
-        click.option(
-            "--adapt", metavar="MIN:MAX", help="Adapt the number of workers to the tasks."
-        ),
-        click.option(
-            "--lifetime", metavar="DURATION", help="Time after which a worker's job is replaced."
-        ),
-        click.option(
-            "--lifetime-stagger", metavar="DURATION", help="Random difference of lifetimes."
-        ),
-        click.option(
-            "--start-timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="Seconds to wait for the first worker of a cluster that is started.",
-        ),
-        click.option(
-            "--workers",
-            type=click.IntRange(min=1),
-            help="Number of worker processes; default: one per core.",
-        ),
-        click.option(
-            "--memory-limit", metavar="SIZE", help="Memory limit of a worker, for example '4 GiB'."
-        ),
-        click.option("--in-process", is_flag=True, help=f"No cluster: {in_process}."),
-        click.option(
-            "--scheduler",
-            metavar="ADDRESS",
-            help="Address of a running cluster, tls:// or tcp://host:port.",
-        ),
-        click.option(
-            "--scheduler-file",
-            type=click.Path(),
-            help="File of a running cluster, from dask scheduler --scheduler-file.",
-        ),
-        click.option(
-            "--workers-timeout",
-            type=click.FloatRange(min=0, min_open=True),
-            metavar="SECONDS",
-            help="Seconds to wait without a usable worker; 60 by default.",
-        ),
-        click.option("--tls-ca", type=click.Path(), help="Certificate authority, for tls://."),
-        click.option("--tls-cert", type=click.Path(), help="Your certificate, for tls://."),
-        click.option("--tls-key", type=click.Path(), help="Its key, for tls://."),
+        key_option(ExecutionTable, "cluster"),
+        key_option(ExecutionTable, "cluster_options", "--cluster-option", **many),
+        key_option(ExecutionTable, "adapt", type=str, metavar="MIN:MAX"),
+        key_option(ExecutionTable, "in_process", is_flag=True),
+        *(key_option(ExecutionTable, key) for key in _CHECKED),
+        *(key_option(ExecutionTable, key, metavar="FILE") for key in _FILES),
         click.option("--insecure", is_flag=True, help="Allow tcp:// to another computer."),
+    )
+
+
+def file_options(output: str) -> tuple[Option, ...]:
+    """Return the options of commands that run a file; `output` is the help text of --output."""
+    example = "for example cluster.n_clusters=7 or output.root=DIR"
+    many = {"multiple": True, "metavar": "TABLE.KEY=VALUE"}
+    return (
+        click.option("--set", "assignments", help=f"A setting, {example}; repeatable.", **many),
+        click.option("-o", "--output", type=run_directory, metavar="DIR", help=output),
+        click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run."),
+        click.option("--dry-run", is_flag=True, help="Estimate memory and time without running."),
     )
 
 
@@ -107,10 +97,6 @@ def with_options(*options: Option) -> Option:
         return command
 
     return decorate
-
-
-GROUP = "mscam_dask.experiments"
-"""Group of the entry points; each names one `Extension`."""
 
 
 class Extension(Protocol):
@@ -139,19 +125,11 @@ class Extension(Protocol):
 
 @functools.cache
 def installed_extensions() -> tuple[Extension, ...]:
-    """Return the extensions of all installed packages."""
+    """Return the extensions that entry points of installed packages name."""
     import importlib.metadata
 
-    extensions = []
-    for entry in importlib.metadata.entry_points(group=GROUP):
-        try:
-            extensions.append(entry.load())
-        except (AttributeError, ImportError) as error:
-            raise click.ClickException(
-                f"the entry point {entry.name} = {entry.value} of {GROUP} cannot be loaded ({error}). "
-                "Reinstall the package that declares it."
-            ) from error
-    return tuple(extensions)
+    entries = importlib.metadata.entry_points(group="mscam_dask.experiments")
+    return tuple(entry.load() for entry in entries)
 
 
 def extension_of_file(tables: Collection[str]) -> Extension | None:

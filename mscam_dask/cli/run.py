@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from mscam_dask.monitor.messages import duration, plural
 from mscam_dask.monitor.progress import PlainProgress, Progress, progress_on
 from mscam_dask.pipeline.config.parse import shown
 from mscam_dask.pipeline.config.read_config import read_config
+from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.config.toml_document import (
     Override,
     environment_overrides,
@@ -35,7 +36,7 @@ from mscam_dask.pipeline.config.toml_document import (
 )
 from mscam_dask.pipeline.run.cluster import serve_in_slurm
 from mscam_dask.pipeline.run.dry_run import RunPlan, plan_run
-from mscam_dask.pipeline.run.resume import resume_run, run_or_resume
+from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
 from mscam_dask.pipeline.run.run import EXIT_DRIFT, RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 
@@ -43,18 +44,14 @@ _GIB = 2.0**30
 _MIB = 2.0**20
 
 _PIPELINE_TABLES = {"data", "cluster"}
-_PROCESS_OPTIONS = ("workers", "memory_limit")
-_TLS_OPTIONS = ("tls_ca", "tls_cert", "tls_key")
-# Options of a cluster that runs already, and of one that the run starts.
-_RUNNING_OPTIONS = ("scheduler", "scheduler_file")
-_STARTED_OPTIONS = (
-    "cluster",
-    "cluster_options",
-    "adapt",
-    "lifetime",
-    "lifetime_stagger",
-    "start_timeout",
-)
+_TLS = ("tls_ca", "tls_cert", "tls_key")
+# Keys of a file that stay beside an option for where the tasks run, which replaces all others.
+_KEPT = {
+    "in_process": ("threads",),
+    "scheduler": _TLS,
+    "scheduler_file": _TLS,
+    "cluster": ("workers", "threads", "memory_limit", *_TLS),
+}
 
 
 def run_file(
@@ -97,7 +94,7 @@ def run_file(
         return 0
     serve_in_slurm(settings.execution, insecure=insecure)
     with _progress(plain=plain) as progress:
-        outcome = run_or_resume(
+        outcome = run_pipeline(
             settings,
             output,
             overwrite=overwrite,
@@ -201,61 +198,39 @@ def option_overrides(
 def execution_overrides(options: Mapping[str, object]) -> Iterator[Override]:
     """Yield overrides of [execution]. An option for one kind of cluster removes keys of the others."""
     values = {name: value for name, value in options.items() if value not in (None, False, ())}
-    for name in _removed_by(values.keys()):
-        if name not in values:
-            yield Override(("execution", name), None, "the command line")
+    for name in sorted(_removed_by(values.keys()) - values.keys()):
+        yield Override(("execution", name), None, "the command line")
     for name, value in values.items():
         option = f"--{name.replace('_', '-')}"
-        if name == "cluster_options":
-            yield from map(_cluster_option, value if isinstance(value, tuple) else ())
-        elif name == "adapt":
-            yield Override(("execution", name), _bounds(str(value)), f"{option} {value}")
-        else:
-            origin = option if value is True else f"{option} {value}"
-            yield Override(("execution", name), value, origin)
+        if isinstance(value, tuple):  # --cluster-option
+            for text in value:
+                key_value = f"execution.cluster_options.{text}"
+                yield parse_override(key_value, f"--cluster-option {text}")
+            continue
+        origin = option if value is True else f"{option} {value}"
+        setting = _bounds(str(value)) if name == "adapt" else value
+        yield Override(("execution", name), setting, origin)
 
 
-def _removed_by(given: Collection[str]) -> tuple[str, ...]:
-    """Return the keys of [execution] that some options replace without giving them."""
-    removed: tuple[str, ...] = ()
-    if "in_process" in given:
-        removed = (*_RUNNING_OPTIONS, *_TLS_OPTIONS, *_PROCESS_OPTIONS, *_STARTED_OPTIONS)
-    elif any(name in given for name in _RUNNING_OPTIONS):
-        others = ("in_process", "threads", *_PROCESS_OPTIONS)
-        removed = (*_RUNNING_OPTIONS, *others, *_STARTED_OPTIONS)
-    elif "cluster" in given:
-        removed = (*_RUNNING_OPTIONS, "in_process", *_STARTED_OPTIONS)
-    elif any(name in given for name in (*_PROCESS_OPTIONS, *_STARTED_OPTIONS)):
-        removed = (*_RUNNING_OPTIONS, *_TLS_OPTIONS, "in_process")
-    elif "threads" in given:  # of workers, or of this process
-        removed = (*_RUNNING_OPTIONS, *_TLS_OPTIONS)
-    if "workers" in given:
-        removed += ("adapt",)
-    return (*removed, "workers") if "adapt" in given else removed
+def _bounds(text: str) -> dict[str, int | str]:
+    """Bounds of --adapt MIN:MAX; the settings refuse what is not a number."""
+    bounds = [int(part) if part.isdecimal() else part for part in text.split(":", 1)]
+    return dict(zip(("minimum", "maximum"), bounds, strict=False))
 
 
-def _cluster_option(text: str) -> Override:
-    """Return the override of --cluster-option KEY=VALUE."""
-    origin = f"--cluster-option {text}"
-    try:
-        parsed = parse_override(f"execution.cluster_options.{text}")
-    except ConfigurationError as error:
-        raise ConfigurationError(
-            f"{origin} is not of the form KEY=VALUE with a value in TOML. Example: --cluster-option "
-            "queue=long."
-        ) from error
-    return Override(parsed.key, parsed.value, origin)
-
-
-def _bounds(text: str) -> dict[str, int]:
-    """Return the bounds of --adapt MIN:MAX."""
-    least, _, most = text.partition(":")
-    try:
-        return {"minimum": int(least), "maximum": int(most)}
-    except ValueError as error:
-        raise ConfigurationError(
-            f"--adapt {text} is not of the form MIN:MAX. Example: --adapt 0:8."
-        ) from error
+def _removed_by(given: Set[str]) -> set[str]:
+    """Return the keys of [execution] that some options replace."""
+    removed = set()
+    place = next((option for option in _KEPT if option in given), None)
+    if place is not None:
+        removed = set(ExecutionTable.__struct_fields__) - {"workers_timeout", *_KEPT[place]}
+    elif others := given - {"workers_timeout", *_TLS}:
+        removed = {"scheduler", "scheduler_file", *_TLS}
+        if others != {"threads"}:  # which are those of workers, or of this process
+            removed.add("in_process")
+    if "adapt" in given:
+        removed.add("workers")
+    return removed | {"adapt"} if "workers" in given else removed
 
 
 def _show_plan(plan: RunPlan) -> None:

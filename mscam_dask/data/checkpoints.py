@@ -128,8 +128,8 @@ class ObjectCheckpointStore:
         """Remove every checkpoint, current.json first, and an empty directory."""
         with failures_are_typed(f"The checkpoints at {self.prefix}", "run the command again."):
             names = self._names()
-            self._remove_files(POINTER)
-            self._remove_files(*(f"{name}/{METADATA}" for name in names))
+            self._remove([POINTER])
+            self._remove(f"{name}/{METADATA}" for name in names)
             self._own = None
             self._remove(names)
             if isinstance(self.prefix, Path):
@@ -190,21 +190,14 @@ class ObjectCheckpointStore:
             LOCAL.sync(place)
 
     def _remove(self, names: Iterable[str]) -> None:
-        if isinstance(self.prefix, Path):
-            for name in names:
-                shutil.rmtree(self.prefix / name)
-        else:
-            self.prefix.remove([file for name in names for file in (self.prefix / name).sizes()])
-
-    def _remove_files(self, *names: str) -> None:
-        if isinstance(self.prefix, Path):
-            for name in names:
-                (self.prefix / name).unlink(missing_ok=True)
-        else:
-            there = self.prefix.sizes()
-            self.prefix.remove(
-                [self.prefix / name for name in names if self.prefix / name in there]
-            )
+        """Remove files, and directories or prefixes with everything below them, that may be there."""
+        for place in [self.prefix / name for name in names]:
+            if not isinstance(place, Path):
+                place.remove(list(place.sizes()))
+            elif place.is_dir():
+                shutil.rmtree(place)
+            else:
+                place.unlink(missing_ok=True)
 
 
 class FileCheckpointStore(ObjectCheckpointStore):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.result_arrays import StoredArrays, put_embedding, put_graph
+from mscam_dask.data.results import StoredArrays, put_embedding, put_graph
 from mscam_dask.data.store.arrays import new_group
 from mscam_dask.engine.blocks import Graph, RowOrder, exchanged, group_edges
 from mscam_dask.engine.executors.base import Handle

@@ -21,8 +21,8 @@ from mscam_dask.engine.batches import (
 )
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError, DataTypeError, DataWarning
+from mscam_dask.estimators._fitted import FittedAttributes
 from mscam_dask.linalg.scaling import BatchCorrection
-from mscam_dask.types.result import BatchShares
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,19 +51,8 @@ class FittedBatches:
         return dataclasses.replace(data, views=views)
 
 
-class BatchMixin:
+class BatchMixin(FittedAttributes):
     """Mixin for estimators that remove batch effects, and count the batches of each cluster."""
-
-    labels_: NDArray[np.int64]
-    cluster_names_: NDArray[np.int64]
-    _batches: FittedBatches | None = None
-    _training: MultiViewData
-
-    @property
-    def batch_shares_(self) -> dict[str, BatchShares]:
-        """Share of the nearest neighbors that are of the same batch, by feature view; empty without `batches`."""
-        check_is_fitted(self)
-        return {} if self._batches is None else dict(self._batches.effects.shares)
 
     def cluster_batches(self, batches: ArrayLike) -> pd.DataFrame:
         """Count the samples of each batch in each cluster.
@@ -156,7 +145,7 @@ class BatchMixin:
             f"Batch {name!r} is not in the fit and has {len(samples)} sample(s); its effects are not "
             f"removed. They can be estimated from {SMALLEST_NEW_BATCH} samples.",
             DataWarning,
-            stacklevel=4,
+            stacklevel=5,
         )
         return {
             view: BatchCorrection(np.zeros_like(one.offsets[:1]), np.ones_like(one.factors[:1]))
@@ -177,19 +166,26 @@ def validated_batches(
             f"batches has no value for {missing.size} sample(s), the first {shown}; allowed is a batch for "
             "each sample. Give these samples a batch of their own, or drop them."
         )
-    try:
-        names, codes = np.unique(values, return_inverse=True)
-    except TypeError as error:
-        raise DataTypeError(
-            f"batches has values of several types ({error}); allowed are text or numbers, not both. "
-            "Convert all to text."
-        ) from error
+    names, _, codes = distinct_values(values, "batches")
     if 2 < len(names) == len(values):
         raise DataError(
             f"batches has another value for each of the {len(values)} samples; allowed are batches of several "
             "samples. Give the column that says which samples were measured together."
         )
     return codes.astype(np.int64), tuple(names.tolist())
+
+
+def distinct_values(
+    values: NDArray[Any], name: str
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+    """Different values, ascending, the first place of each, and the position (n,) of each value among them."""
+    try:
+        return np.unique(values, return_index=True, return_inverse=True)
+    except TypeError as error:
+        raise DataTypeError(
+            f"{name} has values of several types ({error}); allowed are text or numbers, not both. "
+            "Convert all to text."
+        ) from error
 
 
 def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArray[Any]:

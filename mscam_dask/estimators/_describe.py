@@ -15,10 +15,10 @@ from sklearn.utils.validation import check_is_fitted
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import sampled_view
-from mscam_dask.data.views.sources import RowSource, ViewDigest, feature_names_of, recorded_digest
+from mscam_dask.data.views.sources import RowSource, feature_names_of
 from mscam_dask.engine.scores import reference_graphs_of_view
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators._predict import CHANGED, NeighborPredictMixin
+from mscam_dask.estimators._predict import NeighborPredictMixin
 from mscam_dask.estimators._resources import connected, executor_for, map_views
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.solvers.assessment import FeatureEffects, feature_effects
@@ -31,7 +31,6 @@ from mscam_dask.solvers.partition_score import (
 from mscam_dask.solvers.predict import NeighborVotes, fit_votes
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.result import Assessment, Structure
 from mscam_dask.types.rules import CONSTANTS, SIZES
 
 
@@ -56,63 +55,6 @@ class ClusterSpaceMixin(
     TransformerMixin,  # type: ignore[misc]  # wraps only a `transform` that is defined below it
 ):
     """Mixin for estimators that describes the clusters of a fit, with `transform` and `score`."""
-
-    @property
-    def cluster_borders_(self) -> NDArray[np.float64]:
-        """p-value (n_clusters, n_clusters) of the border between each pair of clusters."""
-        borders = self._assessment.borders
-        return np.zeros((0, 0)) if borders is None else borders.p_values
-
-    @property
-    def standing_clusters_(self) -> tuple[int, ...]:
-        """Clusters that a border separates from each other cluster."""
-        return self._assessment.standing_clusters
-
-    @property
-    def structure_(self) -> Structure:
-        """Whether the data support the clusters."""
-        return self._assessment.structure
-
-    @property
-    def neighbor_overlap_(self) -> dict[str, float]:
-        """Overlap of each view's neighbors with those of the other views, in standard errors; empty if settings were given."""
-        check_is_fitted(self)
-        return {one.view: one.overlap for one in self.solution_.selected_view_settings}
-
-    @property
-    def cluster_agreement_(self) -> dict[str, NDArray[np.float64]]:
-        """Agreement of each view with each cluster, (n_clusters,) by view."""
-        assessment = self._assessment
-        return dict(zip(assessment.view_names, assessment.cluster_agreement, strict=True))
-
-    @property
-    def contradictions_(self) -> dict[str, dict[int, int]]:
-        """By view, the clusters that it contradicts, and the cluster with which it puts each of them."""
-        assessment = self._assessment
-        names = assessment.cluster_names
-        return {
-            view: {names[k]: names[other] for k, other in enumerate(row) if other >= 0}
-            for view, row in zip(assessment.view_names, assessment.contradictions, strict=True)
-        }
-
-    @property
-    def view_agreement_(self) -> dict[str, dict[str, float]]:
-        """Share of neighbors that each two views have in common, corrected for chance."""
-        assessment = self._assessment
-        return {
-            name: dict(zip(assessment.view_names, map(float, row), strict=True))
-            for name, row in zip(assessment.view_names, assessment.view_agreement, strict=True)
-        }
-
-    @property
-    def cluster_tree_(self) -> NDArray[np.float64]:
-        """Tree over the clusters: linkage matrix (n_clusters − 1, 4) of SciPy."""
-        return self._assessment.cluster_tree
-
-    @property
-    def _assessment(self) -> Assessment:
-        check_is_fitted(self)
-        return self.solution_.assessment
 
     def cluster_features(self, top: int = 20) -> tuple[ClusterFeature, ...]:
         """List the features that set each cluster apart from all other samples.
@@ -154,13 +96,12 @@ class ClusterSpaceMixin(
             labels=np.searchsorted(names, self.labels_),
             n_clusters=self.n_clusters_,
         )
+        self._check_unchanged(views)
         with connected(self.client) as client:
             executor = executor_for(client, self.n_jobs)
             found = map_views(look, views, executor, stage="cluster_features")
         listed: list[ClusterFeature] = []
-        for view, (effects, digest) in zip(views, found, strict=True):
-            if digest not in (None, self._training_digests.get(view.name, digest)):
-                raise DataError(CHANGED.format(view.name))
+        for view, effects in zip(views, found, strict=True):
             listed.extend(_strongest(view, effects, names, int(top)))
         return tuple(listed)
 
@@ -184,8 +125,7 @@ class ClusterSpaceMixin(
         DataError
             As `predict`.
         """
-        check_is_fitted(self)
-        new = self._corrected(X, self._views(X, reset=False), batches)
+        new = self._new_samples(X, batches)
         samples, fitting = self._fitting()
         views = self._training_coordinates(samples)
         model = fit_votes(views, **fitting)
@@ -243,8 +183,7 @@ class ClusterSpaceMixin(
         -----
         Of more than 4000 samples, a sample of that size is scored.
         """
-        check_is_fitted(self)
-        new = self._corrected(X, self._views(X, reset=False), batches)
+        new = self._new_samples(X, batches)
         pairwise = [view.name for view in new.views if view.view_type != "features"]
         if pairwise:
             raise DataError(
@@ -259,23 +198,12 @@ class ClusterSpaceMixin(
         return label_free_scores(new, labels)["adjusted_modularity"]
 
 
-def _effects_of(
-    view: RowSource, *, labels: NDArray[np.int64], n_clusters: int
-) -> tuple[FeatureEffects, str | None]:
-    """Effects of one view, and the digest of its rows unless it is recorded."""
-    digest = None if recorded_digest(view) else ViewDigest(view.shape)
+def _effects_of(view: RowSource, *, labels: NDArray[np.int64], n_clusters: int) -> FeatureEffects:
+    """Effects of one view, by blocks of rows."""
     present = present_samples(view)
     own = labels if present is None else labels[present.samples]
-
-    def blocks() -> Iterator[tuple[int, NDArray[np.float64]]]:
-        for start, stop in row_blocks(*view.shape):
-            rows = view.read(start, stop)
-            if digest is not None:
-                digest.update(rows)
-            yield start, rows
-
-    effects = feature_effects(blocks(), own, n_clusters)
-    return effects, None if digest is None else digest.hexdigest()
+    blocks = ((start, view.read(start, stop)) for start, stop in row_blocks(*view.shape))
+    return feature_effects(blocks, own, n_clusters)
 
 
 def _strongest(
@@ -312,8 +240,6 @@ def _mean_distances(
     points: NDArray[np.float64], centers: NDArray[np.float64], widths: Sequence[int]
 ) -> NDArray[np.float64]:
     """Root mean square over the views of the distances to the centers; NaN without a common view."""
-    if not (np.isnan(points).any() or np.isnan(centers).any()):
-        return np.asarray(np.sqrt(squared_distances(points, centers)) / np.sqrt(len(widths)))
     totals, counts = np.zeros((len(points), len(centers))), np.zeros((len(points), len(centers)))
     stop = 0
     for width in widths:

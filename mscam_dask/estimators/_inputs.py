@@ -6,11 +6,10 @@ import copy
 import dataclasses
 import os
 import warnings
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 from sklearn.utils.validation import validate_data
 
 from mscam_dask.data.sparse import checked_sparse, is_sparse
@@ -33,18 +32,15 @@ from mscam_dask.data.views.sources import (
 )
 from mscam_dask.data.views.validation import check_finite, check_not_negative
 from mscam_dask.errors import DataError, DataTypeError, MscamError
+from mscam_dask.estimators._fitted import FittedAttributes
 
 _OF_TABLE = ("n_features_in_", "feature_names_in_")
 
 
-class MultiViewInputMixin:
+class MultiViewInputMixin(FittedAttributes):
     """Mixin for estimators that converts input to views, and matches new samples to the fit."""
 
     view_type: str | Mapping[str, str] | Sequence[str]
-    view_names_: tuple[str, ...]
-    excluded_views_: tuple[str, ...]
-    _training: MultiViewData
-    _imputers: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]] = {}
 
     def _views_to_fit(self, X: Any) -> tuple[MultiViewData, dict[str, Any]]:
         """Views of `X`, and the attributes scikit-learn sets for a table, for `_keep` after the fit."""
@@ -152,7 +148,7 @@ class MultiViewInputMixin:
         check_feature_names(
             ((source, by_name[source.name]) for source in asked),
             estimator=type(self).__name__,
-            stacklevel=4,
+            stacklevel=5,
         )
         sources = [
             _columns_of(source, by_name[source.name])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -13,9 +13,10 @@ from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import present_samples
-from mscam_dask.data.views.sources import ViewDigest, recorded_digest
+from mscam_dask.data.views.sources import RowSource, recorded_digest, view_digest
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.errors import DataError
+from mscam_dask.estimators._batches import BatchMixin
 from mscam_dask.estimators._inputs import MultiViewInputMixin
 from mscam_dask.estimators._resources import connected, executor_for, is_connected
 from mscam_dask.linalg.distances import squared_distances
@@ -31,7 +32,6 @@ from mscam_dask.solvers.predict import (
 from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.row_blocks import row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows
-from mscam_dask.types.result import Solution
 from mscam_dask.types.rules import SIZES
 
 if TYPE_CHECKING:
@@ -41,26 +41,12 @@ if TYPE_CHECKING:
 # Largest coordinate of a new sample, in units of the spread of the training samples: squares are finite.
 _FARTHEST = 1e150
 
-CHANGED = (
-    "View {!r}: the array given to fit has changed since, but predictions read it again. Fit again "
-    "with a copy of the array or the path of a store."
-)
 
-
-class NeighborPredictMixin(MultiViewInputMixin):
+class NeighborPredictMixin(BatchMixin, MultiViewInputMixin):
     """Mixin for estimators that assigns samples by their neighbors in the ridge embedding."""
 
     client: Client | Cluster | None
     n_jobs: int | None
-    labels_: NDArray[np.int64]
-    n_clusters_: int
-    n_neighbors_: int
-    solution_: Solution
-    _training_digests: dict[str, str]
-    _membership: tuple[NDArray[np.float64], NDArray[np.int64]] | None
-    _corrected: Callable[[Any, MultiViewData, Any], MultiViewData]
-    # Ridge coordinates of the training samples by view, of an estimator that was loaded with them.
-    _coordinates_loaded: Sequence[NDArray[np.float64]] | None = None
 
     def predict(self, X: Any, *, batches: ArrayLike | str | None = None) -> NDArray[np.int64]:
         """Assign new samples to the cluster of their adaptive neighbors among the training samples.
@@ -100,8 +86,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         The training samples are not copied: the arrays given to `fit` are kept, read again and
         compared with their digests.
         """
-        check_is_fitted(self)
-        new = self._corrected(X, self._views(X, reset=False), batches)
+        new = self._new_samples(X, batches)
         own = self._encoded(new)(0, new.n_samples)
         between, unit = squared_distances, np.sqrt(len(own))  # views count the same
         if self._training.is_incomplete or any(np.isnan(part).any() for part in own):
@@ -135,8 +120,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         DataError
             As `predict`.
         """
-        check_is_fitted(self)
-        new = self._corrected(X, self._views(X, reset=False), batches)
+        new = self._new_samples(X, batches)
         samples, fitting = self._fitting()
         views = self._training_coordinates(samples)
         model = fit_votes(views, **fitting)
@@ -147,13 +131,6 @@ class NeighborPredictMixin(MultiViewInputMixin):
             rows = self._encoded(new)(start, stop)
             parts.append(calibration(model(rows), rows))
         return np.concatenate(parts)
-
-    @property
-    def cluster_names_(self) -> NDArray[np.int64]:
-        """Label (n_clusters,) of each column of `membership_`: 0 … c − 1, but for a run with the names of an earlier one."""
-        check_is_fitted(self)
-        has_gaps = int(self.labels_.max()) >= self.n_clusters_
-        return np.unique(self.labels_) if has_gaps else np.arange(self.n_clusters_)
 
     @property
     def membership_(self) -> NDArray[np.float64]:
@@ -177,6 +154,11 @@ class NeighborPredictMixin(MultiViewInputMixin):
         own = np.searchsorted(self.cluster_names_, self.labels_)
         return np.take_along_axis(membership, own[:, None], axis=1)[:, 0]
 
+    def _new_samples(self, X: Any, batches: Any) -> MultiViewData:
+        """Validated views of new samples, without the effects of their batches."""
+        check_is_fitted(self)
+        return self._corrected(X, self._views(X, reset=False), batches)
+
     def _votes(self) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
         """Memberships, and the preferred cluster by view as its position in `cluster_names_`."""
         check_is_fitted(self)
@@ -191,16 +173,16 @@ class NeighborPredictMixin(MultiViewInputMixin):
         """Memberships and votes of the training samples, each by the voters of the other folds; a large store is read by tasks."""
         folds, (samples, fitting) = folds_of(len(self.labels_)), self._fitting()
         fit: _Fit = functools.partial(fit_folds, folds=folds[samples], **fitting)
+        if len(samples) == len(folds):
+            views = self._training_coordinates(samples)
+            return fit(views)(views, folds)
         train = self._training_views()
-        if len(samples) < len(folds) and all(map(recorded_digest, train.views)):
-            rows = self._encoded(train)
-            with connected(self.client if is_connected(self.client) else None) as client:
-                return _votes_by_tasks(rows, samples, fit, folds, executor_for(client, self.n_jobs))
-        views = self._training_coordinates(samples)
-        model = fit(views)
-        blocks = [(0, views)] if len(samples) == len(folds) else self._training_blocks()
-        parts = [model(block, folds[start : start + len(block[0])]) for start, block in blocks]
-        return _joined(parts)
+        self._check_unchanged(train.views)
+        in_tasks = all(map(recorded_digest, train.views))
+        client = self.client if in_tasks and is_connected(self.client) else None
+        with connected(client) as opened:
+            executor = executor_for(opened, self.n_jobs if in_tasks else 1)
+            return _votes_by_tasks(self._encoded(train), samples, fit, folds, executor)
 
     def _fitting(self) -> tuple[NDArray[np.int64], dict[str, Any]]:
         """Training samples that vote, and the arguments of `fit_votes` but for their coordinates."""
@@ -212,7 +194,7 @@ class NeighborPredictMixin(MultiViewInputMixin):
         }
 
     def _training_coordinates(self, samples: NDArray[np.int64]) -> list[NDArray[np.float64]]:
-        """Ridge coordinates by view of training samples, given in ascending order."""
+        """Ridge coordinates by view of some training samples, ascending."""
         parts: list[list[NDArray[np.float64]]] = []
         for start, views in self._training_blocks():
             stop = start + len(views[0])
@@ -221,24 +203,23 @@ class NeighborPredictMixin(MultiViewInputMixin):
         return [np.concatenate(blocks) for blocks in zip(*parts, strict=True)]
 
     def _training_blocks(self) -> Iterator[tuple[int, list[NDArray[np.float64]]]]:
-        """Start and coordinates by view of each row block of the training samples; DataError after the last if an array was changed."""
+        """Start and ridge coordinates by view of each row block of the training samples."""
         train = self._training_views()
-        width = sum(source.shape[1] for source in train.views)
-        if self._coordinates_loaded is not None:
-            for start, stop in row_blocks(train.n_samples, width):
-                yield start, [view[start:stop] for view in self._coordinates_loaded]
-            return
-        # a store verifies its own checksums
-        digests = {
-            source.name: ViewDigest(source.shape)
-            for source in train.views
-            if not recorded_digest(source)
-        }
-        for start, stop in row_blocks(train.n_samples, width):
-            yield start, self._encoded(train)(start, stop, digests)
-        for name, digest in digests.items():
-            if digest.hexdigest() != self._training_digests[name]:
-                raise DataError(CHANGED.format(name))
+        loaded = self._coordinates_loaded
+        if loaded is None:
+            self._check_unchanged(train.views)
+        rows = self._encoded(train)
+        for start, stop in row_blocks(train.n_samples, rows.width):
+            yield start, rows(start, stop) if loaded is None else [v[start:stop] for v in loaded]
+
+    def _check_unchanged(self, views: Iterable[RowSource]) -> None:
+        """Raise if an array of the fit was changed since; a store verifies its own checksums."""
+        for view in views:
+            if not recorded_digest(view) and view_digest(view) != self._training_digests[view.name]:
+                raise DataError(
+                    f"View {view.name!r}: the array given to fit has changed since, but it is read again. Fit again "
+                    "with a copy of the array or the path of a store."
+                )
 
     def _encoded(self, data: MultiViewData) -> EncodedRows:
         encoders = {name: self.solution_.encoders[name] for name in self._voting_views()}
@@ -257,10 +238,13 @@ class EncodedRows:
     data: MultiViewData
     encoders: Mapping[str, Encoder]
 
-    def __call__(
-        self, start: int, stop: int, digests: Mapping[str, ViewDigest] | None = None
-    ) -> list[NDArray[np.float64]]:
-        """Coordinates (stop − start, r) in each view, NaN for absent samples; rows are added to the digests of training samples."""
+    @property
+    def width(self) -> int:
+        """Columns of all views, by which rows are read in blocks."""
+        return sum(view.shape[1] for view in self.data.views)
+
+    def __call__(self, start: int, stop: int) -> list[NDArray[np.float64]]:
+        """Coordinates (stop − start, r) in each view, NaN for absent samples."""
         sources = {source.name: source for source in self.data.views}
         parts = []
         for name, encoder in self.encoders.items():
@@ -272,15 +256,10 @@ class EncodedRows:
             present = present_samples(source)
             samples = np.arange(self.data.n_samples) if present is None else present.samples
             first, last = np.searchsorted(samples, (start, stop))
-            rows = source.read(int(first), int(last))
-            if digests is not None and name in digests:
-                digests[name].update(rows)
             with np.errstate(over="ignore", invalid="ignore"):
-                encoded = encoder(rows)
+                encoded = encoder(source.read(int(first), int(last)))
             part[samples[first:last] - start] = encoded
             far = samples[first + np.flatnonzero(~(np.abs(encoded) < _FARTHEST).all(axis=1))]
-            if far.size and digests is not None:  # none were in the fit
-                raise DataError(CHANGED.format(name))
             if far.size:
                 raise DataError(
                     f"View {name!r}: {far.size} new sample(s) are farther than {_FARTHEST:g} "
@@ -302,10 +281,10 @@ def _votes_by_tasks(
     folds: NDArray[np.int64],
     executor: Executor,
 ) -> _Votes:
-    """Memberships and votes of stored training samples, a task for each block of rows."""
-    ranges = list(row_blocks(len(folds), sum(view.shape[1] for view in rows.data.views)))
+    """Memberships and votes of training samples, a task for each block of rows."""
+    ranges = list(row_blocks(len(folds), rows.width))
     with executor:
-        shared = executor.submit(EncodedRows, rows.data, rows.encoders, key="encoders/membership")
+        shared = executor.submit(dataclasses.replace, rows, key="encoders/membership")
         drawn = [
             executor.submit(_sampled, shared, start, stop, own, key=f"voters/{start}")
             for start, stop in ranges
@@ -320,13 +299,14 @@ def _votes_by_tasks(
             for start, stop in ranges
         ]
         del shared, model
-        return _joined(executor.gather(parts))
+        membership, preferred = zip(*executor.gather(parts), strict=True)
+    return np.concatenate(membership), np.concatenate(preferred)
 
 
 def _sampled(
     rows: EncodedRows, start: int, stop: int, own: NDArray[np.int64]
 ) -> list[NDArray[np.float64]]:
-    return [part[own] for part in rows(start, stop, {})]
+    return [part[own] for part in rows(start, stop)]
 
 
 def _fitted(drawn: list[list[NDArray[np.float64]]], fit: _Fit) -> CrossFit:
@@ -340,9 +320,4 @@ def _votes_of_rows(
     start: int,
     stop: int,
 ) -> _Votes:
-    return model(rows(start, stop, {}), folds)
-
-
-def _joined(parts: Sequence[_Votes]) -> _Votes:
-    membership, preferred = zip(*parts, strict=True)
-    return np.concatenate(membership), np.concatenate(preferred)
+    return model(rows(start, stop), folds)

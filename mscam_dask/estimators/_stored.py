@@ -160,11 +160,13 @@ def restore_fit(
         **records,
     )
     batches = _batches(model)
-    estimator._keep_fit(solution, training if batches is None else batches.correct(training))
-    estimator._batches = batches
-    estimator._membership = (model.arrays["membership"], model.arrays["view_votes"])
-    stored = _group(model.arrays, "coordinates/")
-    estimator._coordinates_loaded = list(stored.values()) or None
+    estimator._keep_fit(
+        solution,
+        training if batches is None else batches.correct(training),
+        batches=batches,
+        membership=(model.arrays["membership"], model.arrays["view_votes"]),
+        coordinates=list(_group(model.arrays, "coordinates/").values()) or None,
+    )
 
 
 def with_constants(parameters: Mapping[str, Any]) -> dict[str, Any]:

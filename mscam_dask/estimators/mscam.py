@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClusterMixin
-from sklearn.utils.validation import check_is_fitted
 
-from mscam_dask.data.results import count_dataset, history_dataset
 from mscam_dask.data.views.missing_cells import (
     LazyImputer,
     impute_methods,
@@ -21,14 +19,13 @@ from mscam_dask.data.views.missing_cells import (
     impute_views,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.validation import validate
+from mscam_dask.data.views.validation import repeated_samples, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.engine.memory import check_memory
 from mscam_dask.engine.session import Observer
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.estimators._batches import BatchMixin
 from mscam_dask.estimators._describe import ClusterSpaceMixin
 from mscam_dask.estimators._equal_samples import equal_samples
 from mscam_dask.estimators._known_labels import validated_partial_labels
@@ -45,18 +42,14 @@ from mscam_dask.estimators._resources import (
 from mscam_dask.estimators._search_space import SearchSpaceMixin
 from mscam_dask.estimators._warnings import warn_of_data, warn_of_result
 from mscam_dask.types.parameters import Constants, Parameters, Scale
-from mscam_dask.types.result import Solution
 
 if TYPE_CHECKING:
-    import xarray
     from distributed import Client
     from distributed.deploy.cluster import Cluster
-    from scipy.sparse import csr_array
 
 
 class MSCAM(
     SharedResourcesMixin,
-    BatchMixin,
     ClusterSpaceMixin,
     SearchSpaceMixin,
     CallbackSupportMixin,  # type: ignore[misc]  # untyped, as the next two
@@ -118,10 +111,7 @@ class MSCAM(
         the callbacks and the checkpoint store. A pickle of the model omits the client, and callbacks and checkpoint
         store if they cannot be pickled; a loaded model fits in its own process.
     callbacks : sequence of callable, optional
-        Called with each event of `mscam_dask.types.events` as it happens: `FitStarted`,
-        `NClustersSelected` (if the number of clusters was selected), `SettingsSelected`, an
-        `IterationFinished` for each outer iteration, `RefinementFinished` (if there was a
-        refinement), `FitFinished` or `FitFailed`.
+        Called with each event of `mscam_dask.types.events` as it happens.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
         `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
         page of the fit even without callbacks. An exception in a callback ends the fit. Callbacks of
@@ -371,6 +361,7 @@ class MSCAM(
             known, excluded = None, self.exclude_views or ()
             views = [view for view in data.views if view.name not in excluded]
             equal = equal_samples(views, executor)
+            issues = (*report.issues, *repeated_samples(equal, first.n_clusters))
             if partial_labels is not None:
                 n_clusters = None if self._chooses_count else first.n_clusters
                 known = validated_partial_labels(partial_labels, X, data, n_clusters, equal)
@@ -386,10 +377,8 @@ class MSCAM(
                 equal=equal,
                 known=known,
             )
-            self._keep_fit(solution, data)
-            self.data_warnings_ = tuple(report.issues)
-            self.imputed_shares_ = imputed.shares
-            self._batches = of_batches
+            self._keep_fit(solution, data, batches=of_batches)
+            self.data_warnings_, self.imputed_shares_ = issues, imputed.shares
             stored = [view for view in data.views if view.name in stored_methods]
             self._imputers = {
                 **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
@@ -398,36 +387,8 @@ class MSCAM(
             self._training_digests = report.digests
             self._keep(of_table)
             is_selected = self.exclude_views is None
-            warn_of_result(solution, report.issues, views_selected=is_selected, stacklevel=3)
+            warn_of_result(solution, issues, views_selected=is_selected, stacklevel=3)
         return self
-
-    def _keep_fit(self, solution: Solution, data: MultiViewData) -> None:
-        """Set the attributes of a fit of `data`."""
-        self.solution_ = solution
-        self.labels_ = solution.labels
-        self.n_clusters_ = solution.parameters.n_clusters
-        self.n_connected_components_ = solution.n_connected_components
-        self.status_ = solution.status
-        self.n_iter_ = len(solution.history)
-        self.n_neighbors_ = solution.n_neighbors
-        self.cross_view_information_ = solution.score
-        self.view_names_ = data.view_names
-        self.view_contributions_ = solution.view_contributions
-        self.view_settings_ = {
-            name: solution.parameters.settings_of_view(index)
-            for index, name in enumerate(data.view_names)
-        }
-        self.excluded_views_ = solution.exclude_views
-        self.sample_ids_ = data.sample_ids
-        self.view_presence_ = data.presence
-        self.data_warnings_ = ()
-        self.imputed_shares_ = {}
-        self._imputers = {}
-        self._batches = None
-        self._training = data
-        self._training_digests = {}
-        self._membership = None
-        self._coordinates_loaded = None
 
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:
         """Candidate settings of a fit of `X`; nothing is fitted.
@@ -438,37 +399,6 @@ class MSCAM(
         """
         data, _ = self._views_to_fit(X)
         return self._candidates(data)
-
-    @property
-    def consensus_graph_(self) -> csr_array[np.float64]:
-        """Consensus graph (n_samples, n_samples); large ones of a run are read when they are used."""
-        check_is_fitted(self)
-        return self.solution_.consensus_graph
-
-    @property
-    def learned_graph_(self) -> csr_array[np.float64]:
-        """Last graph of the outer iterations, as `consensus_graph_`."""
-        check_is_fitted(self)
-        return self.solution_.learned_graph
-
-    @property
-    def view_embeddings_(self) -> dict[str, NDArray[np.float64]]:
-        """Embedding of each view, (n_samples, n_clusters), as `consensus_graph_`."""
-        check_is_fitted(self)
-        return self.solution_.view_embeddings
-
-    @property
-    def n_clusters_curves_(self) -> xarray.Dataset | None:
-        """Largest p-value of the borders over the numbers of clusters; None if the number was given."""
-        check_is_fitted(self)
-        selection = self.solution_.n_clusters_selection
-        return None if selection is None else count_dataset(selection)
-
-    @property
-    def history_(self) -> xarray.Dataset:
-        """Quantities of the fit over (outer_iteration, view)."""
-        check_is_fitted(self)
-        return history_dataset(self.solution_.history, self.view_names_)
 
     def _validated_labels(
         self, init_labels: ArrayLike, data: MultiViewData, candidates: tuple[Parameters, ...]

@@ -66,7 +66,10 @@ def format_event(event: Event, fit: FitState) -> list[str]:
     """Lines that describe an event of a fit, after which the state is `fit`; none for other events."""
     match event:
         case FitResumed():
-            return [_resumed(event), *(f"note: {note}" for note in event.notes)]
+            place = f"after iteration {event.after_iteration}"
+            if event.after_iteration == 0:
+                place = "with the settings selected before the interruption"
+            return [f"resumed {place}", *(f"note: {note}" for note in event.notes)]
         case FitStarted():
             return [f"{format_started(event)}, {event.executor}"]
         case IterationFinished():
@@ -87,12 +90,6 @@ def format_event(event: Event, fit: FitState) -> list[str]:
         case _:
             return []
     return [f"{lines[0]} ({event.seconds:.1f} s)", *lines[1:]]
-
-
-def _resumed(event: FitResumed) -> str:
-    if event.after_iteration == 0:
-        return "resumed with the settings selected before the interruption"
-    return f"resumed after iteration {event.after_iteration}"
 
 
 def format_started(event: FitStarted) -> str:

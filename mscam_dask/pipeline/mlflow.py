@@ -9,8 +9,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,7 @@ __all__ = ["MlflowObserver", "log_run"]
 
 _MODEL_FILES = ("run.json", "labels.csv", "result.zarr")
 _ARTIFACTS = ("report.html", "run.json", "pipeline.toml", "samples.csv", "moved.csv")
+_OF_SETTING = ("scale", "alpha", "n_neighbors", "initial_graph")
 _OF_ITERATIONS = ("score", "graph_weight", "n_connected_components", "eigengap")
 _LONGEST = 500  # of the value of a parameter
 
@@ -59,28 +60,33 @@ class MlflowObserver:
             self._is_own = self._mlflow.active_run() is None
             if self._is_own:
                 self._mlflow.start_run()
-            self._log_params(
-                {
-                    "n_samples": event.n_samples,
-                    "n_clusters": event.n_clusters,
-                    "n_views": len(event.views),
-                    "executor": event.executor,
-                }
-            )
+            found: dict[str, object] = {"n_views": len(event.views), "executor": event.executor}
+            found |= {"n_samples": event.n_samples, "n_clusters": event.n_clusters}
+            self._mlflow.log_params(_texts(found))
         elif isinstance(event, SettingsSelected):
-            self._log_params({"max_iter": event.max_iter, **_selected(event)})
+            chosen = event.settings[event.chosen]
+            found = {name: getattr(chosen, name) for name in _OF_SETTING}
+            found |= {"max_iter": event.max_iter, "exclude_views": list(chosen.exclude_views)}
+            for view, scale, alpha in chosen.view_settings:
+                found |= {f"scale.{view}": scale, f"alpha.{view}": alpha}
+            self._mlflow.log_params(_texts(found))
         elif isinstance(event, IterationFinished):
-            self._mlflow.log_metrics(_iteration_metrics(event), step=event.iteration)
+            values = {f"iteration.{name}": getattr(event, name) for name in _OF_ITERATIONS}
+            for one, score in zip(event.views, event.view_scores, strict=False):
+                values[_key(f"iteration.score.{one.view}")] = score
+            self._mlflow.log_metrics(values, step=event.iteration)
         elif isinstance(event, FitFinished):
-            self._mlflow.log_metrics(_final_metrics(event))
+            values = {"n_iter": event.n_iterations, "seconds": event.seconds}
+            for view, share in event.view_contributions.items():
+                values[_key(f"contribution.{view}")] = share
+            if event.score is not None:
+                values["cross_view_information"] = event.score
+            self._mlflow.log_metrics(values)
             self._mlflow.set_tag("mscam.status", event.status)
             self._end("FINISHED")
         elif isinstance(event, FitFailed):
             self._mlflow.set_tag("mscam.error", f"{event.error}: {event.message}")
             self._end("FAILED")
-
-    def _log_params(self, values: Mapping[str, object]) -> None:
-        self._mlflow.log_params(_texts(values))
 
     def _end(self, status: str) -> None:
         if self._is_own:
@@ -112,10 +118,11 @@ def log_run(path: str | os.PathLike[str]) -> str:
     run = StoredRun.read(path).finished()
     record, directory = run.record, run.directory
     history = read_result(directory.result).history
-    with _active_run(mlflow) as run_id:
+    active = mlflow.active_run()
+    with mlflow.start_run() if active is None else nullcontext(active) as logged:
         mlflow.log_params(_texts({"method": record.method, **flat_settings(record)}))
         mlflow.set_tags({"mscam.run": run.name, "mscam.status": run.fit.status})
-        scores = run_scores(record)
+        scores = run_scores(run)
         mlflow.log_metrics({name: value for name, value in scores.items() if value is not None})
         for name in _OF_ITERATIONS:
             for step, value in enumerate(history[name].values.tolist()):
@@ -131,7 +138,7 @@ def log_run(path: str | os.PathLike[str]) -> str:
                 copy = shutil.copytree if source.is_dir() else shutil.copyfile
                 copy(source, model / name)
             mlflow.pyfunc.log_model(name="model", loader_module=__name__, data_path=str(model))
-    return run_id
+    return str(logged.info.run_id)
 
 
 def _load_pyfunc(path: str) -> MSCAM:
@@ -148,47 +155,6 @@ def _mlflow() -> Any:
             f"MLflow is not installed ({error}). Install it: pip install 'mscam-dask[mlflow]'."
         ) from error
     return mlflow
-
-
-@contextmanager
-def _active_run(mlflow: Any) -> Iterator[str]:
-    active = mlflow.active_run()
-    if active is not None:
-        yield active.info.run_id
-        return
-    with mlflow.start_run() as started:
-        yield started.info.run_id
-
-
-def _selected(event: SettingsSelected) -> dict[str, object]:
-    chosen = event.settings[event.chosen]
-    found: dict[str, object] = {
-        "scale": chosen.scale,
-        "alpha": chosen.alpha,
-        "n_neighbors": chosen.n_neighbors,
-        "initial_graph": chosen.initial_graph,
-        "max_iter": event.max_iter,
-        "exclude_views": list(chosen.exclude_views),
-    }
-    for view, scale, alpha in chosen.view_settings:
-        found |= {f"scale.{view}": scale, f"alpha.{view}": alpha}
-    return found
-
-
-def _iteration_metrics(event: IterationFinished) -> dict[str, float]:
-    by_view = zip(event.views, event.view_scores, strict=False)
-    return {
-        **{f"iteration.{name}": getattr(event, name) for name in _OF_ITERATIONS},
-        **{_key(f"iteration.score.{view.view}"): score for view, score in by_view},
-    }
-
-
-def _final_metrics(event: FitFinished) -> dict[str, float]:
-    score = {} if event.score is None else {"cross_view_information": event.score}
-    shares = {
-        _key(f"contribution.{view}"): share for view, share in event.view_contributions.items()
-    }
-    return {**score, **shares, "n_iter": event.n_iterations, "seconds": event.seconds}
 
 
 def _texts(values: Mapping[str, object]) -> dict[str, str]:

@@ -35,10 +35,14 @@ ROLES = ("scheduler", "worker", "client")
 
 _AUTHORITY = "ca"
 _CLOCK_SKEW = dt.timedelta(minutes=5)  # between computers of a cluster
-_MAX_HOST = 253
 _LABEL = r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)"
-_NAME = re.compile(rf"(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")  # RFC 1123, underscores and *. too
+# RFC 1123, underscores and *. too
+_NAME = re.compile(rf"(?=.{{1,253}}$)(?:\*\.)?{_LABEL}(?:\.{_LABEL})*\.?")
 _BOTH_SIDES = [ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH]
+_USAGES = (
+    *("digital_signature", "content_commitment", "key_encipherment", "data_encipherment"),
+    *("key_agreement", "key_cert_sign", "crl_sign", "encipher_only", "decipher_only"),
+)
 _NEW = "Make new certificates in another directory, and copy them to every computer."
 
 
@@ -81,8 +85,6 @@ def make_certificates(
         raise ConfigurationError(
             f"days = {days:g} is out of range. Give a number above 0, at most 36500."
         )
-    if not hosts:
-        raise ConfigurationError("hosts = [] is empty. Give host names or IP addresses.")
     names = [_general_name(host) for host in hosts]
     root = Path(directory).absolute()
     made = CertificateSet(root, now + dt.timedelta(days=days))
@@ -100,9 +102,8 @@ def make_certificates(
         authority = _signed("authority", signing_key, (now, ends), signing_key)
         _write(made, _AUTHORITY, authority, signing_key)
     for role in ROLES:
-        key = ec.generate_private_key(ec.SECP256R1())
-        ends = made.expires
-        _write(made, role, _signed(role, key, (now, ends), signing_key, authority, names), key)
+        key, lifetime = ec.generate_private_key(ec.SECP256R1()), (now, made.expires)
+        _write(made, role, _signed(role, key, lifetime, signing_key, authority, names), key)
     return made
 
 
@@ -139,18 +140,16 @@ def _signed(
     attributes = {NameOID.ORGANIZATION_NAME: "mscam_dask", NameOID.COMMON_NAME: name}
     subject = x509.Name([x509.NameAttribute(*item) for item in attributes.items()])
     signs = authority is None
-    usage = x509.KeyUsage(
-        digital_signature=not signs,
-        content_commitment=False,
-        key_encipherment=False,
-        data_encipherment=False,
-        key_agreement=False,
-        key_cert_sign=signs,
-        crl_sign=signs,
-        encipher_only=False,
-        decipher_only=False,
-    )
-    issuer = x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key())
+    used = ("key_cert_sign", "crl_sign") if signs else ("digital_signature",)
+    extensions: dict[x509.ExtensionType, bool] = {
+        x509.SubjectKeyIdentifier.from_public_key(key.public_key()): False,
+        x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()): False,
+        x509.BasicConstraints(ca=signs, path_length=0 if signs else None): True,
+        x509.KeyUsage(**{usage: usage in used for usage in _USAGES}): True,
+    }
+    if not signs:
+        extensions[x509.ExtendedKeyUsage(_BOTH_SIDES)] = False
+        extensions[x509.SubjectAlternativeName(hosts)] = False
     builder = (
         x509.CertificateBuilder()
         .subject_name(subject)
@@ -159,16 +158,9 @@ def _signed(
         .serial_number(x509.random_serial_number())
         .not_valid_before(lifetime[0] - _CLOCK_SKEW)
         .not_valid_after(lifetime[1])
-        .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
-        .add_extension(issuer, critical=False)
-        .add_extension(
-            x509.BasicConstraints(ca=signs, path_length=0 if signs else None), critical=True
-        )
-        .add_extension(usage, critical=True)
     )
-    if not signs:
-        builder = builder.add_extension(x509.ExtendedKeyUsage(_BOTH_SIDES), critical=False)
-        builder = builder.add_extension(x509.SubjectAlternativeName(hosts), critical=False)
+    for extension, is_critical in extensions.items():
+        builder = builder.add_extension(extension, is_critical)
     return builder.sign(signing_key, hashes.SHA256())
 
 
@@ -179,17 +171,11 @@ def _read_authority(
         authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
         content = made.key(_AUTHORITY).read_bytes()
         key = serialization.load_pem_private_key(content, password=None)
+        if key.public_key() != authority.public_key():
+            raise ValueError(f"{made.key(_AUTHORITY)} is not its key")
+        assert isinstance(key, ec.EllipticCurvePrivateKey), "of an authority that was made here"
     except (OSError, ValueError, TypeError) as error:
-        raise ConfigurationError(
-            f"the authority in {made.directory} cannot be read ({type(error).__name__}). {_NEW}"
-        ) from error
-    if (
-        not isinstance(key, ec.EllipticCurvePrivateKey)
-        or key.public_key() != authority.public_key()
-    ):
-        raise ConfigurationError(
-            f"{made.key(_AUTHORITY)} is not the key of {made.authority}. {_NEW}"
-        )
+        raise ConfigurationError(f"{made.authority} cannot be used: {error}. {_NEW}") from error
     if authority.not_valid_after_utc <= now:
         raise ConfigurationError(
             f"{made.authority} expired on {authority.not_valid_after_utc:%Y-%m-%d}. {_NEW}"
@@ -201,10 +187,8 @@ def _write(
     made: CertificateSet, name: str, certificate: x509.Certificate, key: ec.EllipticCurvePrivateKey
 ) -> None:
     """Write new files with exactly these modes, whatever the umask."""
-    pem = serialization.Encoding.PEM
-    private = key.private_bytes(
-        pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
+    pem, pkcs8 = serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8
+    private = key.private_bytes(pem, pkcs8, serialization.NoEncryption())
     for file, content, mode in (
         (made.key(name), private, 0o600),
         (made.certificate(name), certificate.public_bytes(pem), 0o644),
@@ -220,14 +204,10 @@ def _general_name(host: str) -> x509.GeneralName:
     """Address or name of a computer in a certificate."""
     try:
         return x509.IPAddress(ipaddress.ip_address(host))
-    except ValueError:
-        if len(host) <= _MAX_HOST and _NAME.fullmatch(host):
+    except ValueError as error:
+        if _NAME.fullmatch(host):
             return x509.DNSName(host)
-    try:
-        encoded = host.encode("idna").decode("ascii")
-    except UnicodeError:
-        encoded = ""
-    remedy = "Give host names (letters, digits, '-' and '.') or IP addresses."
-    if _NAME.fullmatch(encoded):
-        remedy = f"Give it as {encoded!r}."
-    raise ConfigurationError(f"{host!r} in hosts is not a host name or IP address. {remedy}")
+        raise ConfigurationError(
+            f"{host!r} in hosts is not a host name or IP address. Give IP addresses or host names "
+            "of letters, digits, '-' and '.', others in their form xn--..."
+        ) from error

@@ -9,12 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy.stats import rankdata
+import pandas as pd
 
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.plot.palette import CLUSTER_COLORS, cluster_color
-from mscam_dask.plot.pictures import add_legend, new_axes
+from mscam_dask.plot.pictures import CLUSTER_COLORS, add_legend, cluster_color, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -62,45 +61,36 @@ def ranks(
     if rows and score not in known:
         raise ConfigurationError(f"score={score!r} is not in the rows; allowed are {known}.")
     means = {
-        (row["dataset"], row["method"]): (row["scores"].get(score) or {}).get("mean")
+        row["method"]: {
+            each["dataset"]: (each["scores"].get(score) or {}).get("mean")
+            for each in rows
+            if each["method"] == row["method"]
+        }
         for row in rows
     }
-    methods = list(dict.fromkeys(row["method"] for row in rows))
-    datasets = [
-        name
-        for name in dict.fromkeys(row["dataset"] for row in rows)
-        if all(means.get((name, method)) is not None for method in methods)
-    ]
-    if len(methods) < 2 or not datasets:
+    table = pd.DataFrame(means, dtype=float).dropna()
+    if table.shape[1] < 2 or table.empty:
         raise DataError(
             f"{os.fspath(experiment)} has no data set with {score} of two methods or more under protocol "
             f"{protocol!r}, so there are no ranks. Give a comparison of several methods."
         )
-    table = np.array(
-        [[means[name, method] for method in methods] for name in datasets], dtype=float
-    )
-    found = rankdata(-table, axis=1)
-    average = found.mean(axis=0)
-    order = np.argsort(average, kind="stable")
+    found = table.rank(axis=1, ascending=False)
+    average = found.mean().sort_values(kind="stable")
+    ax = new_axes(ax, (6.0, 1.1 + 0.38 * len(average)))
+    spread = np.linspace(-_JITTER, _JITTER, len(table)) if len(table) > 1 else np.zeros(1)
+    for place, (method, mean) in enumerate(average.items()):
+        style: dict[str, Any] = {"s": 14, "alpha": 0.5, "linewidths": 0}
+        ax.scatter(found[method], place + spread, color=CLUSTER_COLORS[0], **style)
+        ax.scatter([mean], [place], s=70, marker="D", color=CLUSTER_COLORS[2], zorder=3)
+        right = ("axes fraction", "data")
+        ax.annotate(f" {mean:.2f}", (1.0, place), xycoords=right, va="center")
     titles = _titles(record)
-    ax = new_axes(ax, (6.0, 1.1 + 0.38 * len(methods)))
-    for place, method in enumerate(order.tolist()):
-        own = found[:, method]
-        spread = np.linspace(-_JITTER, _JITTER, len(own)) if len(own) > 1 else np.zeros(1)
-        ax.scatter(own, place + spread, s=14, color=CLUSTER_COLORS[0], alpha=0.5, linewidths=0)
-        ax.scatter([average[method]], [place], s=70, marker="D", color=CLUSTER_COLORS[2], zorder=3)
-        ax.annotate(
-            f" {average[method]:.2f}",
-            (1.0, place),
-            xycoords=("axes fraction", "data"),
-            va="center",
-        )
-    ax.set_yticks(range(len(methods)), [titles[methods[method]] for method in order])
+    ax.set_yticks(range(len(average)), [titles[method] for method in average.index])
     name = score.replace("_", " ")
     ax.set(
-        xlabel=f"rank by {name} on {len(datasets)} data set(s); diamonds: mean",
-        xlim=(0.5, len(methods) + 0.5),
-        ylim=(len(methods) - 0.5, -0.5),
+        xlabel=f"rank by {name} on {len(table)} data set(s); diamonds: mean",
+        xlim=(0.5, len(average) + 0.5),
+        ylim=(len(average) - 0.5, -0.5),
     )
     ax.locator_params(axis="x", integer=True)
     return ax
@@ -135,20 +125,12 @@ def robustness(experiment: str | os.PathLike[str], ax: Axes | None = None) -> Ax
     ax = new_axes(ax, (6.5, 3.8))
     for curve in record["curves"]:
         shares, mean, std = (
-            np.array([np.nan if value is None else value for value in curve[name]], dtype=float)
-            for name in ("corruption_rate", "mean", "std")
+            np.array(curve[key], float) for key in ("corruption_rate", "mean", "std")
         )
         color = cluster_color(methods.index(curve["method"]))
-        is_grid = curve["protocol"] == "grid"
-        ax.plot(
-            shares,
-            mean,
-            marker="o",
-            markersize=4,
-            color=color,
-            linestyle="--" if is_grid else "-",
-            label=titles[curve["method"]] + (" (grid)" if is_grid else ""),
-        )
+        line, more = ("--", " (grid)") if curve["protocol"] == "grid" else ("-", "")
+        style = {"color": color, "linestyle": line, "marker": "o", "markersize": 4}
+        ax.plot(shares, mean, label=titles[curve["method"]] + more, **style)
         width = np.nan_to_num(std)
         ax.fill_between(shares, mean - width, mean + width, color=color, alpha=0.15, linewidth=0)
     ax.set(xlabel="corrupted share of the samples", ylabel="accuracy")
@@ -160,15 +142,13 @@ def _record(experiment: str | os.PathLike[str]) -> Mapping[str, Any]:
     """Return experiment.json of a directory."""
     file = Path(experiment) / "experiment.json"
     try:
-        record = json.loads(read_regular(file))
-    except (OSError, ValueError) as error:
+        record: dict[str, Any] = json.loads(read_regular(file))
+        if record["format"] != "mscam_dask.experiment":
+            raise ValueError("it is no record of an experiment")
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise DataError(
             f"{file} cannot be read ({error}). Give the directory of mscam-dask compare."
         ) from error
-    if not isinstance(record, dict) or record.get("format") != "mscam_dask.experiment":
-        raise DataError(
-            f"{file} is not a record of an experiment. Give the directory of mscam-dask compare."
-        )
     return record
 
 

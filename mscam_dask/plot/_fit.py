@@ -6,18 +6,22 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from sklearn.metrics.cluster import contingency_matrix
 
 from mscam_dask.data.views.conversion import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.plot.palette import CLUSTER_COLORS, LEAST_P_VALUE, cluster_color, sample_property
 from mscam_dask.plot.pictures import (
+    CLUSTER_COLORS,
+    LEAST_P_VALUE,
     MAX_NUMBERS,
     add_legend,
     best_order,
+    cluster_color,
     draw_clusters,
     draw_curves,
     draw_edges,
     new_axes,
+    sample_property,
 )
 from mscam_dask.plot.places import (
     DRAW_LIMIT,
@@ -139,9 +143,7 @@ def confusion(estimator: MSCAM, labels_true: ArrayLike, ax: Axes | None = None) 
     """
     codes, names = encode_labels(labels_true)
     _check_length(codes, estimator, "labels_true")
-    classes, truth = np.unique(codes, return_inverse=True)
-    counts = np.zeros((len(classes), estimator.n_clusters_), dtype=np.int64)
-    np.add.at(counts, (truth, estimator.labels_), 1)
+    classes, counts = np.unique(codes), contingency_matrix(codes, estimator.labels_)
     order, _ = best_order(counts)
     counts = counts[:, order]
     shares = counts / counts.sum(axis=1, keepdims=True)

@@ -79,10 +79,7 @@ class ViewSolution:
 
 
 def initial_state(start: NDArray[np.float64], penalty: float) -> AdmmState:
-    """State before the first iteration: w = p = f = the orthonormal matrix nearest to HᵀV_c (h, c).
-
-    It depends only on the graph, λ and the view: no state is kept between outer iterations.
-    """
+    """State before the first iteration: w = p = f = the orthonormal matrix nearest to HᵀV_c (h, c)."""
     h, c = start.shape
     if h < c:
         raise DataError(
@@ -94,10 +91,7 @@ def initial_state(start: NDArray[np.float64], penalty: float) -> AdmmState:
 
 
 def step(problem: ReducedProblem, state: AdmmState, penalty_growth: float) -> AdmmState:
-    """One ADMM iteration: Z → P → F → W → Y → μ, in O(h² c) flops.
-
-    Ĉ is diagonal plus rank c; K⁻¹ and (ĈĈᵀ + εI)⁻¹ are applied by the Woodbury identity.
-    """
+    """One ADMM iteration, Z → P → F → W → Y → μ, with K⁻¹ and (ĈĈᵀ + εI)⁻¹ by the Woodbury identity."""
     s2, alpha, mu = problem.squared_singular_values, problem.alpha, state.penalty
     c = state.w.shape[1]
     # Z-step, Eq. (16) with α: K Ĉ = diag(s²) + p bᵀ, K = diag(s² + α) + (μ/2) p pᵀ.

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammainc
 
-from mscam_dask.solvers.graph_update import spread_affinity
+from mscam_dask.solvers.graph_update import GraphRows, spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
+from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.types.rules import CONSTANTS, RULES
 
 
@@ -23,10 +24,13 @@ def agreement_with_clusters(
 ) -> tuple[NDArray[np.float64], NDArray[np.int64]]:
     """`cluster_agreement` and `contradictions` (V, c) of each view."""
     graphs = [view_graph(view) for view in views]
-    return (
-        np.array([cluster_agreement(graph, labels, n_clusters) for graph in graphs]),
-        np.array([contradictions(graph, labels, n_clusters) for graph in graphs]),
-    )
+    between = [row_weights_between(GraphRows(0, graph), labels, n_clusters) for graph in graphs]
+    sizes = np.bincount(labels, minlength=n_clusters)
+    others = [
+        contradictions(weights, sizes, graph.nnz / len(labels))
+        for weights, graph in zip(between, graphs, strict=True)
+    ]
+    return np.array([cluster_agreement(weights) for weights in between]), np.array(others)
 
 
 def views_agree(
@@ -71,61 +75,45 @@ def view_graph(view: ReferenceGraphs) -> csr_array[np.float64]:
     return total if view.present is None else spread_affinity(total, view.present)
 
 
-def cluster_agreement(
-    graph: csr_array[np.float64], labels: NDArray[np.int64], n_clusters: int
-) -> NDArray[np.float64]:
-    """Agreement (c,) of a view with each cluster: (w_k − p_k) / (1 − p_k).
+def cluster_agreement(weights: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Agreement (c,) of a view with each cluster, from its edge weights (c, c): (w_k − p_k) / (1 − p_k).
 
     w_k is the share of the edge weight of cluster k that stays in it, and p_k the share of all edge weight at its
     samples: 1 where no edge leaves the cluster, about 0 by chance; NaN for clusters without edges, or with all of them.
     """
-    degrees: NDArray[np.float64] = np.asarray(graph.sum(axis=1)).ravel()
-    rows = np.repeat(labels, np.diff(graph.indptr))
-    inside = rows == labels[graph.indices]
-    within = np.bincount(rows[inside], weights=graph.data[inside], minlength=n_clusters)
-    weight = np.bincount(labels, weights=degrees, minlength=n_clusters)
+    degrees = weights.sum(axis=1)
     with np.errstate(invalid="ignore", divide="ignore"):
-        chance = weight / weight.sum()
-        agreement = (within / weight - chance) / (1.0 - chance)
+        chance = degrees / degrees.sum()
+        agreement = (np.diag(weights) / degrees - chance) / (1.0 - chance)
     return np.where(np.isfinite(agreement), agreement, np.nan)
 
 
 def contradictions(
-    graph: csr_array[np.float64], labels: NDArray[np.int64], n_clusters: int
+    weights: NDArray[np.float64], sizes: NDArray[np.int64], n_neighbors: float
 ) -> NDArray[np.int64]:
     """Cluster (c,) with which a view puts each cluster, −1 where its neighbors support the cluster.
 
     That has more of its neighbors than the cluster itself, both minus chance. A cluster of n samples has at most n − 1 of
     the k neighbors of a sample: its own share counts as one of these.
     """
-    members = csr_array(
-        (np.ones(len(labels)), (np.arange(len(labels)), labels)), shape=(len(labels), n_clusters)
-    )
-    weights: NDArray[np.float64] = (members.T @ graph @ members).toarray()
     degrees = weights.sum(axis=1, keepdims=True)
-    sizes = np.bincount(labels, minlength=n_clusters)
-    per_sample = max(1.0, graph.nnz / max(1, len(labels)))
     with np.errstate(invalid="ignore", divide="ignore"):
         chance = degrees.T / degrees.sum()
         shares = weights / degrees
-        own = np.diag(shares) / np.minimum(1.0, np.maximum(sizes - 1, 1) / per_sample)
+        own = np.diag(shares) / np.minimum(1.0, np.maximum(sizes - 1, 1) / max(1.0, n_neighbors))
         np.fill_diagonal(shares, np.minimum(own, 1.0))
         shares = np.nan_to_num((shares - chance) / (1.0 - chance), nan=-np.inf)
     nearest = shares.argmax(axis=1)
-    return np.where((nearest == np.arange(n_clusters)) | (degrees[:, 0] == 0), -1, nearest)
+    return np.where((nearest == np.arange(len(sizes))) | (degrees[:, 0] == 0), -1, nearest)
 
 
 def view_agreement(views: Sequence[ReferenceGraphs]) -> NDArray[np.float64]:
-    """`neighbor_agreement` of each pair of views."""
-    return neighbor_agreement([view_graph(view) for view in views])
-
-
-def neighbor_agreement(graphs: Sequence[csr_array[np.float64]]) -> NDArray[np.float64]:
-    """Agreement (V, V) of the neighbors of each pair of views (n, n): (s − e) / (√(Σ A² Σ B²) − e).
+    """Agreement (V, V) of the neighbors of each pair of views: (s − e) / (√(Σ A² Σ B²) − e).
 
     s = Σ A_ij B_ij, and e is its mean if the samples of one view are permuted; of the samples that have edges in both,
     NaN if these are fewer than three.
     """
+    graphs = [view_graph(view) for view in views]
     agreement = np.eye(len(graphs))
     for i, of_first in enumerate(graphs):
         for j, of_second in enumerate(graphs[:i]):
@@ -168,9 +156,8 @@ def feature_effects(
     labels: NDArray[np.int64],
     n_clusters: int,
 ) -> FeatureEffects:
-    """Cohen's d, mean and share of nonzeros of each column, of clusters against the other samples.
+    """Cohen's d, mean and share of nonzeros of each column, of clusters against the other samples, from blocks (start, (b, d)).
 
-    In one pass over blocks (start, (b, d)) in order, about the mean of the first.
     J. Cohen, "Statistical Power Analysis for the Behavioral Sciences", 1988.
     """
     shift: NDArray[np.float64] | None = None

@@ -66,10 +66,7 @@ def score_encoder(
     means: NDArray[np.float64],
     name: str,
 ) -> Encoder:
-    """Encoder of rows to their scores on the principal directions within batches, in units of the noise.
-
-    Those of standardized columns whose variance noise does not explain; the difference of two batches has none.
-    """
+    """Encoder of rows to their scores on the principal directions within batches that noise does not explain, in units of the noise."""
     found = view_svd(
         lambda start, stop: read(start, stop) - means[batches[start:stop]],
         shape,
@@ -86,10 +83,9 @@ def score_encoder(
 def batch_cells(
     scores: NDArray[np.float64], batches: NDArray[np.int64], n_batches: int, n_cells: int
 ) -> BatchCells:
-    """Cells and offsets with the least residual squares, among fits from several offsets.
+    """Cells and offsets with the least residual squares; no offsets unless they are worth log n_b each (BIC).
 
-    Scores (m, q) are NaN for absent samples. Offsets cost log n_b units of the noise each (the Bayesian information
-    criterion), so that there are none without batch effects.
+    Scores (m, q) are NaN for absent samples.
     """
     absent = np.isnan(scores)
     filled = np.where(absent, _means_of(scores, batches, n_batches)[batches], scores)

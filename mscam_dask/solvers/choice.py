@@ -2,7 +2,8 @@
 
 k-means on a spectral embedding, and the information of the views, prefer clusters of equal sizes. These
 candidates do not: k-means and average linkage on principal scores, and average linkage on the points,
-each with the samples reassigned by discriminants that know the sizes. See docs/method.md.
+each with the samples reassigned by discriminants that know the sizes, except with clusters too small
+for discriminants. See docs/method.md.
 """
 
 from __future__ import annotations
@@ -96,13 +97,22 @@ def linked_points(rows: NDArray[np.float64]) -> LinkedPoints:
     return LinkedPoints(rows, scores, linked, (trees[0], trees[1]))
 
 
-def candidate_partitions(
-    points: LinkedPoints, n_clusters: int, n_rounds: int = 3
+def candidate_partitions(points: LinkedPoints, n_clusters: int) -> list[NDArray[np.int64]]:
+    """Candidates with c clusters: reassigned in three rounds, and average linkage with clusters too small for that."""
+    small: list[NDArray[np.int64]] = []
+    for tree, rows in zip(points.trees, (points.scores, points.rows), strict=True):
+        for labels in linkage_partition(tree, points.linked, rows, n_clusters, 2):
+            small += [labels] if np.bincount(labels).min() < SMALLEST else []
+    return reassigned_partitions(points, n_clusters, 3) + small
+
+
+def reassigned_partitions(
+    points: LinkedPoints, n_clusters: int, n_rounds: int
 ) -> list[NDArray[np.int64]]:
     """Candidates with c clusters, each with some rounds of reassignment."""
     found = [k_means(points.scores, n_clusters, _N_STARTS)]
     for tree, rows in zip(points.trees, (points.scores, points.rows), strict=True):
-        found += linkage_partition(tree, points.linked, rows, n_clusters)
+        found += linkage_partition(tree, points.linked, rows, n_clusters, SMALLEST)
     return [
         reassigned(points.rows, labels, n_rounds)
         for labels in found
@@ -115,20 +125,21 @@ def linkage_partition(
     linked: NDArray[np.int64],
     rows: NDArray[np.float64],
     n_clusters: int,
+    smallest: int,
 ) -> list[NDArray[np.int64]]:
     """The c largest groups of the first cut of a linkage tree that has c groups of enough samples; none without.
 
     All other rows join the nearest mean.
     """
     children = tree[:, :2].astype(np.int64)
-    is_large = np.concatenate([np.ones(len(linked)), tree[:, 3]]) >= SMALLEST
+    is_large = np.concatenate([np.ones(len(linked)), tree[:, 3]]) >= smallest
     gained = is_large[children].sum(axis=1, dtype=np.int64) - is_large[len(linked) :]
     n_large = np.concatenate([[0], [1], 1 + np.cumsum(gained[::-1])])  # of each number of groups
     enough = np.flatnonzero(n_large[n_clusters : n_clusters + _N_CUTS] >= n_clusters)
     if not enough.size:
         return []
     groups = fcluster(tree, n_clusters + int(enough[0]), "maxclust")
-    large = np.flatnonzero(np.bincount(groups) >= SMALLEST)
+    large = np.flatnonzero(np.bincount(groups) >= smallest)
     sizes = np.bincount(groups)
     large = large[np.argsort(-sizes[large], kind="stable")[:n_clusters]]
     means = np.stack([rows[linked[groups == group]].mean(axis=0) for group in large])
@@ -147,31 +158,38 @@ def best_by_borders(
     """Position of the partition that takes the place of the first, whose borders do not support it; 0 if none.
 
     It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of its entropy.
-    Of several, the one with most clusters left when they are merged until all borders hold, then with the largest share.
-    None if the views separate each pair of clusters of the first that has no border.
+    A smaller share suffices if the views separate no pair of clusters of the first that has no border, and if the candidate
+    is supported at the level divided by the number of candidates. Of several, the one with most clusters left when they
+    are merged until all borders hold, then one without small clusters, then the one with the largest share. None if the
+    views separate all of these pairs.
     """
     least_share = explained_share(views, partitions[0])
+    separated = views_separate(points, partitions[0], n_clusters)
+    if all(separated):
+        return 0
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
         found, share = borders(points.rows, labels, n_clusters), explained_share(views, labels)
-        if found.support and found.sizes.min() > 1 and share > least_share:
-            better.append((found.n_supported, share, -index))
-    if not better or views_separate(points, partitions[0], n_clusters):
-        return 0
-    return -max(better)[2]
+        corrected = found.of_several(len(partitions) - 1)
+        is_better = share > least_share or (not any(separated) and corrected.support)
+        if found.support and found.sizes.min() > 1 and is_better:
+            has_small = found.sizes.min() < SMALLEST
+            better.append((found.n_supported, not has_small, share, -index))
+    return -max(better)[-1] if better else 0
 
 
-def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -> bool:
+def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -> list[bool]:
     """Whether views separate, in the same way, each pair of clusters that has no border.
 
     The cross-fitted discriminants of each two views are correlated within both clusters; in halves of one cluster they
-    have little correlation. Pairs with a cluster of few samples do not count; True for one view.
+    have little correlation. Pairs with a cluster of few samples do not count; none does with one view.
     """
     if len(points.widths) == 1:
-        return True
+        return []
     of_views = [cell_functions(rows, labels).values for rows in points.views]
     upper = np.triu_indices(len(of_views), 1)
     found = borders(points.rows, labels, n_clusters)
+    separated = []
     for i, j in found.unseparated:
         if min(found.sizes[i], found.sizes[j]) < SMALLEST:
             continue
@@ -179,9 +197,8 @@ def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -
         scores = np.stack([values[rows, i] - values[rows, j] for values in of_views])
         with np.errstate(invalid="ignore", divide="ignore"):
             correlations = np.nan_to_num(np.corrcoef(scores)[upper])
-        if correlations.mean() <= RULES.correlation:
-            return False
-    return True
+        separated.append(bool(correlations.mean() > RULES.correlation))
+    return separated
 
 
 def best_by_p_value(
@@ -189,7 +206,7 @@ def best_by_p_value(
 ) -> tuple[float, NDArray[np.int64]]:
     """Least of the largest p-values of the borders of partitions into c clusters, and this partition; candidates included."""
     found = [reassigned(points.rows, labels, 1) for labels in cuts]
-    found += candidate_partitions(points, n_clusters, 1)
+    found += reassigned_partitions(points, n_clusters, 1)
     p_values = [largest_p_value(points.rows, labels) for labels in found]
     if not found:
         return 1.0, np.zeros(len(points.rows), dtype=np.int64)

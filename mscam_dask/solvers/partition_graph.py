@@ -9,7 +9,6 @@ candidate neighbors in it; rows with too few of them, and small clusters, from a
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -28,8 +27,8 @@ from mscam_dask.linalg.incomplete import (
 )
 from mscam_dask.linalg.laplacian import graph_from_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
-from mscam_dask.solvers.graph_update import CandidateEdges, select_neighbors
-from mscam_dask.solvers.row_graph import Components, GraphRows
+from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows, select_neighbors
+from mscam_dask.solvers.row_graph import Components
 
 _BLOCK_BYTES = 64 * 2**20
 
@@ -39,10 +38,7 @@ def rows_by_cluster(
     labels: NDArray[np.int64],
     n_neighbors: int,
 ) -> GraphRows:
-    """All rows of the partition graph of clusters (n,), none empty, by exact search within each cluster.
-
-    In clusters of at most k samples all other members are neighbors. Neighbors without a common view come last.
-    """
+    """All rows of the partition graph by exact search in each cluster; in those of at most k samples all others are neighbors."""
     points = embedding if isinstance(embedding, IncompleteBlocks) else as_weighted_blocks(embedding)
     n = len(labels)
     parts: list[tuple[NDArray[np.int64], csr_array[np.float64]]] = []
@@ -85,27 +81,12 @@ _POOL_ENTRIES = 2**24
 _BRIDGE_SAMPLES, _ALL_BRIDGE_SAMPLES = 512, 20_000
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Pool:
-    """Evenly spaced members of the clusters: samples (p,) and their points (p, r)."""
-
-    samples: NDArray[np.int64]
-    points: NDArray[np.float32]
-
-
-def pool_of_rows(
-    points: WeightedBlocks, start: int, labels: NDArray[np.int64], n_neighbors: int
-) -> Pool:
-    """Pool members among a block of rows, from their joint embedding and all labels (n,)."""
-    members = _pooled(labels, n_neighbors, points.rank)
-    mine = members[(members >= start) & (members < start + len(points))]
-    return Pool(mine, points.stacked(mine - start, np.float32))
-
-
-def _pooled(labels: NDArray[np.int64], n_neighbors: int, rank: int) -> NDArray[np.int64]:
-    """Samples of the pool: evenly spaced members of each cluster, k + 2 where there are."""
+def pool_members(
+    points: WeightedBlocks, labels: NDArray[np.int64], n_neighbors: int
+) -> NDArray[np.int64]:
+    """Samples (p,) of the pool: evenly spaced members of each cluster, k + 2 where there are, of points like these."""
     n_clusters = int(labels.max()) + 1
-    most = min(_MAX_POOLED, max(2 * (n_neighbors + 2), _POOL_ENTRIES // (n_clusters * rank)))
+    most = min(_MAX_POOLED, max(2 * (n_neighbors + 2), _POOL_ENTRIES // (n_clusters * points.rank)))
     chosen = []
     for cluster in range(n_clusters):
         members = np.flatnonzero(labels == cluster)
@@ -114,27 +95,20 @@ def _pooled(labels: NDArray[np.int64], n_neighbors: int, rank: int) -> NDArray[n
     return np.sort(np.concatenate(chosen))
 
 
-def join_pools(pools: Sequence[Pool]) -> Pool:
-    """Pool from those of all blocks."""
-    return Pool(
-        np.concatenate([pool.samples for pool in pools]),
-        np.concatenate([pool.points for pool in pools]),
-    )
-
-
 def cluster_rows(
     points: WeightedBlocks,
     candidates: CandidateEdges,
     labels: NDArray[np.int64],
-    pool: Pool,
+    pool: NDArray[np.int64],
+    pool_points: NDArray[np.float32],
     n_neighbors: int,
 ) -> GraphRows:
-    """Rows of the partition graph: neighbors of a block of rows in their clusters, all others in those of at most k samples."""
+    """Rows of the partition graph, from candidates and the samples (p,) of the pool with their points (p, r)."""
     n, m, start = len(labels), len(points), candidates.row_start
     rows = np.arange(start, start + m)
     own = labels[rows]
     sizes = np.bincount(labels)
-    pooled = labels[pool.samples]
+    pooled = labels[pool]
     is_whole = np.bincount(pooled, minlength=len(sizes)) == sizes
     inside = (candidates.indices >= 0) & (labels[candidates.indices] == own[:, None])
     enough = (np.count_nonzero(inside, axis=1) > n_neighbors) & ~is_whole[own]
@@ -151,9 +125,8 @@ def cluster_rows(
             parts.append((mine, csr_array((len(mine), n))))
             continue
         members = pooled == cluster
-        nearby = Pool(pool.samples[members], pool.points[members])
-        known = (indices[mine], distances[mine])
-        chosen = _from_pool(points, rows, mine, nearby, None if is_whole[cluster] else known, k)
+        known = None if is_whole[cluster] else (indices[mine], distances[mine])
+        chosen = _from_pool(points, rows, mine, pool[members], pool_points[members], known, k)
         parts.append((mine, graph_from_neighbors(*chosen, n)))
     return _in_order(parts, start)
 
@@ -162,24 +135,25 @@ def _from_pool(
     points: WeightedBlocks,
     rows: NDArray[np.int64],
     mine: NDArray[np.int64],
-    pool: Pool,
+    pool: NDArray[np.int64],
+    pool_points: NDArray[np.float32],
     known: tuple[NDArray[np.int64], NDArray[np.float64]] | None,
     n_neighbors: int,
 ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """Neighbors of some rows among the pool of their cluster and their candidates in it."""
-    wanted = min(n_neighbors + 2, len(pool.samples))
+    wanted = min(n_neighbors + 2, len(pool))
     nearest = np.empty((len(mine), wanted), dtype=np.int64)
     distances = np.empty((len(mine), wanted))
-    pooled = pool.points.astype(np.float64)
+    pooled = pool_points.astype(np.float64)
     step = max(1, _BLOCK_BYTES // (8 * len(pooled)))
     for first in range(0, len(mine), step):
         part = slice(first, first + step)
         squared = squared_distances(
             points.stacked(mine[part], np.float32).astype(np.float64), pooled
         )
-        squared[pool.samples == rows[mine[part], None]] = np.inf
+        squared[pool == rows[mine[part], None]] = np.inf
         found = top_k_columns(squared, wanted)
-        nearest[part] = pool.samples[found]
+        nearest[part] = pool[found]
         distances[part] = np.take_along_axis(squared, found, axis=1)
     if known is not None:
         nearest = np.concatenate([known[0], nearest], axis=1)
@@ -230,10 +204,7 @@ def bridges(
     components: Components,
     labels: NDArray[np.int64],
 ) -> NDArray[np.int64]:
-    """Edges (2, b) that connect the components of each cluster, smallest first, from `bridge_ends` (p,) and their points by block.
-
-    Components without a common view are connected at their first samples.
-    """
+    """Edges (2, b) that connect the components of each cluster, smallest first, from `bridge_ends` (p,) and their points by block."""
     distances_of = _distances_of(parts)
     sizes = np.bincount(components.labels).astype(np.int64)
     edges: list[tuple[int, int]] = []

@@ -41,8 +41,7 @@ def predict_by_neighbors(
 ) -> NDArray[np.int64]:
     """Cluster (m,) of each query: the one with the largest sum of adaptive-neighbor weights, Eq. (29).
 
-    The training samples come in consecutive blocks (start, (b, Σr)); distances are infinite without a common view. Ties
-    go to the lower cluster number.
+    The training samples come in consecutive blocks (start, (b, Σr)); distances are infinite without a common view.
     """
     m, n = len(queries), len(labels)
     wanted = min(n_neighbors + 1, n)
@@ -117,11 +116,7 @@ class NeighborVotes:
         return self.with_views(views)[0]
 
     def with_views(self, views: Sequence[Points]) -> tuple[Points, NDArray[np.int64]]:
-        """Shares of the votes (b, c), and the cluster (b, v) that neighbors in each view prefer.
-
-        Ties go to the lower cluster number. Samples may be absent from views, with rows of NaN: the
-        other views vote, and the preferred cluster is −1.
-        """
+        """Shares of the votes (b, c), and the cluster (b, v) that neighbors in each view prefer, −1 where rows are NaN."""
         has = _presence(views)
         distances: _Distances = squared_distances
         if not has.all() or np.isnan(self.joint).any():

@@ -76,11 +76,7 @@ class RidgeView:
     effective_rank: float  # (Σs²)² / Σs⁴ over all directions
     encoder: Encoder
     present: PresentSamples | None = None  # samples that the view has; None for all
-
-    @property
-    def mean_distance(self) -> float:
-        """Mean squared distance of two samples, which is one by the choice of the weight."""
-        return 1.0
+    mean_distance: float = 1.0  # mean squared distance of two samples, by the choice of the weight
 
     def of_rows(self, vectors: NDArray[Any]) -> RidgeView:
         """Ridge view of other rows: those of Q in `vectors`."""
@@ -100,10 +96,7 @@ def ridge_view(
     present: PresentSamples | None = None,
     n_samples: int | None = None,
 ) -> RidgeView:
-    """Ridge self-representation for α in units of the mean s²; negligible directions dropped.
-
-    `n_samples` is for an SVD without rows.
-    """
+    """Ridge self-representation for α in units of the mean s²; `n_samples` is for an SVD without rows."""
     gains = shrinkage_factors(view.basis.singular_values_squared, alpha)
     rank = int(np.count_nonzero(gains > _GAIN_TOLERANCE * gains[0]))
     # s² and the gains are descending, so the kept directions are a slice, not a copy

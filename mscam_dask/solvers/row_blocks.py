@@ -1,7 +1,4 @@
-"""Row blocks of a view, and sums over them.
-
-Blocks depend only on the shape of a view, so sums are bit-identical wherever the rows are stored.
-"""
+"""Row blocks of a view, which depend only on its shape, and sums over them: the same bits wherever rows are stored."""
 
 from __future__ import annotations
 

@@ -1,7 +1,5 @@
 """A view whose rows are in blocks: its ridge self-representation and its ADMM, by sums over blocks.
 
-The moments of the columns, the Gram matrix of the scaled rows and the projection on the directions
-are the three passes of `mscam_dask.solvers.view_svd`, each of them one task for each block of rows.
 With B = [Q, V_m] the sums BᵀB and BᵀLB over blocks define the problem of `mscam_dask.solvers.admm`
 in span(H), H = B T: no task needs all rows.
 """

@@ -33,10 +33,9 @@ def canonical_labels(labels: NDArray[np.int64]) -> NDArray[np.int64]:
 def joined_groups(
     labels: NDArray[np.int64], groups: NDArray[np.int64], n_clusters: int
 ) -> NDArray[np.int64]:
-    """Labels with one cluster for each group, the most frequent; samples of no group have group −1.
+    """Labels with the most frequent cluster for each group (−1: none); as they are if a cluster would be left empty.
 
-    A cluster that would lose all its samples gets the group with most of them. With too few groups and other
-    samples, the labels stay as they are.
+    A cluster that would lose all its samples first gets the group with most of them.
     """
     rows = np.flatnonzero(groups >= 0)
     counts = np.zeros((int(groups.max()) + 1, n_clusters), dtype=np.int64)
@@ -59,11 +58,7 @@ Minimum = tuple[NDArray[np.int64], float]
 def random_minima(
     embedding: SpectralEmbedding, seed: int, starts: range = range(SIZES.n_random_starts)
 ) -> list[Minimum]:
-    """Local minima of k-means from some of the thirty random starts that belong to a seed.
-
-    Where clusters have fewer than two samples on average, the one from Ward's merges: a random start leaves out
-    samples at random rather than those nearest to others.
-    """
+    """Local minima of k-means from some of the thirty random starts of a seed; from Ward's merges where n < 2c."""
     vectors, rows = _in_double(embedding)
     c = vectors.shape[1]
     # by leverage, which is invariant under rotations: the order of the samples does not matter
@@ -92,9 +87,8 @@ def start_minima(
 ) -> tuple[Minimum, Minimum | None]:
     """Local minima of k-means from the pivoted-QR assignment, and from an earlier partition (n,) if any.
 
-    Pivoted QR of Vᵀ selects c mutually most independent samples as prototypes; the rows of V are not scaled to
-    unit length, which would tie all of them for the first pivot. Neither the basis of span(V) nor, up to exact
-    ties, the order of the samples matters. No cluster is empty.
+    Pivoted QR of Vᵀ selects c mutually most independent samples as prototypes, in any basis of span(V). The rows of V
+    are not scaled to unit length, which would tie all of them for the first pivot. No cluster is empty.
 
     A. Damle, V. Minden, L. Ying, doi:10.1093/imaiai/iay008.
     """
@@ -157,16 +151,10 @@ def _in_data_order(
 
 def _merged(ordered: NDArray[np.float64], n_clusters: int) -> Minimum:
     """Partition, and its sum of squares, that Lloyd's iterations reach from Ward's merges."""
-    n = len(ordered)
-    clusters = {i: [i] for i in range(n)}
-    if n > n_clusters:
+    start = np.arange(len(ordered))
+    if len(ordered) > n_clusters:
         tree = scipy.cluster.hierarchy.linkage(pdist(ordered), method="ward")
-        merges = tree[: n - n_clusters, :2].astype(np.int64).tolist()
-        for node, (first, second) in enumerate(merges, start=n):
-            clusters[node] = clusters.pop(first) + clusters.pop(second)
-    start = np.empty(n, dtype=np.int64)
-    for cluster, members in enumerate(clusters.values()):
-        start[members] = cluster
+        start = scipy.cluster.hierarchy.cut_tree(tree, [n_clusters])[:, 0].astype(np.int64)
     return _lloyd(ordered, start, n_clusters)
 
 

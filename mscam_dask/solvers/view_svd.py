@@ -1,7 +1,4 @@
-"""Streaming SVD of one view, by row blocks that are read through a callable.
-
-Every view is centered after scaling: its mean would be the largest singular direction, but separates no samples.
-"""
+"""Streaming SVD of one view by row blocks, centered: the mean would be the largest direction, but separates no samples."""
 
 from __future__ import annotations
 
@@ -147,12 +144,12 @@ def _factor_strongest(
 ) -> _Factors:
     """Truncated SVD; only the sum of the other s² is known."""
     offset = mean_row(blocks, shape)
-    found = truncated_svd(blocks, shape, offset, max_rank)
-    s2 = found.singular_values_squared
-    loadings = found.directions / np.sqrt(s2)
+    directions, total = truncated_svd(blocks, shape, offset, max_rank)
+    s2 = directions.singular_values_squared
+    loadings = directions.vectors / np.sqrt(s2)
     vectors = np.empty((shape.n_samples, len(s2)), dtype=dtype)
     vectors, loadings = _signed(blocks, offset, loadings, vectors)
-    mean_s2 = found.total / min(shape.n_samples - 1, shape.n_features)
+    mean_s2 = total / min(shape.n_samples - 1, shape.n_features)
     return _Factors(Basis(vectors, s2), offset, loadings, s2, mean_s2)
 
 
@@ -258,19 +255,10 @@ _MAX_ITERATIONS = 30
 _SEED = 0
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class TruncatedSVD:
-    """Truncated SVD of a centered view: the directions of largest variance."""
-
-    directions: NDArray[np.float64]  # (d, r) right singular vectors, by descending s²
-    singular_values_squared: NDArray[np.float64]  # (r,)
-    total: float  # ‖X‖²_F, the sum of s² over all directions
-
-
 def truncated_svd(
     blocks: Blocks, shape: ViewShape, offset: NDArray[np.float64], rank: int
-) -> TruncatedSVD:
-    """Solve max_V ‖XV‖² over VᵀV = I for centered rows X, by block power iteration on XᵀX.
+) -> tuple[Basis, float]:
+    """Solve max_V ‖XV‖² over VᵀV = I for centered rows X, by block power iteration on XᵀX: V (d, r), s², and ‖X‖²_F.
 
     Each pass sets V ← orth(XᵀX V); s² are the eigenvalues of (XV)ᵀXV. The iteration stops when their sum gains less
     than 10⁻⁴; directions with similar s² may still be mixed.
@@ -302,7 +290,7 @@ def truncated_svd(
         s2, directions = values[there], basis @ rotation[:, there]
         n_passes += 1
         if n_passes == _MAX_ITERATIONS or s2.sum() <= before * (1.0 + _TOLERANCE):
-            return TruncatedSVD(directions, s2, total)
+            return Basis(directions, s2), total
         before = s2.sum()
 
 

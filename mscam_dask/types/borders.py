@@ -58,11 +58,11 @@ class Borders:
 
     @property
     def support(self) -> bool:
-        """Whether all borders hold, up to less than half of the clusters and few samples."""
+        """Whether all borders hold, up to half of the clusters and few samples; not of two clusters in one."""
         left = np.zeros(self.n_supported)
         np.maximum.at(left, self.merged, self.sizes)  # the largest of those that are merged stays
-        moved = self.sizes.sum() - left.sum()
-        return bool(2 * len(left) > len(self.sizes) and moved <= RULES.level * self.sizes.sum())
+        is_few = self.sizes.sum() - left.sum() <= RULES.level * self.sizes.sum()
+        return bool(is_few and len(left) > 1 and 2 * len(left) >= len(self.sizes))
 
     @property
     def unseparated(self) -> list[tuple[int, int]]:
@@ -70,6 +70,10 @@ class Borders:
         i, j = np.nonzero(np.triu(self.p_values, 1) > RULES.level)
         order = np.argsort(-self.p_values[i, j], kind="stable")
         return list(zip(i[order].tolist(), j[order].tolist(), strict=True))
+
+    def of_several(self, n_tested: int) -> Borders:
+        """Borders of one of several tested partitions: p-values by Bonferroni."""
+        return dataclasses.replace(self, p_values=np.minimum(1.0, n_tested * self.p_values))
 
     def in_order(self, order: NDArray[np.int64]) -> Borders:
         """Borders of the clusters in another order."""

@@ -7,22 +7,6 @@ from typing import Literal
 
 from mscam_dask.types.parameters import Scale
 
-__all__ = [
-    "CandidateSettings",
-    "FitEvent",
-    "FitFailed",
-    "FitFinished",
-    "FitStarted",
-    "GraphKind",
-    "IterationFinished",
-    "NClustersSelected",
-    "RefinementFinished",
-    "SettingsSelected",
-    "ViewIteration",
-    "ViewPrepared",
-    "ViewSettingsSelected",
-]
-
 GraphKind = Literal["mean", "mixed"]
 """Kind of an initial graph: neighbors by the mean distance over views, or these and those in each view."""
 

@@ -234,14 +234,6 @@ class ResultArrays(Protocol):
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
         """First principal coordinates (n, m ≤ 6) of the ridge embedding of each view, NaN for absent samples."""
 
-    @property
-    def embedded_views(self) -> tuple[str, ...]:
-        """Names of the views in `view_embeddings`."""
-
-    @property
-    def projected_views(self) -> tuple[str, ...]:
-        """Names of the views in `view_coordinates`."""
-
 
 @dataclasses.dataclass(frozen=True)
 class ArraysInMemory:
@@ -252,16 +244,6 @@ class ArraysInMemory:
     view_embeddings: dict[str, NDArray[np.float64]]
     view_coordinates: dict[str, NDArray[np.float32]]
 
-    @property
-    def embedded_views(self) -> tuple[str, ...]:
-        """See `ResultArrays`."""
-        return tuple(self.view_embeddings)
-
-    @property
-    def projected_views(self) -> tuple[str, ...]:
-        """See `ResultArrays`."""
-        return tuple(self.view_coordinates)
-
 
 class WithResultArrays:
     """Result whose `arrays` are attributes too."""
@@ -270,22 +252,18 @@ class WithResultArrays:
 
     @property
     def consensus_graph(self) -> csr_array[np.float64]:
-        """See `ResultArrays`."""
         return self.arrays.consensus_graph
 
     @property
     def learned_graph(self) -> csr_array[np.float64]:
-        """See `ResultArrays`."""
         return self.arrays.learned_graph
 
     @property
     def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
-        """See `ResultArrays`."""
         return self.arrays.view_embeddings
 
     @property
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
-        """See `ResultArrays`."""
         return self.arrays.view_coordinates
 
 

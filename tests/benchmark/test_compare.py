@@ -19,7 +19,7 @@ from scipy.spatial.distance import cdist
 from mscam_dask import MSCAM
 from mscam_dask.benchmark.config import read_experiment
 from mscam_dask.benchmark.datasets import open_datasets
-from mscam_dask.benchmark.experiment import Progress, read_record, run_experiment, write_trial
+from mscam_dask.benchmark.experiment import Progress, run_experiment, write_trial
 from mscam_dask.benchmark.methods import GROUP, METHODS, known_methods
 from mscam_dask.benchmark.report import write_experiment_report
 from mscam_dask.benchmark.results import (
@@ -27,7 +27,7 @@ from mscam_dask.benchmark.results import (
     PROTOCOLS,
     SCORES,
     ExperimentRecord,
-    decode_experiment,
+    read_record,
 )
 from mscam_dask.benchmark.rows import method_runs
 from mscam_dask.data.store.write import write_store
@@ -57,7 +57,7 @@ ONE = "[compare]\ndatasets = ['tiny.npz']\nmethods = ['knn-sc']\nruns = 1\n"
 def run(file: Path, output: Path) -> tuple[ExperimentRecord, list[Progress]]:
     events: list[Progress] = []
     record = run_experiment(
-        read_experiment(file), output, command="mscam-dask compare x", observers=(events.append,)
+        read_experiment(file), output, command="mscam-dask compare x", observer=events.append
     )
     return record, events
 
@@ -114,7 +114,7 @@ def test_rows_trials_and_files(write: Write, here: Path) -> None:
     assert trials_done(events) == len(record.trials)
     assert {trial.shuffled for trial in record.trials if trial.seed == 0} == {False}
     assert {trial.shuffled for trial in record.trials if trial.seed == 1} == {True}
-    on_disk = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    on_disk = read_record(here / "out")
     assert on_disk.rows == record.rows
     assert len(list((here / "out" / "trials").glob("*/*.json"))) == len(record.trials)
 
@@ -309,10 +309,10 @@ def test_invalid_settings_fail_before_any_fit(write: Write, here: Path, text: st
     np.savez("plain.npz", allow_pickle=False, view_0=np.eye(9))
     events: list[Progress] = []
     with pytest.raises(ConfigurationError):
-        run_experiment(read_experiment(write(text)), here / "out", observers=(events.append,))
+        run_experiment(read_experiment(write(text)), here / "out", observer=events.append)
     assert trials_done(events) == 0
     assert not (here / "out" / "trials").exists()
-    record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    record = read_record(here / "out")
     assert record.state == "failed"
 
 
@@ -345,8 +345,8 @@ def test_an_experiment_stopped_by_a_signal_resumes(write: Write, here: Path) -> 
             signal.raise_signal(signal.SIGTERM)
 
     with pytest.raises(TemporaryFailure):
-        run_experiment(settings, here / "out", observers=(terminate,))
-    record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+        run_experiment(settings, here / "out", observer=terminate)
+    record = read_record(here / "out")
     assert record.state == "interrupted"
     record = run_experiment(settings, here / "out")
     assert (record.state, record.n_reused) == ("finished", 2)

@@ -39,12 +39,6 @@ def test_names_are_looked_for_in_the_directory_of_data(
         read_experiment(write("[compare]\ndatasets = ['tini']"))
 
 
-def test_declared_data(write: Write) -> None:
-    text = "[compare]\ndatasets = ['mine']\n[dataset.mine]\nsource = ['tiny.npz']\nn_clusters = 4"
-    settings = read_experiment(write(text))
-    assert settings.dataset["mine"].n_clusters == 4
-
-
 @pytest.mark.parametrize("name", ["../out", "nul"])
 def test_a_name_is_no_path(write: Write, name: str) -> None:
     quoted = json.dumps(name)

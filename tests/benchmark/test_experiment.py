@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import mscam_dask
-from mscam_dask.benchmark.results import decode_experiment
+from mscam_dask.benchmark.results import read_record
 from tests.benchmark.conftest import Write
 
 ENVIRONMENT = {**os.environ, "PYTHONPATH": str(Path(mscam_dask.__file__).parents[1])}
@@ -47,7 +47,7 @@ def test_a_killed_experiment_computes_only_the_missing_trials(
         [*command, *where], env=ENVIRONMENT, check=False, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    record = decode_experiment((here / "out" / "experiment.json").read_bytes(), "out")
+    record = read_record(here / "out")
     assert record.state == "finished"
     assert record.n_reused == len(finished)
     assert len(record.trials) == 20

@@ -12,8 +12,8 @@ from mscam_dask.benchmark.results import (
     ExperimentRecord,
     HeatMapEntry,
     TrialEntry,
-    decode_experiment,
     encode_experiment,
+    read_record,
 )
 from mscam_dask.errors import DataError
 
@@ -52,18 +52,23 @@ RECORD = ExperimentRecord(
 )
 
 
-def test_what_is_written_is_read_back_and_nan_is_null() -> None:
+def read(content: bytes, directory: Path) -> ExperimentRecord:
+    (directory / "experiment.json").write_bytes(content)
+    return read_record(directory)
+
+
+def test_what_is_written_is_read_back_and_nan_is_null(tmp_path: Path) -> None:
     content = encode_experiment(RECORD)
-    back = decode_experiment(content, "x")
+    back = read(content, tmp_path)
     assert back.trials == RECORD.trials
     assert back.heat_maps[0].label_free["eigengap"] == ((None, 1e-3),)
     assert encode_experiment(back) == content
 
 
-def test_the_document_that_the_docs_show_is_one() -> None:
+def test_the_document_that_the_docs_show_is_one(tmp_path: Path) -> None:
     (shown,) = re.findall(r"```json\n(.*?)```", DOCS.read_text(), flags=re.S)
     document = json.loads(shown)
-    record = decode_experiment(json.dumps(document).encode(), "docs")
+    record = read(shown.encode(), tmp_path)
     fields = set(ExperimentRecord.__struct_fields__)
     assert set(document) == fields
     for name in ("datasets", "methods", "rows", "curves", "heat_maps", "trials"):
@@ -81,6 +86,6 @@ def test_the_document_that_the_docs_show_is_one() -> None:
         encode_experiment(RECORD).replace(b'_version": 1', b'_version": 97'),
     ],
 )
-def test_content_that_is_no_experiment_is_refused(content: bytes) -> None:
+def test_content_that_is_no_experiment_is_refused(content: bytes, tmp_path: Path) -> None:
     with pytest.raises(DataError):
-        decode_experiment(content, "x.json")
+        read(content, tmp_path)

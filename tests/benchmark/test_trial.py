@@ -17,9 +17,8 @@ import pytest
 from distributed import LocalCluster
 
 from mscam_dask.benchmark.datasets import MixtureData, StoredData, shuffled_data
-from mscam_dask.benchmark.results import SCORES
+from mscam_dask.benchmark.results import SCORES, Limits
 from mscam_dask.benchmark.trial import (
-    Limits,
     Trial,
     fit_trial,
     run_trial,
@@ -133,9 +132,7 @@ def test_a_failure_is_a_result_and_the_next_trial_runs(trial: Trial) -> None:
 
 def large(trial: Trial) -> Trial:
     """A trial that takes many seconds and some hundred MiB."""
-    data = MixtureData(
-        corruption_rate=0.0, n_samples=4000, noise_variance=0.3, within_variance=1.2, digest="m"
-    )
+    data = MixtureData(corruption_rate=0.0, n_samples=4000, noise_variance=0.3, within_variance=1.2)
     return changed(trial, data=data, method="dimsc", n_clusters=2, shuffled=False)
 
 
@@ -231,11 +228,14 @@ def test_data_that_were_replaced_are_no_result_of_those_before(trial: Trial) -> 
 def test_the_seed_shuffles_views_and_labels_alike_and_pairwise_views_in_both_axes() -> None:
     points, labels = np.arange(7.0), np.arange(7) % 3
     distances = np.abs(points[:, None] - points)
-    data = as_multi_view([distances, points[:, None]], view_type=["distance", "features"])
+    part = np.where(points > 4, np.nan, points)[:, None]
+    kinds = ["distance", "features", "features"]
+    data = as_multi_view([distances, points[:, None], part], view_type=kinds)
     moved = shuffled_data(dataclasses.replace(data, labels=labels), 3)
     order = moved.views[1].read(0, 7).ravel()
     assert sorted(order) == list(range(7)) != list(order)
     np.testing.assert_array_equal(moved.views[0].read(0, 7), np.abs(order[:, None] - order))
+    np.testing.assert_array_equal(moved.views[2].read(0, 5).ravel(), order[order <= 4])
     np.testing.assert_array_equal(moved.labels, order.astype(int) % 3)
 
 

@@ -24,6 +24,7 @@ from mscam_dask.errors import ConvergenceWarning
 from mscam_dask.metrics import PartitionScores, score_partition
 from mscam_dask.types.rules import CONSTANTS, RULES
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set
+from tests.benchmarks.tables import write_head, write_row
 
 VARIANTS: Mapping[str, Mapping[str, Any]] = MappingProxyType(
     {
@@ -93,23 +94,22 @@ def scores_of(data: BenchmarkData, settings: Mapping[str, Any]) -> PartitionScor
     return score_partition(data.labels, model.labels_)
 
 
-def _columns(row: NDArray[np.float64]) -> str:
-    return " | ".join(f"{accuracy:.3f}, {ari:.3f}" for accuracy, ari in row)
+def _columns(row: NDArray[np.float64]) -> list[str]:
+    return [f"{accuracy:.3f}, {ari:.3f}" for accuracy, ari in row]
 
 
 def main(
     names: Sequence[str] = NAMES, variants: Mapping[str, Mapping[str, Any]] = VARIANTS
 ) -> dict[str, NDArray[np.float64]]:
     """Print the table line by line, and return the scores (variants, 2) of each set."""
-    sys.stdout.write(f"| data set | {' | '.join(variants)} |\n{'|---' * (len(variants) + 1)}|\n")
+    write_head("data set", *variants)
     rows: dict[str, NDArray[np.float64]] = {}
     for name in names:
         data = read_set(name)
         scores = [scores_of(data, settings) for settings in variants.values()]
         rows[name] = np.array([(score.accuracy, score.adjusted_rand_index) for score in scores])
-        sys.stdout.write(f"| {name} | {_columns(rows[name])} |\n")
-        sys.stdout.flush()
-    sys.stdout.write(f"| mean | {_columns(np.mean(list(rows.values()), axis=0))} |\n")
+        write_row(name, *_columns(rows[name]))
+    write_row("mean", *_columns(np.mean(list(rows.values()), axis=0)))
     return rows
 
 

@@ -12,7 +12,6 @@ import argparse
 import dataclasses
 import itertools
 import sys
-import time
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +20,7 @@ from sklearn.metrics import roc_auc_score
 
 from tests.benchmark_fits import default_fit
 from tests.benchmark_sets import NAMES, read_set
+from tests.benchmarks.tables import write_head, write_row
 
 __all__ = ["BARS", "Measured", "is_wrong", "measure"]
 
@@ -45,7 +45,6 @@ class Measured:
     confidence: float  # mean
     # Mean confidence and share of right samples, by fifth of the confidence; NaN where it has none
     reliability: tuple[tuple[float, float], ...]
-    seconds: float  # CPU time of `membership_`
 
 
 def is_wrong(truth: NDArray[np.int64], labels: NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -63,26 +62,21 @@ def measure(name: str) -> Measured:
     """Fit a set with the defaults and compare confidence and ground truth."""
     data = read_set(name)
     model = default_fit(name, data)
-    started = time.process_time()
     confidence = model.confidence_
-    seconds = time.process_time() - started
     wrong = is_wrong(data.labels, model.labels_)
     fifth = np.minimum(np.digitize(confidence, _EDGES) - 1, len(_EDGES) - 2)
-    curve = []
-    for index in range(len(_EDGES) - 1):
-        here = fifth == index
-        nothing = (float("nan"), float("nan"))
-        curve.append(
-            (float(confidence[here].mean()), float(1.0 - wrong[here].mean()))
-            if here.any()
-            else nothing
-        )
+    inside = [fifth == index for index in range(len(_EDGES) - 1)]
+    curve = [
+        (float(confidence[here].mean()), float(1.0 - wrong[here].mean()))
+        if here.any()
+        else (float("nan"), float("nan"))
+        for here in inside
+    ]
     return Measured(
         float(1.0 - wrong.mean()),
         float(roc_auc_score(wrong, 1.0 - confidence)),
         float(confidence.mean()),
         tuple(curve),
-        seconds,
     )
 
 
@@ -91,16 +85,12 @@ def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=NAMES)
     heads = [f"{low:.1f} to {high:.1f}" for low, high in itertools.pairwise(_EDGES)]
-    columns = ["set", "accuracy", "AUC", "asked", "mean confidence", *heads, "seconds"]
-    write = sys.stdout.write
-    write(f"| {' | '.join(columns)} |\n{'|---' * len(columns)}|\n")
+    write_head("set", "accuracy", "AUC", "asked", "mean confidence", *heads)
     for name in parser.parse_args(arguments).names:
         found = measure(name)
         right = ["-" if np.isnan(mean) else f"{share:.2f}" for mean, share in found.reliability]
-        asked = f"{BARS[name]:.2f}" if name in BARS else "-"
-        scores = [f"{found.accuracy:.3f}", f"{found.auc:.3f}", asked, f"{found.confidence:.2f}"]
-        write(f"| {' | '.join([name, *scores, *right, f'{found.seconds:.2f}'])} |\n")
-        sys.stdout.flush()
+        asked = BARS.get(name, "-")
+        write_row(name, found.accuracy, found.auc, asked, found.confidence, *right)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import io
-import sys
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -31,6 +30,7 @@ from mscam_dask import MSCAM
 from mscam_dask.errors import ConfigurationError, MscamError
 from mscam_dask.metrics import adjusted_rand_index
 from tests.benchmark_sets import read_set
+from tests.benchmarks.tables import write_head, write_row
 
 SHARES = (0.1, 0.3, 0.5)
 
@@ -122,25 +122,19 @@ def main() -> None:
     options = parser.parse_args()
     sets, seeds = (["msrcv1"], 1) if options.quick else (options.sets, options.seeds)
     warnings.simplefilter("ignore")
-    sys.stdout.write(f"| set | removed | {' | '.join(METHODS)} | share of complete |\n")
-    sys.stdout.write("|---|---|" + "---|" * (len(METHODS) + 1) + "\n")
+    write_head("set", "removed", *METHODS, "share of complete")
     for name in sets:
         data = read_set(name)
         complete = score("incomplete", [np.array(view) for view in data.views], data.labels)
-        sys.stdout.write(f"| {name} | 0 % | {complete:.3f} | | | | 1.00 |\n")
+        write_row(name, "0 %", complete, "", "", "", 1.0)
         for share in SHARES:
             scores = [
                 [score(method, views, data.labels) for method in METHODS]
                 for views in (removed(data.views, share, seed) for seed in range(seeds))
             ]
             means = np.mean(scores, axis=0)
-            cells = " | ".join("none" if np.isnan(mean) else f"{mean:.3f}" for mean in means)
-            sys.stdout.write(
-                f"| {name} | {share:.0%} | {cells} | {means[0] / complete:.2f} |\n".replace(
-                    "%", " %"
-                )
-            )
-            sys.stdout.flush()
+            cells = ["none" if np.isnan(mean) else f"{mean:.3f}" for mean in means]
+            write_row(name, f"{100 * share:.0f} %", *cells, means[0] / complete)
 
 
 if __name__ == "__main__":

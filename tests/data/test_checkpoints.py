@@ -166,21 +166,6 @@ def test_records_come_back_to_the_last_bit(group: zarr.Group, tmp_path: Path) ->
     assert repr(get_json(tmp_path / "g", "record")) == repr(record)
 
 
-@pytest.mark.parametrize("shape", [(100, 3, 5), (100, 0), (0,)])
-def test_a_chunk_has_as_many_bytes_as_were_asked_for(
-    group: zarr.Group, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shape: tuple[int, ...]
-) -> None:
-    monkeypatch.setattr(arrays, "CHUNK_BYTES", 800)
-    values = np.random.default_rng(0).standard_normal(shape)
-    put_array(group, "values", values)
-    sizes = [len(content) for content in chunks_below(tmp_path / "g/values").values()]
-    row_bytes = 8 * int(np.prod(shape[1:]))
-    assert all(size <= 800 + 64 for size in sizes)  # with a checksum
-    if values.size:
-        assert len(sizes) == -(-len(values) // (800 // row_bytes))
-    assert_array_equal(get_array(tmp_path / "g", "values"), values)
-
-
 def test_checkpoints_below_a_url(object_files: MemoryFiles) -> None:
     prefix = ObjectPath("s3://bucket/deep/of a fit")
     (prefix.parent / "other").write_bytes(b"mine")

@@ -171,9 +171,3 @@ def test_nus_wide_that_is_none(
         shutil.rmtree(path) if path.is_dir() else path.unlink()
     with pytest.raises(DataError, match=quotes(tmp_path, *quoted)):
         load_nus_wide(tmp_path / "nus")
-
-
-def test_nus_wide_without_an_image_of_one_concept(tmp_path: Path) -> None:
-    write_nus_wide(tmp_path / "nus", {"a": np.zeros(4, int), "b": np.zeros(4, int)}, 2, "plain")
-    with pytest.raises(DataError):
-        load_nus_wide(tmp_path / "nus")

@@ -12,6 +12,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy.io import savemat
+
+from tests.data.readers.matlab_files import cells, save_version_73
 
 _N = 12
 _IDS = [f"P-{number:03d}" for number in range(1, _N + 1)]
@@ -72,20 +75,10 @@ def _write_excel(folder: Path, protein: NDArray[np.float64]) -> None:
 def _write_matlab(
     folder: Path, expression: NDArray[np.float64], protein: NDArray[np.float64]
 ) -> None:
-    import h5py
-    from scipy.io import savemat
-
-    cells = np.empty((1, 2), dtype=object)
-    cells[0, :] = expression, protein
-    savemat(folder / "leaves.mat", {"X": cells, "gt": _KIND[:, None] + 1})
+    views = cells(expression, protein)
+    savemat(folder / "leaves.mat", {"X": views, "gt": _KIND[:, None] + 1})
     savemat(folder / "images.mat", {"X": np.stack([expression, expression], axis=2)})
-    with h5py.File(folder / "struct_v73.mat", "w", userblock_size=512) as file:
-        file.create_group("data").attrs["MATLAB_class"] = np.bytes_("struct")
-        for name, view in (("color", expression), ("shape", protein)):
-            file["data"][name] = view.T
-            file["data"][name].attrs["MATLAB_class"] = np.bytes_("double")
-    with (folder / "struct_v73.mat").open("r+b") as stream:
-        stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + b"\x00\x02IM")
+    save_version_73(folder / "struct_v73.mat", data={"color": expression, "shape": protein})
     kernels = np.stack([view @ view.T for view in (expression, protein)], axis=2)
     savemat(folder / "kernels.mat", {"K": kernels, "Y": _KIND[:, None] + 1})
 

@@ -8,7 +8,7 @@ import pytest
 
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import Override
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.resume import run_pipeline
 from tests.browser import Browser
 
 PIPELINE = Path(__file__).resolve().parents[2] / "pipelines" / "quickstart.toml"

@@ -14,8 +14,7 @@ from numpy.testing import assert_array_equal
 
 from mscam_dask.data import results
 from mscam_dask.data.checkpoints import FileCheckpointStore
-from mscam_dask.data.result_arrays import StoredArrays
-from mscam_dask.data.results import read_result, write_result
+from mscam_dask.data.results import StoredArrays, read_result, write_result
 from mscam_dask.data.store import arrays
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.views.as_multi_view import as_multi_view

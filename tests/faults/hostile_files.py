@@ -139,12 +139,11 @@ NUMPY: dict[str, Hostile] = {
     "sparse_fractional_shape.npz": sparse_archive(shape=np.array([20.5, np.nan])),
 }
 
-# -- MATLAB versions 4 and 5 --------------------------------------------------------------------
+# -- MATLAB versions 4 and 5, which SciPy tries in a process of its own ---------------------------
 
 
-def element(kind: int, value: bytes, *, declared: int | None = None) -> bytes:
-    size = len(value) if declared is None else declared
-    return struct.pack("<2I", kind, size) + value + bytes(-len(value) % 8)
+def element(kind: int, value: bytes) -> bytes:
+    return struct.pack("<2I", kind, len(value)) + value + bytes(-len(value) % 8)
 
 
 def ints(*values: int) -> bytes:
@@ -164,23 +163,9 @@ def version_5(*elements: bytes) -> Hostile:
     return content(b"MATLAB 5.0 MAT-file".ljust(124) + b"\x00\x01IM" + b"".join(elements))
 
 
-def compressed(value: bytes) -> bytes:
-    packed = zlib.compress(value)
-    return struct.pack("<2I", 15, len(packed)) + packed
-
-
 def typed(code: int, *, name: bytes = b"colour") -> bytes:
     """A matrix whose values have a type that is out of SciPy's table."""
     return matrix(6, (20, 3), struct.pack("<2I", code, len(BYTES)) + BYTES, name=name)
-
-
-def sparse_matrix(row: int, kind: int) -> bytes:
-    value = element(kind, struct.pack("<d", 1.0))
-    return matrix(5, (20, 3), ints(row), ints(0, 1, 1, 1), value)
-
-
-def struct_matrix(shape: tuple[int, int], length: int, names: bytes, *fields: bytes) -> bytes:
-    return matrix(2, shape, ints(length) + element(1, names), *fields, name=b"s")
 
 
 def deep_cells(path: Path, canary: Path) -> None:
@@ -202,14 +187,9 @@ def bomb_5(path: Path, canary: Path) -> None:
 
 
 def damaged_zlib(path: Path, canary: Path) -> None:
-    packed = bytearray(compressed(matrix()))
+    packed = bytearray(zlib.compress(matrix()))
     packed[60:70] = bytes(10)
-    version_5(bytes(packed))(path, canary)
-
-
-def byte_order(path: Path, _: Path) -> None:
-    savemat(path, {"colour": TABLE})
-    overwrite(path, 126, b"XX")
+    version_5(struct.pack("<2I", 15, len(packed)) + packed)(path, canary)
 
 
 def truncated_5(path: Path, _: Path) -> None:
@@ -222,39 +202,21 @@ def version_4(rows: int, columns: int) -> Hostile:
 
 
 MATLAB: dict[str, Hostile] = {
-    **{f"type_{code}.mat": version_5(typed(code)) for code in (0, 8, 10, 11, 19, 25, 255, 65535)},
+    **{f"type_{code}.mat": version_5(typed(code)) for code in (10, 65535)},
     # a name that the reader of the Flowers 17 data claims
     "distancematrices17gcfeat06.mat": version_5(typed(44, name=b"D_hog")),
-    "type_in_compressed.mat": version_5(compressed(typed(44))),
-    "type_of_small_element.mat": version_5(
-        matrix(), matrix(6, (1, 1), struct.pack("<2H4s", 99, 4, b"abcd"), name=b"b")
-    ),
-    "type_in_cell.mat": version_5(matrix(1, (1, 1), typed(2000, name=b""), name=b"X")),
-    "type_of_sparse.mat": version_5(sparse_matrix(0, 200)),
-    "type_of_field.mat": version_5(
-        matrix(), struct_matrix((1, 1), 8, b"a".ljust(8, b"\0"), typed(70, name=b""))
-    ),
     "class_200.mat": version_5(matrix(200)),
     "huge_dimensions.mat": version_5(matrix(6, (2**31 - 1, 2**31 - 1))),
     "negative_dimensions.mat": version_5(matrix(6, (-20, -3))),
-    "hundred_dimensions.mat": version_5(matrix(6, (1,) * 100)),
-    "one_dimension.mat": version_5(matrix(5, (60,))),
     "huge_cells_5.mat": version_5(matrix(1, (2**31 - 1, 2**20), matrix(name=b""))),
-    "huge_struct.mat": version_5(struct_matrix((2**31 - 1, 2**10), 1, b"")),
-    "field_names_of_length_0.mat": version_5(struct_matrix((1, 1), 0, b"ab", matrix(name=b""))),
-    "huge_text_5.mat": version_5(matrix(4, (2**31 - 1, 4), element(16, b""))),
-    "declared_beyond_the_end.mat": version_5(
-        matrix(6, (20, 3), element(9, BYTES, declared=2**31 - 8))
-    ),
     "deep_cells.mat": deep_cells,
     "bomb_5.mat": bomb_5,
     "damaged_zlib.mat": damaged_zlib,
-    "no_matrix_inside.mat": version_5(compressed(element(9, BYTES))),
-    "byte_order.mat": byte_order,
     "truncated_5.mat": truncated_5,
-    "sparse_far_index.mat": version_5(sparse_matrix(10**7, 9)),
+    "sparse_far_index.mat": version_5(
+        matrix(5, (20, 3), ints(10**7), ints(0, 1, 1, 1), element(9, struct.pack("<d", 1.0)))
+    ),
     "version_4_huge.mat": version_4(2**31 - 1, 2**20),
-    "version_4_negative.mat": version_4(-20, 3),
 }
 
 # -- Zarr ---------------------------------------------------------------------------------------

@@ -22,7 +22,8 @@ from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.toml_document import parse_override
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.resume import run_pipeline
+from tests.data.readers.matlab_files import save_version_73
 from tests.messages import quotes, raises
 
 pytestmark = pytest.mark.faults
@@ -63,11 +64,9 @@ def zarr_2(path: Path, trace: Path) -> None:
 
 def zarr_2_elsewhere(path: Path, trace: Path) -> None:
     """The same behind a symbolic link, where a search of the store does not look."""
-    hidden = path.with_name("hidden")
-    zarr_2(hidden, trace)
-    path.mkdir()
-    (path / ".zgroup").write_text('{"zarr_format": 2}')
-    (path / "colour").symlink_to(hidden / "colour", target_is_directory=True)
+    zarr_2(path, trace)
+    hidden = (path / "colour").rename(path.with_name("hidden"))
+    (path / "colour").symlink_to(hidden, target_is_directory=True)
 
 
 def zarr_3(path: Path, trace: Path) -> None:
@@ -95,11 +94,9 @@ def mat_5(file: Path, trace: Path) -> None:
 
 
 def mat_73(file: Path, trace: Path) -> None:
-    with h5py.File(file, "w", userblock_size=512) as handle:
+    with h5py.File(save_version_73(file), "r+") as handle:
         text = handle.create_dataset("colour", (2, 2), dtype=h5py.string_dtype())
         text[...] = pickle.dumps(Canary(trace), protocol=0)
-    with file.open("r+b") as stream:
-        stream.write(b"MATLAB 7.3 MAT-file".ljust(124) + bytes([0, 2]) + b"IM")
 
 
 BOOBY_TRAPS: dict[str, Callable[[Path, Path], object]] = {

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import os
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -15,22 +13,17 @@ from typing import Any
 
 import dask.config
 import numpy as np
-import psutil
 import pytest
 from distributed import Client
 from numpy.testing import assert_array_equal
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.errors import (
-    ClusterError,
-    SchedulerLostError,
-)
+from mscam_dask.errors import ClusterError, SchedulerLostError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.run.cluster import open_cluster
-from mscam_dask.pipeline.run.resume import resume_run
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
 from mscam_dask.types.events import IterationFinished
 from tests.clusters import local_client, scheduler_process, worker_process
 from tests.faults.kill_driver import outcome_of
@@ -70,11 +63,6 @@ def estimator(client: Client | None, *, after: Callable[[int], None] | None = No
 
 def pids(client: Client) -> list[int]:
     return sorted(client.run(os.getpid).values())
-
-
-def figure(text: str) -> None:
-    """Print a figure that docs/reliability.md quotes; shown with -s."""
-    sys.stdout.write(f"\n{text.strip()}\n")
 
 
 def kill(pid: int) -> None:
@@ -124,20 +112,10 @@ def test_a_worker_killed_in_the_middle_changes_nothing(
 ) -> None:
     views = views_of(n_samples)
     expected = estimator(None).fit(views)
-    undisturbed, disturbed = [], []
     for seed in range(n_fits):
-        started = time.perf_counter()
-        if n_fits > 1 and seed % 4 == 0:
-            assert_same_fit(estimator(two_workers).fit(views), expected)
-            undisturbed.append(time.perf_counter() - started)
-            started = time.perf_counter()
         fitted, n_killed = fit_with_a_death(two_workers, views, np.random.default_rng(seed))
-        disturbed.append(time.perf_counter() - started)
         assert n_killed == 1
         assert_same_fit(fitted, expected)
-    if undisturbed:
-        ratio = np.median(disturbed) / np.median(undisturbed)
-        figure(f"{n_fits} identical; {np.median(undisturbed):.2f} s undisturbed, {ratio:.2f} times")
 
 
 @pytest.mark.slow
@@ -145,7 +123,7 @@ def test_a_worker_killed_in_the_middle_changes_nothing(
 def test_fits_end_though_a_worker_is_killed_every_two_seconds() -> None:
     views = views_of(600)
     expected = estimator(None).fit(views)
-    stop, rng, ends = threading.Event(), np.random.default_rng(0), []
+    stop, rng, n_identical = threading.Event(), np.random.default_rng(0), 0
 
     def killing() -> None:
         while not stop.wait(2.0):
@@ -161,56 +139,44 @@ def test_fits_end_though_a_worker_is_killed_every_two_seconds() -> None:
         until = time.monotonic() + 60
         try:
             while time.monotonic() < until:
-                try:
+                with contextlib.suppress(ClusterError):
                     assert_same_fit(estimator(client).fit(views), expected)
-                    ends.append("identical")
-                except ClusterError as error:
-                    ends.append(type(error).__name__)
+                    n_identical += 1
         finally:
             stop.set()
             killer.join()
-    figure(f"none hung: {ends}")
-    assert ends
+    assert n_identical > 0
 
 
 @contextlib.contextmanager
-def own_cluster(directory: Path, n_workers: int) -> Iterator[tuple[Any, list[Any], str]]:
-    """A scheduler and workers that nobody starts again: (scheduler, workers, address)."""
-    with contextlib.ExitStack() as stack:
-        scheduler, address = stack.enter_context(scheduler_process(directory))
-        workers = [
-            stack.enter_context(worker_process(address, directory)) for _ in range(n_workers)
-        ]
-        yield scheduler, workers, address
+def own_cluster(directory: Path) -> Iterator[tuple[Any, str]]:
+    """A scheduler with its address, and two workers that nobody starts again."""
+    with (
+        scheduler_process(directory) as (scheduler, address),
+        worker_process(address, directory),
+        worker_process(address, directory),
+    ):
+        yield scheduler, address
 
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("moment", ["in an observer", "while waiting"])
 @pytest.mark.thorough
 def test_the_scheduler_killed_in_the_middle_is_a_typed_error(tmp_path: Path, moment: str) -> None:
-    killed: list[float] = []
-
-    with own_cluster(tmp_path, 2) as (scheduler, _, address):
-
-        def end() -> None:
-            killed.append(time.monotonic())
-            scheduler.kill()
+    with own_cluster(tmp_path) as (scheduler, address):
 
         def after(iteration: int) -> None:
             if iteration == 1 and moment == "in an observer":
-                end()
+                scheduler.kill()
                 scheduler.wait()
             elif iteration == 1:
-                threading.Timer(0.05, end).start()
+                threading.Timer(0.05, scheduler.kill).start()
 
         with open_cluster(ExecutionTable(scheduler=address)) as cluster:
             model = estimator(cluster.client, after=after)
             with pytest.raises(SchedulerLostError) as caught:
                 model.fit(views_of(600))
-            raised = time.monotonic()
             assert len(str(caught.value).splitlines()) == 1
-    assert len(killed) == 1
-    figure(f"error {raised - killed[0]:.2f} s after the kill")
 
 
 @pytest.mark.timeout(300)
@@ -224,7 +190,7 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
     )
     (tmp_path / "here.toml").write_text(f"{text}in_process = true\n")
     expected = run_pipeline(read_config(tmp_path / "here.toml"), tmp_path / "undisturbed")
-    with own_cluster(tmp_path, 2) as (scheduler, _, address):
+    with own_cluster(tmp_path) as (scheduler, address):
         (tmp_path / "there.toml").write_text(f"{text}scheduler = '{address}'\n")
 
         def observe(event: object) -> None:
@@ -243,41 +209,3 @@ def test_a_run_whose_scheduler_was_killed_goes_on_to_the_same_bits(tmp_path: Pat
     outcome = resume_run(tmp_path / "out", execution=in_process)
     assert outcome.resumed
     assert outcome_of(outcome.directory.path)[:3] == outcome_of(expected.directory.path)[:3]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(900)
-def test_three_hundred_outer_iterations_on_one_cluster() -> None:
-    """Dask's logs and profiles, 1000 entries each and one a second, are short here.
-
-    They are full before the measuring begins: what grows then is not bounded.
-    """
-    views = views_of(120)
-    worker_sizes: list[float] = []
-    files: list[int] = []
-    with (
-        dask.config.set({"distributed.admin.low-level-log-length": 20}),
-        local_client(2) as client,
-    ):
-        here = psutil.Process()
-        processes = [here, *(psutil.Process(pid) for pid in pids(client))]
-
-        def measure() -> None:
-            gc.collect()
-            client.run(gc.collect)
-            worker_sizes.append(sum(process.memory_info().rss for process in processes) / 2**20)
-            files.append(sum(process.num_fds() for process in processes))
-
-        n_iterations = 0
-        while n_iterations < 300:
-            n_iterations += estimator(client).fit(views).n_iter_
-            measure()
-    warm = max(3, len(files) // 5)  # libraries are loaded, pools are as large as they get
-    growth = worker_sizes[-1] / np.median(worker_sizes[warm - 3 : warm]) - 1
-    figure(
-        f"{n_iterations} outer iterations in {len(files)} fits: RSS "
-        f"{worker_sizes[0]:.0f} -> {worker_sizes[warm - 1]:.0f} -> {worker_sizes[-1]:.0f} MiB, "
-        f"growth {growth:+.1%}; file descriptors {files[0]} -> {files[-1]}"
-    )
-    assert growth < 0.05
-    assert files[-1] <= files[warm - 1] + 2

@@ -1,9 +1,9 @@
-"""Every file of a store, a result and a checkpoint, damaged in every way: found, and named."""
+"""Every file of a result and of checkpoints, damaged in every way: found, and named (stores: tests/data/store)."""
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -12,10 +12,7 @@ import pytest
 from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.results import read_result, write_result
 from mscam_dask.data.store.atomic_replace import POINTER
-from mscam_dask.data.store.read import open_store
-from mscam_dask.data.store.write import write_store
-from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ArrayRows
+from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.engine.executors.base import SerialExecutor
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.errors import StoreCorruptError
@@ -23,20 +20,6 @@ from mscam_dask.types.parameters import Parameters
 from tests.faults.checkpoint_states import number_in, state
 
 pytestmark = pytest.mark.faults
-
-N = 12
-
-
-def data() -> MultiViewData:
-    rng = np.random.default_rng(3)
-    return MultiViewData(
-        views=(
-            ArrayRows(rng.standard_normal((N, 3)), "colour"),
-            ArrayRows(np.zeros((N, 2), dtype=np.float32), "all fill value"),
-        ),
-        sample_ids=tuple(f"sample {i}" for i in range(N)),
-        labels=np.arange(N, dtype=np.int64) % 2,
-    )
 
 
 def damages(file: Path) -> Iterator[str]:
@@ -61,50 +44,26 @@ def files_of(root: Path) -> list[Path]:
     return sorted(item for item in root.rglob("*") if item.is_file())
 
 
-def read_store(path: Path) -> None:
-    stored = open_store(path)
-    for view in stored.views:
-        view.read(0, N)
-
-
-@pytest.fixture(scope="module")
-def roots(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    here = tmp_path_factory.mktemp("damage")
-    whole = data()
-    solution = run_fit(
-        MultiViewData(views=whole.views[:1]),
-        Parameters(n_clusters=2, n_neighbors=3, max_iter=1, scale="none"),
-        SerialExecutor(),
-    )
-    one = FileCheckpointStore(here / "one")
-    one.save(state(0))
-    return {
-        "store": write_store(data(), here / "data.zarr", chunk_size=5),
-        "result": write_result(solution, here / "result.zarr"),
-        "checkpoint": one.directory,
-    }
-
-
-@pytest.mark.parametrize("kind", ["store", "result"])
 @pytest.mark.thorough
-def test_every_damaged_file_is_found_and_named(roots: dict[str, Path], kind: str) -> None:
-    read: Callable[[Path], object] = read_store if kind == "store" else read_result
-    files = files_of(roots[kind])
+def test_every_damaged_file_of_a_result_is_found_and_named(tmp_path: Path) -> None:
+    views = as_multi_view([np.random.default_rng(3).standard_normal((12, 3))])
+    parameters = Parameters(n_clusters=2, n_neighbors=3, max_iter=1, scale="none")
+    root = write_result(run_fit(views, parameters, SerialExecutor()), tmp_path / "result.zarr")
+    files = files_of(root)
     n_metadata = sum(file.name == "zarr.json" for file in files)
     assert n_metadata > 5
     assert len(files) > 1.5 * n_metadata
     for file in files:
         for damage in damages(file):
             with pytest.raises(StoreCorruptError) as caught:
-                read(roots[kind])
+                read_result(root)
             assert str(file) in str(caught.value), damage
-    read(roots[kind])
+    read_result(root)
 
 
-def test_every_damaged_file_of_the_only_checkpoint_is_found_and_named(
-    roots: dict[str, Path],
-) -> None:
-    root = roots["checkpoint"]
+def test_every_damaged_file_of_the_only_checkpoint_is_found_and_named(tmp_path: Path) -> None:
+    root = tmp_path / "checkpoints"
+    FileCheckpointStore(root).save(state(0))
     files = files_of(root)
     assert {POINTER, "zarr.json", "0"} == {file.name for file in files}
     for file in files:

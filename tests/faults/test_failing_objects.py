@@ -21,6 +21,7 @@ from tests.messages import raises
 
 # Zarr writes some files at the same time, and does not wait for the others when one fails.
 pytestmark = [
+    pytest.mark.faults,
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore:coroutine .* was never awaited:RuntimeWarning"),
 ]
@@ -45,9 +46,9 @@ class FailingFiles(MemoryFiles):
         self._how = how
         self.done = 0
 
-    def cat_file(self, path: str, start: Any = None, end: Any = None, **options: Any) -> bytes:
+    def cat_file(self, path: str, *args: Any, **options: Any) -> bytes:
         self._count(path)
-        return super().cat_file(path, start, end, **options)
+        return super().cat_file(path, *args, **options)
 
     def find(self, path: str, **options: Any) -> dict[str, Any]:
         self._count(path)
@@ -127,15 +128,6 @@ def requests_of_save(content: Content, number: int) -> int:
     return files.done
 
 
-def test_the_last_two_are_kept(stores: list[Content]) -> None:
-    for number, content in enumerate(stores[1:]):
-        assert number_of(content) == number
-        names = sorted(prefixes(content) - {POINTER})
-        assert [int(name[:8]) for name in names] == [number - 1, number][-len(names) :]
-        assert len(names) == min(number + 1, 2)
-
-
-@pytest.mark.faults
 @pytest.mark.parametrize("saved", [0, 2])
 @pytest.mark.parametrize("how", get_args(How))
 def test_whatever_request_fails_the_last_or_the_one_before_is_there(
@@ -167,7 +159,6 @@ def test_whatever_request_fails_the_last_or_the_one_before_is_there(
         assert saved in seen
 
 
-@pytest.mark.faults
 def test_the_same_writer_goes_on_after_a_request_without_an_answer(stores: list[Content]) -> None:
     for position in range(0, requests_of_save(stores[2], 2), 3):
         files = use(FailingFiles(stores[2], position, "done"))
@@ -180,7 +171,6 @@ def test_the_same_writer_goes_on_after_a_request_without_an_answer(stores: list[
         assert number_of(files.content) == 2
 
 
-@pytest.mark.faults
 @pytest.mark.parametrize("how", ["lost", "emptied", "cut short", "one bit"])
 def test_damage_of_the_newest_is_named_and_the_one_before_taken(
     stores: list[Content], how: str
@@ -230,7 +220,6 @@ def test_clearing_leaves_nothing_and_cut_off_nothing_damaged(stores: list[Conten
         assert files.content == {}
 
 
-@pytest.mark.faults
 @pytest.mark.slow
 def test_a_fit_killed_at_any_request_ends_with_the_same_bits() -> None:
     data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))

@@ -18,8 +18,7 @@ from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import TemporaryFailure
 from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import resume_run
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
 from tests.faults.checkpoint_states import number_in, state

@@ -14,8 +14,7 @@ from typing import Any
 import pytest
 
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import resume_run
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
 from tests.faults.kill_driver import outcome_of, write_pipeline
 
 pytestmark = pytest.mark.faults

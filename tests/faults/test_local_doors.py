@@ -31,13 +31,13 @@ HELD = """
 import pathlib, sys, time
 from mscam_dask.cli import main
 from mscam_dask.pipeline.run import cluster
-sign, description = pathlib.Path("sign"), cluster._description
+sign, opened = pathlib.Path("sign"), cluster.OpenCluster
 def held(*arguments):
     sign.write_text("open")
     while sign.exists():
         time.sleep(0.1)
-    return description(*arguments)
-cluster._description = held
+    return opened(*arguments)
+cluster.OpenCluster = held
 main(sys.argv[1:])
 """
 

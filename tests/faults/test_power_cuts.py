@@ -18,7 +18,7 @@ from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.load_run import load_run
-from mscam_dask.pipeline.run.resume import run_or_resume
+from mscam_dask.pipeline.run.resume import run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.faults.memory_disk import traced
 from tests.synthetic import gaussian_views
@@ -110,7 +110,7 @@ def run(folder: Path, more: str = "", **options: Any) -> list[int]:
         "[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n"
         f"{more}\n[execution]\nin_process = true\nthreads = 1\n[report]\nenabled = false\n"
     )
-    return labels(run_or_resume(read_config(file), **options).directory.path)
+    return labels(run_pipeline(read_config(file), **options).directory.path)
 
 
 def labels(path: Path) -> list[int]:

@@ -21,7 +21,7 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run import cluster_classes
 from mscam_dask.pipeline.run.cluster import open_cluster
-from mscam_dask.pipeline.run.run import run_pipeline
+from mscam_dask.pipeline.run.resume import run_pipeline
 from tests.messages import raises
 
 pytestmark = pytest.mark.faults

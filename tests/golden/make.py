@@ -21,7 +21,7 @@ from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import run_or_resume
+from mscam_dask.pipeline.run.resume import run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from tests.synthetic import gaussian_views
 
@@ -66,7 +66,7 @@ def _run(folder: Path) -> Path:
         "[cluster]\nn_clusters = 3\nconstants.auto_settings = false\nmax_iter = 2\n"
         "[execution]\nin_process = true\nthreads = 1\n[report]\nenabled = false\n"
     )
-    directory = run_or_resume(read_config(folder / "golden.toml"), output=folder / "run").directory
+    directory = run_pipeline(read_config(folder / "golden.toml"), output=folder / "run").directory
     text = msgspec.json.encode(directory.read_record()).decode().replace(str(folder), _PLACE)
     record = msgspec.json.decode(text, type=type(directory.read_record()))
     record = msgspec.structs.replace(record, versions={**record.versions, "platform": "Linux"})

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from mscam_dask.monitor.events import Event
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.resume import run_or_resume
-from mscam_dask.pipeline.run.run import RunOutcome, run_pipeline
+from mscam_dask.pipeline.run.resume import run_pipeline
+from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
 
@@ -58,7 +58,7 @@ def run(file: Path, output: Path, **options: Any) -> RunOutcome:
 
 
 def again(file: Path, **options: Any) -> RunOutcome:
-    return run_or_resume(read_config(file), **options)
+    return run_pipeline(read_config(file), **options)
 
 
 def labels_of(outcome: RunOutcome) -> NDArray[np.int64]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from mscam_dask.solvers.assessment import (
-    cluster_agreement,
-    contradictions,
-    neighbor_agreement,
+    agreement_with_clusters,
+    view_agreement,
     views_agree,
 )
 from mscam_dask.solvers.partition_score import ReferenceGraphs
@@ -23,16 +24,21 @@ def random_graph(n_samples: int, seed: int, density: float = 0.2) -> NDArray[np.
     return upper + upper.T
 
 
+def of_views(*graphs: NDArray[Any]) -> list[ReferenceGraphs]:
+    """Views with one reference graph each."""
+    return [ReferenceGraphs((csr_array(graph),)) for graph in graphs]
+
+
 def test_cluster_agreement_is_one_within_components_and_zero_by_chance() -> None:
     labels = np.repeat(np.arange(3), 40)
     apart = np.kron(np.eye(3), np.ones((40, 40)) - np.eye(40))
-    assert_allclose(cluster_agreement(csr_array(apart), labels, 3), 1.0)
+    assert_allclose(agreement_with_clusters(of_views(apart), labels, 3)[0][0], 1.0)
     one_cluster = apart.copy()
     one_cluster[40:, 40:] = 1.0  # the view sees cluster 0 only
-    found = cluster_agreement(csr_array(one_cluster), labels, 3)
+    found = agreement_with_clusters(of_views(one_cluster), labels, 3)[0][0]
     assert_allclose(found[0], 1.0)
     assert found[1:].max() < 0.3
-    noise = cluster_agreement(csr_array(random_graph(120, 0)), labels, 3)
+    noise = agreement_with_clusters(of_views(random_graph(120, 0)), labels, 3)[0][0]
     assert np.abs(noise).max() < 0.1
 
 
@@ -44,28 +50,28 @@ def test_a_view_contradicts_a_cluster_whose_neighbors_are_in_another() -> None:
         for row in range(60):
             others = np.flatnonzero((groups == groups[row]) & (np.arange(60) != row))
             graph[row, rng.choice(others, 4, replace=False)] = 1.0
-        assert contradictions(csr_array(graph + graph.T), labels, 3).tolist() == expected
+        found = agreement_with_clusters(of_views(graph + graph.T), labels, 3)[1]
+        assert found.tolist() == [expected]
 
 
 def test_cluster_agreement_of_clusters_without_edges_is_undefined() -> None:
     graph = random_graph(20, 0, density=0.5)
     graph[:5] = graph[:, :5] = 0.0
-    found = cluster_agreement(csr_array(graph), np.repeat([0, 1, 2], [5, 15, 0]), 3)
+    found = agreement_with_clusters(of_views(graph), np.repeat([0, 1, 2], [5, 15, 0]), 3)[0][0]
     assert np.isnan(found[[0, 2]]).all()
     assert np.isnan(found[1])  # it has all edges, so that chance gives the same
 
 
-def test_neighbor_agreement_is_one_for_equal_graphs_and_zero_on_average_for_permuted_ones() -> None:
+def test_agreement_of_views_is_one_for_equal_graphs_and_zero_on_average_for_permuted_ones() -> None:
     first, second = random_graph(30, 0), random_graph(30, 1)
-    found = neighbor_agreement([csr_array(first), csr_array(first), csr_array(2.0 * second)])
+    found = view_agreement(of_views(first, first, 2.0 * second))
     assert_allclose(found[0, 1], 1.0)
     assert_array_equal(found, found.T)
     rng = np.random.default_rng(0)
     permuted = []
     for _ in range(300):
         order = rng.permutation(30)
-        graphs = [csr_array(first), csr_array(second[order][:, order])]
-        permuted.append(neighbor_agreement(graphs)[0, 1])
+        permuted.append(view_agreement(of_views(first, second[order][:, order]))[0, 1])
     assert abs(np.mean(permuted)) < 0.01
 
 
@@ -75,12 +81,11 @@ def test_views_agree_on_one_rare_cluster_and_not_by_chance() -> None:
     by_chance = 0
     for seed in range(40):
         graphs = [random_graph(200, 2 * seed + view, density=0.05) for view in range(2)]
-        views = [ReferenceGraphs((csr_array(graph),)) for graph in graphs]
+        views = of_views(*graphs)
         by_chance += views_agree(views, rng.permutation(labels), 2)
         for graph in graphs:
             graph[-5:] = graph[:, -5:] = 0.0
             graph[-5:, -5:] = 1.0 - np.eye(5)
-        views = [ReferenceGraphs((csr_array(graph),)) for graph in graphs]
-        assert views_agree(views, labels, 2)
+        assert views_agree(of_views(*graphs), labels, 2)
     assert by_chance <= 5
-    assert views_agree([ReferenceGraphs((csr_array(random_graph(200, 0)),))], labels, 2)
+    assert views_agree(of_views(random_graph(200, 0)), labels, 2)

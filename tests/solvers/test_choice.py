@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
 
+from mscam_dask.solvers.borders import borders
 from mscam_dask.solvers.choice import (
     Points,
     best_by_borders,
@@ -44,23 +45,92 @@ def test_a_candidate_is_the_true_partition_whatever_the_sizes(sizes: tuple[int, 
 
 def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> None:
     points = linked_points(np.arange(16.0)[:, None] ** 3)
-    assert linkage_partition(points.trees[0], points.linked, points.scores, 4) == []
-    (labels,) = linkage_partition(points.trees[0], points.linked, points.scores, 1)
+    assert linkage_partition(points.trees[0], points.linked, points.scores, 4, 5) == []
+    (labels,) = linkage_partition(points.trees[0], points.linked, points.scores, 1, 5)
     assert not labels.any()
 
 
-def test_a_candidate_that_is_better_explained_takes_the_place() -> None:
+def test_a_candidate_may_have_a_cluster_of_four_samples() -> None:
+    points, labels = normals(0, (400, 8, 4), 12.0, 30)
+    *_, found = candidate_partitions(linked_points(points), 3)
+    assert adjusted_rand_score(labels, found) == 1.0
+
+
+def graphs(labels: NDArray[np.int64]) -> list[ReferenceGraphs]:
+    """Graphs of two views that join all samples of a cluster, and no others."""
+    blocks = csr_array(np.equal.outer(labels, labels).astype(float))
+    return [ReferenceGraphs((blocks,)), ReferenceGraphs((blocks,))]
+
+
+def halves_of(score: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Labels of the samples below and above the median."""
+    return (score > np.median(score)).astype(np.int64)
+
+
+def test_a_candidate_with_a_border_takes_the_place_of_halves_whatever_neighbors_explain() -> None:
     rows, labels = normals(0, (300, 60), 9.0, 6)
-    halves = (rows[:, 0] > np.median(rows[:, 0])).astype(np.int64)
-
-    def graphs(of: NDArray[np.int64]) -> list[ReferenceGraphs]:
-        blocks = csr_array(np.equal.outer(of, of).astype(float))
-        return [ReferenceGraphs((blocks,)), ReferenceGraphs((blocks,))]
-
-    points = Points(rows, (3, 3))
+    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
     assert best_by_borders(points, [halves, labels], graphs(labels), 2) == 1
-    assert best_by_borders(points, [halves, labels], graphs(halves), 2) == 0
+    assert best_by_borders(points, [halves, labels], graphs(halves), 2) == 1
     assert best_by_borders(points, [halves, halves], graphs(labels), 2) == 0  # it has no border
+
+
+def test_a_weak_border_among_several_candidates_needs_neighbors_that_explain_it() -> None:
+    rows, labels = normals(0, (300, 5), 9.0, 6)
+    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
+    p_value = borders(rows, labels, 2).p_values[0, 1]
+    candidates = [labels] * (1 + int(0.05 / p_value))
+    assert best_by_borders(points, [halves, *candidates], graphs(labels), 2) == 1
+    assert best_by_borders(points, [halves, *candidates], graphs(halves), 2) == 0
+    assert best_by_borders(points, [halves, labels], graphs(halves), 2) == 1
+
+
+def test_where_views_separate_a_pair_neighbors_decide() -> None:
+    rng = np.random.default_rng(0)
+    truth = np.repeat(np.arange(5), (200, 200, 200, 20, 20))
+    rows = rng.normal(size=(640, 6))
+    rows[truth == 1] += 1.2  # 2.1 standard deviations in each view: there is no valley
+    rows[truth == 2, 0] += 20.0
+    rows[truth == 3, 1] += 20.0
+    rows[truth == 4, 2] += 20.0
+    first = np.where(truth < 2, truth, 2 + (rows[:, 3] > 0.0))
+    candidate = np.maximum(truth - 1, 0)
+    points = Points(rows, (3, 3))
+    separated = views_separate(points, first, 4)
+    assert sorted(separated)[0] < sorted(separated)[-1]  # some, not all
+    assert best_by_borders(points, [first, candidate], graphs(candidate), 4) == 1
+    assert best_by_borders(points, [first, candidate], graphs(first), 4) == 0
+
+
+def test_clusters_that_views_separate_are_kept_and_clusters_of_one_sample_refused() -> None:
+    rng = np.random.default_rng(0)
+    overlapping = np.repeat([0, 1], 200)
+    rows = rng.normal(size=(460, 6))
+    rows[200:400] += 1.2
+    rows[400:] -= 9.0
+    points, first = Points(rows, (3, 3)), np.append(overlapping, np.zeros(60, dtype=np.int64))
+    apart = np.repeat([0, 1], (400, 60))
+    assert views_separate(points, first, 2) == [True]
+    assert best_by_borders(points, [first, apart], graphs(apart), 2) == 0
+    halves = halves_of(rng.normal(size=400)).astype(np.int64)
+    one = rng.normal(size=(400, 6))
+    one[:60] += 9.0
+    one[399] -= 30.0
+    single = np.repeat([0, 1, 2], (60, 339, 1))
+    assert borders(one, single, 3).support
+    assert best_by_borders(Points(one, (3, 3)), [halves, single], graphs(single), 3) == 0
+
+
+def test_of_candidates_with_as_many_clusters_left_one_without_small_ones_is_taken() -> None:
+    rows, labels = normals(0, (300, 60, 60), 9.0, 6)
+    points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
+    pairs = np.where(labels == 2, 1, labels)
+    small, large = pairs.copy(), pairs.copy()
+    small[:3] = 2
+    large[:10] = 2
+    found = best_by_borders(points, [halves, small, large], graphs(small), 3)
+    assert found == 2
+    assert best_by_borders(points, [halves, small, large, labels], graphs(small), 3) == 3
 
 
 def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> None:
@@ -68,11 +138,11 @@ def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> 
     labels = np.repeat([0, 1], 200)
     overlapping = rng.normal(size=(400, 9))
     overlapping[200:] += 0.9  # 1.6 standard deviations in each view: there is no valley
-    assert views_separate(Points(overlapping, (3, 3, 3)), labels, 2)
-    assert views_separate(Points(overlapping, (9,)), labels, 2)  # nothing to compare
+    assert views_separate(Points(overlapping, (3, 3, 3)), labels, 2) == [True]
+    assert views_separate(Points(overlapping, (9,)), labels, 2) == []  # nothing to compare
     one = rng.normal(size=(400, 9))
-    halves = (one.sum(axis=1) > 0.0).astype(np.int64)
-    assert not views_separate(Points(one, (3, 3, 3)), halves, 2)
+    halves = halves_of(one.sum(axis=1))
+    assert views_separate(Points(one, (3, 3, 3)), halves, 2) == [False]
 
 
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:

@@ -18,21 +18,18 @@ from scipy.sparse.csgraph import connected_components
 from mscam_dask.linalg.distances import WeightedBlocks, as_weighted_blocks
 from mscam_dask.linalg.incomplete import as_incomplete_blocks, with_finite_distances
 from mscam_dask.solvers import partition_graph as module
-from mscam_dask.solvers.graph_update import CandidateEdges, candidate_neighbors
+from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows, candidate_neighbors
 from mscam_dask.solvers.partition_graph import (
-    Pool,
     bridge_ends,
     bridges,
     cluster_rows,
-    join_pools,
     points_at,
-    pool_of_rows,
+    pool_members,
     rows_by_cluster,
     with_bridges,
 )
 from mscam_dask.solvers.row_graph import (
     Components,
-    GraphRows,
     components_of_forests,
     spanning_forest,
     whole_graph,
@@ -163,7 +160,8 @@ def test_rows_of_incomplete_views_are_those_of_the_shared_views(seed: int, k: in
 class Blocked:
     """Partition graph of blocks of rows, and the steps that lead to it."""
 
-    pool: Pool
+    pool: Labels
+    pool_points: Array
     rows: Array
     ends: Labels
     affinity: Array
@@ -185,17 +183,20 @@ def blocked(points: Array, labels: Labels, k: int, candidates: Labels, n_rows: i
     parts = [
         WeightedBlocks((0.5 * points[a:b],), (np.full(points.shape[1], 4.0),)) for a, b in ranges
     ]
-    pool = join_pools(
-        [pool_of_rows(part, a, labels, k) for part, (a, _) in zip(parts, ranges, strict=True)]
+    pool = pool_members(parts[0], labels, k)
+    pooled = np.concatenate(
+        [points_at(part, a, pool) for part, (a, _) in zip(parts, ranges, strict=True)]
     )
     distances = np.take_along_axis(oracle.pair_distances(points), candidates, axis=1)
     rows = [
-        cluster_rows(part, CandidateEdges(a, candidates[a:b], distances[a:b]), labels, pool, k)
+        cluster_rows(
+            part, CandidateEdges(a, candidates[a:b], distances[a:b]), labels, pool, pooled, k
+        )
         for part, (a, b) in zip(parts, ranges, strict=True)
     ]
     before = whole_graph(rows, np.arange(n, dtype=np.int32)).toarray()
     graph, ends, components = bridged(rows, parts, ranges, labels, k)
-    return Blocked(pool, before, ends, graph.toarray(), components)
+    return Blocked(pool, pooled, before, ends, graph.toarray(), components)
 
 
 @given(
@@ -220,9 +221,9 @@ def test_blocks_of_rows_select_from_candidates_and_the_pool(
         found = blocked(points, labels, k, candidates, n_rows)
     distances = oracle.pair_distances(points)
 
-    is_pooled = np.isin(np.arange(n), found.pool.samples)
-    assert_array_equal(found.pool.samples, np.flatnonzero(is_pooled))
-    assert_allclose(found.pool.points, points[is_pooled], rtol=1e-6)
+    is_pooled = np.isin(np.arange(n), found.pool)
+    assert_array_equal(found.pool, np.flatnonzero(is_pooled))
+    assert_allclose(found.pool_points, points[is_pooled], rtol=1e-6)
     allowed = np.zeros((n, n), dtype=np.bool_)
     np.put_along_axis(allowed, candidates, True, axis=1)
     allowed &= labels[:, None] == labels
@@ -271,8 +272,8 @@ def test_absent_candidates_are_no_neighbors_of_blocked_rows() -> None:
     points = np.array([[0.0], [1.0], [3.0], [7.0], [8.0], [9.0]])
     labels = np.array([0, 0, 0, 1, 1, 1])
     part = WeightedBlocks((points,), (np.ones(1),))
-    pool = pool_of_rows(part, 0, labels, 1)
+    pool = pool_members(part, labels, 1), points.astype(np.float32)
     found = candidate_neighbors(points, 4, 0, 6)
     absent = CandidateEdges(0, np.full_like(found.indices, -1), np.zeros((6, 4)))
-    expected = cluster_rows(part, found, labels, pool, 1).affinity.toarray()
-    assert_array_equal(cluster_rows(part, absent, labels, pool, 1).affinity.toarray(), expected)
+    expected = cluster_rows(part, found, labels, *pool, 1).affinity.toarray()
+    assert_array_equal(cluster_rows(part, absent, labels, *pool, 1).affinity.toarray(), expected)

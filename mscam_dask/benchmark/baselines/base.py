@@ -6,7 +6,7 @@ import dataclasses
 import math
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -122,37 +122,45 @@ class Baseline(ClusterMixin, BaseEstimator, ABC):  # type: ignore[misc]  # untyp
         """Warn at the call of `fit`; for `_cluster`, and with one level more for what it calls."""
         warnings.warn(f"{self._title} {message}", ConvergenceWarning, stacklevel=stacklevel)
 
-    def _warn_not_settled(self) -> None:
+    def _warn_not_settled(self, *, stacklevel: int = 5) -> None:
         """Warn that the last of `max_iter` iterations changed too much; for `_cluster`."""
         limits = self.get_params(deep=False)
         self._warn(
             f"stopped after max_iter={limits['max_iter']} iterations, the last of which changed the "
             f"result by more than tol={limits['tol']}. Raise max_iter or tol.",
-            stacklevel=5,
+            stacklevel=stacklevel,
         )
 
-    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        """Peak bytes in addition to the scaled views."""
-        return 8 * n_samples * n_samples * self._matrices(len(widths))
+    def _until_settled(self) -> Iterator[list[float]]:
+        """Yield the list to which each iteration adds the objective, until its change is at most a share `tol`.
 
-    def _matrices(self, n_views: int) -> int:
-        """Number of dense (n, n) arrays at the peak."""
-        return self._square_matrices + self._square_matrices_per_view * n_views
+        Warns after `max_iter` iterations; sets `objective_` and `n_iter_`.
+        """
+        limits, objective = self.get_params(deep=False), list[float]()
+        for _ in range(limits["max_iter"]):
+            yield objective
+            change = abs(objective[-1] - objective[-2]) if len(objective) > 1 else math.inf
+            if change <= limits["tol"] * abs(objective[-1]):
+                break
+        else:
+            self._warn_not_settled(stacklevel=6)
+        self.objective_, self.n_iter_ = tuple(objective), len(objective)
 
     def _check_memory(self, data: MultiViewData) -> None:
         limit, n = self.memory_limit_bytes or available_memory_bytes(), data.n_samples
         sources = self._used_views(data).views
+        matrices = self._square_matrices + self._square_matrices_per_view * len(sources)
         # A pairwise view becomes coordinates through its kernel: three n x n arrays, one view at a time.
-        pairwise = any(source.view_type != "features" for source in sources)
+        is_pairwise = any(source.view_type != "features" for source in sources)
         views_bytes = 8 * n * sum(source.shape[1] for source in sources)
-        working = self._working_bytes(n, [source.shape[1] for source in sources])
-        need = views_bytes + max(working, 24 * n * n * pairwise)
+        need = views_bytes + 8 * n * n * max(matrices, 3 * is_pairwise)
         if need <= limit:
             return
         largest, remedy = "", "Use more memory or fewer samples"
-        if matrices := self._matrices(len(sources)):
+        if matrices:
             n_fitting = math.isqrt(max(0, int((limit - views_bytes) / (8 * matrices))))
-            largest = f", {working / _GIB:.2f} GiB of it for {matrices} dense {n} x {n} arrays"
+            gib = 8 * n * n * matrices / _GIB
+            largest = f", {gib:.2f} GiB of it for {matrices} dense {n} x {n} arrays"
             remedy = (
                 f"Use a random subset of about {n_fitting} samples, more memory, or a method that "
                 "is linear in n: lmvsc, smvsc or MSCAM"

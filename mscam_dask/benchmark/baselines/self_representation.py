@@ -75,7 +75,7 @@ class SSC(SingleViewBaseline):
     n_init: Count = 20
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
-        rows = views[0] if len(views) == 1 else np.hstack(views)
+        rows = np.hstack(views)
         n = len(rows)
         basis = basis_from_rows(rows)
         # ADMM with the copy Z of C under the quadratic term:
@@ -206,8 +206,7 @@ class DiMSC(Baseline):
         states = [self._start(view) for view in views]
         dependences = [state.dependence() for state in states]
         total = np.sum(dependences, axis=0)
-        objective: list[float] = []
-        for _ in range(self.max_iter):
+        for objective in self._until_settled():
             for position, state in enumerate(states):
                 total -= dependences[position]
                 coupling = self.diversity * total + state.smoothness
@@ -217,14 +216,6 @@ class DiMSC(Baseline):
             # Sum of tr(K_v H K_w H) over v < w: half of the sum over all v ≠ w.
             pairs = float(np.vdot(total, total) - sum(np.vdot(K, K) for K in dependences)) / 2
             objective.append(sum(state.own_cost() for state in states) + self.diversity * pairs)
-            if len(objective) > 1 and objective[-2] - objective[-1] <= self.tol * objective[-2]:
-                break
-            if len(states) == 1:
-                break  # The diversity term is zero: the first solution is final.
-        else:
-            self._warn_not_settled()
-        self.objective_ = tuple(objective)
-        self.n_iter_ = len(objective)
         self.affinity_ = np.zeros_like(total)
         for state in states:
             magnitude = np.abs(state.basis.vectors @ state.coefficients)

@@ -85,11 +85,6 @@ class MLAN(Baseline):
         # d_{i,k+1} needs one sample more than the k neighbors and the row itself.
         check_most("n_neighbors", self.n_neighbors, data.n_samples - 2, f"{data.n_samples} samples")
 
-    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        edges = 8 * 10 * n_samples * (self.n_neighbors + 1)
-        # the search copies the views in single precision
-        return edges + 4 * n_samples * (sum(widths) + 8 * self.n_clusters) + 64 * 2**20
-
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         c, k = self.n_clusters, self.n_neighbors
         weights = np.full(len(views), 1.0 / len(views))
@@ -209,11 +204,6 @@ class LMVSC(Baseline):
 
     def _anchor_count(self) -> int:
         return self.n_clusters if self.n_anchors is None else self.n_anchors
-
-    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        joined = 8 * n_samples * self._anchor_count() * len(widths)
-        # k-means copies the largest view
-        return 2 * joined + 8 * n_samples * (max(widths) + 2 * self.n_clusters) + 64 * 2**20
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, m = len(views[0]), self._anchor_count()
@@ -344,11 +334,6 @@ class SMVSC(Baseline):
         of = f"{n} samples in {c} clusters"
         check_most("anchors_per_cluster", self.anchors_per_cluster, n // c, of)
 
-    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        n_anchors = self.n_clusters * self.anchors_per_cluster
-        # Z, its next value, and the copies of the projection; k-means has fewer
-        return 8 * 6 * n_samples * n_anchors + 64 * 2**20
-
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, m = len(views[0]), self.n_clusters * self.anchors_per_cluster
         X = [np.pad(view, ((0, 0), (0, max(0, m - view.shape[1])))) for view in views]
@@ -359,8 +344,7 @@ class SMVSC(Baseline):
         weights = np.full(len(X), 1.0 / len(X))
         A = np.zeros((m, m))
         products = [view.T @ Z for view in X]  # (d_v, m)
-        objective: list[float] = []
-        for _ in range(self.max_iter):
+        for objective in self._until_settled():
             W = [polar_factor(C @ A.T) for C in products]
             pairs = zip(weights, W, products, strict=True)
             A = polar_factor(sum(w**2 * P.T @ C for w, P, C in pairs))
@@ -373,16 +357,8 @@ class SMVSC(Baseline):
             losses = np.maximum(squared_norms - 2.0 * np.array(cross) + squared_z, 0.0)
             weights = _weights(losses)
             objective.append(float(weights**2 @ losses + squared_z))
-            if len(objective) > 1:
-                change = abs(objective[-2] - objective[-1])
-                if change <= self.tol * abs(objective[-2]):
-                    break
-        else:
-            self._warn_not_settled()
         self.anchor_graph_ = Z
         self.view_weights_ = weights
-        self.objective_ = tuple(objective)
-        self.n_iter_ = len(objective)
         embedding = basis_from_rows(Z).vectors[:, : self.n_clusters]
         return kmeans_labels(normalize(embedding), self.n_clusters, 20, rng)
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Sequence
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar
 
 import numpy as np
 import scipy.linalg
+from msgspec import Meta
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans, SpectralClustering
@@ -23,7 +23,7 @@ from mscam_dask.benchmark.baselines.base import (
     check_most,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.laplacian import (
     connected_components,
@@ -40,35 +40,6 @@ _LANCZOS_FROM = 500
 
 _LANCZOS_SHARE = 0.3
 """Maximum number of products with the matrix, as a share of n: more cost as much as dense solution."""
-
-
-@dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class AffinityBaseline(Baseline):
-    """Base class of the methods that start from an affinity matrix of each view.
-
-    Parameters
-    ----------
-    affinity : {"gaussian", "neighbors"}, default="gaussian"
-        exp(−d² / 2σ²) with σ the median distance, or the symmetrized graph of the `n_neighbors`
-        nearest samples.
-    n_neighbors : int, default=10
-        For affinity="neighbors".
-    """
-
-    affinity: Literal["gaussian", "neighbors"] = "gaussian"
-    n_neighbors: Count = 10
-
-    def _check(self, data: MultiViewData) -> None:
-        if self.affinity == "neighbors":
-            check_most(
-                "n_neighbors", self.n_neighbors, data.n_samples - 1, f"{data.n_samples} samples"
-            )
-
-    def _affinity(self, view: Array) -> Array:
-        """Dense `neighbor_affinity` or `gaussian_affinity` of a view, (n, n)."""
-        if self.affinity == "neighbors":
-            return neighbor_affinity(view, self.n_neighbors).toarray()
-        return gaussian_affinity(view)
 
 
 def gaussian_affinity(rows: Array, *, width_factor: float = 1.0) -> Array:
@@ -158,7 +129,7 @@ class GaussianSpectral(SingleViewBaseline):
     n_init: Count = 20
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
-        rows = views[0] if len(views) == 1 else np.hstack(views)
+        rows = np.hstack(views)
         affinity = gaussian_affinity(rows, width_factor=self.width_factor)
         np.fill_diagonal(affinity, 0.0)
         return spectral_labels(affinity, self.n_clusters, self.n_init, rng)
@@ -190,21 +161,14 @@ class NeighborSpectral(Baseline):
 
     _title: ClassVar[str] = "kNN-graph spectral clustering"
 
-    n_neighbors: Count = 10
+    n_neighbors: Annotated[int, Meta(ge=2)] = 10
     n_init: Count = 10
 
     def _check(self, data: MultiViewData) -> None:
-        if not 2 <= self.n_neighbors <= data.n_samples:
-            raise ConfigurationError(
-                f"n_neighbors={self.n_neighbors!r} is invalid: allowed is 2 to {data.n_samples}."
-            )
-
-    def _working_bytes(self, n_samples: int, widths: Sequence[int]) -> int:
-        graph = 12 * 4 * n_samples * self.n_neighbors
-        return 8 * n_samples * sum(widths) + graph + 8 * 20 * n_samples * self.n_clusters
+        check_most("n_neighbors", self.n_neighbors, data.n_samples, f"{data.n_samples} samples")
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
-        rows = views[0] if len(views) == 1 else np.hstack(views)
+        rows = np.hstack(views)
         model = SpectralClustering(
             self.n_clusters,
             affinity="nearest_neighbors",
@@ -232,7 +196,7 @@ class NeighborSpectral(Baseline):
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class CoReg(AffinityBaseline):
+class CoReg(Baseline):
     """Co-regularized multi-view spectral clustering, centroid-based.
 
         max Σ_v tr(U_vᵀ L_v U_v) + λ Σ_v tr(U_v U_vᵀ U* U*ᵀ)   over U_vᵀU_v = U*ᵀU* = I_c
@@ -276,27 +240,16 @@ class CoReg(AffinityBaseline):
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         c, weight = self.n_clusters, self.consensus_weight
-        L = [normalized_affinity(self._affinity(view)) for view in views]
-        U, centroid = [leading_eigenvectors(matrix, c) for matrix in L], None
-        objective: list[float] = []
-        for _ in range(self.max_iter + 1):
-            if centroid is not None:
-                pull = weight * (centroid @ centroid.T)
-                U = [leading_eigenvectors(matrix + pull, c) for matrix in L]
+        L = [normalized_affinity(gaussian_affinity(view)) for view in views]
+        centroid = np.zeros((len(views[0]), c))
+        for objective in self._until_settled():
+            pull = weight * (centroid @ centroid.T)
+            U = [leading_eigenvectors(matrix + pull, c) for matrix in L]
             centroid = basis_from_rows(np.hstack(U)).vectors[:, :c]  # of Σ U_v U_vᵀ
             own = sum(np.vdot(E, matrix @ E) for matrix, E in zip(L, U, strict=True))
             agreement = sum(np.sum((centroid.T @ E) ** 2) for E in U)
             objective.append(float(own + weight * agreement))
-            if len(objective) > 1 and objective[-1] - objective[-2] <= self.tol * abs(
-                objective[-1]
-            ):
-                break
-        else:
-            self._warn_not_settled()
-        assert centroid is not None
-        self.consensus_embedding_: Array = centroid
-        self.objective_ = tuple(objective)
-        self.n_iter_ = len(objective) - 1
+        self.consensus_embedding_ = centroid
         return kmeans_labels(normalize(centroid), c, self.n_init, rng)
 
 
@@ -305,7 +258,7 @@ _START_OFFSET = 0.2
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
-class MMSC(AffinityBaseline):
+class MMSC(Baseline):
     """Multi-modal spectral clustering with a nonnegative indicator.
 
         min Σ_v tr(G_vᵀ L_v G_v) + α‖G_v − G‖²   over GᵀG = I_c, G ≥ 0
@@ -317,13 +270,14 @@ class MMSC(AffinityBaseline):
     ----------
     alpha : float, default=1.0
         Weight of the distance between the views' indicators and the common one.
+    n_neighbors : int, default=10
+        Neighbors in the graph of each view.
     max_iter : int, default=1000
         Maximum number of multiplicative updates.
     tol : float, default=1e-5
         Stop when tr(GᵀSG) changes by less than this share.
     n_init : int, default=20
         Number of k-means starts for the initial indicator.
-    affinity : {"gaussian", "neighbors"}, default="neighbors"
 
     Attributes
     ----------
@@ -349,10 +303,13 @@ class MMSC(AffinityBaseline):
     _square_matrices: ClassVar[int] = 5
 
     alpha: Positive = 1.0
-    affinity: Literal["gaussian", "neighbors"] = "neighbors"
+    n_neighbors: Count = 10
     max_iter: Count = 1000
     tol: NotNegative = 1e-5
     n_init: Count = 20
+
+    def _check(self, data: MultiViewData) -> None:
+        check_most("n_neighbors", self.n_neighbors, data.n_samples - 1, f"{data.n_samples} samples")
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         n, c = len(views[0]), self.n_clusters
@@ -363,26 +320,16 @@ class MMSC(AffinityBaseline):
         sizes = np.sqrt(np.maximum(np.bincount(start, minlength=c), 1))
         G = np.full((n, c), _START_OFFSET) / sizes
         G[np.arange(n), start] += 1.0 / sizes[start]
-        objective: list[float] = []
-        for _ in range(self.max_iter):
-            SG = S @ G
+        for objective in self._until_settled():
+            self.indicator_, SG = G, S @ G
             agreement = G.T @ SG
             objective.append(float(np.trace(agreement)))
-            if len(objective) > 1:
-                change = abs(objective[-1] - objective[-2])
-                if change <= self.tol * abs(objective[-1]):
-                    break
             G = G * np.sqrt(SG / np.maximum(G @ agreement, np.finfo(np.float64).tiny))
-        else:
-            self._warn_not_settled()
-        self.indicator_ = G
-        self.objective_ = tuple(objective)
-        self.n_iter_ = len(objective)
-        return np.asarray(np.argmax(G, axis=1))
+        return np.asarray(np.argmax(self.indicator_, axis=1))
 
     def _resolvent(self, view: Array) -> Array:
         """(L + αI)⁻¹ of one view's normalized Laplacian, without negative entries."""
-        affinity = self._affinity(view)
+        affinity = neighbor_affinity(view, self.n_neighbors).toarray()
         np.fill_diagonal(affinity, 0.0)
         matrix = -normalized_affinity(affinity)
         matrix[np.diag_indices(len(matrix))] += 1.0 + self.alpha

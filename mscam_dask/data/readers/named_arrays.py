@@ -78,7 +78,7 @@ def contents_of(
     least_columns: int = 1,
     view_types: Mapping[str, ViewType] = MappingProxyType({}),
 ) -> SourceContents:
-    """Views and labels of a file with named variables (`Variables`), of which `skipped` were not read."""
+    """Views, labels and ids of a file with named variables (`Variables`), of which `skipped` were not read."""
     found = Variables(view_types=dict(view_types))
     for name, value in variables.items():
         found.enter(name, value)
@@ -91,7 +91,7 @@ def contents_of(
     ]
     wanted, least = selection.views, 1 if selection.views is not None else least_columns
     views: list[RowSource] = []
-    left, others = [*skipped], []
+    left, others = [*skipped], dict[str, str]()
     for name, value in found.values.items():
         around = found.around(name)
         if name in found.groups or around & may_be_labels:
@@ -103,26 +103,23 @@ def contents_of(
             table = value.T if source.samples_in == "columns" else value
             views.append(rows_of(table, name=name, view_type=view_type, file=str(source.path)))
         else:
-            others.append(name)
-    listing = ", ".join(f"{name!r} ({_describe(found.values[name])})" for name in others)
-    is_empty = not views and not left
+            others[name] = _describe(value)
     has_stack = any(
         is_numeric(found.values[name]) and found.values[name].ndim > 2 for name in others
     )
-    if set(others) & set(wanted or ()) or (is_empty and (labels is None or has_stack)):
+    if others.keys() & set(wanted or ()) or (not (views or left) and (labels is None or has_stack)):
         raise DataError(
-            f"{source.path} has no view in {listing or 'it: no variable'}; allowed are matrices (n, d) of "
+            f"{source.path} has no view in {_listed(others) or 'it: no variable'}; allowed are matrices (n, d) of "
             "numbers, cell arrays and structs of them, and symmetric matrices (n, n, V). Save each view as "
             "a matrix of its own."
         )
-    named = None if sample_ids is not None else _named_ids(found, views)
+    named = _named_ids(found, views) if sample_ids is None else None
     if named is not None:
         sample_ids = tuple(map(as_text, found.values[named]))
         notes.append(f"{source.path}: {named!r} taken as sample ids.")
-        others = [name for name in others if name != named]
+        others.pop(named, None)
     if others:
-        listing = ", ".join(f"{name!r} ({_describe(found.values[name])})" for name in others)
-        notes.append(f"{source.path}: left out {listing}: no matrices of samples.")
+        notes.append(f"{source.path}: left out {_listed(others)}: no matrices of samples.")
     return SourceContents(
         where=str(source.path),
         views=tuple(views),
@@ -172,7 +169,13 @@ def _describe(value: Any) -> str:
     return f"{'text' if value.dtype.kind in 'US' else value.dtype}, shape {tuple(value.shape)}"
 
 
+def _listed(kinds: Mapping[str, str]) -> str:
+    return ", ".join(f"{name!r} ({kind})" for name, kind in kinds.items())
+
+
 def _in_memory(values: Any) -> NDArray[Any]:
+    if is_sparse(values):
+        return np.asarray(values.toarray())
     return np.asarray(
         values.compute(scheduler="synchronous") if hasattr(values, "compute") else values
     )
@@ -212,7 +215,6 @@ def _find_labels(
     """Labels that were asked for, else of the best usual name; names of all that may be labels; notes."""
     asked, requested = selection.labels, set(selection.views or ())
     known: dict[str, _Labels] = {}
-    differing: list[str] = []
     for name, value in found.values.items():
         is_view = name in found.view_types or not requested.isdisjoint(
             (name, *found.groups.get(name, ()))
@@ -223,31 +225,20 @@ def _find_labels(
         is_usual = labels is not None and labels[0].size > 1 and (labels[1] or _is_usual(name))
         if labels is not None and (name == asked or is_usual):
             known[name] = labels
-        elif isinstance(value, list) and all(map(_is_vector, value)):
-            differing.append(name)
     if asked in found.values and asked not in known:
         raise DataError(
             f"{source.path}: {asked!r}, asked for as labels, is {_describe(found.values[asked])}; allowed "
             "are one label per sample, the same for each view in the columns of a matrix or in a cell "
-            "array, and an indicator matrix (in each row a 1, else 0). Name another"
-            + (f", such as labels='{asked}_0'." if asked in differing else ".")
+            "array, and an indicator matrix (in each row a 1, else 0). Name another, such as one cell (labels='Y_0')."
         )
     best = sorted(known, key=lambda name: (not _is_usual(name), known[name][1] != ""))
     taken = asked if asked in known else best[0] if best and asked is None else None
-    notes = []
-    if taken is not None:
-        how = known[taken][1]
-        notes.append(f"{source.path}: {taken!r} taken as labels{how and f': {how}'}.")
-    elif asked is None:
-        notes += [
-            f"{source.path}: the {len(found.values[name])} cells of {name!r} are different labels, and none "
-            f"was taken; name one, such as labels='{name}_0' (--labels {name}_0)."
-            for name in differing
-        ]
-    left = [name for name in (*best, *differing) if name != taken]
-    if left and (taken is not None or asked is not None):
+    values, how = (None, "") if taken is None else known[taken]
+    notes = [f"{source.path}: {taken!r} taken as labels{how and f': {how}'}."] if taken else []
+    left = [name for name in best if name != taken]
+    if left:
         notes.append(f"{source.path}: left out {left}, which may be labels.")
-    return None if taken is None else known[taken][0], {*known, *differing}, notes
+    return values, set(known), notes
 
 
 def _own(name: str) -> str:
@@ -272,32 +263,26 @@ def _is_vector(value: Any) -> bool:
 
 def _labels_in(value: Any) -> _Labels | None:
     """An array or cell array as labels, None where it is none."""
-    if isinstance(value, list):
-        return _labels_in_cells(value)
+    if isinstance(value, list) and all(map(_is_vector, value)):
+        first, *others = vectors = [_in_memory(item).ravel() for item in value]
+        if others and all(vector.size == 1 for vector in vectors):
+            return np.concatenate(vectors), "one in each cell"
+        are_same = all(np.array_equal(first, vector) for vector in others)
+        return (first, f"its {len(value)} cells are the same") if are_same else None
     if _is_vector(value):
         return _in_memory(value).ravel(), ""
     if is_matrix(value) and value.dtype.kind != "c" and min(value.shape) > 1:
         for lines, table in (("columns", value), ("rows", value.T)):
-            found = _labels_in_sparse(table) if is_sparse(table) else _labels_in_rows(table, lines)
+            found = _labels_in_rows(table, lines)
             if found is not None and 1 < np.unique(found[0]).size < found[0].size:
                 return found
     return None
 
 
-def _labels_in_cells(cells: list[Any]) -> _Labels | None:
-    """The vector that all cells hold, or the vector of one number per cell."""
-    if not all(map(_is_vector, cells)):
-        return None
-    first, *others = vectors = [_in_memory(item).ravel() for item in cells]
-    if others and all(vector.size == 1 for vector in vectors):
-        return np.concatenate(vectors), "one in each cell"
-    are_same = all(np.array_equal(first, vector) for vector in others)
-    return (first, f"its {len(cells)} cells are the same" if others else "") if are_same else None
-
-
 def _labels_in_rows(table: Any, lines: str) -> _Labels | None:
     """The whole number that each row repeats, or the position of the 1 in each row."""
-    if len(table) > _HEAD and _labels_in_rows(table[:_HEAD], lines) is None:
+    table = table.tocsr() if is_sparse(table) else table
+    if table.shape[0] > _HEAD and _labels_in_rows(table[:_HEAD], lines) is None:
         return None
     rows = _in_memory(table)
     if (rows == rows[:, :1]).all() and (np.floor(rows) == rows).all():
@@ -305,14 +290,6 @@ def _labels_in_rows(table: Any, lines: str) -> _Labels | None:
     if ((rows == 0) | (rows == 1)).all() and (rows.sum(axis=1) == 1).all():
         return rows.argmax(axis=1), "an indicator matrix, classes counted from 0"
     return None
-
-
-def _labels_in_sparse(table: Any) -> _Labels | None:
-    rows = table.tocsr(copy=True)
-    rows.sum_duplicates()
-    rows.eliminate_zeros()
-    is_indicator = (rows.data == 1).all() and (np.diff(rows.indptr) == 1).all()
-    return (rows.indices, "an indicator matrix, classes counted from 0") if is_indicator else None
 
 
 # -- NumPy files ----------------------------------------------------------------------------------
@@ -362,15 +339,17 @@ def read_npz(source: Source, selection: Selection, stack: ExitStack) -> SourceCo
                     f"{source.path} has two arrays called {name!r}; names must be unique. Rename one of them."
                 )
             may_be_labels = key == selection.labels or _CONVENTIONAL.fullmatch(key) is not None
-            may_be_ids = ids is None and id_strength(key) == CERTAIN
-            is_wanted = not wanted or any(each.startswith(name) for each in wanted)
-            is_extra = bool(numbered) and key not in name_of  # no view, maybe labels
-            if may_be_labels or (not is_extra and (may_be_ids or is_wanted)):
-                value = _array(archive, key, source)
-                is_usable = not is_extra or _labels_in(value) is not None
+            if numbered and key not in name_of:  # no view, maybe labels
+                value = _array(archive, key, source) if may_be_labels else None
+                is_usable = value is not None and _labels_in(value) is not None
                 variables[name] = value if is_usable else f"beside {numbered[0]}"
-            elif is_extra:
-                variables[name] = f"beside {numbered[0]}"
+            elif (
+                may_be_labels
+                or (ids is None and id_strength(key) == CERTAIN)
+                or not wanted
+                or any(each.startswith(name) for each in wanted)
+            ):
+                variables[name] = _array(archive, key, source)
             else:
                 left.append(name)
         contents = contents_of(

@@ -45,14 +45,6 @@ def read_omics(source: Source, selection: Selection, stack: ExitStack) -> Source
         labels = None if label is None else _column(file["obs"][label], source)
     skipped = tuple(name for name in arrays if name not in wanted)
     notes = [] if label is None else [f"{source.path}: column {label!r} of obs taken as labels."]
-    asked = selection.labels
-    modalities = file.get("mod", {}) if asked is not None and label is None else {}
-    holders = [name for name, group in modalities.items() if asked in group["obs"]]
-    if holders:
-        notes.append(
-            f"{source.path}: {asked!r} is no column of obs, but of modality {', '.join(holders)}; "
-            f"mdata.pull_obs() makes it {holders[0]}:{asked} of obs."
-        )
     if skipped and selection.views is None:
         notes.append(f"{source.path}: left out {', '.join(skipped)} (--view NAME takes one).")
     return SourceContents(

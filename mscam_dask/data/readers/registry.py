@@ -85,21 +85,6 @@ _NOT_TEXT = (
     *(".json", ".jsonl", ".xml", ".html", ".sav", ".dta", ".sas7bdat", ".xpt", ".orc"),
 )
 
-# Readers of other packages for some of them.
-_ELSEWHERE = {
-    ".json": "pandas.read_json",
-    ".xml": "pandas.read_xml",
-    ".sav": "pandas.read_spss",
-    ".dta": "pandas.read_stata",
-    ".sas7bdat": "pandas.read_sas",
-    ".xpt": "pandas.read_sas",
-    ".orc": "pandas.read_orc",
-    ".arff": "scipy.io.arff.loadarff",
-    ".mtx": "scipy.io.mmread",
-    ".loom": "anndata.io.read_loom",
-    **dict.fromkeys((".svm", ".libsvm", ".svmlight"), "sklearn.datasets.load_svmlight_file"),
-}
-
 # Tried in this order; a file that matches no other format is whitespace-separated text.
 FORMATS: tuple[Format, ...] = (
     Format(
@@ -145,7 +130,8 @@ def table_of(source: Source) -> Table:
                 return table
     raise DataError(
         f"{source.path} is not one table: allowed are text (.csv, .tsv, .txt, also compressed), .parquet, .feather "
-        "and Excel files of one sheet. Convert it."
+        "and Excel files of one sheet. Convert it, or give it as a source of its own and name its variable of labels "
+        "(--labels NAME)."
     )
 
 
@@ -171,12 +157,10 @@ def _opened(
             f'write.csv(readRDS({path.name!r}), "{path.stem}.csv"), or arrow::write_parquet('
             f'tibble::rownames_to_column(x, "id"), "{path.stem}.parquet").'
         )
-    of_run, read = path / "data.zarr", _ELSEWHERE.get(path.suffix.lower())
-    remedy = "Convert it to one of them; unpack what is compressed."
-    if read is not None:
-        remedy = f"Read it in Python with {read}, and pass or save the table or array."
+    of_run = path / "data.zarr"
     hint = f" The data of this run are {of_run}." if of_run.is_dir() else ""
     raise DataError(
         f"{path} is in no format that can be read; allowed are "
-        f"{', '.join(candidate.name for candidate in FORMATS)}. {remedy}{hint}"
+        f"{', '.join(candidate.name for candidate in FORMATS)}. Convert it to one of them (pandas, SciPy and anndata "
+        f"read others), and unpack what is compressed.{hint}"
     )

@@ -27,7 +27,6 @@ from mscam_dask.data.views.conversion import LABEL_COLUMNS, rows_of
 from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.errors import DataError
 
-THOUSANDS = re.compile(r"[+-]?\d{1,3}([,.' \u00a0\u202f]\d{3})+([.,]\d+)?")
 _LABEL_RANK = {name: rank for rank, name in enumerate(LABEL_COLUMNS)}
 _OF_GENES = re.compile(
     r"((entrez|hugo|ensembl)?[_ .]?(gene|probe)?[_ .]?(ids?|names?|symbols?|type|biotype|length))|entrez|chr(om|"
@@ -41,7 +40,6 @@ _OF_NO_GENE = re.compile(  # rows that HTSeq and STAR write around the counts
 _OF_FOOTER = re.compile(r"\W*((grand|sub)[ -]?)?(total|sum|mean|average|avg)s?\b.*", re.IGNORECASE)
 _ROUNDED = 0.01  # relative difference of a sum or mean that is shown with few digits
 _CODES = (999, 9999, 99999, 999999)  # of missing values
-_TITLES = 3  # rows of titles, names and units above the values
 _TEXTS = 20  # columns of numbers that are kept as text too
 
 
@@ -324,18 +322,12 @@ def _values(table: Table, rows: TableRows, features: Sequence[int]) -> NDArray[A
     if bad:
         place = min(bad, key=lambda place: (bad[place][1], place))
         n_bad, row, text = bad[place]
-        n_rows = max(len(rows.values), *map(len, rows.texts.values()))
-        are_at_top = max(first + n for n, first, _ in bad.values()) <= _TITLES < n_rows
-        remedy = _remedy(text, table.decimal)
-        if are_at_top and 2 * len(bad) > len(features):
-            remedy = (
-                f"If row {row} has the names of the columns, leave out the lines above it with skip of Source "
-                "(--skip, [data] skip); if it has units, remove it."
-            )
         raise DataError(
             f"{table.where}: column {table.columns[place]!r} has {n_bad} value(s) that are not numbers, the "
             f"first {text!r} in row {row} (counted from 0 below the header); {len(bad)} column(s) have such "
-            f"values. {remedy}"
+            f"values. Name columns of ids or labels (--id-column, --labels), leave out lines above the header (--skip), "
+            f"correct the delimiter (--delimiter), or write numbers with one decimal mark, here {table.decimal!r} "
+            "(--decimal), and without separators of thousands: 1000.5."
         )
     if not features:
         raise DataError(
@@ -379,22 +371,6 @@ def _notes_of_codes(values: NDArray[Any], names: Sequence[str]) -> list[str]:
         "it marks missing cells."
         for code, columns in found.items()
     ]
-
-
-def _remedy(field: str, decimal: str) -> str:
-    """Return the remedy for a field that is not a number."""
-    between = next((mark for mark in ";\t|" if mark in field), None)
-    if between is not None:
-        return f"If {between!r} separates columns, pass delimiter={between!r} (--delimiter)."
-    if THOUSANDS.fullmatch(field) or re.fullmatch(r"[+-]?\d*[,.]\d+([eE].*)?", field):
-        return (
-            f"Write numbers with one decimal mark, here {decimal!r} (decimal of Source, --decimal), and "
-            "without separators of thousands: 1000.5."
-        )
-    return (
-        "Remove or encode them; name an id column with id_column (--id-column), a label column with "
-        "labels (--labels)."
-    )
 
 
 def parsed_labels(texts: Sequence[str], where: str) -> NDArray[Any]:

@@ -13,7 +13,6 @@ import numpy as np
 
 from mscam_dask.data.readers.base import Source, open_text, unreadable
 from mscam_dask.data.readers.roles import MISSING, Block, Table, are_whole, id_strength, is_number
-from mscam_dask.data.readers.tables import THOUSANDS
 from mscam_dask.data.views.conversion import LABEL_COLUMNS
 from mscam_dask.errors import DataError
 
@@ -27,6 +26,7 @@ _NUMBERED = 3  # columns from which consecutive numbers are hardly a sample
 _SHOWN = 5
 _MOST = 0.5
 _FIELD = re.compile(r'"([^"]*(?:""[^"]*)*)"(?=\s|$)|(\S+)')
+_THOUSANDS = re.compile(r"[+-]?\d{1,3}(,\d{3})+")
 _COMMENT = re.compile(r"!|#(?!N/?A\b)", re.IGNORECASE)
 _END = "\x1a"  # of a text, in DOS
 _PLINK = ["FID", "IID", "PAT", "MAT", "SEX", "PHENOTYPE"]  # before the genotypes of a .raw file
@@ -53,8 +53,7 @@ def _first_lines(source: Source, stream: IO[str]) -> tuple[list[str], list[str]]
     lines: list[str] = []
     mark = _COMMENT if source.comment is None else re.compile(re.escape(source.comment))
     for text in stream:
-        if not (line := _checked(text, source)):
-            break
+        line = text.rstrip(_END)
         is_above = len(above) < source.skip or (
             not lines
             and (
@@ -73,23 +72,16 @@ def _first_lines(source: Source, stream: IO[str]) -> tuple[list[str], list[str]]
     return above, lines
 
 
-def _checked(line: str, source: Source) -> str:
-    """A line without the mark of the end of the text."""
-    if "\0" in line:
-        raise DataError(
-            f"{source.path} has NUL bytes, so it is no UTF-8 text. Convert UTF-16 (iconv -f utf-16 -t utf-8 "
-            "FILE), and binary files to a format that can be read."
-        )
-    return line.rstrip(_END)
-
-
 def _check_positions(lines: list[str], where: str) -> None:
     """Refuse columns at fixed positions of which rows leave some empty, or which touch: values would shift."""
     rows = [[match.span() for match in _FIELD.finditer(line)] for line in lines if line.strip()]
-    touching = [field for line in lines for field in line.split() if _RUN_TOGETHER.fullmatch(field)]
+    fields = [line.split() for line in lines if line.strip()]
+    touching = [field for row in fields for field in row if _RUN_TOGETHER.fullmatch(field)]
+    touching += _touching_integers(rows, fields)
     if touching:
         raise DataError(
-            f"{where} has numbers without a blank between them, such as {touching[0]!r}. {_OF_FIXED_WIDTH}"
+            f"{where} has numbers without a blank between them, or such as seem to, the first {touching[0]!r}. "
+            f"{_OF_FIXED_WIDTH} If they are one number, pass delimiter=' ' (--delimiter ' ')."
         )
     gaps = {after[0] - before[1] for row in rows for before, after in pairwise(row)}
     if len(gaps) < 2 or any("\t" in line for line in lines):
@@ -108,6 +100,19 @@ def _check_positions(lines: list[str], where: str) -> None:
             f"{where} has {len(columns)} columns at fixed positions, and at most {n_fields} fields in a row: cells "
             "are empty. Write NA in them, or convert the file (pandas.read_fwf(...).to_csv(...))."
         )
+
+
+def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]]) -> list[str]:
+    """First fields of columns of whole numbers, each on several widths of the narrowest and longer than all but one."""
+    ends = {tuple(stop for _, stop in row) for row in rows}
+    if len(ends) != 1 or not all(field.isdecimal() for row in fields for field in row):
+        return []
+    widths = np.diff([0, *ends.pop()])
+    sizes, least = np.array([[*map(len, row)] for row in fields]), widths.min()
+    if len(rows) < 2 or (widths - sizes)[:, 1:].min(initial=2) < 2:  # separated by single blanks
+        return []
+    is_wide = (widths > least) & (widths % least == 0) & (sizes.min(axis=0) > widths - least)
+    return [fields[0][column] for column in np.flatnonzero(is_wide)]
 
 
 def _is_gct(above: list[str]) -> bool:
@@ -311,7 +316,7 @@ def _share(
     if commas <= dots:
         return dots / n_fields, "."
     with_comma = [field for field in fields if "," in field and is_number(field, ",")]
-    if all(THOUSANDS.fullmatch(field) for field in with_comma):
+    if all(_THOUSANDS.fullmatch(field) for field in with_comma):
         raise DataError(
             f"{where}: the comma in {with_comma[0]!r} may mark decimals or thousands. Set decimal=',' "
             "(--decimal), or write numbers without separators of thousands."
@@ -406,7 +411,7 @@ def _blocks(
     def lines(stream: IO[str]) -> Iterator[str]:
         n_blank = 0
         for text in itertools.islice(stream, n_above, None):
-            line = _checked(text, source)
+            line = text.rstrip(_END)
             if comment is not None and line.startswith(comment):
                 continue
             if n_columns == 1 and not line.strip():

@@ -78,14 +78,10 @@ def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> Ro
     """Return the rows of the old and the new samples, absent samples left out."""
     if new is None:
         new = restrict_to_present(LiftedRows(old, np.full(n_new, -1, dtype=np.int64)))
-    both = _joined_rows(_of_all(old), _of_all(new), where)
+    # with a row for each sample; those of absent samples have arbitrary values
+    first, second = (one.source if isinstance(one, PresentRows) else one for one in (old, new))
     has = np.concatenate([presence_table([one])[:, 0] for one in (old, new)])
-    return restrict_to_present(both, np.flatnonzero(~has))
-
-
-def _of_all(view: RowSource) -> RowSource:
-    """Return a view with a row for each sample; rows of absent samples have arbitrary values."""
-    return view.source if isinstance(view, PresentRows) else view
+    return restrict_to_present(_joined_rows(first, second, where), np.flatnonzero(~has))
 
 
 def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
@@ -94,49 +90,30 @@ def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:
             f"View {old.name!r} has view_type={old.view_type!r} in {where} and {new.view_type!r} in the new "
             "samples; samples can be appended to feature views only. Ingest a distance or kernel matrix as a whole."
         )
-    if old.shape[1] != new.shape[1]:
-        raise DataError(
-            f"View {old.name!r} has {old.shape[1]} columns in {where} and {new.shape[1]} in the new "
-            "samples; the features must be the same, in the same order."
-        )
-    _check_features(old, new, where)
-    return JoinedRows(old, new)
-
-
-def _check_features(old: RowSource, new: RowSource, where: str) -> None:
-    """Refuse columns of other names, or in another order, where both sides have names."""
+    differ = f"{old.shape[1]} columns in {where} and {new.shape[1]} in the new samples"
     before, after = feature_names_of(old), feature_names_of(new)
-    if before is None or after is None or before == after:
-        return
-    column = first_difference(before, after)
-    differ = (
-        f"column {column} (counted from 0) is {before[column]!r} in {where} and {after[column]!r} in "
-        "the new samples"
-    )
-    if sorted(before) == sorted(after):
+    is_other = old.shape[1] != new.shape[1]
+    if not is_other and before is not None and after is not None and before != after:
+        has_numbers = is_numbering(before) or is_numbering(after)
+        is_other = not has_numbers or sorted(before) == sorted(after)
+        at = first_difference(before, after)
+        differ = f"column {at} (counted from 0) {before[at]!r} in {where} and {after[at]!r} in the new samples"
+        missing, added = sorted(set(before) - set(after)), sorted(set(after) - set(before))
+        differ += f"; only in the store are [{listed(missing)}], only in the new samples [{listed(added)}]"
+    if is_other:
         raise DataError(
-            f"View {old.name!r} has the same features in another order: {differ}. Put the columns of "
-            f"the new samples in the order of the store: [{listed(before)}]."
+            f"View {old.name!r} has {differ}. Give the features of the store, in its order and under its names."
         )
-    if is_numbering(before) or is_numbering(after):
-        return
-    missing, added = sorted(set(before) - set(after)), sorted(set(after) - set(before))
-    raise DataError(
-        f"View {old.name!r} has other features: {differ}; only in the store are "
-        f"[{listed(missing)}], only in the new samples [{listed(added)}]. Give the same features, in "
-        "the same order; if only their names changed, rename the columns as they are in the store."
-    )
+    return JoinedRows(old, new)
 
 
 def _ids(old: MultiViewData, new: MultiViewData, where: str) -> tuple[str, ...] | None:
     if old.sample_ids is None and new.sample_ids is None:
         return None
     if old.sample_ids is None or new.sample_ids is None:
-        has, lacks = (
-            ("the new samples", where) if old.sample_ids is None else (where, "the new samples")
-        )
         raise DataError(
-            f"There are sample ids in {has} and none in {lacks}. Give both ids (--id-column), or neither."
+            f"Only {where if new.sample_ids is None else 'the new samples'} have sample ids; allowed are ids in "
+            f"{where} and in the new samples, or in neither. Name their column (--id-column)."
         )
     known = set(old.sample_ids)
     repeated = [name for name in new.sample_ids if name in known]

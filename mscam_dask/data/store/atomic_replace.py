@@ -44,7 +44,7 @@ _PAUSES = 100
 _PAUSE_S = 0.01
 
 POINTER = "current.json"
-_WRITES = "writes"
+WRITES = "writes"
 _ATTEMPTS = 3
 
 
@@ -206,7 +206,7 @@ def resolve_current(root: Location) -> Location:
         recover(root)
         return root
     for attempt in range(1, _ATTEMPTS + 1):
-        pointer = Pointer.read(root, rf"{_WRITES}/[0-9a-f]{{32}}")
+        pointer = Pointer.read(root, rf"{WRITES}/[0-9a-f]{{32}}")
         if pointer is None:
             return root
         place = root / pointer.store
@@ -222,24 +222,21 @@ def resolve_current(root: Location) -> Location:
     raise AssertionError
 
 
-def is_name_taken(root: ObjectPath) -> bool:
-    """Whether there is anything but writes that were never published."""
-    return any(not file.url.startswith(f"{root}/{_WRITES}/") for file in root.sizes())
-
-
-def new_version(root: ObjectPath) -> ObjectPath:
-    """A place below a URL that nobody writes to."""
-    return root / _WRITES / uuid.uuid4().hex
+def is_taken(root: Location) -> bool:
+    """Whether there is anything but an empty directory, or writes to a URL that were never published."""
+    if isinstance(root, ObjectPath):
+        return any(not file.url.startswith(f"{root}/{WRITES}/") for file in root.sizes())
+    return root.exists() and not (root.is_dir() and not any(root.iterdir()))
 
 
 def set_current(root: ObjectPath, place: ObjectPath) -> None:
     """Make a finished write the store, and remove the one it replaces, unless naming it failed."""
     replaced = resolve_current(root)
-    Pointer.to(root, f"{_WRITES}/{place.name}").write(root)
+    Pointer.to(root, f"{WRITES}/{place.name}").write(root)
     assert isinstance(replaced, ObjectPath)
     with suppress(MscamError):  # the store is there; what is left over costs space only
         old = list(replaced.sizes())
         if replaced == root:
-            kept = (f"{root}/{_WRITES}/", f"{root}/{POINTER}")
+            kept = (f"{root}/{WRITES}/", f"{root}/{POINTER}")
             old = [file for file in old if not file.url.startswith(kept)]
         root.remove(old)

@@ -159,8 +159,8 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
         metadata = json.loads(content)
         if metadata["zarr_format"] != 3 or metadata["node_type"] != "group":
             raise ValueError("it does not describe a Zarr v3 group")
-        if unknown := [name for name, value in metadata.items() if not _is_known(name, value)]:
-            raise ValueError(f"fields that no Zarr v3 group has: {unknown}")
+        if unknown := metadata.keys() - _FIELDS:
+            raise ValueError(f"fields that no Zarr v3 group has: {sorted(unknown)}")
         attributes: dict[str, Any] = dict(metadata.get("attributes") or {})
         if CHECKSUM in attributes and attributes[CHECKSUM] != _own_digest(content):
             raise ValueError("its content does not match its checksum")
@@ -178,11 +178,6 @@ def root_attributes(root: Location) -> Mapping[str, Any]:
 def read_metadata(file: Location) -> bytes:
     """Content of a file of metadata, on a disk as `read_regular` reads it."""
     return file.read_bytes() if isinstance(file, ObjectPath) else read_regular(file)
-
-
-def _is_known(name: str, value: Any) -> bool:
-    """Whether the specification has a field, or lets readers pass over it."""
-    return name in _FIELDS or (isinstance(value, dict) and value.get("must_understand") is False)
 
 
 def _own_digest(content: bytes) -> str:

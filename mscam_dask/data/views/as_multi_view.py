@@ -113,23 +113,17 @@ def _of_dataset(dataset: Any) -> MultiViewData:
     views: list[RowSource] = []
     ids, codes, label_names = None, None, None
     for name, variable in dataset.data_vars.items():
-        if variable.dims == (dimension, dimension):  # xarray itself hardly takes such
-            raise DataError(
-                f"Variable {name!r} has dimension {dimension!r} twice; a view has two, one of them "
-                f"{dimension!r}. Name the other one differently: xarray.DataArray(values, "
-                f"dims=({dimension!r}, {f'other_{dimension}'!r}))."
-            )
         if name == "labels" and variable.dims == (dimension,):
             codes, label_names = encode_labels(np.asarray(variable))
-        elif variable.ndim == 2:
+        elif variable.ndim == len(set(variable.dims)) == 2:
             table = variable.transpose(dimension, ...)
             ids = sample_ids_of(table)
             view_type = table.attrs.get("view_type", "features")
             views.append(rows_of(table, name=str(name), view_type=view_type))
         else:
             raise DataError(
-                f"Variable {name!r} has dimensions {variable.dims}; a view has two, one of them "
-                f"{dimension!r}. Drop it (dataset.drop_vars({name!r})) or give it a second one "
+                f"Variable {name!r} has dimensions {variable.dims}; a view has two of different names, one of "
+                f"them {dimension!r}. Drop it (dataset.drop_vars({name!r})), or give it a second one "
                 "(variable.expand_dims('feature', -1))."
             )
     return MultiViewData(tuple(views), ids, codes, label_names)
@@ -316,9 +310,9 @@ def arrays_of(data: Any, *, main: str = "X") -> dict[str, Callable[[str], RowSou
                 f"Modality {modality!r} has {len(stray)} sample(s) that are not in obs_names of the "
                 f"MuData, the first {min(stray)!r}. Call its update() first."
             )
-        order = (places_of(own, wanted), own, wanted)
+        places = places_of(own, wanted)
         for name, array in _of_modality(one, modality, f"{modality}/").items():
-            arrays[name] = partial(_lifted, array, order)
+            arrays[name] = partial(_lifted, array, places, own, wanted)
     for key in data.obsm:
         if key not in data.mod:  # which masks of the samples of each modality are
             arrays[f"obsm/{key}"] = partial(_view, data, "obsm", key)
@@ -352,5 +346,5 @@ def _view(data: Any, kind: str, key: str | None, name: str) -> RowSource:
     return replace(view, feature_names=tuple(map(as_text, data.var_names)))
 
 
-def _lifted(make: Callable[[str], RowSource], order: tuple[Any, ...], name: str) -> RowSource:
-    return lifted(make(name), *order)
+def _lifted(make: Callable[[str], RowSource], places: Any, own: Any, wanted: Any, name: str) -> Any:
+    return lifted(make(name), places, own, wanted)

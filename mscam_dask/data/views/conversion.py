@@ -139,42 +139,23 @@ def _frame_values(frame: Any, name: str) -> NDArray[Any]:
 
 
 def _as_plain_array(value: Any, name: str) -> NDArray[Any]:
-    if isinstance(value, str | PathLike):
+    what = f"a {type(value).__module__}.{type(value).__qualname__}"
+    is_array = hasattr(value, "__array__") or isinstance(value, list | tuple)
+    is_frame = is_instance_of(value, "dask", "DataFrame")  # as an array it would lose its index
+    if isinstance(value, RowSource | str | bytes | PathLike) or is_frame or not is_array:
+        what = f"the path {str(value)!r}" if isinstance(value, str | PathLike) else what
         raise DataError(
-            f"View {name!r} is the path {str(value)!r}, and a fit reads no files of single views. Make "
-            "one store of the files (mscam-dask ingest FILE... -o data.zarr) and give its path in the "
-            "place of the views, or load them into arrays."
-        )
-    if is_instance_of(value, "dask", "DataFrame"):  # as an array it would lose its index
-        raise DataError(
-            f"View {name!r} is a Dask frame, whose number of rows is not known. Give "
-            "frame.to_dask_array(lengths=True), or frame.compute() where it fits into memory; then its "
-            "index gives the sample ids."
-        )
-    if isinstance(value, RowSource | bytes) or not (
-        hasattr(value, "__array__") or isinstance(value, list | tuple)
-    ):
-        convert = (
-            "with .collect()"
-            if hasattr(value, "collect")
-            else "for example with numpy.asarray(view)"
-        )
-        raise DataError(
-            f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__}; allowed are NumPy and SciPy "
-            "sparse arrays, Dask arrays, pandas and polars frames, Arrow tables, AnnData and xarray.DataArray. "
-            f"Convert it {convert}."
+            f"View {name!r} is {what}; allowed are NumPy and SciPy sparse arrays, Dask arrays, pandas and polars "
+            "frames, Arrow tables, AnnData and xarray.DataArray. Convert it, for example with numpy.asarray(view), "
+            "collect() or to_dask_array(lengths=True) of lazy frames, and files with mscam-dask ingest FILE... "
+            "-o data.zarr, whose path takes the place of all views."
         )
     try:
         return np.asarray(value)
-    except (
-        ValueError,
-        TypeError,
-        RuntimeError,
-    ) as error:  # rows of different lengths, other devices
+    except (ValueError, TypeError, RuntimeError) as error:  # unequal rows, other devices
         raise DataError(
-            f"View {name!r} is a {type(value).__module__}.{type(value).__qualname__} that cannot be "
-            f"converted to an array: {str(error).rstrip('.')}. Make a two-dimensional NumPy array of it first, "
-            "with rows of equal length."
+            f"View {name!r} is {what} that cannot be converted to an array: {str(error).rstrip('.')}. Make a "
+            "two-dimensional NumPy array of it first, with rows of equal length."
         ) from error
 
 

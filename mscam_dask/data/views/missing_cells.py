@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -30,21 +30,8 @@ _IMPUTED_MIB = 16
 LARGEST = 1e304
 
 
-@dataclass(frozen=True)
-class MissingCells:
-    """Cells that are NaN, infinite or beyond `LARGEST`: `rows` are positions among all samples, `columns` or names."""
-
-    view: str
-    shape: tuple[int, int]
-    n_missing: int
-    n_too_large: int
-    largest: float
-    rows: list[int]
-    columns: list[Any]
-
-
-def missing_cells(view: RowSource) -> MissingCells | None:
-    """Read a view once and return its cells that are no usable numbers, None if there are none."""
+def missing_cells(view: RowSource, sample_ids: Sequence[str] | None = None) -> tuple[str, int]:
+    """Read a view once; describe its cells that are NaN, infinite or beyond `LARGEST` ("" for none), and count NaN."""
     n_missing = n_too_large = 0
     largest = 0.0
     bad_rows: list[int] = []
@@ -60,43 +47,34 @@ def missing_cells(view: RowSource) -> MissingCells | None:
             bad_rows.extend((np.flatnonzero(bad.any(axis=1)) + start).tolist())
             bad_columns |= bad.any(axis=0)
     if not bad_rows:
-        return None
+        return "", 0
     present, names = present_samples(view), feature_names_of(view)
-    rows = bad_rows if present is None else present.samples[bad_rows].tolist()
-    columns = np.flatnonzero(bad_columns).tolist()
-    named = columns if names is None else [names[column] for column in columns]
-    return MissingCells(view.name, view.shape, n_missing, n_too_large, largest, rows, named)
+    first, columns = bad_rows[:_SHOWN], np.flatnonzero(bad_columns).tolist()
+    rows = first if present is None else present.samples[first].tolist()
+    shown = [row if sample_ids is None else sample_ids[row] for row in rows]
+    named = [column if names is None else names[column] for column in columns[:_SHOWN]]
+    held = f"{n_missing} NaN ({n_missing / (view.shape[0] * view.shape[1]):.2%} of its cells)"
+    if n_too_large:
+        held += f" and {n_too_large} infinite or above {LARGEST:g} (up to {largest:.3g})"
+    found = (
+        f"View {view.name!r} has {held}, in {len(bad_rows)} of {view.shape[0]} rows (first "
+        f"{'rows' if sample_ids is None else 'ids'}: {shown}) and {len(columns)} of {view.shape[1]} "
+        f"columns (first: {named})"
+    )
+    return found, n_missing
 
 
-def refuse_missing_cells(
-    found: Iterable[MissingCells | None], sample_ids: Sequence[str] | None = None
-) -> None:
-    """Refuse the missing cells of views, with one `DataError` for all of them."""
-    parts, n_missing = [], 0
-    for one in found:
-        if one is None:
-            continue
-        n_missing += one.n_missing
-        n_cells = one.shape[0] * one.shape[1]
-        shown = [row if sample_ids is None else sample_ids[row] for row in one.rows[:_SHOWN]]
-        held = [f"{one.n_missing} NaN ({one.n_missing / n_cells:.2%} of its cells)"]
-        if one.n_too_large:
-            held.append(
-                f"{one.n_too_large} infinite or above {LARGEST:g} (up to {one.largest:.3g})"
-            )
-        parts.append(
-            f"View {one.view!r} has {' and '.join(held)}, in {len(one.rows)} of {one.shape[0]} rows (first "
-            f"{'rows' if sample_ids is None else 'ids'}: {shown}) and {len(one.columns)} of {one.shape[1]} "
-            f"columns (first: {one.columns[:_SHOWN]})"
-        )
-    if not parts:
+def refuse_missing_cells(found: Iterable[tuple[str, int]]) -> None:
+    """Refuse what `missing_cells` found in views, with one `DataError` for all of them."""
+    known = [(text, n_missing) for text, n_missing in found if text]
+    if not known:
         return
     remedy = "Drop these samples or columns, or correct the values."
-    if n_missing:
+    if any(n_missing for _, n_missing in known):
         remedy = "Set impute='mean', 'median' or 'knn' for feature views, or drop these samples or columns."
     raise DataError(
-        f"{'; '.join(parts)}. Allowed are finite numbers, and rows that are all NaN for samples that a "
-        f"view does not have. {remedy}"
+        f"{'; '.join(text for text, _ in known)}. Allowed are finite numbers, and rows that are all NaN for "
+        f"samples that a view does not have. {remedy}"
     )
 
 
@@ -106,9 +84,9 @@ def naming_missing_cells(data: MultiViewData) -> Iterator[None]:
     try:
         yield
     except DataError:
-        found = [one for one in map(missing_cells, data.views) if one is not None]
-        if any(one.n_missing for one in found):
-            refuse_missing_cells(found, data.sample_ids)
+        found = [missing_cells(view, data.sample_ids) for view in data.views]
+        if any(n_missing for _, n_missing in found):
+            refuse_missing_cells(found)
         raise
 
 
@@ -136,26 +114,24 @@ def impute_methods_of(data: MultiViewData) -> dict[str, ImputeMethod]:
     return {name: method for name, method in found.items() if method is not None}
 
 
-@dataclass(frozen=True, eq=False)
-class Imputer:
-    """Imputer of scikit-learn, which MLflow's autologger leaves alone."""
-
-    estimator: Any
-
-    def __call__(self, rows: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return a copy of rows with a value in each cell that is NaN."""
-        with _settings(), np.errstate(invalid="ignore"):
-            return np.asarray(self.estimator.transform(rows))
+Imputer = Callable[[NDArray[np.float64]], NDArray[np.float64]]
+"""Returns a copy of rows (m, d) with a value in each cell that is NaN."""
 
 
 def fit_imputer(rows: NDArray[np.float64], method: ImputeMethod) -> Imputer:
-    """Imputer from rows (m, d) of which each column has a value."""
+    """Imputer from rows (m, d) of which each column has a value; MLflow's autologger does not see its estimator."""
     from sklearn.impute import KNNImputer, SimpleImputer  # slow to import
 
+    estimator: Any = KNNImputer(keep_empty_features=True)
+    if method != "knn":
+        estimator = SimpleImputer(strategy=method, keep_empty_features=True)
     with _settings():
-        if method == "knn":
-            return Imputer(KNNImputer(keep_empty_features=True).fit(rows))
-        return Imputer(SimpleImputer(strategy=method, keep_empty_features=True).fit(rows))
+        return partial(_filled, estimator.fit(rows))
+
+
+def _filled(estimator: Any, rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    with _settings(), np.errstate(invalid="ignore"):
+        return np.asarray(estimator.transform(rows))
 
 
 def _settings() -> Any:
@@ -211,9 +187,7 @@ def impute_views(data: MultiViewData, methods: Mapping[str, ImputeMethod]) -> Im
     return ImputedData(replace(data, views=tuple(views)), imputers, shares)
 
 
-def fill_view(
-    view: RowSource, imputer: Callable[[NDArray[np.float64]], NDArray[np.float64]]
-) -> RowSource:
+def fill_view(view: RowSource, imputer: Imputer) -> RowSource:
     """Return a view of new samples with values in its missing cells."""
     rows = view.read(0, view.shape[0])
     return _with_rows(view, imputer(rows)) if np.isnan(rows).any() else view

@@ -23,7 +23,10 @@ JOINS: tuple[Join, ...] = get_args(Join)
 
 _SHOWN = 3
 
-_CHECK = "Check that these are ids of the same samples, written in one way"
+_CHECK = (
+    "Check that these are ids of the same samples, written in one way (samples_in='columns', --samples-in columns, "
+    "reads a file with samples on columns)"
+)
 
 # Ids of a side that are compared in other spellings, at most.
 _COMPARED = 200_000
@@ -201,14 +204,6 @@ def _examples(known: Mapping[str, Sequence[str]]) -> str:
 
 _SEPARATOR = re.compile(r"[\W_]+")
 
-_Difference = tuple[Callable[[str], str], str]
-"""A change of texts that makes ids equal which differ in this way only, and the same in pandas."""
-
-
-def _pattern(pattern: str, instead: str) -> _Difference:
-    remedy = f"ids.str.replace({pattern!r}, {instead!r}, regex=True)"
-    return partial(re.compile(pattern).sub, instead), remedy
-
 
 def _without_power(text: str) -> str:
     """A whole number that is written as 1.1E+07 in digits."""
@@ -217,16 +212,17 @@ def _without_power(text: str) -> str:
     return str(int(number)) if number.is_integer() else text
 
 
-_DIFFERENCES: dict[str, _Difference] = {
-    "their Unicode form": (partial(unicodedata.normalize, "NFKC"), "ids.str.normalize('NFKC')"),
-    "surrounding blanks": _pattern(r"^\s+|\s+$", ""),
-    "quotes": _pattern(r"^[\"']+|[\"']+$", ""),
-    "zero padding": _pattern(r"(?<!\d)0+(?=\d)", ""),
-    "decimals": _pattern(r"\.0+$", ""),
-    "powers of ten": (_without_power, "ids.astype(float).astype('int64').astype(str)"),
-    "punctuation": _pattern(_SEPARATOR.pattern, "-"),
-    "the X that R puts before digits": _pattern(r"^X(?=[\d.])", ""),
-    "upper and lower case": (str.casefold, "ids.str.lower()"),
+# Changes that make ids equal which differ in this way only.
+_DIFFERENCES: dict[str, Callable[[str], str]] = {
+    "their Unicode form": partial(unicodedata.normalize, "NFKC"),
+    "surrounding blanks": str.strip,
+    "quotes": lambda text: text.strip("\"'"),
+    "zero padding": partial(re.compile(r"(?<!\d)0+(?=\d)").sub, ""),
+    "decimals": partial(re.compile(r"\.0+$").sub, ""),
+    "powers of ten": _without_power,
+    "punctuation": partial(_SEPARATOR.sub, "-"),
+    "the X that R puts before digits": partial(re.compile(r"^X(?=[\d.])").sub, ""),
+    "upper and lower case": str.casefold,
 }
 
 # Parts that the longer id has more, and how it contains the shorter.
@@ -238,7 +234,7 @@ _AFFIXES = {
 
 
 def _in_one_spelling(text: str) -> str:
-    for change, _ in _DIFFERENCES.values():
+    for change in _DIFFERENCES.values():
         text = change(text)
     return text.strip("-")
 
@@ -253,11 +249,10 @@ def _check_spelling(known: Mapping[str, tuple[str, ...]], name: str, other: str)
     pairs = _alike(left, right, affixes=2 * shared < min(len(own), len(others)))
     if pairs and 2 * len(pairs) >= min(len(left), len(right)):
         examples = [[pair[side] for pair in pairs[:_SHOWN]] for side in (0, 1)]
-        what, remedy = _difference(pairs)
         raise DataError(
             f"The sample ids of {name!r} ({examples[0]}) and {other!r} ({examples[1]}) are written in two ways: "
-            f"{shared} are equal, and {len(pairs)} more would be but for {what}. Write them in one way in "
-            f"both{remedy}."
+            f"{shared} are equal, and {len(pairs)} more would be but for {_difference(pairs)}. Write them in one "
+            "way in both."
         )
 
 
@@ -293,16 +288,16 @@ def _common_start(texts: Sequence[str]) -> str:
     return "".join(one for one, _ in same)
 
 
-def _difference(pairs: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """Difference of the spellings of some ids, and a remedy."""
-    for what, (change, remedy) in _DIFFERENCES.items():
+def _difference(pairs: Sequence[tuple[str, str]]) -> str:
+    """Difference of the spellings of some ids."""
+    for what, change in _DIFFERENCES.items():
         if all(change(one) == change(other) for one, other in pairs):
-            return what, f", such as {remedy} in pandas"
+            return what
     ordered = [sorted(pair, key=len) for pair in pairs]
     for what, holds in _AFFIXES.items():
         if all(holds(long, short) for short, long in ordered):
-            return what, ""
-    return "several of blanks, case, zeros, punctuation, prefixes and suffixes", ""
+            return what
+    return "several of blanks, case, zeros, punctuation, prefixes and suffixes"
 
 
 # in CSV files -----------------------------------------------------------------------------------

@@ -266,26 +266,14 @@ def view_digest(source: RowSource) -> str:
     return digest.hexdigest()
 
 
-_TEXT = ("text", "encode it as numbers first, for example one column per category")
-_UNUSABLE = {
-    "O": ("Python objects", "convert it, for example with numpy.asarray(view, dtype=float)"),
-    "c": ("complex numbers", "give real and imaginary parts (or modulus and phase) as columns"),
-    "M": ("dates", "give a number instead, for example days since a reference date"),
-    "m": ("time differences", "divide by a unit, for example view / numpy.timedelta64(1, 's')"),
-    **dict.fromkeys("SUT", _TEXT),
-    "V": ("structured or raw records", "pick the numeric fields and stack them as columns"),
-}
-
-
 def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
     """Refuse a view that is not a two-dimensional table of real numbers, with a `DataError`."""
     resolved = np.dtype(dtype)
     if resolved.kind not in "biuf":
-        other = ("values that are not numbers", "convert it to numbers first")
-        held, remedy = _UNUSABLE.get(resolved.kind, other)
         raise DataError(
-            f"View {name!r} holds {held} (dtype {resolved}); allowed are real numbers "
-            f"(bool, integer, floating point). To use it, {remedy}."
+            f"View {name!r} has values of dtype {resolved}; allowed are real numbers (bool, integer, floating "
+            "point). Give numbers in its place: view.astype(float) of numbers that are objects or text, a column for "
+            "each category, the parts of complex numbers, or days since a date."
         )
     if len(shape) != 2:
         raise DataError(

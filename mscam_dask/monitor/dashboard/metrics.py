@@ -13,7 +13,7 @@ from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.registry import Collector
 
-from mscam_dask.monitor.dashboard.run_state import Run, Runs, Work
+from mscam_dask.monitor.dashboard.run_state import Run, Runs
 from mscam_dask.monitor.messages import shortened
 from mscam_dask.types.events import ViewIteration
 
@@ -89,11 +89,7 @@ def _latest(run: Run, view: str) -> ViewIteration | dict[str, Any]:
     return next((record for record in records if record.view == view), {})
 
 
-def _work(run: Run, view: str) -> Work:
+def _work(run: Run, view: str) -> Counter[str]:
     """Work of all workers for a view."""
-    own = [work for (_, name), work in run.work.items() if name == view]
-    return Work(
-        sum(work.n_tasks for work in own),
-        sum(work.seconds for work in own),
-        sum(work.n_bytes for work in own),
-    )
+    own = (work for (_, name), work in run.work.items() if name == view)
+    return sum(own, Counter())

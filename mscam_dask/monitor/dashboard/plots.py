@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -13,7 +14,6 @@ from bokeh.models import (
     ColumnDataSource,
     DataRange1d,
     FactorRange,
-    FixedTicker,
     HoverTool,
     LinearColorMapper,
     NumeralTickFormatter,
@@ -23,7 +23,7 @@ from bokeh.palettes import Cividis256
 from bokeh.plotting import figure
 from bokeh.themes import Theme
 
-from mscam_dask.monitor.dashboard.run_state import Run, Work
+from mscam_dask.monitor.dashboard.run_state import Run
 from mscam_dask.monitor.messages import printable, shortened
 
 _HEIGHT = 250
@@ -108,7 +108,7 @@ class LinePlot:
         over: str = _ITERATIONS,
     ) -> None:
         self._lines_of = lines
-        self._levels = FixedTicker(ticks=[]) if log else None
+        self._log = log
         self._lines = ColumnDataSource(name=f"{name}-lines")
         self._points = ColumnDataSource(name=f"{name}-points")
         self._show([])
@@ -137,9 +137,8 @@ class LinePlot:
         self.figure.add_tools(HoverTool(renderers=[points], tooltips=tips))
         self.figure.xaxis.ticker = BasicTicker(min_interval=1)
         self.figure.xaxis.formatter = BasicTickFormatter(use_scientific=False)
-        if self._levels is not None:
-            self.figure.yaxis.ticker = self._levels
-            self.figure.yaxis.formatter = BasicTickFormatter(precision=1, power_limit_low=-2)
+        if log:
+            self.figure.yaxis.formatter = BasicTickFormatter(precision=2, power_limit_low=-2)
         if number is not None:
             self.figure.yaxis.formatter = NumeralTickFormatter(format=number)
         if number == "0":
@@ -156,14 +155,11 @@ class LinePlot:
             pairs = [
                 (x, float(y))
                 for x, y in zip(line.at, line.values, strict=True)
-                if math.isfinite(y) and (y > 0.0 or self._levels is None)
+                if math.isfinite(y) and (y > 0.0 or not self._log)
             ]
             drawn.append((line, pairs))
-        values = [y for _, pairs in drawn for _, y in pairs]
-        if not values:
+        if not any(pairs for _, pairs in drawn):
             return False
-        if self._levels is not None:
-            self._levels.ticks = _log_levels(min(values), max(values))
         self._show(drawn)
         return True
 
@@ -185,29 +181,13 @@ class LinePlot:
         }
 
 
-def _log_levels(low: float, high: float) -> list[float]:
-    """Ticks around positive values: Bokeh has too few within two decades."""
-    if high < 3 * low:
-        step = 10.0 ** math.floor(math.log10(high - low or high))
-        step /= 2 if high - low < 3 * step else 1
-        return [at * step for at in range(math.floor(low / step), math.ceil(high / step) + 1)]
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    mantissas = (1, 2, 5) if len(powers) <= 3 else (1,)
-    shown = powers[:: 1 + len(powers) // 8]
-    return [mantissa * 10.0**power for power in shown for mantissa in mantissas]
-
-
 class WorkPlot:
     """Heat map of views by workers: seconds of computing, with a frame around running tasks."""
 
     def __init__(self, title: str, *, name: str) -> None:
         self._cells = ColumnDataSource(name=f"{name}-cells")
-        self._busy = ColumnDataSource(name=f"{name}-busy")
         self._mapper = LinearColorMapper(palette=Cividis256[::-1], low=0.0, high=1.0)
         self._workers, self._views = FactorRange(), FactorRange()
-        names = ("worker", "view", "seconds", "tasks", "mib", "now")
-        self._cells.data = {name: [] for name in names}
-        self._busy.data = {"worker": [], "view": []}
         self.figure = figure(
             title=title,
             name=name,
@@ -219,11 +199,14 @@ class WorkPlot:
             y_axis_label="view",
             tools="save",
         )
-        box: dict[str, Any] = {"x": "worker", "y": "view", "width": 0.94, "height": 0.9}
-        color: Any = {"field": "seconds", "transform": self._mapper}
-        cells = self.figure.rect(source=self._cells, line_color=None, fill_color=color, **box)
-        frame: dict[str, Any] = {"line_color": ACCENT, "line_width": 4}
-        self.figure.rect(source=self._busy, fill_color=None, **frame, **box)
+        style: dict[str, Any] = {
+            "fill_color": {"field": "seconds", "transform": self._mapper},
+            "line_color": ACCENT,
+            "line_width": "frame",
+        }
+        cells = self.figure.rect(
+            "worker", "view", width=0.94, height=0.9, source=self._cells, **style
+        )
         scale: dict[str, Any] = {"color_mapper": self._mapper, "title": "seconds", "width": 10}
         self.figure.add_layout(ColorBar(padding=4, background_fill_color=None, **scale), "right")
         tips = [
@@ -245,23 +228,20 @@ class WorkPlot:
             return False
         workers = _short_addresses(sorted({worker for worker, _ in pairs}))
         views = _distinct(run.views)
-        work = [run.work.get(pair, Work()) for pair in pairs]
+        work = [run.work.get(pair, Counter[str]()) for pair in pairs]
         self._workers.factors = list(workers.values())
         self._views.factors = list(views.values())[::-1]
         self.figure.height = max(_HEIGHT, 90 + 22 * len(views))
         self.figure.xaxis.major_label_orientation = 0.35 if len(workers) > 3 else 0.0
-        self._mapper.high = max([1e-3, *(one.seconds for one in work)])
+        self._mapper.high = max([1e-3, *(one["seconds"] for one in work)])
         self._cells.data = {
             "worker": [workers[worker] for worker, _ in pairs],
             "view": [views[view] for _, view in pairs],
-            "seconds": [one.seconds for one in work],
-            "tasks": [one.n_tasks for one in work],
-            "mib": [one.n_bytes / 2**20 for one in work],
+            "seconds": [one["seconds"] for one in work],
+            "tasks": [one["tasks"] for one in work],
+            "mib": [one["bytes"] / 2**20 for one in work],
             "now": ["running" if pair in busy else "idle" for pair in pairs],
-        }
-        self._busy.data = {
-            "worker": [workers[worker] for worker, _ in sorted(busy)],
-            "view": [views[view] for _, view in sorted(busy)],
+            "frame": [4 * (pair in busy) for pair in pairs],
         }
         return True
 

@@ -197,11 +197,10 @@ class ClusterEvents:
         self._client: Any = client
         self._name = name
         self._run_id: str | None = None
-        self._waiting: deque[dict[str, Any]] = deque()
+        self._waiting: deque[dict[str, Any]] = deque(maxlen=_MAX_WAITING)
         self._n_dropped = 0
         self._lock = threading.Lock()
-        self._sending = False
-        self._idle = threading.Event()
+        self._idle = threading.Event()  # nothing is being sent
         self._idle.set()
 
     def serves(self, client: object) -> bool:
@@ -235,13 +234,10 @@ class ClusterEvents:
             return
         message["run"] = self._run_id
         with self._lock:
-            if len(self._waiting) >= _MAX_WAITING:
-                self._waiting.popleft()
-                self._n_dropped += 1
+            self._n_dropped += len(self._waiting) == _MAX_WAITING
             self._waiting.append(message)
-            if self._sending:
+            if not self._idle.is_set():
                 return
-            self._sending = True
             self._idle.clear()
         self._client.loop.add_callback(self._send)
 
@@ -250,7 +246,6 @@ class ClusterEvents:
         while True:
             with self._lock:
                 if not self._waiting:
-                    self._sending = False
                     self._idle.set()
                     return
                 events, dropped = list(self._waiting), self._n_dropped

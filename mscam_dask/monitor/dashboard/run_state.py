@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -21,15 +21,6 @@ MAX_KINDS = 32  # of errors and stages with their own counter
 State = Literal["preparing", "running", "ended", "failed", "lost"]
 
 
-@dataclasses.dataclass(slots=True)
-class Work:
-    """Work of one worker for one view: seconds of computing, bytes read and returned."""
-
-    n_tasks: int = 0
-    seconds: float = 0.0
-    n_bytes: int = 0
-
-
 class Run(FitState):
     """State of one fit, and the work of its tasks; two versions count events and changes of tasks."""
 
@@ -40,7 +31,8 @@ class Run(FitState):
         self.arrived = arrived
         self.lost = False
         self.views = announced.views[:MAX_VIEWS]
-        self.work: dict[tuple[str, str], Work] = {}  # by worker and view, over the whole run
+        # tasks, seconds of computing, and bytes read and returned, by worker and view
+        self.work: defaultdict[tuple[str, str], Counter[str]] = defaultdict(Counter)
         self.busy: dict[Any, tuple[str, str]] = {}  # worker and view of the running tasks, by key
         self.n_failed_tasks = 0
         self.version = 0
@@ -67,25 +59,18 @@ class Run(FitState):
         return self.state in ("preparing", "running")
 
     @property
-    def n_connected_components(self) -> int | None:
-        """Components of the returned graph, or else of the latest iteration."""
+    def latest(self) -> FitFinished | IterationFinished | None:
+        """The result, or else the latest iteration: both have components and a score."""
         if isinstance(self.end, FitFinished):
-            return self.end.n_connected_components
-        return self.iterations[-1].n_connected_components if self.iterations else None
-
-    @property
-    def score(self) -> float | None:
-        """Score of the result in nats, or else of the latest iteration."""
-        if isinstance(self.end, FitFinished):
-            return self.end.score
-        return self.iterations[-1].score if self.iterations else None
+            return self.end
+        return self.iterations[-1] if self.iterations else None
 
     @property
     def shares(self) -> dict[str, float]:
         """Contribution of each view to that score; empty without one."""
-        if isinstance(self.end, FitFinished):
-            return self.end.view_contributions
-        return view_shares(self.iterations[-1]) if self.iterations else {}
+        if isinstance(self.latest, IterationFinished):
+            return view_shares(self.latest)
+        return {} if self.latest is None else self.latest.view_contributions
 
     def seconds(self, now: float) -> float:
         """Seconds from the announcement to the end, or to now."""
@@ -121,10 +106,8 @@ class Run(FitState):
         """Record a finished task of a view."""
         self.work_version += 1
         if self._known(worker):
-            work = self.work.setdefault((worker, view), Work())
-            work.n_tasks += 1
-            work.seconds += seconds
-            work.n_bytes += n_bytes
+            done: dict[str, Any] = {"tasks": 1, "seconds": seconds, "bytes": n_bytes}
+            self.work[worker, view].update(done)
 
     def _known(self, worker: str) -> bool:
         if worker not in self._workers and len(self._workers) < MAX_WORKERS:

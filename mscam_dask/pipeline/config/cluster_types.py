@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import signal
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from importlib import import_module
 from typing import Any
 
@@ -13,12 +13,8 @@ import msgspec
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.parse import shown
-from mscam_dask.pipeline.config.settings import (
-    CLUSTER_TYPES,
-    ENCRYPTED_BY_FILES,
-    ExecutionTable,
-)
-from mscam_dask.pipeline.config.toml_document import Document
+from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
+from mscam_dask.pipeline.config.toml_document import Key
 from mscam_dask.types.allowed import nearest
 
 # Names for pip install, by the module of a class; SSHCluster imports its library only when it starts.
@@ -30,22 +26,14 @@ _EXTRAS = {
 }
 
 # Options that the run sets, or that are not values of TOML; those of KubeCluster are in its manifest.
-_OURS = frozenset(
-    (
-        *("asynchronous", "client", "config_name", "host", "job_cls", "job_name", "loop"),
-        *("n_workers", "protocol", "scheduler", "scheduler_cls", "security", "self"),
-        *("silence_logs", "worker_class"),
-    )
-)
-_OF_THE_MANIFEST = frozenset(
-    (
-        *("create_mode", "env", "idle_timeout", "jupyter", "name", "quiet", "resources"),
-        *("scheduler_service_type", "shutdown_on_close", "worker_command"),
-    )
-)
-
-_RUNNING = ("scheduler", "scheduler-file")
-_FIXED = ("ssh", "slurm-runner")  # their workers do not change in number
+_OURS = {
+    *("asynchronous", "client", "config_name", "host", "job_cls", "job_name", "loop", "n_workers"),
+    *("protocol", "scheduler", "scheduler_cls", "security", "self", "silence_logs", "worker_class"),
+}
+_OF_THE_MANIFEST = {
+    *("create_mode", "env", "idle_timeout", "jupyter", "name", "quiet", "resources"),
+    *("scheduler_service_type", "shutdown_on_close", "worker_command"),
+}
 
 
 def is_queue(name: str) -> bool:
@@ -94,7 +82,7 @@ def _imported(module: str) -> Any:
             signal.signal(signal.SIGINT, handler)
 
 
-def _reserved(name: str) -> frozenset[str]:
+def _reserved(name: str) -> set[str]:
     """Options of a class that are not for [execution.cluster_options]."""
     return _OURS | _OF_THE_MANIFEST if name == "kubernetes" else _OURS
 
@@ -117,95 +105,74 @@ def options_of(name: str, found: Any) -> set[str] | None:
     return {part.name for part in parameters if part.kind not in variable} - _reserved(name)
 
 
-def _is_started(place: str) -> bool:
-    return place not in ("in_process", *_RUNNING)
-
-
-def _is_sized(place: str) -> bool:
-    return place == "local" or is_queue(place)
-
-
-_Applies = Callable[[str], bool]
-_ONE_RUNNING = "a running cluster"
-_STARTED = "a cluster that the run starts"
-_SCALED = "a cluster that the run starts (ssh: cluster_options hosts, slurm-runner: srun --ntasks)"
-_SIZED = "this computer or a batch scheduler (other classes: cluster_options)"
-_ENCRYPTED = "scheduler = 'tls://host:port', a batch scheduler, ssh, slurm-runner or kubernetes"
-# Where each key applies: at some types of clusters, or "in_process".
-_PLACES: Mapping[str, tuple[_Applies, str]] = {
-    "in_process": (lambda place: place == "in_process", "a fit without a cluster"),
-    "scheduler": (lambda place: place == "scheduler", _ONE_RUNNING),
-    "scheduler_file": (lambda place: place == "scheduler-file", _ONE_RUNNING),
-    **dict.fromkeys(("cluster_options", "start_timeout"), (_is_started, _STARTED)),
-    **dict.fromkeys(
-        ("workers", "adapt"),
-        (lambda place: _is_started(place) and place not in _FIXED, _SCALED),
-    ),
-    "threads": (lambda place: place == "in_process" or _is_sized(place), _SIZED),
-    "memory_limit": (_is_sized, _SIZED),
-    **dict.fromkeys(("lifetime", "lifetime_stagger"), (is_queue, "workers of a batch scheduler")),
-    **dict.fromkeys(
-        ("tls_ca", "tls_cert", "tls_key"),
-        (lambda place: place in (*_RUNNING, *ENCRYPTED_BY_FILES) or is_queue(place), _ENCRYPTED),
-    ),
+_TLS = {"tls_ca", "tls_cert", "tls_key"}
+_STARTED = {"cluster_options", "start_timeout"}
+_SCALED = {*_STARTED, "workers", "adapt"}
+_SIZED = {*_SCALED, "threads", "memory_limit"}
+_RUNNING = ("scheduler", "scheduler-file")
+_QUEUES = [name for name in CLUSTER_TYPES if is_queue(name)]
+_KEYS: Mapping[str, set[str]] = {
+    "in_process": {"in_process", "threads"},
+    "scheduler": {"scheduler", *_TLS},
+    "scheduler-file": {"scheduler_file", *_TLS},
+    "local": _SIZED,
+    **{name: {*_SIZED, *_TLS, "lifetime", "lifetime_stagger"} for name in _QUEUES},
+    "ssh": {*_STARTED, *_TLS},  # its workers are one for each host
+    "slurm-runner": {*_STARTED, *_TLS},  # ... for each task of srun
+    "kubernetes": {*_SCALED, *_TLS},
 }
+"""Keys of [execution] for each type of a cluster, besides those of all; other classes have `_SCALED`."""
+_OF_ALL = {"cluster", "workers_timeout"}
 
 
-def execution_problems(document: Document, execution: ExecutionTable) -> Iterable[str]:
-    """Yield the conflicts between keys of [execution], and what is wrong with its cluster."""
+def execution_problems(execution: ExecutionTable) -> Iterable[tuple[Key, str]]:
+    """Yield the keys of [execution] that conflict, and what is wrong with its cluster."""
     name = type_of(execution)
-    where = document.where("execution", "cluster")
     if name not in CLUSTER_TYPES and ":" not in name:
-        yield (
-            f"{where}: [execution] cluster = {shown(name)}; allowed are {', '.join(CLUSTER_TYPES)} and "
-            f"module:Class.{nearest(name, CLUSTER_TYPES)}"
-        )
+        allowed = f"{', '.join(CLUSTER_TYPES)} and module:Class"
+        yield ("cluster",), f"= {shown(name)}; allowed are {allowed}.{nearest(name, CLUSTER_TYPES)}"
         return
-    for key, problem in _conflicts(execution, name):
-        yield f"{document.where('execution', key)}: [execution] {key} {problem}"
+    yield from _conflicts(execution, name)
     if execution.cluster is None or name in _RUNNING:
         return
     try:
         found = load_class(name)
     except ConfigurationError as error:
-        yield f"{where}: {error}"
+        yield ("cluster",), f"= {shown(name)}: {error}"
         return
-    if name not in CLUSTER_TYPES:
-        return
-    if needed := _needed(execution, name):
-        yield f"{where}: the cluster {name!r} needs {needed}."
-    yield from _option_problems(document, execution.cluster_options or {}, name, found)
+    if name in CLUSTER_TYPES:
+        if needed := _needed(execution, name):
+            yield ("cluster",), f"= {shown(name)} needs {needed}."
+        yield from _option_problems(execution.cluster_options or {}, name, found)
 
 
-def _conflicts(execution: ExecutionTable, name: str) -> Iterable[tuple[str, str]]:
-    """Yield each key that conflicts with the type of the cluster or another key, and why."""
+def _conflicts(execution: ExecutionTable, name: str) -> Iterable[tuple[Key, str]]:
+    """Yield the keys that are not for the type of the cluster, or conflict with another key."""
     values = msgspec.structs.asdict(execution)
     given = {key for key, value in values.items() if value not in (None, False)}
     place = name
     if execution.in_process and not given & {"cluster", "scheduler", "scheduler_file"}:
         place = "in_process"
-    for key, (applies, purpose) in _PLACES.items():
-        if key in given and not applies(place):
-            yield key, f"is not for {place!r}, only for {purpose}. Remove one of them."
+    for key in sorted(given - _KEYS.get(place, _SCALED) - _OF_ALL):
+        places = ", ".join(each for each, keys in _KEYS.items() if key in keys)
+        yield (key,), f"is not for {place!r}, only for {places}. Remove one of them."
     needed = name.replace("-", "_")
     if name in _RUNNING and needed not in given:
-        yield "cluster", f"= {name!r} needs {needed}. Add it."
+        yield ("cluster",), f"= {name!r} needs {needed}. Add it."
     if "lifetime_stagger" in given and "lifetime" not in given:
-        yield "lifetime_stagger", "needs lifetime. Add it."
+        yield ("lifetime_stagger",), "needs lifetime. Add it."
     if {"workers", "adapt"} <= given:
-        yield "workers", "is a fixed number, and adapt changes it. Keep one of them."
+        yield ("workers",), "is a fixed number, and adapt changes it. Keep one of them."
     adapt = execution.adapt
     if adapt is not None and adapt.minimum > adapt.maximum:
-        yield (
-            "adapt",
-            f"has minimum {adapt.minimum} above maximum {adapt.maximum}. Exchange them.",
-        )
+        above = f"has minimum {adapt.minimum} above maximum {adapt.maximum}. Exchange them."
+        yield ("adapt",), above
     same = {"threads": "threads_per_worker", "memory_limit": "memory_limit"}
     if is_queue(name):
         same = {"threads": "cores", "memory_limit": "memory"}
     for key, option in same.items():
         if key in given and option in (execution.cluster_options or {}):
-            yield key, f"and cluster_options {option} are the same. Keep one of them."
+            yield (key,), f"and cluster_options {option} are the same. Keep one of them."
 
 
 def _needed(execution: ExecutionTable, name: str) -> str:
@@ -231,20 +198,18 @@ def _needed(execution: ExecutionTable, name: str) -> str:
 
 
 def _option_problems(
-    document: Document, options: Mapping[str, Any], name: str, found: Any
-) -> Iterable[str]:
+    options: Mapping[str, Any], name: str, found: Any
+) -> Iterable[tuple[Key, str]]:
     allowed = options_of(name, found)
     for key in options:
-        where = (
-            f"{document.where('execution', 'cluster_options', key)}: [execution.cluster_options]"
-        )
+        problem = ""
         if key in _reserved(name):
-            yield (
-                f"{where} {key} is not for {name!r}: the run sets it, by [execution] workers, tls_ca, tls_cert "
-                "and tls_key, and starts a local cluster on the loopback interface. Remove it."
+            problem = (
+                f"is not for {name!r}: the run sets it, by [execution] workers, tls_ca, tls_cert and tls_key, "
+                "and starts a local cluster on the loopback interface. Remove it."
             )
         elif allowed is not None and key not in allowed:
-            yield (
-                f"{where} has no key {key!r} for {name!r}.{nearest(key, allowed)} Allowed are "
-                f"{', '.join(sorted(allowed))}."
-            )
+            names = ", ".join(sorted(allowed))
+            problem = f"is not an option of {name!r}.{nearest(key, allowed)} Allowed are {names}."
+        if problem:
+            yield ("cluster_options", key), problem

@@ -1,4 +1,4 @@
-"""Tables of a TOML document as structs, with a message for every problem; names and amounts in them."""
+"""Tables of a TOML document as structs, with a message for every problem; names in them."""
 
 from __future__ import annotations
 
@@ -11,21 +11,16 @@ from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin
 
 import msgspec
-from msgspec import Meta
 
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError, holds_a_secret, redacted
-from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES
-from mscam_dask.pipeline.config.toml_document import Document
-from mscam_dask.types.allowed import (
-    allowed_text,
-    annotations_of,
-    nearest,
-    table_of,
-)
+from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, convert, extras_of
+from mscam_dask.pipeline.config.toml_document import Document, Key
+from mscam_dask.types.allowed import allowed_text, annotations_of, nearest, table_of
 
 _KindT = TypeVar("_KindT", bound=msgspec.Struct)
-Check = Callable[[Document, Any], Iterable[str]]
+Check = Callable[[Any], Iterable[tuple[Key, str]]]
+"""Yields the keys in a table that conflict with others, and why."""
 _WRONG = object()
 
 _OPTIONS = ("execution", "cluster_options")
@@ -43,14 +38,13 @@ def read_tables(
 ) -> _KindT:
     """Return the tables of a document as a struct with absolute paths; one error names every problem.
 
-    `checks` yield the conflicts between the keys of a table, of which wrong ones are left out.
-    `elsewhere` says where the setting of an unknown key is.
+    Wrong keys are left out of the tables that `checks` get. `elsewhere` says where the setting of an unknown key is.
     """
     reader = _Reader(document, kind, checks, elsewhere or {})
-    tables = reader.table(document.tables, kind, ())
-    refuse([*reader.problems, *_text_problems(document)])
-    found: _KindT = _with_absolute_paths(document, tables)
-    return found
+    tables: _KindT = reader.table(document.tables, kind, ())
+    reader.find_credentials(document.tables, ())
+    refuse(reader.problems)
+    return tables
 
 
 def refuse(problems: Iterable[str]) -> None:
@@ -75,7 +69,7 @@ class _Reader:
         self._elsewhere = elsewhere
         self.problems: list[str] = []
 
-    def table(self, given: Mapping[str, Any], kind: Any, path: tuple[str, ...]) -> Any:
+    def table(self, given: Mapping[str, Any], kind: Any, path: Key) -> Any:
         """Return the table at `path` as a struct or dataclass."""
         annotations = annotations_of(kind)
         values = {}
@@ -97,10 +91,11 @@ class _Reader:
         except ConfigurationError as error:
             return self._add(path, f"{_table_name(path)} {error}")
         if check := self._checks.get(".".join(path)):
-            self.problems.extend(check(self._document, found))
+            for inner, problem in check(found):
+                self._add((*path, *inner), f"{_key_name((*path, *inner))} {problem}")
         return found
 
-    def _value(self, value: Any, annotation: Any, path: tuple[str, ...]) -> Any:
+    def _value(self, value: Any, annotation: Any, path: Key) -> Any:
         if isinstance(value, dict):
             if (inner := table_of(annotation)) is not None:
                 return self.table(value, inner, path)
@@ -110,15 +105,41 @@ class _Reader:
                     key: self._value(each, of_each, (*path, key)) for key, each in value.items()
                 }
         try:
-            found = msgspec.convert(value, annotation)
-            if isinstance(found, str):
-                _extra(annotation, "parse", lambda _: None)(found)
-            return found
-        except (msgspec.ValidationError, ValueError, KeyError):
+            found = self._absolute(
+                convert(value, annotation), extras_of(annotation).get("path"), path
+            )
+        except ConfigurationError as error:
+            return self._add(path, f"{_key_name(path)}: {error}")
+        except ValueError:
             allowed = allowed_text(annotation, value)
             return self._add(path, f"{_key_name(path)} = {shown(value)}; allowed is {allowed}")
+        if path == _OPTIONS and _MANIFEST in found:
+            found[_MANIFEST] = self._absolute(found[_MANIFEST], "always", (*path, _MANIFEST))
+        return found
 
-    def _unknown(self, key: str, value: Any, allowed: list[str], path: tuple[str, ...]) -> None:
+    def _absolute(self, value: Any, role: str | None, path: Key) -> Any:
+        """Make a value absolute if its role says that it is a path."""
+        if isinstance(value, list):
+            return [self._absolute(item, role, path) for item in value]
+        if role is None or not isinstance(value, str):
+            return value
+        if "\0" in value:
+            raise ValueError
+        if role == "unless built in" and value in BUILT_IN_SOURCES:
+            return value
+        if "://" in value:
+            if role == "always":
+                raise ConfigurationError(
+                    f"{shown(value)} is a URL. Give a path on a file system; [output] checkpoints and "
+                    "[data] source may be URLs."
+                )
+            if role != "if it is one":
+                as_location(value)  # checks it
+            return value
+        absolute = self._document.absolute(value, *path)
+        return absolute if role != "if it is one" or Path(absolute).is_file() else value
+
+    def _unknown(self, key: str, value: Any, allowed: list[str], path: Key) -> None:
         found, names = f"key {key!r}", sorted(allowed)
         if not path:
             names = [f"[{name}]" for name in allowed]
@@ -130,21 +151,40 @@ class _Reader:
             f"{_table_name(path)} has no {found}.{hint} Allowed are {', '.join(names)}.",
         )
 
-    def _add(self, path: tuple[str, ...], problem: str) -> object:
+    def find_credentials(self, value: Any, path: Key) -> None:
+        """Add a problem for each text that is a credential: run directories keep a copy of the file."""
+        if isinstance(value, dict):
+            for key, item in value.items():
+                self.find_credentials(item, (*path, str(key)))
+        elif isinstance(value, list):
+            for item in value:
+                self.find_credentials(item, path)
+        elif isinstance(value, str):
+            address = _CONTAINER.sub(r"\g<1>", value)
+            name = path[-1] if path[:2] == _OPTIONS else ""
+            if redacted(address) != address or holds_a_secret(name, "", {}):
+                self._add(
+                    path,
+                    f"{'.'.join(path)} contains a credential, and pipeline files are copied into run "
+                    "directories. Put it into the environment (AWS_SECRET_ACCESS_KEY, ...), or the "
+                    "configuration file of Dask or its library.",
+                )
+
+    def _add(self, path: Key, problem: str) -> object:
         self.problems.append(f"{self._document.where(*path)}: {problem}")
         return _WRONG
 
 
-def _table_name(path: tuple[str, ...]) -> str:
+def _table_name(path: Key) -> str:
     return f"[{'.'.join(path)}]" if path else "the file"
 
 
-def _key_name(path: tuple[str, ...]) -> str:
+def _key_name(path: Key) -> str:
     """Name of a key with its table, or of a table."""
     return f"{_table_name(path[:-1])} {path[-1]}" if path[1:] else _table_name(path)
 
 
-def _homes(kind: Any, key: str, path: tuple[str, ...] = ()) -> Iterator[str]:
+def _homes(kind: Any, key: str, path: Key = ()) -> Iterator[str]:
     """Yield the tables that have a key."""
     for name, annotation in annotations_of(kind).items():
         inner = table_of(annotation)
@@ -152,75 +192,6 @@ def _homes(kind: Any, key: str, path: tuple[str, ...] = ()) -> Iterator[str]:
             if key in annotations_of(inner):
                 yield f"[{'.'.join((*path, name))}]"
             yield from _homes(inner, key, (*path, name))
-
-
-def _text_problems(document: Document) -> Iterator[str]:
-    """Yield a problem for each text that is a credential, or cannot be a path; run directories keep a copy."""
-    for key, text in document.texts():
-        where = f"{document.where(*key)}: {'.'.join(key)}"
-        address = _CONTAINER.sub(r"\g<1>", text)
-        name = key[-1] if key[:2] == _OPTIONS else ""
-        if redacted(address) != address or holds_a_secret(name, "", {}):
-            yield (
-                f"{where} contains a credential, and pipeline files are copied into run directories. Put it into "
-                "the environment (AWS_SECRET_ACCESS_KEY, ...), or the configuration file of Dask or its "
-                "library."
-            )
-        elif "://" in text and key[-1] in ("source", "checkpoints"):
-            try:
-                as_location(text)
-            except ConfigurationError as error:
-                yield f"{document.where(*key)}: {error}"
-        elif "://" in text and key[0] == "output":
-            yield (
-                f"{where} = {shown(text)} is a URL, but a run directory is on a file system. Give a "
-                "directory; only [output] checkpoints may be a URL."
-            )
-        elif "\0" in text:
-            yield (
-                f"{document.where(*key)}: {_key_name(key)} has a NUL character: {shown(text)}. Remove it."
-            )
-
-
-def _with_absolute_paths(
-    document: Document, value: Any, path: tuple[str, ...] = (), role: str = ""
-) -> Any:
-    """Make every path in a value absolute; `role` says whether a text is one."""
-    if isinstance(value, msgspec.Struct):
-        changes = {
-            key: _with_absolute_paths(
-                document, getattr(value, key), (*path, key), _extra(annotation, "path", "")
-            )
-            for key, annotation in annotations_of(type(value)).items()
-        }
-        return msgspec.structs.replace(value, **changes)
-    if isinstance(value, dict):
-        roles = {_MANIFEST: "always"} if path == _OPTIONS else {}
-        return {
-            key: _with_absolute_paths(document, item, (*path, key), roles.get(key, ""))
-            for key, item in value.items()
-        }
-    if isinstance(value, list):
-        return [_with_absolute_paths(document, item, path, role) for item in value]
-    is_built_in = role == "unless built in" and value in BUILT_IN_SOURCES
-    if not (isinstance(value, str) and role) or is_built_in:
-        return value
-    absolute = document.absolute(value, *path)
-    return absolute if role != "if it is one" or Path(absolute).is_file() else value
-
-
-def _extra(annotation: Any, name: str, default: Any) -> Any:
-    """Return what the extra of a `Meta` in a type says."""
-    if isinstance(annotation, Meta):
-        return (annotation.extra or {}).get(name, default)
-    return next(
-        (
-            found
-            for part in get_args(annotation)
-            if (found := _extra(part, name, default)) is not default
-        ),
-        default,
-    )
 
 
 def shown(value: object) -> str:
@@ -232,21 +203,6 @@ def shown(value: object) -> str:
     else:
         text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def parse_memory(amount: int | str, name: str) -> int:
-    """Return an amount of memory in bytes."""
-    if isinstance(amount, int):
-        return amount
-    from dask.utils import parse_bytes
-
-    try:
-        return int(parse_bytes(amount))
-    except ValueError as error:
-        raise ConfigurationError(
-            f"{name} = {amount!r} is not an amount of memory. Give a number of bytes, or a text such "
-            "as '4 GiB'."
-        ) from error
 
 
 _MAX_BYTES = 200  # leaves room for prefixes and suffixes within the usual 255
@@ -267,15 +223,7 @@ def check_name(name: str, what: str, remedy: str) -> None:
 
 
 def are_one_name(name: str, other: str) -> bool:
-    """Return whether two names may be the same file on some system (case, Unicode form).
-
-    Examples
-    --------
-    >>> are_one_name("MSRC", "msrc")
-    True
-    >>> are_one_name("u\u0308", "\u00dc"), are_one_name("u", "\u00fc")
-    (True, False)
-    """
+    """Return whether two names may be the same file on some system (case, Unicode form)."""
     name, other = (unicodedata.normalize("NFC", text).casefold() for text in (name, other))
     return name == other
 

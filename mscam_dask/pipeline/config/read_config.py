@@ -23,6 +23,7 @@ from mscam_dask.pipeline.config.settings import (
 )
 from mscam_dask.pipeline.config.toml_document import (
     Document,
+    Key,
     Override,
     dask_overrides,
     read_document,
@@ -61,7 +62,8 @@ _ONLY_OF = {
         ("samples_in", "header", "id_column", "join", "impute", "delimiter", "decimal", "comment"),
         "files",
     ),
-    **dict.fromkeys(("skip", "max_bytes"), "files"),
+    "skip": "files",
+    "max_bytes": "files",
 }
 
 
@@ -90,41 +92,25 @@ def read_config(
     return Settings(name=name_of_pipeline(document.path), **settings)
 
 
-def _data_problems(document: Document, data: DataTable) -> Iterable[str]:
-    """Yield the conflicts between keys of [data]."""
+def _data_problems(data: DataTable) -> Iterable[tuple[Key, str]]:
     built_in = [source for source in data.sources if source in BUILT_IN_SOURCES]
     if built_in and len(data.sources) > 1:
-        yield (
-            f"{document.where('data', 'source')}: {built_in[0]!r} cannot be combined with other "
-            f"sources. Name it alone, or write ./{built_in[0]} for a file of that name."
-        )
+        name = built_in[0]
+        yield ("source",), f"has {name!r} beside others. Name it alone, or a file as ./{name}."
         return
     source = built_in[0] if built_in else "files"
     for key, owner in _ONLY_OF.items():
         if getattr(data, key) is not None and source != owner:
-            meant = "source = files" if owner == "files" else f"source = {owner!r}"
-            yield (
-                f"{document.where('data', key)}: [data] {key} requires {meant}, not "
-                f"{data.source!r}. Remove it."
-            )
+            yield (key,), f"is for source = {owner}, not {data.source!r}. Remove it."
     if data.path is not None and data.cache is not None:
-        yield (
-            f"{document.where('data', 'cache')}: [data] has path (existing files) and "
-            "cache (directory of downloads). Keep one of them."
-        )
+        yield ("cache",), "(of downloads) and path (existing files) exclude each other. Keep one."
 
 
-def _cluster_problems(document: Document, cluster: ClusterKeys) -> Iterable[str]:
+def _cluster_problems(cluster: ClusterKeys) -> Iterable[tuple[Key, str]]:
     if cluster.max_clusters is not None and cluster.n_clusters != "auto":
-        yield (
-            f"{document.where('cluster', 'max_clusters')}: [cluster] max_clusters requires "
-            'n_clusters = "auto". Remove it.'
-        )
+        yield ("max_clusters",), 'requires n_clusters = "auto". Remove it.'
 
 
-def _output_problems(document: Document, output: OutputTable) -> Iterable[str]:
+def _output_problems(output: OutputTable) -> Iterable[tuple[Key, str]]:
     if output.keep is not None and output.directory is not None:
-        yield (
-            f"{document.where('output', 'keep')}: [output] keep counts run directories in root, "
-            "but directory names a single one. Keep one of them."
-        )
+        yield ("keep",), "counts runs in root, but directory names a single one. Keep one of them."

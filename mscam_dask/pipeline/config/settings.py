@@ -6,9 +6,14 @@ enough. docs/settings_page.py writes docs/pipeline-settings.md from them.
 
 from __future__ import annotations
 
+import ast
+import functools
+import inspect
+import itertools
 import re
+import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 import msgspec
 from msgspec import Meta, Struct
@@ -31,28 +36,45 @@ FileOrColumn = Annotated[
 ]
 
 
-def _bytes(text: str) -> None:
-    """Raise a ValueError if a text is not an amount of memory."""
+def _is_memory(text: str) -> bool:
     from dask.utils import parse_bytes
 
-    if not parse_bytes(text) > 0:
-        raise ValueError
+    return parse_bytes(text) > 0
 
 
-def _seconds(text: str) -> None:
-    """Raise a ValueError or KeyError if a text is not a duration."""
+def _is_duration(text: str) -> bool:
     from dask.utils import parse_timedelta
 
-    if not re.match(r"\s*\.?\d", text) or not parse_timedelta(text) > 0:
-        raise ValueError
+    return re.match(r"\s*\.?\d", text) is not None and parse_timedelta(text) > 0
 
 
 Memory = Annotated[
-    Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`', extra={"parse": _bytes})
+    Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`', extra={"is_valid": _is_memory})
 ]
 Duration = Annotated[
-    Text, Meta(title='a duration such as `"55 minutes"`', extra={"parse": _seconds})
+    Text, Meta(title='a duration such as `"55 minutes"`', extra={"is_valid": _is_duration})
 ]
+
+
+def extras_of(annotation: Any) -> dict[str, Any]:
+    """Return the extras of every `Meta` in a type."""
+    if isinstance(annotation, Meta):
+        return annotation.extra or {}
+    parts = map(extras_of, get_args(annotation))
+    return {name: value for part in parts for name, value in part.items()}
+
+
+def convert(value: object, annotation: Any, *, strict: bool = True) -> Any:
+    """Return a value as its type, or raise a ValueError."""
+    found = msgspec.convert(value, annotation, strict=strict)
+    is_valid = extras_of(annotation).get("is_valid")
+    try:
+        if is_valid is None or not isinstance(found, str) or is_valid(found):
+            return found
+    except KeyError:  # an unknown unit
+        pass
+    raise ValueError(value)
+
 
 BUILT_IN_SOURCES = ("digits", "mfeat")
 """Names of the data sets of the package; a file with such a name is ./digits."""
@@ -241,8 +263,8 @@ class ExecutionTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         Text | None,
         Meta(title=", ".join(f'`"{name}"`' for name in (*CLUSTER_TYPES, "module:Class"))),
     ] = None
-    """Type of the Dask cluster ([clusters](clusters.md)); by default a local one, or the running
-    one of `scheduler` or `scheduler_file`."""
+    """Type of the Dask cluster; by default a local one, or the running one of `scheduler` or
+    `scheduler_file`."""
     cluster_options: Annotated[dict[str, Any] | None, Meta(title="a table")] = None
     """Keyword arguments of the class of the cluster, as in its documentation."""
     workers: Count | None = None
@@ -328,7 +350,7 @@ class OutputTable(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     keep: Count | None = None
     """Finished runs of the pipeline to keep in the root, the new one included; all by default."""
     checkpoints: Annotated[
-        Text | None, Meta(title="a directory or a URL", extra={"path": "always"})
+        Text | None, Meta(title="a directory or a URL", extra={"path": "or a URL"})
     ] = None
     """Directory of the checkpoints of fits that have not finished; by default in the run
     directory."""
@@ -359,3 +381,25 @@ def settings_text(settings: Settings) -> str:
     }
     tables["cluster"] = {"method": settings.cluster.method, **settings.cluster.parameters}
     return toml_text(tables)
+
+
+def texts_of(table: type[Struct]) -> dict[str, str]:
+    """Return the text below each field of a table and its bases, for the options and the page of settings."""
+    bases = reversed(table.__mro__[: table.__mro__.index(Struct)])
+    classes = [_texts_in(base.__module__)[base.__name__] for base in bases]
+    return {field: text for texts in classes for field, text in texts.items()}
+
+
+@functools.cache
+def _texts_in(module: str) -> dict[str, dict[str, str]]:
+    """Texts below fields, by class, of the source of a module."""
+    tree = ast.parse(inspect.getsource(sys.modules[module]))
+    return {
+        part.name: {
+            ast.unparse(field.target): " ".join(ast.literal_eval(text.value).split())
+            for field, text in itertools.pairwise(part.body)
+            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
+        }
+        for part in tree.body
+        if isinstance(part, ast.ClassDef)
+    }

@@ -7,7 +7,7 @@ import copy
 import dataclasses
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -54,18 +54,27 @@ class Document:
     def overridden(self, overrides: Sequence[Override]) -> Document:
         """Return the document with overrides applied, later ones winning."""
         tables, places = copy.deepcopy(self.tables), dict(self.places)
-        for override in overrides:
-            _apply(tables, override)
-            for length in range(1, len(override.key)):
-                places.setdefault(override.key[:length], override.origin)
-            places[override.key] = override.origin
+        for key, value, origin in overrides:
+            table = tables
+            for length in range(1, len(key)):
+                table = table.setdefault(key[length - 1], {})
+                if not isinstance(table, dict):
+                    raise ConfigurationError(
+                        f"{origin}: {'.'.join(key[:length])} is {table!r}, not a table. Set that key itself."
+                    )
+                places.setdefault(key[:length], origin)
+            table[key[-1]] = value
+            if value is None:
+                del table[key[-1]]
+            places[key] = origin
         keys = self.overrides | {override.key for override in overrides}
         return dataclasses.replace(self, tables=tables, places=places, overrides=keys)
 
     def where(self, *key: str) -> str:
         """Return the place of a key, or of the nearest table around it, for a message."""
-        around = (key[:length] for length in range(len(key), 0, -1))
-        return next((self.places[each] for each in around if each in self.places), str(self.path))
+        while key and key not in self.places:
+            key = key[:-1]
+        return self.places.get(key, str(self.path))
 
     def absolute(self, value: str, *key: str) -> str:
         """Return the absolute path of a key; a URL is returned unchanged.
@@ -80,21 +89,9 @@ class Document:
             return str(base / Path(value).expanduser())
         except RuntimeError as error:
             raise ConfigurationError(
-                f"{self.where(*key)}: {value!r} begins with {Path(value).parts[0]}, which is not a "
+                f"{value!r} begins with {Path(value).parts[0]}, which is not a "
                 "home directory here. Give the absolute path."
             ) from error
-
-    def texts(self) -> Iterator[tuple[Key, str]]:
-        """Yield every text in the tables with its key."""
-        waiting: list[tuple[Key, Any]] = [((), self.tables)]
-        while waiting:
-            key, value = waiting.pop(0)
-            if isinstance(value, str):
-                yield key, value
-            elif isinstance(value, dict):
-                waiting[:0] = [((*key, str(name)), item) for name, item in value.items()]
-            elif isinstance(value, list):
-                waiting[:0] = [(key, item) for item in value]
 
 
 COMMAND_LINE = Document(path=Path("the command line"), tables={}, places={})
@@ -128,32 +125,27 @@ def read_document(path: str | Path) -> Document:
     return Document(path=file, tables=tables, places=places)
 
 
-def parse_override(text: str) -> Override:
-    """Parse "table.key=value" with a value in TOML; a plain word needs no quotes.
-
-    Examples
-    --------
-    >>> parse_override("cluster.scale=unit").value, parse_override("cluster.alpha=0.5").value
-    ('unit', 0.5)
-    """
-    left, equals, right = text.partition("=")
-    key, origin = _key_of(left), f"--set {text}"
-    if not equals or len(key) < 2:
+def parse_override(text: str, origin: str | None = None) -> Override:
+    """Parse "table.key=value" with a value in TOML; a plain word needs no quotes."""
+    left, _, right = text.partition("=")
+    key, origin = _key_of(left), origin or f"--set {text}"
+    if len(key) < 2:
         raise ConfigurationError(
             f"{origin} is not of the form table.key=value. Example: --set cluster.n_clusters=10."
         )
+    return Override(key, _value(right, origin), origin)
+
+
+def _value(text: str, origin: str) -> Any:
     try:
-        parsed = _parse(f"value = {right}", origin)
-    except ConfigurationError as error:
-        if len(right) > _MAX_LINE or not _BARE.fullmatch(right.strip()):
-            raise ConfigurationError(
-                f"{origin}: {right!r} is not a TOML value. Examples: 10, 0.5, true, word, "
-                '\'"some text"\', \'["a", "b"]\'.'
-            ) from error
-        parsed = {"value": right.strip()}
-    if set(parsed) != {"value"}:
+        parsed = _parse(f"value = {text}", origin)
+    except ConfigurationError:
+        if len(text) <= _MAX_LINE and _BARE.fullmatch(text.strip()):
+            return text.strip()
+        raise
+    if parsed.keys() != {"value"}:
         raise ConfigurationError(f"{origin} has more than one value. Repeat --set for each.")
-    return Override(key, parsed["value"], origin)
+    return parsed["value"]
 
 
 def _parse(text: str, where: str) -> dict[str, Any]:
@@ -208,36 +200,10 @@ def _lines(text: str) -> dict[Key, int]:
     return lines
 
 
-def _apply(tables: dict[str, Any], override: Override) -> None:
-    table = tables
-    for depth, part in enumerate(override.key[:-1], start=1):
-        inner = table.setdefault(part, {})
-        if not isinstance(inner, dict):
-            raise ConfigurationError(
-                f"{override.origin}: {'.'.join(override.key[:depth])} is {inner!r}, not a table. Set "
-                "that key itself."
-            )
-        table = inner
-    if override.value is None:
-        table.pop(override.key[-1], None)
-    else:
-        table[override.key[-1]] = override.value
-
-
 def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
-    """Return the overrides of environment variables MSCAM_<TABLE>__<KEY>=value.
-
-    They override the file, and options of the command line override them. A value that is not
-    TOML is a text.
-
-    Examples
-    --------
-    >>> overrides = environment_overrides({"MSCAM_CLUSTER__N_CLUSTERS": "12", "HOME": "/root"})
-    >>> [(override.key, override.value) for override in overrides]
-    [(('cluster', 'n_clusters'), 12)]
-    """
+    """Return the overrides of variables MSCAM_<TABLE>__<KEY>=value, in TOML or as a text."""
     overrides = []
-    for name in sorted(environment):
+    for name, text in sorted(environment.items()):
         if not name.startswith("MSCAM_") or "__" not in name:
             continue
         key = tuple(name.removeprefix("MSCAM_").lower().split("__"))
@@ -246,10 +212,10 @@ def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
                 f"the environment variable {name} does not name a table and a key. Use "
                 "MSCAM_TABLE__KEY=value, for example MSCAM_CLUSTER__N_CLUSTERS=10."
             )
-        value: Any = environment[name]
+        value: Any = text
         with contextlib.suppress(ConfigurationError):  # shells and unit files have their own quotes
-            value = parse_override(f"table.key={value}").value
-        overrides.append(Override(key, value, f"{name}={environment[name]} (environment)"))
+            value = _value(text, name)
+        overrides.append(Override(key, value, f"{name}={text} (environment)"))
     return overrides
 
 

@@ -18,17 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mscam_dask.data.store.object_store import Location, as_location
-from mscam_dask.errors import (
-    ClusterError,
-    ConfigurationError,
-    NoWorkersError,
-    SchedulerLostError,
-)
-from mscam_dask.pipeline.config.cluster_types import (
-    is_queue,
-    load_class,
-    type_of,
-)
+from mscam_dask.errors import ClusterError, ConfigurationError, NoWorkersError, SchedulerLostError
+from mscam_dask.pipeline.config.cluster_types import is_queue, load_class, type_of
 from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
 from mscam_dask.pipeline.run.cluster_classes import (
     configuration,
@@ -44,8 +35,8 @@ from mscam_dask.pipeline.run.security import (
     check_execution,
     check_handshake,
     is_encrypted,
-    read_scheduler_file,
     security_of,
+    with_address,
 )
 
 if TYPE_CHECKING:
@@ -103,18 +94,13 @@ def open_cluster(execution: ExecutionTable) -> Iterator[OpenCluster]:
     from mscam_dask.engine.executors.dask import workers_timeout_s
 
     ensure_running()  # started by a deferred start of workers, its thread would receive SIGINT
+    name = type_of(execution)
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         if execution.workers_timeout is not None:
-            stack.enter_context(
-                dask.config.set({"mscam.workers-timeout": execution.workers_timeout})
-            )
-        name = type_of(execution)
-        if name == "scheduler-file":
-            assert execution.scheduler_file is not None
-            address = read_scheduler_file(execution.scheduler_file)
-            execution = msgspec.structs.replace(execution, scheduler=address)
-        if execution.scheduler is not None:
+            own = {"mscam.workers-timeout": execution.workers_timeout}
+            stack.enter_context(dask.config.set(own))
+        if name in ("scheduler", "scheduler-file"):
             yield stack.enter_context(_connected(execution))
             return
         timeout_s = workers_timeout_s()
@@ -176,7 +162,15 @@ def _started(execution: ExecutionTable, name: str, timeout_s: float) -> Iterator
                 f"no worker of the cluster {name!r} has started within {start_s:g} s: there is no room, or "
                 "workers end at once (see their logs). Try again later, or raise --start-timeout."
             ) from error
-        yield OpenCluster(client, _description(execution, name))
+        least, most = worker_counts(execution)
+        number = f"{least}" if least == most else f"{least} to {most}"
+        if name == "local":
+            threads = f" of {execution.threads} threads" if (execution.threads or 1) > 1 else ""
+            kind = f"{'process' if number == '1' else 'processes'}{threads} on this computer"
+            yield OpenCluster(client, f"{number} worker {kind}")
+        else:
+            workers = "worker" if number == "1" else "workers"
+            yield OpenCluster(client, f"{number} {workers} of a {name} cluster")
 
 
 def _close_quietly(cluster: Any, kind: type[BaseException] | None, *_: object) -> None:
@@ -193,15 +187,6 @@ def _client(stack: ExitStack, target: Any, **options: Any) -> Client:
         client = Client(target, set_as_default=False, **options)
         stack.callback(_leave, client)
     return client
-
-
-def _description(execution: ExecutionTable, name: str) -> str:
-    least, most = worker_counts(execution)
-    number = f"{least}" if least == most else f"{least} to {most}"
-    if name != "local":
-        return f"{number} worker{'' if number == '1' else 's'} of a {name} cluster"
-    threads = "" if execution.threads in (None, 1) else f" of {execution.threads} threads"
-    return f"{number} worker process{'' if number == '1' else 'es'}{threads} on this computer"
 
 
 def serve_in_slurm(execution: ExecutionTable, *, insecure: bool) -> None:
@@ -263,9 +248,8 @@ def _connected_in_slurm(execution: ExecutionTable) -> Iterator[OpenCluster]:
                 "tasks see this directory, and repeat the command."
             )
         time.sleep(_POLL_S)
-    address = read_scheduler_file(str(file))
     count = int(os.environ["SLURM_NTASKS"]) - _MIN_TASKS + 1
-    with _connected(msgspec.structs.replace(execution, scheduler=address)) as cluster:
+    with _connected(msgspec.structs.replace(execution, scheduler_file=str(file))) as cluster:
         assert cluster.client is not None
         try:
             yield OpenCluster(cluster.client, f"{count} worker(s) in the tasks of a SLURM job")
@@ -275,6 +259,7 @@ def _connected_in_slurm(execution: ExecutionTable) -> Iterator[OpenCluster]:
 
 @contextmanager
 def _connected(execution: ExecutionTable) -> Iterator[OpenCluster]:
+    execution = with_address(execution)
     address = execution.scheduler
     check_handshake(execution)
     with ExitStack() as stack:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import os
 import re
-import socket
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,11 +17,7 @@ from mscam_dask.errors import (
     MscamError,
     holds_a_secret,
 )
-from mscam_dask.pipeline.config.cluster_types import (
-    is_queue,
-    load_class,
-    type_of,
-)
+from mscam_dask.pipeline.config.cluster_types import is_queue, load_class, type_of
 from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
 from mscam_dask.pipeline.run.security import certificates, has_certificates, security_of
 
@@ -50,11 +45,11 @@ _WORKER_ENVIRONMENT = {"DASK_LOGGING__DISTRIBUTED": "critical", "DASK_LOGGING__B
 LOOPBACK = "127.0.0.1:0"
 """Dashboard of a worker: on loopback, at any free port."""
 
-# Warnings of a start that are none here. Another program may take the dashboard's port between our
-# probe and distributed's: it then takes a free one, which the run's own line names.
+# Warnings of a start that are none here. Where the dashboard's usual port is taken, distributed takes
+# a free one, which the run's own line names.
 _EXPECTED = r"Port \d+ is already in use|Using a temporary security object"
 
-_DASHBOARD_PORT = 8787
+_DASHBOARD = "127.0.0.1:8787"  # or metrics alone
 _LINK = "distributed.dashboard.link"
 _REPLACE_EVERY = "5 s"
 _ONE_BLAS_THREAD = "export OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 MKL_NUM_THREADS=1"
@@ -76,38 +71,24 @@ def start_errors(name: str) -> Iterator[None]:
         yield
     except MscamError:
         raise
-    except (TypeError, ValueError, KeyError, ImportError) as error:
-        raise ConfigurationError(
-            f"the cluster {name!r} refuses its options: {_first_lines(error)}. Correct "
-            "[execution.cluster_options] or Dask's configuration."
-        ) from error
     except Exception as error:
-        reason = _first_lines(error)
-        if name == "local":
-            raise ClusterStartError(
-                f"the cluster 'local' could not be started: {reason}. Try --workers 1, or --in-process for "
-                "none; mscam-dask doctor checks this computer."
-            ) from error
-        if isinstance(error, FileNotFoundError):
-            raise ConfigurationError(
-                f"the cluster {name!r} needs a program or file that this computer lacks: {error}. Run the "
-                "pipeline where the scheduler's commands are."
-            ) from error
-        if _REFUSED.search(reason):
-            raise ClusterError(
-                f"the cluster {name!r} was refused: {reason}. Correct [execution.cluster_options] or "
-                "Dask's configuration."
-            ) from error
-        raise ClusterStartError(
-            f"the cluster {name!r} could not be started: {reason}. Repeat the command when its service "
-            "is back."
-        ) from error
-
-
-def _first_lines(error: BaseException) -> str:
-    text = f"{type(error).__name__}: {error}"
-    text = _COMMAND_LINE.sub("", text)
-    return " ".join(text.split())[:600].rstrip(".")
+        reason = _COMMAND_LINE.sub("", f"{type(error).__name__}: {error}")
+        reason = " ".join(reason.split())[:600].rstrip(".")
+        kind: type[MscamError] = ClusterStartError
+        what, remedy = "could not be started", "Repeat the command when its service is back."
+        correct = "Correct [execution.cluster_options] or Dask's configuration."
+        if isinstance(error, TypeError | ValueError | KeyError | ImportError):
+            kind, what, remedy = ConfigurationError, "refuses its options", correct
+        elif name == "local":
+            remedy = (
+                "Try --workers 1, or --in-process for none; mscam-dask doctor checks this computer."
+            )
+        elif isinstance(error, FileNotFoundError):
+            kind, what = ConfigurationError, "needs a program or file that this computer lacks"
+            remedy = "Run the pipeline where the scheduler's commands are."
+        elif _REFUSED.search(reason):
+            kind, what, remedy = ClusterError, "was refused", correct
+        raise kind(f"the cluster {name!r} {what}: {reason}. {remedy}") from error
 
 
 def configuration(execution: ExecutionTable, name: str) -> dict[str, Any]:
@@ -200,16 +181,12 @@ def role_options(execution: ExecutionTable, **defaults: Mapping[str, Any]) -> di
 
 
 def _local_options(execution: ExecutionTable, options: Mapping[str, Any]) -> dict[str, Any]:
-    """Options of LocalCluster, which is closed to other users of the computer.
-
-    Its scheduler and workers accept certificates only that are made for it and exist in the memory of its
-    processes alone.
-    """
+    """Options of LocalCluster, closed to other users: its certificates exist in the memory of its processes alone."""
     from distributed import Security
 
     return {
         "threads_per_worker": execution.threads or 1,
-        "dashboard_address": dashboard_address(),
+        "dashboard_address": _DASHBOARD,
         "memory_limit": "auto" if execution.memory_limit is None else execution.memory_limit,
         "env": _WORKER_ENVIRONMENT,
         **options,
@@ -258,7 +235,7 @@ def _queue_options(
         **options,
         "security": Security.temporary() if execution.tls_ca is None else security_of(execution),
         "protocol": "tls://",
-        "scheduler_options": {"dashboard_address": dashboard_address(), **scheduler},
+        "scheduler_options": {"dashboard_address": _DASHBOARD, **scheduler},
         "worker_extra_args": [*arguments, *_given(execution, name, "worker_extra_args", [])],
         "job_script_prologue": [_ONE_BLAS_THREAD, *prologue],
         "silence_logs": logging.CRITICAL,
@@ -292,14 +269,3 @@ async def _submitted(cluster: Any) -> None:
     await cluster
     for job in tuple(cluster.workers.values()):
         await job
-
-
-def dashboard_address() -> str:
-    """Loopback address for the dashboard, or metrics alone: the usual port when it is free."""
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind(("127.0.0.1", _DASHBOARD_PORT))
-        except OSError:
-            return "127.0.0.1:0"
-    return f"127.0.0.1:{_DASHBOARD_PORT}"

@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import tempfile
-import time
-from collections.abc import Iterator, Sequence
+import timeit
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
+from dask.utils import parse_bytes
 
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
-from mscam_dask.estimators.mscam import MSCAM
 from mscam_dask.pipeline.config.cluster_types import type_of
-from mscam_dask.pipeline.config.parse import parse_memory
-from mscam_dask.pipeline.config.settings import DataTable, ExecutionTable, Settings
+from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes, spill_threshold_bytes
 from mscam_dask.pipeline.run.cluster_classes import worker_counts
-from mscam_dask.pipeline.run.open_data import (
-    clustering_fingerprint,
-    data_fingerprint,
-    open_data,
-)
+from mscam_dask.pipeline.run.open_data import clustering_fingerprint, open_data
 from mscam_dask.pipeline.run.previous_runs import (
     WarmStart,
     reusable_clustering,
@@ -44,6 +37,7 @@ _SHARE_OF_PEAK = 0.25  # speed of a fit relative to a matrix product
 _N_SEARCHES = 10  # neighbor searches of a view: selection of settings, graph, refinement
 _CUT_OPERATIONS = 1.6e6  # of each sample and cluster: spectral cuts and their scores
 _TASK_SECONDS = 0.003
+_SIDE = 384  # of the matrices whose product is timed
 
 
 @dataclass(frozen=True)
@@ -73,11 +67,20 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
     directory = RunDirectory(place.directory)
     runs = siblings_of(place.settings, directory).finished
     own = last_started(directory, place.run_fingerprint)
-    with _data(place.settings.data, runs if own is None else [own, *runs]) as data:
+    earlier = reusable_store(runs if own is None else [own, *runs], place.data_fingerprint)
+    with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as aside:
+        if earlier is None:
+            data = open_data(place.settings.data, Path(aside) / "data.zarr").data
+        else:
+            data = open_store(earlier.directory.data)
         validate_data(data, settings.cluster)
         same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest()))
         start = warm_start_from(runs, settings, data)
         estimator = settings.cluster.estimator(**(start.arguments if start else {}))
+        selected: tuple[str, ...] = ()
+        if estimator.chooses_graph and len(data.views) > 1:
+            selects = [name for name in ("scale", "alpha") if getattr(estimator, name) is None]
+            selected = (*selects, "the initial graph")
         tried = estimator.candidate_settings(data)
         view_graphs = estimator.chooses_graph
         plans = [plan_memory(data, one, view_graphs=view_graphs) for one in tried]
@@ -92,7 +95,7 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
             start=start,
             data=data,
             settings=tried,
-            selected=_selected(estimator, data),
+            selected=selected,
             read_bytes=data.nbytes,
             held_bytes=largest.held_bytes,
             worker_bytes=largest.worker_bytes(workers),
@@ -106,32 +109,13 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
         )
 
 
-@contextlib.contextmanager
-def _data(table: DataTable, runs: Sequence[StoredRun]) -> Iterator[MultiViewData]:
-    """Open the data of a run: in place, of a run with the same sources, or in a temporary store."""
-    earlier = reusable_store(runs, data_fingerprint(table))
-    if earlier is not None:
-        yield open_store(earlier.directory.data)
-        return
-    with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as aside:
-        yield open_data(table, Path(aside) / "data.zarr").data
-
-
-def _selected(estimator: MSCAM, data: MultiViewData) -> tuple[str, ...]:
-    """Return the names of what the fit selects, in that order."""
-    if not estimator.chooses_graph or len(data.views) < 2:
-        return ()
-    open_parameters = (name for name in ("scale", "alpha") if getattr(estimator, name) is None)
-    return (*open_parameters, "the initial graph")
-
-
 def limit_of(execution: ExecutionTable, workers: int) -> int | None:
     """Return the memory of each worker in bytes; None where the cluster decides."""
     if execution.in_process or (execution.memory_limit is None and type_of(execution) != "local"):
         return None
     if execution.memory_limit is None:
         return smallest_memory_bytes() // workers
-    return parse_memory(execution.memory_limit, "memory_limit")
+    return parse_bytes(execution.memory_limit)
 
 
 def operations(
@@ -177,22 +161,12 @@ def _time(
         grown = (data.n_samples / run.data.n_samples) ** 2
         return seconds * grown * share, f"the time of {run.name}"
     at_once = min(workers, len(data.views))
-    speed = _SHARE_OF_PEAK * _measured_speed()
+    matrix = np.ones((_SIDE, _SIDE))
+    product_s = min(timeit.repeat(lambda: matrix @ matrix, number=1, repeat=3))
+    speed = _SHARE_OF_PEAK * 2.0 * _SIDE**3 / max(product_s, 1e-6)
     tasks = len(data.views) * (20 * len(tried) + 4 * iterations)
     total = operations(data, tried[0], len(tried), iterations) / speed + _TASK_SECONDS * tasks
     return (
         total / at_once,
         "rough estimate from this machine's matrix-multiply speed; within a factor of 3",
     )
-
-
-def _measured_speed() -> float:
-    """Measure the floating-point operations per second of a matrix product, best of three."""
-    size = 384
-    matrix = np.ones((size, size))
-    best = math.inf
-    for _ in range(3):
-        started = time.perf_counter()
-        matrix @ matrix
-        best = min(best, time.perf_counter() - started)
-    return float(2.0 * size**3 / max(best, 1e-6))

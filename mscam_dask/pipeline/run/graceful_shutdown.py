@@ -1,9 +1,4 @@
-"""SIGTERM and Ctrl-C during a run: the first signal ends the run soon, the second one at once.
-
-The first signal raises KeyboardInterrupt in the main thread. `mscam_dask.pipeline.run.run` finishes a
-checkpoint that is being written, records the state "interrupted" in run.json, and the command exits
-with 75 (SIGTERM) or 130 (Ctrl-C). The run can be resumed in either case.
-"""
+"""SIGTERM and Ctrl-C during a run: the first signal ends the run soon, the second one at once."""
 
 from __future__ import annotations
 
@@ -166,11 +161,7 @@ class GracefulShutdown:
     def _next_signal(
         self, reader: socket.socket, deadline: float = math.inf, first: float = -math.inf
     ) -> bool:
-        """Wait for one of our signals; False when there will be none, TimeoutError at the deadline.
-
-        Other signals that the program handles arrive here too and are ignored, like repetitions of
-        the first and the signals of this class.
-        """
+        """Wait for one of our signals, but repetitions; False when there will be none, TimeoutError at the deadline."""
         while True:
             if deadline < math.inf:
                 left = deadline - time.monotonic()

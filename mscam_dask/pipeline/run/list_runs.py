@@ -8,7 +8,7 @@ import fnmatch
 import re
 import shutil
 import uuid
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
@@ -96,22 +96,22 @@ def compare_runs(runs: Sequence[StoredRun]) -> Comparison:
             f"{len(finished)} finished runs cannot be compared: allowed are 2 to {MOST_COMPARED}. Select "
             "them with --name or --since."
         )
-    settings = [flat_settings(run.record) for run in finished]
-    keys = dict.fromkeys(key for each in settings for key in each)
-    values = {key: tuple(each.get(key) for each in settings) for key in keys}
-    scores = [run_scores(run.record) for run in finished]
+    settings = _by_name([flat_settings(run.record) for run in finished])
     partitions = [run.labels() for run in finished]
     pairs = [[_agreement(one, other) for other in partitions] for one in partitions]
     return Comparison(
         names=tuple(run.name for run in finished),
-        settings={key: each for key, each in values.items() if any(one != each[0] for one in each)},
-        scores={
-            name: tuple(each.get(name) for each in scores)
-            for name in dict.fromkeys(name for each in scores for name in each)
-        },
+        settings={key: row for key, row in settings.items() if any(one != row[0] for one in row)},
+        scores=_by_name([run_scores(run) for run in finished]),
         agreement=tuple(tuple(index for index, _ in row) for row in pairs),
         n_common=tuple(tuple(count for _, count in row) for row in pairs),
     )
+
+
+def _by_name(runs: Sequence[Mapping[str, Any]]) -> dict[str, tuple[Any, ...]]:
+    """Return the values in each run, None without, by name."""
+    names = dict.fromkeys(name for values in runs for name in values)
+    return {name: tuple(values.get(name) for values in runs) for name in names}
 
 
 def flat_settings(record: RunRecord) -> dict[str, Any]:
@@ -123,17 +123,16 @@ def flat_settings(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def run_scores(record: RunRecord) -> dict[str, float | None]:
+def run_scores(run: StoredRun) -> dict[str, float | None]:
     """Return the sizes and scores of a run with results, its drift and its seconds."""
-    fit, drift = record.fit, record.drift
-    assert fit is not None
+    drift = run.record.drift
     return {
-        "n_samples": None if record.data is None else record.data.n_samples,
-        "n_clusters": fit.n_clusters,
-        "cross_view_information": fit.score,
-        **(record.metrics or {}),
+        "n_samples": run.data.n_samples,
+        "n_clusters": run.fit.n_clusters,
+        "cross_view_information": run.fit.score,
+        **(run.record.metrics or {}),
         **({} if drift is None else {"share_moved": drift.share_moved}),
-        "seconds": record.seconds.get("total"),
+        "seconds": run.record.seconds.get("total"),
     }
 
 
@@ -170,10 +169,8 @@ def write_index(root: Path, runs: Sequence[StoredRun], output: Path) -> Path:
 def remove_old_runs(settings: Settings, directory: RunDirectory) -> tuple[str, ...]:
     """Remove finished runs of the same pipeline except the last [output] keep.
 
-    Notes
-    -----
-    These stay too: the run that the next one would start from, those that an unfinished run started
-    from, those that another driver holds, and directories with other files.
+    The run that the next one would start from stays, those that an unfinished run started from, those
+    that another driver holds, and directories with other files.
     """
     table = settings.output
     if table.keep is None or table.root is None:

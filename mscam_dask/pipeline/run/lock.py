@@ -2,7 +2,6 @@
 
 The operating system's lock is taken on the file .lock and, where the file system allows it, on the
 directory itself, so that removing or replacing .lock lets nobody else in. Both end with the process.
-The content of .lock is for people.
 """
 
 from __future__ import annotations
@@ -10,30 +9,22 @@ from __future__ import annotations
 import datetime as dt
 import errno
 import os
+import re
 import socket
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Self
 
-import msgspec
-from msgspec import Struct
-
 from mscam_dask.data.store.filesystem import open_regular, read_regular, take_lock
 from mscam_dask.errors import ConfigurationError, DataError, TemporaryFailure
 
 LOCK_NAME = ".lock"
-"""File of a run directory; it stays when the run has ended."""
+"""File of a run directory, with the process that locked it last; it stays when the run has ended."""
+
+_HOLDER = re.compile(r"process \d+ on \S+, since \S+")
 
 _REMEDY = "Put the run directory on one that has."
-
-
-class LockHolder(Struct, frozen=True, kw_only=True):
-    """Process that took a lock last."""
-
-    host: str
-    pid: int
-    since: str  # UTC
 
 
 class RunLock:
@@ -126,23 +117,19 @@ def _is_at(descriptor: int, path: Path) -> bool:
 
 
 def _write_holder(descriptor: int) -> None:
-    holder = LockHolder(
-        host=socket.gethostname(),
-        pid=os.getpid(),
-        since=dt.datetime.now(dt.UTC).isoformat(timespec="seconds"),
-    )
+    since = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
+    holder = f"process {os.getpid()} on {socket.gethostname()}, since {since}"
     with suppress(OSError):  # on a full disk the lock is as good without a name
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, msgspec.json.encode(holder), 0)
+        os.pwrite(descriptor, holder.encode(), 0)
 
 
 def _locked_message(directory: Path) -> str:
-    try:
-        holder = msgspec.json.decode(read_regular(directory / LOCK_NAME), type=LockHolder)
-    except (OSError, ValueError, msgspec.DecodeError):  # damaged, or not written yet
+    by = ""
+    with suppress(OSError, ValueError):  # damaged, or not written yet
+        by = read_regular(directory / LOCK_NAME).decode()
+    if not _HOLDER.fullmatch(by):
         by = "another process"
-    else:
-        by = f"process {holder.pid} on {holder.host}, since {holder.since}"
     return (
         f"{directory} is locked by {by}. Wait for it to finish or stop it; running the command "
         "again then resumes."

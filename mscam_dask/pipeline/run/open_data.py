@@ -1,10 +1,7 @@
 """Data of a pipeline, opened or made from the sources that [data] names, and fingerprints of runs.
 
-Input files that change during a run are detected, and the caller is asked to retry.
-
 Fingerprints are digests of the data, the settings and this package's version. Each covers everything that
-its step depends on, and nothing else. A run with the fingerprint of a previous one has nothing to compute;
-one that shares the fingerprint of the data or of the clustering reuses the previous store or clusters.
+its step depends on, and nothing else: runs that share one reuse each other's store, clusters or results.
 """
 
 from __future__ import annotations
@@ -13,7 +10,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -21,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import msgspec
 import numpy as np
 import pandas as pd
+from dask.utils import parse_bytes
 from numpy.typing import NDArray
 
 from mscam_dask import __version__
@@ -34,14 +32,8 @@ from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
 from mscam_dask.data.views.sources import recorded_digest
-from mscam_dask.errors import (
-    DataError,
-    MscamError,
-    StoreCorruptError,
-    TemporaryFailure,
-)
-from mscam_dask.monitor.run_record import DataRecord, SourceRecord, ViewEntry
-from mscam_dask.pipeline.config.parse import parse_memory
+from mscam_dask.errors import DataError, MscamError, StoreCorruptError, TemporaryFailure
+from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
 
 _ATTEMPTS = 3
@@ -135,13 +127,7 @@ def column_of(
 def sample_column(
     place: Path, files: Sequence[Source], data: MultiViewData, key: str = "batches"
 ) -> NDArray[Any]:
-    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files.
-
-    Raises
-    ------
-    DataError
-        There is no such file or column, or it does not have all samples.
-    """
+    """Return a value (n,) for each sample of `data` from a file, or from a column of obs of one of the files."""
     if place.is_file():
         return labels_of_file(place, data.sample_ids)[0]
     of_obs = [file for file in files if str(file.path).endswith((".h5ad", ".h5mu"))]
@@ -178,7 +164,7 @@ def retry_if_replaced(read: Callable[[], _T]) -> _T:
 
 def files_of(table: DataTable, paths: Sequence[str]) -> list[Source]:
     """Return files, to be read as [data] says."""
-    limit = MAX_BYTES if table.max_bytes is None else parse_memory(table.max_bytes, "max_bytes")
+    limit = MAX_BYTES if table.max_bytes is None else parse_bytes(table.max_bytes)
     files = {
         path: Source(
             path,
@@ -208,10 +194,7 @@ def _built_in(table: DataTable) -> MultiViewData:
 
 
 def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
-    """Return the SHA-256 of each file that [data] names.
-
-    The views of a directory have digests of their own; the step ingest reports what is missing.
-    """
+    """Return the SHA-256 of each file that [data] names; the views of a directory have digests of their own."""
     if table.source in BUILT_IN_SOURCES:
         return (SourceRecord(source=str(table.source)),)
     return tuple(
@@ -222,13 +205,17 @@ def source_records(table: DataTable) -> tuple[SourceRecord, ...]:
     )
 
 
+def _places(table: DataTable) -> list[Location]:
+    """Return the files, directories and stores that [data] names."""
+    if table.source in BUILT_IN_SOURCES:
+        return [] if table.path is None else [Path(table.path)]
+    return [as_location(source) for source in table.sources]
+
+
 def stamps_of(table: DataTable) -> list[tuple[str, int, int, int]]:
     """Return path, size, modification time and inode of the files that [data] names, which show writing."""
-    if table.source in BUILT_IN_SOURCES:
-        named = [] if table.path is None else [Path(table.path)]
-    else:
-        named = [place for place in map(as_location, table.sources) if isinstance(place, Path)]
-    files = [file for path in named for file in ([path] if path.is_file() else path.rglob("*"))]
+    local = [place for place in _places(table) if isinstance(place, Path)]
+    files = [file for path in local for file in ([path] if path.is_file() else path.rglob("*"))]
     stats = [(str(file), file.stat()) for file in sorted(files) if file.is_file()]
     return [(name, stat.st_size, stat.st_mtime_ns, stat.st_ino) for name, stat in stats]
 
@@ -253,17 +240,12 @@ def changes_are_temporary(
         yield
     except (DataError, OSError) as error:
         before = opened()
-        if before is not None and not before.is_new and _is_other(table, before):
-            raise changed_data(f"The store {before.store}") from error
+        if before is None or before.is_new:
+            raise
+        with suppress(DataError, OSError):  # where the store is damaged
+            if _identity(open_data(table, Path()).data) != _identity(before.data):
+                raise changed_data(f"The store {before.store}") from error
         raise
-
-
-def _is_other(table: DataTable, before: OpenData) -> bool:
-    try:
-        now = open_data(table, Path())  # a store: nothing is written
-        return _identity(now.data) != _identity(before.data)
-    except (DataError, OSError):
-        return False  # damaged, not replaced
 
 
 def _identity(data: MultiViewData) -> tuple[str, list[str]]:
@@ -280,12 +262,8 @@ def data_fingerprint(table: DataTable) -> str:
     options = msgspec.to_builtins(table)
     for key in ("source", "path", "cache", "labels", "batches", "partial_labels", "max_bytes"):
         options.pop(key)  # the data do not depend on their path, nor on the limit
-    if table.source in BUILT_IN_SOURCES:
-        names = [str(table.source)]
-        content = [] if table.path is None else [_content(Path(table.path))]
-    else:
-        names = [Path(source).name for source in table.sources]
-        content = [_content(as_location(source)) for source in table.sources]
+    names = [Path(source).name for source in table.sources]
+    content = [_content(place) for place in _places(table)]
     of_samples = [
         _content(Path(named)) if named is not None and Path(named).is_file() else named
         for named in (table.labels, table.batches, table.partial_labels)
@@ -299,18 +277,16 @@ def clustering_fingerprint(settings: Settings, data: str) -> str:
     return _digest("clustering", __version__, data, settings.cluster, incremental)
 
 
-def fit_fingerprint(clustering: str, start: str | None) -> str:
+def fit_fingerprint(record: RunRecord) -> str:
     """Return the fingerprint of a clustering and of the run that it starts from, if any."""
-    return _digest("fit", clustering, start)
+    return _digest("fit", record.clustering_fingerprint, record.started_from)
 
 
-def run_fingerprint(settings: Settings, data: str | None = None) -> str:
+def run_fingerprint(settings: Settings, data: str) -> str:
     """Return the fingerprint of a run: everything except its place and its executor."""
     parts = msgspec.to_builtins(settings)
     for elsewhere in ("data", "execution", "output"):
         parts.pop(elsewhere)
-    if data is None:
-        data = data_fingerprint(settings.data)
     return _digest("run", __version__, data, parts)
 
 

@@ -1,10 +1,4 @@
-"""Previous runs of a pipeline in the same root: reuse, warm start and drift.
-
-Runs of a pipeline lie in one root, each named after its fingerprint. A run reuses the store or the
-clusters of a previous one whole, linked where the file system can, since files of a finished run
-never change; or it starts from the previous settings and clusters, sample by sample, and its
-clusters are named after those that they share most samples with (`mscam_dask.engine.initialize`).
-"""
+"""Previous runs of a pipeline in the same root: reuse, warm start and drift. Files of a finished run never change."""
 
 from __future__ import annotations
 
@@ -12,11 +6,11 @@ import contextlib
 import dataclasses
 import os
 import shutil
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,7 +19,7 @@ from numpy.typing import NDArray
 from mscam_dask.data.results import StoredResult, read_result
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ViewDigest, row_ranges
+from mscam_dask.data.views.sources import RowSource, ViewDigest, row_ranges
 from mscam_dask.engine.initialize import UNKNOWN
 from mscam_dask.errors import DataError
 from mscam_dask.metrics import matched_labels
@@ -73,41 +67,26 @@ def reusable_store(runs: Sequence[StoredRun], fingerprint: str | None) -> Stored
 def reusable_clustering(
     runs: list[StoredRun], fingerprint: str, samples: Sequence[str] | None = None
 ) -> tuple[StoredRun, ClusteringOutput] | None:
-    """Return the clusters of an intact run with the same views and settings, if there is one."""
+    """Return the clusters of an intact run with the same views and settings; with `samples`, also their drift."""
     for run in runs:
-        if run.record.clustering_fingerprint != fingerprint or run.record.fit is None:
+        if run.record.clustering_fingerprint != fingerprint:
             continue
         with contextlib.suppress(DataError):
-            result = read_result(run.directory.result)
-            drift, moved = (
-                (None, None) if samples is None else _drift_since(run, result.labels, samples)
-            )
-            clusters = ClusteringOutput(
-                labels=result.labels,
-                fit=run.record.fit,
-                write=partial(link_tree, run.directory.result),
-                drift=drift,
-                moved=moved,
-            )
-            return run, clusters
+            labels = read_result(run.directory.result).labels
+            drift, moved = None, None
+            if samples is not None:
+                earlier = run.labels()
+                if not np.array_equal(earlier, labels):
+                    raise DataError("labels.csv does not have the clusters of result.zarr")
+                renamed = list(earlier.index) != list(samples)
+                known = earlier.reindex(samples, fill_value=UNKNOWN).to_numpy()
+                if renamed:
+                    moved = _moved_text(samples, known, labels)
+                if renamed or run.record.drift is not None:
+                    drift = _drift(run, known, labels, run.fit, "unchanged")
+            write = partial(link_tree, run.directory.result)
+            return run, ClusteringOutput(labels, run.fit, write, drift, moved)
     return None
-
-
-def _drift_since(
-    run: StoredRun, labels: NDArray[np.int64], samples: Sequence[str]
-) -> tuple[DriftRecord | None, bytes | None]:
-    """Return the drift of reused clusters: none unless samples have other ids."""
-    earlier = run.labels()
-    renamed = list(earlier.index) != list(samples)
-    if run.record.drift is None and not renamed:
-        return None, None
-    if not np.array_equal(earlier, labels):
-        raise DataError(
-            f"{run.directory.labels} does not have the clusters of {run.directory.result}."
-        )
-    known = earlier.reindex(samples, fill_value=UNKNOWN).to_numpy()
-    drift = _drift(run, known, labels, run.fit.score, "unchanged")
-    return drift, moved_text(samples, known, labels) if renamed else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -130,8 +109,6 @@ def warm_start_from(
     runs: list[StoredRun], settings: Settings, data: MultiViewData
 ) -> WarmStart | None:
     """Return how the last run with the same method and number of clusters starts this one."""
-    if not settings.incremental.enabled:
-        return None
     earlier = last_comparable(runs, settings)
     if earlier is None:
         return None
@@ -143,14 +120,13 @@ def warm_start_from(
         return WarmStart(earlier, known, {}, f"the previous run cannot be read: {error}")
     known, reason = _known(data, labels, earlier.data)
     common = np.count_nonzero(known != UNKNOWN) / data.n_samples
-    drift = earlier.record.drift
-    in_a_row = 0 if drift is None else drift.warm_runs
+    drift, table = earlier.record.drift, settings.incremental
     if not reason and earlier.fit.status == Status.NO_STRUCTURE.name:
         reason = "the last run found no cluster structure"
-    if not reason and common < settings.incremental.min_overlap:
+    if not reason and common < table.min_overlap:
         reason = f"only {common:.0%} of the samples were in the previous run"
-    if not reason and in_a_row >= settings.incremental.max_warm_runs:
-        reason = f"{in_a_row} consecutive runs started from a previous run"
+    if not reason and drift is not None and drift.warm_runs >= table.max_warm_runs:
+        reason = f"{drift.warm_runs} consecutive runs started from a previous run"
     if reason:
         return WarmStart(earlier, known, {}, reason)
     arguments = _previous_arguments(earlier.fit, result, settings)
@@ -163,18 +139,14 @@ def last_comparable(runs: list[StoredRun], settings: Settings) -> StoredRun | No
     """Return the run that the next run with these settings starts from; `runs` has the last first."""
     if not settings.incremental.enabled:
         return None
-    return next((run for run in runs if _is_comparable(run, settings)), None)
-
-
-def _is_comparable(run: StoredRun, settings: Settings) -> bool:
-    if not run.has_results or not run.fit.has_requested_components:
-        return False
-    requested = ((run.record.settings or {}).get("cluster") or {}).get("parameters") or {}
-    was_selected = requested.get("n_clusters") == "auto"
-    return (
-        run.record.method == settings.cluster.method
-        and (None if was_selected else run.fit.n_clusters) == settings.cluster.n_clusters
-    )
+    for run in runs:
+        if run.has_results and run.fit.has_requested_components:
+            requested = ((run.record.settings or {}).get("cluster") or {}).get("parameters") or {}
+            n_clusters = None if requested.get("n_clusters") == "auto" else run.fit.n_clusters
+            table = settings.cluster
+            if (run.record.method, n_clusters) == (table.method, table.n_clusters):
+                return run
+    return None
 
 
 def _known(
@@ -189,62 +161,61 @@ def _known(
     if data.sample_ids is not None or then.has_sample_ids:
         return known, "only one of the two runs has sample ids"
     n_before = len(labels)
-    digests = {view.name: view.digest for view in then.views}
     if n_before > data.n_samples or any(
-        digest != digests[name] for name, digest in _first_rows(data, n_before)
+        _first_rows(view, n_before) != old.digest
+        for view, old in zip(data.views, then.views, strict=True)
     ):
         return known, "samples have no ids, and the first rows are not those of the last run"
     known[:n_before] = labels
     return known, ""
 
 
-def _first_rows(data: MultiViewData, n_rows: int) -> Iterator[tuple[str, str]]:
-    """Yield the name of each view and the digest of its first rows."""
-    for view in data.views:
-        digest = ViewDigest((n_rows, view.shape[1]))
-        for start, stop in row_ranges(view):
-            if start < n_rows:
-                digest.update(view.read(start, min(stop, n_rows)))
-        yield view.name, digest.hexdigest()
+def _first_rows(view: RowSource, n_rows: int) -> str:
+    """Return the digest of the first rows of a view."""
+    digest = ViewDigest((n_rows, view.shape[1]))
+    for start, stop in row_ranges(view):
+        if start < n_rows:
+            digest.update(view.read(start, min(stop, n_rows)))
+    return digest.hexdigest()
 
 
 def _previous_arguments(fit: FitRecord, result: StoredResult, settings: Settings) -> dict[str, Any]:
     """Return the settings of a run and the graph weight to start from."""
     setting, requested = fit.setting, settings.cluster.parameters
     arguments: dict[str, Any] = {
-        "scale": setting.scale,
-        "alpha": setting.alpha,
-        "n_neighbors": setting.n_neighbors,
-        "exclude_views": setting.exclude_views,
+        name: getattr(setting, name) for name in ("scale", "alpha", "n_neighbors", "exclude_views")
     }
     if setting.views is not None:
-        arguments["scale"] = {name: view.scale for name, view in setting.views.items()}
-        arguments["alpha"] = {name: view.alpha for name, view in setting.views.items()}
-    if len(result.history["graph_weight"]):
-        by_score = int(np.argmax(result.history["score"].values))
-        index = -1 if result.status == Status.CONVERGED.name else by_score
-        weight = float(result.history["graph_weight"].values[index])
+        for name in ("scale", "alpha"):
+            arguments[name] = {view: getattr(own, name) for view, own in setting.views.items()}
+    given = {name: requested[name] for name in arguments if requested.get(name) is not None}
+    weights = result.history["graph_weight"].values
+    if len(weights):
+        best = int(np.argmax(result.history["score"].values))
+        weight = float(weights[-1 if result.status == Status.CONVERGED.name else best])
         arguments["constants"] = {**requested["constants"], "graph_weight": weight}
     if settings.cluster.n_clusters is None:
         arguments |= {"n_clusters": fit.n_clusters, "max_clusters": None}
-    for name in ("scale", "alpha", "n_neighbors", "exclude_views"):
-        if requested.get(name) is not None:
-            arguments[name] = requested[name]
-    return arguments
+    return arguments | given
 
 
 def named_as_before(start: WarmStart | None, solution: Solution) -> Solution:
-    """Return the solution with its clusters named after those of the previous run.
+    """Return the solution with its clusters named after those of the previous run that they match best.
 
     A cluster keeps its name also when there are fewer now, so that names may have gaps.
     """
     if start is None or not (start.known != UNKNOWN).any():
         return solution
-    n_clusters = int(max(solution.labels.max(), start.known.max())) + 1
-    labels = renamed_clusters(start.known, solution.labels, n_clusters)
-    first = np.unique(solution.labels, return_index=True)[1]
-    assessment = solution.assessment.renamed(labels[first].tolist())
-    return dataclasses.replace(solution, labels=labels, assessment=assessment)
+    labels, common = solution.labels, start.known != UNKNOWN
+    n_names = int(max(labels.max(), start.known.max())) + 1
+    names = np.full(n_names, UNKNOWN, dtype=np.int64)
+    matched = matched_labels(start.known[common], labels[common])
+    names[labels[common]] = np.where(matched < n_names, matched, UNKNOWN)
+    free = np.setdiff1d(np.arange(n_names), names)
+    names[names == UNKNOWN] = free[: np.count_nonzero(names == UNKNOWN)]
+    first = np.unique(labels, return_index=True)[1]
+    assessment = solution.assessment.renamed(names[labels[first]].tolist())
+    return dataclasses.replace(solution, labels=names[labels], assessment=assessment)
 
 
 def drift_of(
@@ -254,42 +225,24 @@ def drift_of(
     if start is None:
         return None, None
     names = data.sample_ids or [str(index) for index in range(data.n_samples)]
-    how: Literal["warm", "cold"] = "warm" if start.is_warm else "cold"
-    drift = _drift(start.earlier, start.known, solution.labels, fit.score, how, start.reason)
-    return drift, moved_text(names, start.known, solution.labels)
-
-
-def renamed_clusters(
-    known: NDArray[np.int64], labels: NDArray[np.int64], n_clusters: int
-) -> NDArray[np.int64]:
-    """Return the same clusters, named after the previous ones they match best."""
-    common = known >= 0
-    names = np.full(n_clusters, -1, dtype=np.int64)
-    if common.any():
-        matched = matched_labels(known[common], labels[common])
-        names[labels[common]] = np.where(matched < n_clusters, matched, -1)
-        counts = np.bincount(names[names >= 0], minlength=n_clusters)
-        assert counts.max(initial=0) <= 1, "one cluster, one name"
-    free = np.setdiff1d(np.arange(n_clusters), names[names >= 0])
-    names[names < 0] = free[: np.count_nonzero(names < 0)]
-    return np.asarray(names[labels], dtype=np.int64)
+    how = "warm" if start.is_warm else "cold"
+    drift = _drift(start.earlier, start.known, solution.labels, fit, how, start.reason)
+    return drift, _moved_text(names, start.known, solution.labels)
 
 
 def _drift(
     earlier: StoredRun,
     known: NDArray[np.int64],
     labels: NDArray[np.int64],
-    score: float | None,
-    start: Literal["warm", "cold", "unchanged"],
+    fit: FitRecord,
+    start: str,
     reason: str = "",
 ) -> DriftRecord:
     """Return the drift since an earlier run; `labels` have their final names, as those of that run."""
     before, drift = earlier.fit, earlier.record.drift
     warm_runs = 0 if drift is None else drift.warm_runs
-    present, sizes = np.unique(labels, return_counts=True)
-    sizes_after = dict(zip(present.tolist(), sizes.tolist(), strict=True))
-    names = tuple(sorted(before.sizes.keys() | sizes_after.keys()))
-    common = known >= 0
+    names = tuple(sorted(before.sizes.keys() | fit.sizes.keys()))
+    common = known != UNKNOWN
     n_common = int(np.count_nonzero(common))
     return DriftRecord(
         earlier=earlier.name,
@@ -297,18 +250,18 @@ def _drift(
         reason=reason,
         warm_runs={"warm": warm_runs + 1, "cold": 0, "unchanged": warm_runs}[start],
         score_before=before.score,
-        score_after=score,
+        score_after=fit.score,
         n_common=n_common,
         n_new=len(labels) - n_common,
         n_gone=sum(before.sizes.values()) - n_common,
         n_moved=int(np.count_nonzero(known[common] != labels[common])),
         cluster_names=names,
         sizes_before=tuple(before.sizes.get(name, 0) for name in names),
-        sizes_after=tuple(sizes_after.get(name, 0) for name in names),
+        sizes_after=tuple(fit.sizes.get(name, 0) for name in names),
     )
 
 
-def moved_text(names: Sequence[str], known: NDArray[np.int64], labels: NDArray[np.int64]) -> bytes:
+def _moved_text(names: Sequence[str], known: NDArray[np.int64], labels: NDArray[np.int64]) -> bytes:
     """Return moved.csv: the samples that changed cluster, with both labels."""
     moved = np.flatnonzero((known >= 0) & (known != labels)).tolist()
     samples = [names[index] for index in moved]

@@ -1,9 +1,4 @@
-"""Reports of a run: the HTML page, from the files that the run wrote, and a file of metrics for Prometheus.
-
-The file of metrics remains after the scheduler of the run has ended. It is valid in the text format of
-Prometheus (the textfile collector of node_exporter) and in OpenMetrics: gauges, one sample for each
-pipeline, and an end mark.
-"""
+"""Reports of a run: the HTML page, and metrics in the text format of Prometheus that are valid OpenMetrics too."""
 
 from __future__ import annotations
 
@@ -19,52 +14,55 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.readers.labels import read_sample_columns
 from mscam_dask.data.results import read_model, read_result
-from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.report.page import FileLink, RunContent, run_page
 from mscam_dask.monitor.run_record import RunRecord
 from mscam_dask.pipeline.run.run_directory import FILES, RunDirectory, relative_url, write_whole
-from mscam_dask.pipeline.run.sample_tables import read_clusters, sample_table
+from mscam_dask.pipeline.run.sample_tables import sample_table
 from mscam_dask.pipeline.run.stored_run import StoredRun
 
 
 def write_report(
     directory: RunDirectory, output: Path | None = None, columns: Path | None = None
 ) -> Path:
-    """Write the report of a run that ended with results."""
+    """Write the report of a run that ended with results, colored by `columns` of its samples."""
     target = directory.report if output is None else output.absolute()
-    page = report_html(StoredRun(directory, directory.read_record()), target, columns)
-    directory.write(target, page.encode())
-    return target
-
-
-def report_html(run: StoredRun, target: Path, columns: Path | None = None) -> str:
-    """Return the page, whose links are those of a file `target`. For `columns` see `write_report`."""
-    directory, record = run.finished().directory, run.record
+    run = StoredRun(directory, directory.read_record()).finished()
     labels_true, label_names, notes = _truth(run)
-    result = read_result(directory.result)
-    model = read_model(directory.result)
+    result, model = read_result(directory.result), read_model(directory.result)
     sample_ids = list(run.labels().index) if run.data.has_sample_ids else None
-    properties, more_notes = _columns(record, columns, sample_ids, len(result.labels))
+    properties, more_notes = _columns(run.record, columns, sample_ids, len(result.labels))
     membership = None if model is None else model.arrays.get("membership")
-    return run_page(
-        RunContent(
-            record=record,
-            result=result,
-            settings_text=_settings_text(directory),
-            sample_ids=sample_ids,
-            labels_true=labels_true,
-            label_names=label_names,
-            files=_links(directory, target),
-            moved=_moved(run),
-            notes=(*notes, *more_notes),
-            samples=None
-            if membership is None
-            else sample_table(sample_ids, result.labels, membership, np.unique(result.labels)),
-            columns=properties,
-        )
+    moved: list[tuple[str, int, int]] = []
+    if directory.moved.is_file():
+        names, clusters = run.clusters(directory.moved)
+        moved = list(zip(names, *clusters.T.tolist(), strict=True))
+    files = {name: directory.path / name for name in FILES if (directory.path / name).exists()}
+    content = RunContent(
+        record=run.record,
+        result=result,
+        settings_text=run.content(directory.pipeline).decode(errors="replace"),
+        sample_ids=sample_ids,
+        labels_true=labels_true,
+        label_names=label_names,
+        files=tuple(
+            FileLink(
+                name=name,
+                href=relative_url(file, target) + "/" * file.is_dir(),
+                what=FILES[name],
+            )
+            for name, file in files.items()
+        ),
+        moved=moved,
+        notes=(*notes, *more_notes),
+        samples=None
+        if membership is None
+        else sample_table(sample_ids, result.labels, membership, np.unique(result.labels)),
+        columns=properties,
     )
+    directory.write(target, run_page(content).encode())
+    return target
 
 
 def _columns(
@@ -80,40 +78,6 @@ def _columns(
         return read_sample_columns(Path(listed), sample_ids, n_samples), ()
     except DataError as error:
         return {}, (f"The plots are not colored by columns of the samples: {error}",)
-
-
-def _settings_text(directory: RunDirectory) -> str:
-    try:
-        return read_regular(directory.pipeline).decode()
-    except (OSError, ValueError) as error:
-        raise DataError(
-            f"{directory.pipeline} cannot be read: {error}. Delete it; mscam-dask resume writes it "
-            "again."
-        ) from error
-
-
-def _links(directory: RunDirectory, target: Path) -> tuple[FileLink, ...]:
-    links = []
-    for name, what in FILES.items():
-        file = directory.path / name
-        if file.exists():
-            href = relative_url(file, target) + "/" * file.is_dir()
-            links.append(FileLink(name=name, href=href, what=what))
-    return tuple(links)
-
-
-def _moved(run: StoredRun) -> list[tuple[str, int, int]]:
-    """Return the lines of moved.csv; none without a previous run."""
-    file = run.directory.moved
-    if not file.is_file():
-        return []
-    try:
-        names, clusters = read_clusters(run.table(file))
-        return [(name, old, new) for name, (old, new) in zip(names, clusters.tolist(), strict=True)]
-    except ValueError as error:
-        raise DataError(
-            f"{file} is damaged ({error}). Delete it; the report is then written without it."
-        ) from error
 
 
 def _truth(
@@ -152,8 +116,25 @@ METRICS: Mapping[str, str] = {
 """Metrics and their help texts."""
 
 
-def metrics_text(record: RunRecord, *, started: str, success: float | None) -> str:
-    """Return the metrics of a run."""
+def write_metrics(directory: RunDirectory, record: RunRecord, shared: str | None) -> None:
+    """Write the metrics of the run so far, and for a textfile collector a copy that it may read."""
+    copy = None if shared is None else Path(shared) / f"mscam-{record.pipeline}.prom"
+    text = metrics_text(record, None if copy is None else read_success(copy))
+    directory.write(directory.metrics, text.encode())
+    if copy is not None:
+        try:
+            write_whole(copy, text.encode())
+            copy.chmod(0o644)
+        except OSError as error:
+            raise ConfigurationError(
+                f"[output] metrics = {shared!r} cannot be written: {error.strerror or error}. Give "
+                "a directory that this user may write in."
+            ) from error
+
+
+def metrics_text(record: RunRecord, success: float | None) -> str:
+    """Return the metrics of a run; `success` is the time of the last one with results."""
+    started = record.resumed[-1].time if record.resumed else record.started
     samples: dict[str, list[str]] = {name: [] for name in METRICS}
 
     def add(name: str, value: float | None, **labels: str) -> None:
@@ -216,15 +197,3 @@ def read_success(file: Path) -> float | None:
         found = re.search(rf"^{_SUCCESS_METRIC}{{.*}} (\S+)$", file.read_text(), re.MULTILINE)
         return None if found is None else float(found[1])
     return None
-
-
-def write_shared(file: Path, text: str) -> None:
-    """Write the file of a textfile collector, whole, and readable for the collector."""
-    try:
-        write_whole(file, text.encode())
-        file.chmod(0o644)
-    except OSError as error:
-        raise ConfigurationError(
-            f"[output] metrics = {str(file.parent)!r} cannot be written: {error.strerror or error}. Give "
-            "a directory that this user may write in."
-        ) from error

@@ -1,8 +1,4 @@
-"""Runs that can be repeated: a finished run is returned, an interrupted or damaged one is resumed.
-
-A run directory is named after the fingerprint of settings and data. An intact finished run with the
-same fingerprint is returned; an interrupted or damaged one is resumed; otherwise a new run starts.
-"""
+"""Starts of runs: an intact finished run is returned, an interrupted or damaged one is resumed, otherwise a new one starts."""
 
 from __future__ import annotations
 
@@ -21,13 +17,7 @@ from mscam_dask.data.store.object_store import as_location
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.estimators.mscam import MSCAM
-from mscam_dask.monitor.run_record import (
-    ResumeEntry,
-    RunRecord,
-    SourceRecord,
-    blas_libraries,
-    software_versions,
-)
+from mscam_dask.monitor.run_record import ResumeEntry, RunRecord, blas_libraries, software_versions
 from mscam_dask.pipeline.config.parse import check_name
 from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.config.settings import ExecutionTable, OutputTable, Settings, settings_text
@@ -35,12 +25,13 @@ from mscam_dask.pipeline.config.toml_document import Override
 from mscam_dask.pipeline.run.open_data import (
     NAME_DIGITS,
     OpenData,
+    data_fingerprint,
     open_data,
     retry_if_replaced,
     run_fingerprint,
     source_records,
 )
-from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, now, run_pipeline
+from mscam_dask.pipeline.run.run import Observer, Run, RunOutcome, now
 from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, resolved
 from mscam_dask.pipeline.run.security import check_execution
 from mscam_dask.pipeline.run.stored_run import StoredRun, flat, last_started
@@ -51,17 +42,18 @@ class RunTarget:
     """Directory of a run, and what is to be done there."""
 
     directory: Path
+    data_fingerprint: str
     run_fingerprint: str
     settings: Settings  # with the directory filled in
     action: Literal["run", "resume", "nothing"]  # "nothing" where the run has finished
 
 
 def resolve_target(
-    settings: Settings, output: Path | None = None, *, verify: bool = True
+    settings: Settings, output: str | Path | None = None, *, verify: bool = True
 ) -> RunTarget:
     """Return the directory of a run and whether the run was done before."""
     table = settings.output
-    named = output or (None if table.directory is None else Path(table.directory))
+    named = table.directory if output is None else output
     if named is not None and settings.incremental.enabled:
         raise ConfigurationError(
             f"{'[output] directory' if output is None else '-o'} names a single run directory, "
@@ -69,51 +61,74 @@ def resolve_target(
             "that root instead (--set output.root=DIR), or disable warm starts "
             "(--set incremental.enabled=false)."
         )
-    fingerprint = retry_if_replaced(lambda: run_fingerprint(settings))
+    data = retry_if_replaced(lambda: data_fingerprint(settings.data))
+    fingerprint = run_fingerprint(settings, data)
     if named is not None:
         directory = resolved(named)
         table = msgspec.structs.replace(table, directory=str(directory), root=None)
     else:
-        root = Path.cwd() / "runs" if table.root is None else Path(table.root)
-        root = resolved(root)
+        root = resolved("runs" if table.root is None else table.root)
         directory = root / f"{settings.name}-{fingerprint[:NAME_DIGITS]}"
         table = msgspec.structs.replace(table, root=str(root))
     placed = msgspec.structs.replace(settings, output=table)
     run = last_started(RunDirectory(directory), fingerprint)
     if run is None:  # nothing there, another run, or nothing readable, which run_pipeline reports
-        return RunTarget(directory, fingerprint, placed, "run")
+        return RunTarget(directory, data, fingerprint, placed, "run")
     is_done = run.record.state == "finished" and not (verify and run.integrity_problem())
-    return RunTarget(directory, fingerprint, placed, "nothing" if is_done else "resume")
+    return RunTarget(directory, data, fingerprint, placed, "nothing" if is_done else "resume")
 
 
-def run_or_resume(
+def run_pipeline(
     settings: Settings,
-    output: Path | None = None,
+    output: str | Path | None = None,
     *,
     overwrite: bool = False,
     insecure: bool = False,
     observers: Sequence[Observer] = (),
 ) -> RunOutcome:
-    """Run a pipeline, resume its interrupted run, or return its finished one."""
+    """Run a pipeline, resume its interrupted run, or return its finished one; `overwrite` runs it again.
+
+    A finished run that is overwritten keeps its files until the new one has finished.
+    """
     target = resolve_target(settings, output, verify=False)
-    place, placed, fingerprint = target.directory, target.settings, target.run_fingerprint
-    if target.action == "run" or overwrite:
-        return run_pipeline(
-            placed,
-            place,
-            fingerprint=fingerprint,
-            overwrite=overwrite,
+    root, settings = target.directory, target.settings
+    if target.action != "run" and not overwrite:
+        return resume_run(
+            root,
+            execution=settings.execution,
+            output=settings.output,
             insecure=insecure,
             observers=observers,
+            fingerprint=target.run_fingerprint,
         )
-    return resume_run(
-        place,
-        execution=placed.execution,
-        output=placed.output,
-        insecure=insecure,
-        observers=observers,
-        fingerprint=fingerprint,
+    check_execution(settings.execution, insecure=insecure)
+    for source in settings.data.sources:
+        if Path(source).is_absolute() and Path(source).resolve().is_relative_to(root):
+            raise ConfigurationError(
+                f"The source {source} lies inside the run directory {root}, whose files a run replaces. Choose "
+                "another output directory."
+            )
+    seed = settings.cluster.parameters.get("random_state")
+    record = RunRecord(
+        state="running",
+        pipeline=settings.name,
+        method=settings.cluster.method,
+        seed=seed if isinstance(seed, int) else None,
+        started=now(),
+        versions=software_versions(),
+        blas=blas_libraries(),
+        settings=msgspec.to_builtins(settings),
+        run_fingerprint=target.run_fingerprint,
+        data_fingerprint=target.data_fingerprint,
     )
+    with contextlib.ExitStack() as stack:
+        directory = stack.enter_context(RunDirectory.lock(root))
+        if overwrite and directory.holds_results():
+            record = msgspec.structs.replace(record, replaces=directory.path.name)
+            directory = stack.enter_context(directory.lock_next())
+        directory.claim(record, overwrite=overwrite)
+        directory.write(directory.pipeline, settings_text(settings).encode())
+        return Run(settings, directory, record, observers, fresh=overwrite).execute()
 
 
 def resume_run(
@@ -156,10 +171,10 @@ def resume_run(
             settings = msgspec.structs.replace(settings, execution=changed.execution)
         check_execution(settings.execution, insecure=insecure)
         directory.remove_partial_files()
-        reasons = (
-            (f"The results of {record.ended} are computed again: {problem}.",) if problem else ()
-        )
-        entry = ResumeEntry(time=now(), state=record.state, warnings=reasons + _differences(record))
+        opened, notes = _data(directory, settings, record, remake=bool(problem))
+        if problem:
+            notes = (f"The results of {record.ended} are computed again: {problem}.", *notes)
+        entry = ResumeEntry(time=now(), state=record.state, warnings=notes + _differences(record))
         record = msgspec.structs.replace(
             record,
             state="running",
@@ -175,9 +190,6 @@ def resume_run(
             versions=software_versions(),
             blas=blas_libraries(),
         )
-        opened, notes = _data(directory, settings, record, remake=bool(problem))
-        entry = msgspec.structs.replace(entry, warnings=entry.warnings + notes)
-        record = msgspec.structs.replace(record, resumed=(*record.resumed[:-1], entry))
         directory.write_record(record)
         return Run(settings, directory, record, observers, opened=opened).execute()
 
@@ -246,7 +258,18 @@ def _data(
     if earlier is None:  # killed during the step ingest, which is repeated
         directory.remove(directory.data)
         return None, ()
-    notes = _check_sources(record.sources, settings)
+    notes: tuple[str, ...] = ()
+    for then, present in zip(record.sources, source_records(settings.data), strict=True):
+        if then.sha256 in (None, present.sha256):
+            continue
+        if present.sha256 is None:
+            notes += (f"{then.source} is missing; the run uses its own copy of the data.",)
+        else:
+            raise DataError(
+                f"{then.source} changed since the run was started ({then.n_bytes} bytes, SHA-256 "
+                f"{str(then.sha256)[:16]}... then; {present.n_bytes} bytes, {present.sha256[:16]}... "
+                "now). Restore the old file, or start a new run."
+            )
     try:
         opened = open_data(settings.data, directory.data, earlier)
         verify_store(opened.store)
@@ -266,38 +289,17 @@ def _data(
     return opened, notes
 
 
-def _check_sources(earlier: tuple[SourceRecord, ...], settings: Settings) -> tuple[str, ...]:
-    """Refuse sources that changed since the start; return notes on those that are missing."""
-    notes = []
-    current: dict[str, Any] = {item.source: item for item in source_records(settings.data)}
-    for then in earlier:
-        if then.sha256 is None:
-            continue
-        present = current.get(then.source)
-        if present is None or present.sha256 is None:
-            notes.append(f"{then.source} is missing; the run uses its own copy of the data.")
-        elif present.sha256 != then.sha256:
-            raise DataError(
-                f"{then.source} changed since the run was started ({then.n_bytes} bytes, SHA-256 "
-                f"{then.sha256[:16]}... then; {present.n_bytes} bytes, {present.sha256[:16]}... "
-                "now). Restore the old file, or start a new run."
-            )
-    return tuple(notes)
-
-
 def _differences(record: RunRecord) -> tuple[str, ...]:
     """Return warnings on software that differs from that at the start of the run."""
     then = _software(record.versions, record.blas)
-    now_ = _software(software_versions(), blas_libraries())
-    changed = [
-        f"{name} {version} -> {now_.get(name, 'none')}"
+    present = _software(software_versions(), blas_libraries())
+    changed = "; ".join(
+        f"{name} {version} -> {present.get(name, 'none')}"
         for name, version in then.items()
-        if now_.get(name) != version
-    ]
-    if not changed:
-        return ()
+        if present.get(name) != version
+    )
     text = "The software has changed since the run started, so the result may differ by rounding"
-    return (f"{text}: {'; '.join(changed)}.",)
+    return (f"{text}: {changed}.",) if changed else ()
 
 
 def _software(versions: Mapping[str, str], libraries: Sequence[dict[str, Any]]) -> dict[str, str]:

@@ -10,39 +10,26 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
+from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
 from mscam_dask.data.results import write_result
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import failures_are_typed
-from mscam_dask.data.store.object_store import Location, as_location
+from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
 from mscam_dask.data.views.conversion import labeled_samples
-from mscam_dask.errors import (
-    ConfigurationError,
-    MscamError,
-    TemporaryFailure,
-    system_limit,
-    without_credentials,
-)
+from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.estimators._stored import stored_model
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
-from mscam_dask.monitor.run_record import (
-    ErrorRecord,
-    FitRecord,
-    ResumeEntry,
-    RunRecord,
-    SourceRecord,
-    blas_libraries,
-    software_versions,
-)
-from mscam_dask.pipeline.config.settings import Settings, settings_text
+from mscam_dask.monitor.run_record import ErrorRecord, ResumeEntry, RunRecord, blas_libraries
+from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import (
     OpenCluster,
@@ -64,13 +51,11 @@ from mscam_dask.pipeline.run.open_data import (
     fit_fingerprint,
     open_data,
     retry_if_replaced,
-    run_fingerprint,
     source_records,
     stamps_of,
 )
 from mscam_dask.pipeline.run.previous_runs import (
     ClusteringOutput,
-    WarmStart,
     drift_of,
     link_tree,
     named_as_before,
@@ -78,23 +63,10 @@ from mscam_dask.pipeline.run.previous_runs import (
     reusable_store,
     warm_start_from,
 )
-from mscam_dask.pipeline.run.report import (
-    metrics_text,
-    read_success,
-    write_report,
-    write_shared,
-)
-from mscam_dask.pipeline.run.run_directory import RunDirectory, resolved
+from mscam_dask.pipeline.run.report import write_metrics, write_report
+from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.run.sample_tables import table_bytes
-from mscam_dask.pipeline.run.security import check_execution
-from mscam_dask.pipeline.run.steps import RunCheckpoints, check_reach
 from mscam_dask.pipeline.run.stored_run import StoredRun, siblings_of
-
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
-    from mscam_dask.estimators.mscam import MSCAM
-
 
 EXIT_NOT_CONVERGED = 5
 """Exit code of a run whose results are written, but whose graph lacks the requested components."""
@@ -126,49 +98,6 @@ class RunOutcome(StoredRun):
     resumed: bool = True  # False when the run had finished before
 
 
-def run_pipeline(
-    settings: Settings,
-    output: str | Path,
-    *,
-    fingerprint: str | None = None,
-    overwrite: bool = False,
-    insecure: bool = False,
-    observers: Sequence[Observer] = (),
-) -> RunOutcome:
-    """Run a pipeline in a run directory that holds no run, or in place of the one there with `overwrite`.
-
-    A finished run that is overwritten keeps its files until the new one has finished.
-    """
-    check_execution(settings.execution, insecure=insecure)
-    root = resolved(output)
-    for source in settings.data.sources:
-        if Path(source).is_absolute() and Path(source).resolve().is_relative_to(root):
-            raise ConfigurationError(
-                f"The source {source} lies inside the run directory {root}, whose files a run replaces. Choose "
-                "another output directory."
-            )
-    seed = settings.cluster.parameters.get("random_state")
-    record = RunRecord(
-        state="running",
-        pipeline=settings.name,
-        method=settings.cluster.method,
-        seed=seed if isinstance(seed, int) else None,
-        started=now(),
-        versions=software_versions(),
-        blas=blas_libraries(),
-        settings=msgspec.to_builtins(settings),
-        run_fingerprint=fingerprint,
-    )
-    with contextlib.ExitStack() as stack:
-        directory = stack.enter_context(RunDirectory.lock(output))
-        if overwrite and directory.holds_results():
-            record = msgspec.structs.replace(record, replaces=directory.path.name)
-            directory = stack.enter_context(directory.lock_next())
-        directory.claim(record, overwrite=overwrite)
-        directory.write(directory.pipeline, settings_text(settings).encode())
-        return Run(settings, directory, record, observers, fresh=overwrite).execute()
-
-
 class Run:
     """Steps of one run in a locked directory, and the record that grows with them."""
 
@@ -189,59 +118,37 @@ class Run:
         self._opened = opened
         self._fresh = fresh
         self._started = time.perf_counter()
-        self._started_at = now()
-        self._metrics: Path | None = None
-        if settings.output.metrics is not None:
-            self._metrics = Path(settings.output.metrics) / f"mscam-{settings.name}.prom"
-        self._success = None if self._metrics is None else read_success(self._metrics)
         self._siblings = siblings_of(settings, directory)
-        self._checkpoints: RunCheckpoints | None = None
+        self._checkpoints: _Checkpoints | None = None
         self._shutdown = GracefulShutdown(self.on_deadline)
 
     def execute(self) -> RunOutcome:
         """Run every remaining step; the record is written after each."""
         if self.record.state == "finished":
-            return self._finished_before()
+            if self._settings.report.enabled and not self.directory.report.exists():
+                with self._events_appended():
+                    self._report()
+            return RunOutcome(self.directory, self.record, resumed=False)
         with self._events_appended(), self._shutdown:
             try:
                 with changes_are_temporary(self._settings.data, lambda: self._opened):
-                    opened = self._open()
-                    self._validate(opened)
-                    clusters = self._reuse_previous(opened)
-                    if clusters is None:
-                        start = self._warm_start(opened)
-                        table = self._settings.data
-                        batches = column_of(table, "batches", opened.data)
-                        known = column_of(table, "partial_labels", opened.data)
-                        checkpoints = self._open_checkpoints()
-                        with self._cluster(opened) as cluster, self._step("cluster") as summary:
-                            estimator, notes = steps.cluster(
-                                opened.data,
-                                self._settings.cluster,
-                                client=cluster.client,
-                                n_threads=self._settings.execution.threads,
-                                observers=(
-                                    *self._observers,
-                                    *observers_of(cluster, self._settings.name),
-                                ),
-                                checkpoint_store=checkpoints,
-                                start=start,
-                                results_directory=new_partial(self.directory.result),
-                                batches=batches,
-                                partial_labels=known,
-                            )
-                            clusters = self._clusters(opened, start, estimator, batches)
-                            summary.notes = (*notes, *steps.drift_notes(clusters.drift))
-                            summary.text = steps.fit_summary(clusters.fit)
-                    self._finish(opened, clusters)
-                directory = self._replace()
+                    self._compute()
+                directory = self.directory
+                if directory.replaced is not None:
+                    what = f"The run in {directory.replaced}"
+                    with failures_are_typed(what, "run the same command again."):
+                        directory = RunDirectory(directory.replaced).replace_with(directory)
                 if self._settings.output.keep is not None:
-                    self._retain(directory)
+                    with self._last_step("retain") as summary:
+                        names = ", ".join(remove_old_runs(self._settings, directory))
+                        summary.text = f"removed {names}" if names else "nothing to remove"
             except BaseException as error:
                 self.failed(error)
-                if isinstance(error, KeyboardInterrupt):
-                    raise self._interrupted() from error
-                raise
+                if not isinstance(error, KeyboardInterrupt):
+                    raise
+                if self._shutdown.exit_code == TemporaryFailure.exit_code:
+                    raise TemporaryFailure(f"Stopped by {self._signal}. {self._remedy}") from error
+                raise KeyboardInterrupt(self._remedy) from error
         return RunOutcome(directory, directory.read_record())
 
     @contextlib.contextmanager
@@ -251,105 +158,76 @@ class Run:
             self._observers = (*self._observers, JsonLines(stream))
             yield
 
-    def _finished_before(self) -> RunOutcome:
-        """Write the report of a finished run that was killed before its report was complete."""
-        if self._settings.report.enabled and not self.directory.report.exists():
-            with self._events_appended():
-                self._report()
-        return RunOutcome(self.directory, self.record, resumed=False)
-
-    def _open(self) -> OpenData:
-        """Return the data of a resumed run, or ingest them."""
+    def _compute(self) -> None:
+        """Run the steps up to the results, and the report."""
         self._write_metrics()
-        check_reach(self._settings)
+        if self._settings.output.checkpoints is not None:  # refused before anything is computed
+            _checkpoint_store(as_location(self._settings.output.checkpoints) / "reach").load()
         if self.record.resumed:
-            self._report_resume(self._opened)
-        return self._opened or self._ingest()
-
-    def _report(self) -> None:
-        again = f" Try again with mscam-dask report {self.directory.path}."
-        with self._last_step("report", "not written", "not their report", again) as summary:
-            summary.text = str(write_report(self.directory))
-
-    def _retain(self, directory: RunDirectory) -> None:
-        failed = "could not remove all old runs"
-        with self._last_step("retain", failed, "old runs could not be removed") as summary:
-            names = remove_old_runs(self._settings, directory)
-            summary.text = f"removed {', '.join(names)}" if names else "nothing to remove"
-
-    def _finish(self, opened: OpenData, clusters: ClusteringOutput) -> None:
-        """Evaluate the clusters, write the results and the report."""
+            with self._step("resume") as summary:
+                summary.notes = (*self.record.resumed[-1].warnings, *self._siblings.notes)
+                summary.text = "from the beginning: no data were ingested yet"
+                if self._opened is not None:
+                    data = self._opened.data
+                    counted = f"{data.n_samples} samples in {plural(len(data.views), 'view')}"
+                    summary.text = f"{counted}, unchanged since {self.record.started}"
+        self._opened = opened = self._opened or self._ingest()
+        self._validate(opened)
+        clusters = self._reuse_previous(opened) or self._fit(opened)
         labels = opened.data.labels
         if labels is not None and self._settings.evaluate.enabled:
             self._evaluate(labels, clusters.labels)
         self._write(opened, clusters)
         self._update(number=siblings_of(self._settings, self.directory).next_number)
-        self._end("finished", self._results_code(clusters.fit))
+        fit, drift, limit = self.record.fit, self.record.drift, self._settings.incremental.max_drift
+        code = 0
+        if fit is not None and not fit.has_requested_components:
+            code = EXIT_NOT_CONVERGED
+        elif limit is not None and drift is not None and drift.share_moved > limit:
+            code = EXIT_DRIFT
+        self._end("finished", code)
         with contextlib.suppress(MscamError, OSError):  # the next run here removes what stays
             self.directory.remove(self.directory.checkpoints)
             if self._checkpoints is not None:
-                self._checkpoints.clear()
+                self._checkpoints.store.clear()
         if self._settings.report.enabled:
             self._report()
 
-    def _results_code(self, fit: FitRecord) -> int:
-        """Return the exit code of a run whose results are written."""
-        if not fit.has_requested_components:
-            return EXIT_NOT_CONVERGED
-        limit, drift = self._settings.incremental.max_drift, self.record.drift
-        if limit is not None and drift is not None and drift.share_moved > limit:
-            return EXIT_DRIFT
-        return 0
-
-    def _replace(self) -> RunDirectory:
-        """Put this run in the place of the one that it replaces."""
-        directory = self.directory
-        if directory.replaced is None:
-            return directory
-        with failures_are_typed(f"The run in {directory.replaced}", "run the same command again."):
-            return RunDirectory(directory.replaced).replace_with(directory)
+    def _report(self) -> None:
+        again = f" Try again with mscam-dask report {self.directory.path}."
+        with self._last_step("report", again) as summary:
+            summary.text = str(write_report(self.directory))
 
     def failed(self, error: BaseException) -> None:
         """Record in run.json how the run ended, if that can be written."""
         if self.record.state == "finished":
             return  # only the report is incomplete
-        interrupted = isinstance(error, KeyboardInterrupt)
-        typed = error if isinstance(error, MscamError) else system_limit(error)
-        exit_code = 1 if typed is None else typed.exit_code
-        message = f"stopped by {self._signal}" if interrupted else str(error)
+        state, code, message = "failed", 1, str(error)
+        if isinstance(error, KeyboardInterrupt):
+            state, code = "interrupted", self._shutdown.exit_code
+            message = f"stopped by {self._signal}"
+        elif (typed := error if isinstance(error, MscamError) else system_limit(error)) is not None:
+            code = typed.exit_code
         message = without_credentials(message, os.environ)
         self._update(error=ErrorRecord(type=type(error).__name__, message=message))
         with contextlib.suppress(MscamError, OSError):
-            self._end(
-                "interrupted" if interrupted else "failed",
-                self._shutdown.exit_code if interrupted else exit_code,
-            )
+            self._end(state, code)
 
     def on_deadline(self) -> str:
         """Record that the run was interrupted; return the message for a process that is about to end."""
         self.failed(KeyboardInterrupt())
         return f"Stopped by {self._signal}. {self._remedy}"
 
-    def _interrupted(self) -> BaseException:
-        """Return the exception to raise after a signal."""
-        if self._shutdown.exit_code == TemporaryFailure.exit_code:
-            return TemporaryFailure(f"Stopped by {self._signal}. {self._remedy}")
-        return KeyboardInterrupt(self._remedy)
-
-    def record_resume(self, iteration: int, damage: tuple[str, ...]) -> None:
+    def record_resume(self, place: Location, iteration: int, damage: tuple[str, ...]) -> None:
         """Record the iteration after which a fit resumes, and damaged checkpoints."""
         if not self.record.resumed:  # started in another run directory
-            assert self._checkpoints is not None
-            note = f"Resuming from checkpoints of the same fit at {self._checkpoints.place}."
-            entry = ResumeEntry(time=now(), state="running", warnings=(note,))
-            self._update(resumed=(entry,))
+            note = f"Resuming from checkpoints of the same fit at {place}."
+            self._update(resumed=(ResumeEntry(time=now(), state="running"),))
             damage = (note, *damage)
-        entry = msgspec.structs.replace(
-            self.record.resumed[-1],
-            after_iteration=iteration,
-            warnings=tuple(dict.fromkeys(self.record.resumed[-1].warnings + damage)),
-        )
-        self._update(resumed=(*self.record.resumed[:-1], entry))
+        *earlier, entry = self.record.resumed
+        warnings = tuple(dict.fromkeys(entry.warnings + damage))
+        entry = msgspec.structs.replace(entry, after_iteration=iteration, warnings=warnings)
+        self._update(resumed=(*earlier, entry))
         self._emit(FitResumed(after_iteration=iteration, notes=damage))
 
     @property
@@ -362,23 +240,14 @@ class Run:
 
     def _end(self, state: str, exit_code: int) -> None:
         seconds = {**self.record.seconds, "total": time.perf_counter() - self._started}
-        self._update(
-            state=state,
-            exit_code=exit_code,
-            ended=now(),
-            seconds=seconds,
-            blas=blas_libraries(),
-        )
+        ended, blas = now(), blas_libraries()
+        self._update(state=state, exit_code=exit_code, ended=ended, seconds=seconds, blas=blas)
         self.directory.write_record(self.record)
         with contextlib.suppress(MscamError, OSError):  # results are worth more
             self._write_metrics()
 
     def _write_metrics(self) -> None:
-        """Write the metrics of the run so far."""
-        text = metrics_text(self.record, started=self._started_at, success=self._success)
-        self.directory.write(self.directory.metrics, text.encode())
-        if self._metrics is not None:
-            write_shared(self._metrics, text)
+        write_metrics(self.directory, self.record, self._settings.output.metrics)
 
     def _update(self, **changes: Any) -> None:
         self.record = msgspec.structs.replace(self.record, **changes)
@@ -402,62 +271,37 @@ class Run:
         )
 
     @contextlib.contextmanager
-    def _last_step(
-        self, name: str, failed: str, but: str, remedy: str = ""
-    ) -> Iterator[steps.StepSummary]:
+    def _last_step(self, name: str, remedy: str = "") -> Iterator[steps.StepSummary]:
         """Run a step after the results, which are complete whether or not it works."""
         with self._step(name, is_recorded=False) as summary:
             try:
                 yield summary
             except (MscamError, OSError) as error:
-                summary.text = failed
-                summary.notes = (f"The results are complete, but {but}: {error}{remedy}",)
+                summary.text = "failed"
+                note = f"The results are complete, but the step {name} failed: {error}{remedy}"
+                summary.notes = (note,)
 
     def _ingest(self) -> OpenData:
+        """Open the data, or link those of a previous run; refuse others than those of the fingerprint."""
+        table, expected = self._settings.data, self.record.data_fingerprint
         with self._step("ingest") as summary:
-            opened, sources, fingerprint = self._ingested()
-            self._opened = opened
-            record = opened.record()
+            stamps, earlier_data = stamps_of(table), None
+            earlier = reusable_store(self._siblings.finished, expected)
+            if earlier is not None:
+                link_tree(earlier.directory.data, self.directory.data)
+                earlier_data = earlier.data
+            opened = self._opened = open_data(table, self.directory.data, earlier_data)
+            fingerprint = retry_if_replaced(lambda: data_fingerprint(table))
+            is_written = opened.is_new and stamps_of(table) != stamps
+            if is_written or expected not in (None, fingerprint):
+                raise changed_data(", ".join(table.sources), is_resumed=bool(self.record.resumed))
+            record, sources = opened.record(), source_records(table)
             self._update(sources=sources, data_fingerprint=fingerprint, data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
             summary.text = f"{counted}: {views}"
             summary.notes = (*record.notes, *self._siblings.notes)
         return opened
-
-    def _ingested(self) -> tuple[OpenData, tuple[SourceRecord, ...], str]:
-        """Open the data, or reuse those of a previous run; with their sources and fingerprint."""
-        table, place = self._settings.data, self.directory.data
-        expected = self.record.run_fingerprint
-        stamps, sources = stamps_of(table), source_records(table)
-        fingerprint = retry_if_replaced(lambda: data_fingerprint(table))
-        names = ", ".join(each.source for each in sources)
-        changed = changed_data(names, is_resumed=bool(self.record.resumed))
-        if expected not in (None, run_fingerprint(self._settings, fingerprint)):
-            raise changed
-        earlier = reusable_store(self._siblings.finished, fingerprint)
-        if earlier is not None:
-            link_tree(earlier.directory.data, place)
-            return open_data(table, place, earlier.data), sources, fingerprint
-        opened = open_data(table, place)
-        is_same = (
-            stamps_of(table) == stamps if opened.is_new else data_fingerprint(table) == fingerprint
-        )
-        if not is_same:
-            raise changed
-        return opened, sources, fingerprint
-
-    def _report_resume(self, opened: OpenData | None) -> None:
-        """Emit the events of a resumed run: the data it starts from, and warnings."""
-        with self._step("resume") as summary:
-            summary.notes = (*self.record.resumed[-1].warnings, *self._siblings.notes)
-            summary.text = "from the beginning: no data were ingested yet"
-            if opened is not None:
-                views = plural(len(opened.data.views), "view")
-                summary.text = (
-                    f"{opened.data.n_samples} samples in {views}, unchanged since "
-                    f"{self.record.started}"
-                )
 
     def _validate(self, opened: OpenData) -> None:
         with self._step("validate") as summary:
@@ -488,68 +332,64 @@ class Run:
                 summary.notes = steps.drift_notes(clusters.drift)
         return clusters
 
-    def _warm_start(self, opened: OpenData) -> WarmStart | None:
-        """Return the run that this one starts from: the same one after an interruption."""
+    def _fit(self, opened: OpenData) -> ClusteringOutput:
+        """Cluster the data, after an interruption from the same previous run and from checkpoints."""
         finished = self._siblings.finished
         runs = [run for run in finished if self.record.started_from in (None, run.name)]
         start = warm_start_from(runs, self._settings, opened.data)
         self._update(started_from="" if start is None else start.earlier.name)
-        return start
-
-    def _open_checkpoints(self) -> RunCheckpoints:
-        """Return the checkpoint store of the fit."""
-        assert self.record.clustering_fingerprint is not None
+        batches = column_of(self._settings.data, "batches", opened.data)
+        known = column_of(self._settings.data, "partial_labels", opened.data)
         place: Location = self.directory.checkpoints
-        if (root := self._settings.output.checkpoints) is not None:
-            fit = fit_fingerprint(self.record.clustering_fingerprint, self.record.started_from)
-            place = as_location(root) / f"{self._settings.name}-{fit[:NAME_DIGITS]}"
-        self._checkpoints = RunCheckpoints(place, self.record_resume, self._writing)
+        if self._settings.output.checkpoints is not None:
+            fit_digest = fit_fingerprint(self.record)
+            name = f"{self._settings.name}-{fit_digest[:NAME_DIGITS]}"
+            place = as_location(self._settings.output.checkpoints) / name
+        self._checkpoints = _Checkpoints(self, place)
         if self._fresh:
-            self._checkpoints.clear()
-        return self._checkpoints
+            self._checkpoints.store.clear()
+        with self._cluster(opened) as cluster, self._step("cluster") as summary:
+            estimator, notes = steps.cluster(
+                opened.data,
+                self._settings.cluster,
+                client=cluster.client,
+                n_threads=self._settings.execution.threads,
+                observers=(*self._observers, *observers_of(cluster, self._settings.name)),
+                checkpoint_store=self._checkpoints,
+                start=start,
+                results_directory=new_partial(self.directory.result),
+                batches=batches,
+                partial_labels=known,
+            )
+            solution = named_as_before(start, estimator.solution_)
+            estimator.solution_ = solution
+            fit = steps.fit_record(solution)
+            if batches is not None:
+                fit = msgspec.structs.replace(fit, batches=steps.batches_entry(estimator, batches))
+            drift, moved = drift_of(start, solution, fit, opened.data)
+            self._update(fit=fit, drift=drift)
+            summary.notes = (*notes, *steps.drift_notes(drift))
+            summary.text = steps.fit_summary(fit)
+            model = stored_model(estimator)  # while the workers are there
+        write = partial(write_result, solution, model=model)
+        return ClusteringOutput(solution.labels, fit, write, drift, moved)
 
     @contextlib.contextmanager
     def _cluster(self, opened: OpenData) -> Iterator[OpenCluster]:
         """Start or connect to the Dask cluster of [execution]; no step for tasks in this process."""
-        execution = self._settings.execution
         with contextlib.ExitStack() as stack:
-            if execution.in_process:
-                cluster = stack.enter_context(open_cluster(execution))
+            cluster: OpenCluster
+            if self._settings.execution.in_process:
+                cluster = stack.enter_context(open_cluster(self._settings.execution))
             else:
                 with self._step("start") as summary:
-                    cluster = stack.enter_context(open_cluster(execution))
+                    cluster = stack.enter_context(open_cluster(self._settings.execution))
                     check_workers(cluster, [opened.store])
                     assert cluster.client is not None
                     page, summary.notes = page_of(cluster.client)
                     summary.text = f"{cluster.description}, {page}"
             self._update(executor=cluster.description)
             yield cluster
-
-    def _clusters(
-        self,
-        opened: OpenData,
-        start: WarmStart | None,
-        estimator: MSCAM,
-        batches: NDArray[Any] | None,
-    ) -> ClusteringOutput:
-        """Return the clusters of a fit, named after those of the run that it started from."""
-        solution = named_as_before(start, estimator.solution_)
-        estimator.solution_, estimator.labels_ = solution, solution.labels
-        fit = steps.fit_record(solution)
-        if batches is not None:
-            fit = msgspec.structs.replace(fit, batches=steps.batches_entry(estimator, batches))
-        drift, moved = drift_of(start, solution, fit, opened.data)
-        self._update(fit=fit, drift=drift)
-        model = stored_model(estimator)  # while the workers are there
-        write = partial(write_result, solution, model=model)
-        return ClusteringOutput(solution.labels, fit, write, drift, moved)
-
-    @contextlib.contextmanager
-    def _writing(self) -> Iterator[None]:
-        """Defer signals while a checkpoint is written, into the locked directory only."""
-        self.directory.check_lock()
-        with defer_signals():
-            yield
 
     def _evaluate(self, labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> None:
         with self._step("evaluate") as summary:
@@ -575,3 +415,33 @@ class Run:
             digests = {file: hashlib.sha256(text).hexdigest() for file, text in tables.items()}
             self._update(files_sha256=digests)
             summary.text = str(directory.place)
+
+
+class _Checkpoints:
+    """Checkpoint store of a run, which records resumption and defers signals while one is written."""
+
+    def __init__(self, run: Run, place: Location) -> None:
+        self._run, self._place = run, place
+        self.store = _checkpoint_store(place)
+
+    def load(self) -> Checkpoint | None:
+        """Return the last saved checkpoint; None without one."""
+        checkpoint = self.store.load()
+        if checkpoint is not None:
+            iteration = int(checkpoint.record["iteration"])
+            self._run.record_resume(self._place, iteration, self.store.damage)
+        return checkpoint
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Save a checkpoint, which survives the process when this returns."""
+        self._run.directory.check_lock()
+        with defer_signals():
+            self.store.save(checkpoint)
+
+
+def _checkpoint_store(place: Location) -> ObjectCheckpointStore:
+    return (
+        ObjectCheckpointStore(place)
+        if isinstance(place, ObjectPath)
+        else FileCheckpointStore(place)
+    )

@@ -118,44 +118,34 @@ class RunDirectory:
     def claim(self, record: RunRecord, *, overwrite: bool) -> None:
         """Start a run here: remove the files of an earlier one. The caller holds the lock."""
         occupied = os.path.lexists(self.record)
-        if occupied:
-            self._check_replaceable(overwrite=overwrite)
+        try:
+            earlier = self.read_record() if occupied else None
+        except DataError as error:
+            if not (overwrite and isinstance(error, StoreCorruptError)):
+                raise ConfigurationError(
+                    f"{self.path} cannot be replaced: {error} Choose another output directory."
+                ) from error
+            earlier = None
+        if earlier is not None and not overwrite:
+            is_done, killed = earlier.state == "finished", earlier.state == "running"
+            how = "was killed" if killed else f"{earlier.state} at {earlier.ended}"
+            remedy = "" if is_done else "continue it with mscam-dask resume, "
+            raise ConfigurationError(
+                f"{self.path} holds a run that {how}. Choose another output directory, {remedy}or "
+                "give --overwrite to replace it."
+            )
         self.write_record(record)
         self.remove_partial_files()
         if occupied:
             for name in _OWN:
                 _remove(self.path / name)
 
-    def _check_replaceable(self, *, overwrite: bool) -> None:
-        try:
-            earlier = self.read_record()
-        except DataError as error:
-            if overwrite and isinstance(error, StoreCorruptError):
-                return
-            raise ConfigurationError(
-                f"{self.path} cannot be replaced: {error} Choose another output directory."
-            ) from error
-        if overwrite:
-            return
-        if earlier.state == "finished":
-            raise ConfigurationError(
-                f"{self.path} holds a run that finished at {earlier.ended}. Choose another "
-                "output directory, or give --overwrite to replace it."
-            )
-        how = "was killed" if earlier.state == "running" else f"{earlier.state} at {earlier.ended}"
-        raise ConfigurationError(
-            f"{self.path} holds a run that {how}. Continue it with mscam-dask resume, choose "
-            "another output directory, or give --overwrite to replace it."
-        )
-
     def holds_results(self) -> bool:
         """Return whether a run has finished here, or may have: its record is damaged."""
         try:
             return self.read_record().state == "finished"
-        except StoreCorruptError:
-            return True
-        except DataError:
-            return False
+        except DataError as error:
+            return isinstance(error, StoreCorruptError)
 
     def _next_path(self) -> Path:
         """Return where the next run is written: inside a directory that cannot be renamed."""
@@ -235,6 +225,11 @@ class RunDirectory:
                     old.path.rmdir()
             self.write_record(msgspec.structs.replace(record, replaces=None))
 
+    def check_lock(self) -> None:
+        """Raise when the directory is no longer the one that was locked."""
+        if self.held is not None:
+            self.held.check(self.path)
+
     def remove_partial_files(self) -> None:
         """Remove files that a killed run was writing; no finished run has their names."""
         for item in self.path.iterdir():
@@ -244,11 +239,6 @@ class RunDirectory:
     def holds_only_own(self) -> bool:
         """Return whether everything in it was written by runs."""
         return all(_is_own(item.name) for item in self.path.iterdir())
-
-    def check_lock(self) -> None:
-        """Raise when the directory is no longer the one that was locked."""
-        if self.held is not None:
-            self.held.check(self.path)
 
     def remove(self, item: Path) -> None:
         """Remove one file or tree of the directory, if it is there."""
@@ -310,15 +300,15 @@ def resolved(path: str | Path) -> Path:
 
 @contextmanager
 def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
-    """Make a directory, or take one that has a record, and keep other drivers out of it.
-
-    A directory that is made is closed to other users (mode 0700, whatever the umask).
-    """
+    """Make a directory (mode 0700, whatever the umask), or take one that has a record, and keep other drivers out."""
     if root.exists() and not root.is_dir():
         raise ConfigurationError(
             f"{root} is a file; the output of {kind} is a directory. Choose another (-o)."
         )
-    if root.is_dir() and not os.path.lexists(root / record) and _holds_others(root, record):
+    # a driver that was killed before its first record leaves no more than these
+    own = re.compile(rf"{re.escape(LOCK_NAME)}|\.{re.escape(record)}\.[0-9a-f]{{8}}\.partial")
+    is_taken = root.is_dir() and not os.path.lexists(root / record)
+    if is_taken and not all(own.fullmatch(item.name) for item in root.iterdir()):
         raise ConfigurationError(
             f"{root} is not empty and is not the directory of {kind} (it has no {record}). Choose "
             "another output directory (-o)."
@@ -330,14 +320,6 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
             root.chmod(_PRIVATE)
     with RunLock(root) as held:
         yield held
-
-
-def _holds_others(root: Path, record: str) -> bool:
-    """Return whether there is more than a driver leaves that was killed before its first record."""
-    partial = re.compile(rf"\.{re.escape(record)}\.[0-9a-f]{{8}}\.partial")
-    return any(
-        item.name != LOCK_NAME and not partial.fullmatch(item.name) for item in root.iterdir()
-    )
 
 
 def relative_url(file: Path, page: Path) -> str:

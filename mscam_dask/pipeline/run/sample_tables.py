@@ -81,11 +81,7 @@ def _next_clusters(membership: NDArray[np.float64], own: NDArray[np.int64]) -> N
 
 
 def table_bytes(table: pd.DataFrame, suffix: str = ".csv") -> bytes:
-    """Return a table as the content of a file.
-
-    In CSV files, ids and column names are harmless to spreadsheets, and confidences have six decimals.
-    """
-    check_suffix(suffix)
+    """Return a table as the content of a file; CSV files are harmless to spreadsheets and have confidences of six decimals."""
     if suffix == ".csv":
         safe = table.assign(sample=[encoded_id(str(sample)) for sample in table["sample"]])
         safe = safe.rename(columns=encoded_id)

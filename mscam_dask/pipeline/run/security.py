@@ -1,7 +1,6 @@
 """Connections of a cluster: which must be encrypted, their certificates, and one handshake before Dask's own.
 
-Dask retries a refused connection until its timeout, and reports only that; the handshake says which
-side refused the other, and why.
+The handshake says which side refused the other, and why; Dask retries until its timeout, and reports only that.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ import json
 import re
 import socket
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
@@ -18,7 +18,6 @@ from urllib.parse import urlsplit
 import msgspec
 
 from mscam_dask.errors import ClusterError, ConfigurationError, SchedulerLostError
-from mscam_dask.pipeline.config.parse import parse_memory
 from mscam_dask.pipeline.config.settings import ENCRYPTED_BY_FILES, ExecutionTable
 
 if TYPE_CHECKING:
@@ -38,11 +37,7 @@ _REMEDY = (
 
 def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
     """Refuse a cluster that cannot be used, or is not secure, before it is started."""
-    if execution.memory_limit is not None:
-        parse_memory(execution.memory_limit, "memory_limit")
-    if execution.scheduler_file is not None:
-        address = read_scheduler_file(execution.scheduler_file)
-        execution = msgspec.structs.replace(execution, scheduler=address)
+    execution = with_address(execution)
     if execution.scheduler is not None:
         _check_address(execution, insecure=insecure)
     elif execution.cluster in ENCRYPTED_BY_FILES and not insecure:
@@ -58,10 +53,13 @@ def check_execution(execution: ExecutionTable, *, insecure: bool) -> None:
             )
 
 
-def read_scheduler_file(file: str) -> str:
-    """Return the address in a file that `dask scheduler --scheduler-file` wrote."""
+def with_address(execution: ExecutionTable) -> ExecutionTable:
+    """Return [execution] with the address in a file that `dask scheduler --scheduler-file` wrote."""
+    file = execution.scheduler_file
+    if file is None:
+        return execution
     try:
-        return str(json.loads(Path(file).read_bytes())["address"])
+        address = str(json.loads(Path(file).read_bytes())["address"])
     except FileNotFoundError as error:
         raise SchedulerLostError(
             f"scheduler_file = {file!r} is not there: no scheduler has written it. Start one with dask "
@@ -72,6 +70,7 @@ def read_scheduler_file(file: str) -> str:
             f"scheduler_file = {file!r} has no address of a scheduler ({type(error).__name__}: {error}). "
             "Give the file that dask scheduler --scheduler-file wrote."
         ) from error
+    return msgspec.structs.replace(execution, scheduler=address)
 
 
 def has_certificates(execution: ExecutionTable) -> bool:
@@ -165,16 +164,25 @@ def check_handshake(execution: ExecutionTable) -> None:
     """Connect once to a scheduler, with or without TLS as in its address."""
     address = execution.scheduler or ""
     parts = urlsplit(address)
+    place = (str(parts.hostname), parts.port or 0)
     context = client_context(execution) if parts.scheme == "tls" else None
     try:
-        with socket.create_connection((parts.hostname, parts.port), timeout=_TIMEOUT_S) as plain:
+        with socket.create_connection(place, timeout=_TIMEOUT_S) as plain:
             if context is not None:
                 _encrypted(address, context, plain)
-            elif not _greets(plain) and _encrypts(plain):
-                raise ClusterError(
-                    f"the scheduler {address} uses TLS. Use a tls:// address with --tls-ca, --tls-cert "
-                    "and --tls-key."
-                )
+                return
+            plain.settimeout(
+                _GREETING_S
+            )  # a scheduler without TLS speaks first; a busy one is late
+            with suppress(TimeoutError):
+                plain.recv(1)
+                return
+        with suppress(OSError):  # it does not use TLS, or is late
+            ssl.get_server_certificate(place, timeout=_TIMEOUT_S)
+            raise ClusterError(
+                f"the scheduler {address} uses TLS. Use a tls:// address with --tls-ca, --tls-cert "
+                "and --tls-key."
+            )
     except OSError as error:
         raise SchedulerLostError(
             f"no connection to the scheduler {address}: {_reason(error)}. Check that it runs, the "
@@ -203,29 +211,6 @@ def _encrypted(address: str, context: ssl.SSLContext, plain: socket.socket) -> N
         raise ClusterError(
             f"the scheduler {address} refuses the certificate of this client: {_reason(error)}. {_REMEDY}"
         ) from error
-
-
-def _greets(plain: socket.socket) -> bool:
-    """Whether a scheduler speaks first; with TLS the client does, and a busy one is late."""
-    plain.settimeout(_GREETING_S)
-    try:
-        plain.recv(1)
-    except TimeoutError:
-        return False
-    return True
-
-
-def _encrypts(plain: socket.socket) -> bool:
-    context = ssl.create_default_context()
-    context.check_hostname = False
-    context.verify_mode = ssl.CERT_NONE  # no data is sent on this connection
-    try:
-        with context.wrap_socket(plain):
-            return True
-    except ssl.SSLError as error:
-        return "ALERT" in (error.reason or "")
-    except OSError:
-        return False
 
 
 def _reason(error: Exception) -> str:

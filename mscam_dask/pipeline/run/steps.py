@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,9 +12,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
 from mscam_dask.data.results import read_model, read_result
-from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.validation import ValidationReport, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
@@ -38,7 +35,7 @@ from mscam_dask.monitor.run_record import (
     SettingEntry,
     ViewSettingsEntry,
 )
-from mscam_dask.pipeline.config.settings import ClusterTable, Settings
+from mscam_dask.pipeline.config.settings import ClusterTable
 from mscam_dask.pipeline.run.previous_runs import WarmStart
 from mscam_dask.pipeline.run.sample_tables import FORMATS, has_parquet, sample_table, table_bytes
 from mscam_dask.types.result import Solution
@@ -65,17 +62,13 @@ def validate_data(data: MultiViewData, table: ClusterTable) -> ValidationReport:
 
 def fit_summary(fit: FitRecord) -> str:
     """Return the summary of the step cluster."""
+    clusters = plural(fit.n_clusters, "cluster")
+    summary = (
+        f"{plural(fit.n_connected_components, 'connected component')} for {clusters}, "
+        f"{plural(fit.n_outer_iterations, 'outer iteration')}"
+    )
     standing = None if fit.assessment is None else fit.assessment.standing_clusters
-    separated = (
-        ""
-        if standing is None
-        else f", {len(standing)} of {plural(fit.n_clusters, 'cluster')} separated"
-    )
-    return (
-        f"{plural(fit.n_connected_components, 'connected component')} for "
-        f"{plural(fit.n_clusters, 'cluster')}, {plural(fit.n_outer_iterations, 'outer iteration')}"
-        f"{separated}"
-    )
+    return summary if standing is None else f"{summary}, {len(standing)} of {clusters} separated"
 
 
 def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
@@ -91,7 +84,7 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
     batches: NDArray[Any] | None = None,
     partial_labels: NDArray[Any] | None = None,
 ) -> tuple[MSCAM, tuple[str, ...]]:
-    """Fit the estimator that [cluster] names."""
+    """Fit the estimator that [cluster] names; our own warnings become notes, others stay warnings."""
     estimator = table.estimator(
         **(start.arguments if start else {}),
         client=client,
@@ -100,31 +93,19 @@ def cluster(  # noqa: PLR0913 - data, settings and targets of a fit
         checkpoint_store=checkpoint_store,
     )
     estimator._results_directory = results_directory
-    with _warnings_noted() as notes:
+    with warnings.catch_warnings(record=True) as caught:
+        for category in _NOTED:
+            warnings.filterwarnings("always", category=category)
         estimator.fit(
             data,
             batches=batches,
             partial_labels=partial_labels,
             init_labels=start.init_labels if start else None,
         )
-    return estimator, tuple(notes)
-
-
-@contextmanager
-def _warnings_noted() -> Iterator[list[str]]:
-    """Collect our own warnings as notes; others stay warnings."""
-    notes: list[str] = []
-    with warnings.catch_warnings(record=True) as caught:
-        for category in _NOTED:
-            warnings.filterwarnings("always", category=category)
-        yield notes
-    for warning in caught:
-        if issubclass(warning.category, _NOTED):
-            notes.append(str(warning.message))
-        else:
-            warnings.warn_explicit(
-                warning.message, warning.category, warning.filename, warning.lineno
-            )
+    for each in caught:
+        if not issubclass(each.category, _NOTED):
+            warnings.warn_explicit(each.message, each.category, each.filename, each.lineno)
+    return estimator, tuple(str(one.message) for one in caught if issubclass(one.category, _NOTED))
 
 
 def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
@@ -136,11 +117,10 @@ def drift_notes(drift: DriftRecord | None) -> tuple[str, ...]:
         "cold": f"cold start ({drift.reason}); clusters are named as in {drift.earlier}",
         "unchanged": f"clusters of {drift.earlier}",
     }[drift.start]
-    sentence = (
-        f"{how}: {drift.n_new} new samples, {drift.n_gone} removed, {drift.n_moved} of "
-        f"{drift.n_common} moved to another cluster ({drift.share_moved:.1%})"
+    counts = (
+        f"{drift.n_new} new samples, {drift.n_gone} removed, {drift.n_moved} of {drift.n_common}"
     )
-    return (sentence,)
+    return (f"{how}: {counts} moved to another cluster ({drift.share_moved:.1%})",)
 
 
 def fit_record(solution: Solution) -> FitRecord:
@@ -158,7 +138,18 @@ def fit_record(solution: Solution) -> FitRecord:
             margin_se=None if evidence is None else float(evidence.ahead),
         )
     candidates = msgspec.json.decode(msgspec.json.encode(solution.settings))
-    borders, learned = assessment.borders, solution.refinement
+    graph = candidates[solution.chosen]["initial_graph"] if solution.chosen >= 0 else "mean"
+    counted, learned = solution.n_clusters_selection, solution.refinement
+    refinement = None
+    if learned is not None:
+        refinement = RefinementEntry(scores=learned.scores, n_accepted=learned.taken)
+    support = AssessmentEntry(structure=assessment.structure.name, message=assessment.message)
+    if (borders := assessment.borders) is not None:
+        support = msgspec.structs.replace(
+            support,
+            standing_clusters=assessment.standing_clusters,
+            largest_p_values=tuple(borders.p_values.max(axis=1).tolist()),
+        )
     names, sizes = np.unique(solution.labels, return_counts=True)
     return FitRecord(
         status=solution.status.name,
@@ -172,18 +163,12 @@ def fit_record(solution: Solution) -> FitRecord:
             scale="by view" if by_view else parameters.scale,
             alpha=None if by_view else float(parameters.alpha),
             n_neighbors=int(solution.n_neighbors),
-            initial_graph=candidates[solution.chosen]["initial_graph"]
-            if solution.chosen >= 0
-            else "mean",
+            initial_graph=graph,
             views=views or None,
             exclude_views=solution.exclude_views,
         ),
-        n_clusters_curves=None
-        if solution.n_clusters_selection is None
-        else msgspec.to_builtins(solution.n_clusters_selection),
-        refinement=None
-        if learned is None
-        else RefinementEntry(scores=learned.scores, n_accepted=learned.taken),
+        n_clusters_curves=None if counted is None else msgspec.to_builtins(counted),
+        refinement=refinement,
         candidate_settings=tuple(candidates),
         selected_setting=solution.chosen,
         view_contributions={
@@ -191,14 +176,7 @@ def fit_record(solution: Solution) -> FitRecord:
         },
         cluster_sizes=tuple(sizes.tolist()),
         cluster_names=tuple(names.tolist()),
-        assessment=AssessmentEntry(
-            structure=assessment.structure.name,
-            message=assessment.message,
-            standing_clusters=None if borders is None else assessment.standing_clusters,
-            largest_p_values=None
-            if borders is None
-            else tuple(borders.p_values.max(axis=1).tolist()),
-        ),
+        assessment=support,
     )
 
 
@@ -225,45 +203,3 @@ def samples_files(result: Path, data: MultiViewData) -> dict[str, bytes]:
     table = sample_table(data.sample_ids, labels, model.arrays["membership"], names, votes)
     suffixes = FORMATS if has_parquet() else (".csv",)
     return {f"samples{suffix}": table_bytes(table, suffix) for suffix in suffixes}
-
-
-def check_reach(settings: Settings) -> None:
-    """Refuse an unreachable place for checkpoints before anything is computed."""
-    root = settings.output.checkpoints
-    if root is not None:
-        _store(as_location(root) / "reach").load()
-
-
-class RunCheckpoints:
-    """Checkpoint store of a run, which tells it of resumption and defers signals while one is written."""
-
-    def __init__(
-        self,
-        place: Location,
-        record_resume: Callable[[int, tuple[str, ...]], None],
-        writing: Callable[[], AbstractContextManager[None]],
-    ) -> None:
-        self.place = place
-        self._store = _store(place)
-        self._record_resume = record_resume
-        self._writing = writing
-
-    def load(self) -> Checkpoint | None:
-        """Return the last saved checkpoint; None without one."""
-        checkpoint = self._store.load()
-        if checkpoint is not None:
-            self._record_resume(int(checkpoint.record["iteration"]), self._store.damage)
-        return checkpoint
-
-    def save(self, checkpoint: Checkpoint) -> None:
-        """Save a checkpoint, which survives the process when this returns."""
-        with self._writing():
-            self._store.save(checkpoint)
-
-    def clear(self) -> None:
-        """Remove every checkpoint."""
-        self._store.clear()
-
-
-def _store(place: Location) -> FileCheckpointStore | ObjectCheckpointStore:
-    return FileCheckpointStore(place) if isinstance(place, Path) else ObjectCheckpointStore(place)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import datetime as dt
 import glob
 import hashlib
 import os
@@ -15,6 +14,7 @@ from typing import Any, Self
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.filesystem import MAX_BYTES, read_regular
@@ -27,7 +27,6 @@ from mscam_dask.pipeline.run.run_directory import NEXT_SUFFIX, RunDirectory, res
 from mscam_dask.pipeline.run.sample_tables import read_clusters
 
 _MAX_ROW_BYTES = 2**13
-_CLOCK_SKEW = dt.timedelta(days=1)
 
 
 @dataclass(frozen=True)
@@ -108,16 +107,20 @@ class StoredRun:
 
     def labels(self) -> pd.Series[int]:
         """Return the clusters of labels.csv, by sample."""
-        file = self.directory.labels
-        content = self.table(file)
-        try:
-            names, labels = read_clusters(content)
-        except ValueError as error:
-            raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
+        names, labels = self.clusters(self.directory.labels)
         return pd.Series(labels[:, 0], index=names)
 
-    def table(self, file: Path) -> bytes:
-        """Content of a table with a row for each sample, which is as the run wrote it."""
+    def clusters(self, file: Path) -> tuple[list[str], NDArray[np.int64]]:
+        """Return the samples of a table and its columns of clusters, (n, k)."""
+        try:
+            return read_clusters(self.content(file))
+        except ValueError as error:
+            if isinstance(error, DataError):
+                raise
+            raise DataError(f"{file} is not a list of samples and clusters: {error}.") from error
+
+    def content(self, file: Path) -> bytes:
+        """Return the content of a file, which for a table of samples is as the run wrote it."""
         limit = MAX_BYTES + _MAX_ROW_BYTES * self.data.n_samples
         try:
             content = read_regular(file, max_bytes=limit)
@@ -140,7 +143,7 @@ class StoredRun:
         try:
             for name in self.record.files_sha256:
                 if (self.directory.path / name).exists():
-                    self.table(self.directory.path / name)
+                    self.content(self.directory.path / name)
             labels = self.labels().to_numpy()
             result = read_result(self.directory.result)
             read_model(self.directory.result)
@@ -152,10 +155,7 @@ class StoredRun:
 
 
 def last_started(directory: RunDirectory, fingerprint: str | None = None) -> StoredRun | None:
-    """Return the run of a directory that was started last, with the fingerprint if given.
-
-    An unfinished one that is to replace another comes first.
-    """
+    """Return the run that was started last, with the fingerprint if given; an unfinished one that is to replace another comes first."""
     following = directory.next()
     for place in (directory,) if following is None else (following, directory):
         with suppress(DataError):
@@ -183,34 +183,31 @@ class Siblings:
 
     finished: list[StoredRun]  # the last one first, by their numbers, whatever the clock says
     next_number: int  # of a run that finishes now
-    notes: tuple[str, ...]  # on runs that are passed over as damaged, or have a date in the future
+    notes: tuple[str, ...]  # on runs that are passed over as damaged
 
 
 def siblings_of(settings: Settings, directory: RunDirectory) -> Siblings:
     """Read the other runs of the pipeline in the root of a run directory."""
-    runs: list[StoredRun] = []
-    notes = []
     root, pattern = settings.output.root, f"{glob.escape(settings.name)}-*"
-    for place, run in scan(Path(os.path.realpath(root)).glob(pattern)) if root else ():
-        if place.path in (directory.path, directory.place) or place.path.name.endswith(NEXT_SUFFIX):
-            continue
-        if isinstance(run, StoreCorruptError):
-            notes.append(f"A previous run is passed over: {run}")
-        elif isinstance(run, StoredRun) and run.record.pipeline == settings.name:
-            runs.append(run)
+    others = [
+        run
+        for place, run in (scan(Path(root).glob(pattern)) if root else ())
+        if place.path not in (directory.path, directory.place)
+        and not place.path.name.endswith(NEXT_SUFFIX)
+    ]
+    runs = [
+        run for run in others if isinstance(run, StoredRun) and run.record.pipeline == settings.name
+    ]
     numbers = [run.record.number for run in runs]
     with suppress(DataError):
         numbers.append(RunDirectory(directory.place).read_record().number)
-    limit = (dt.datetime.now(dt.UTC) + _CLOCK_SKEW).isoformat(timespec="seconds")
-    notes += [
-        f"{run.name} ended at {run.record.ended}, which is in the future: the clock was or is "
-        "wrong. The order of the runs is not affected, because it follows their numbers."
-        for run in runs
-        if run.record.state == "finished" and (run.record.ended or "") > limit
-    ]
-    finished = [run for run in runs if run.record.state == "finished" and run.record.data]
-    finished.sort(key=lambda run: (run.record.number, run.record.ended or "", run.name))
-    return Siblings(finished[::-1], max(numbers, default=0) + 1, tuple(notes))
+    finished = [run for run in runs if run.has_results]
+    finished.sort(
+        key=lambda run: (run.record.number, run.record.ended or "", run.name), reverse=True
+    )
+    damaged = [run for run in others if isinstance(run, StoreCorruptError)]
+    notes = tuple(f"A previous run is passed over: {error}" for error in damaged)
+    return Siblings(finished, max(numbers, default=0) + 1, notes)
 
 
 def flat(tables: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:

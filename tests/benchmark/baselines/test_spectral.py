@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -18,12 +16,9 @@ from mscam_dask.benchmark.baselines.spectral import (
 from tests.synthetic import gaussian_views
 
 
-@pytest.mark.parametrize(("affinity", "weight"), [("gaussian", 0.05), ("neighbors", 3.0)])
-def test_the_objective_never_falls(affinity: Any, weight: float) -> None:
+def test_the_objective_never_falls() -> None:
     views, _ = gaussian_views(0, n_samples=80, n_clusters=4, spread=1.0)
-    model = CoReg(
-        4, consensus_weight=weight, affinity=affinity, tol=1e-9, max_iter=500, random_state=0
-    ).fit(views)
+    model = CoReg(4, consensus_weight=0.05, tol=1e-9, max_iter=500, random_state=0).fit(views)
     assert (np.diff(model.objective_) >= -1e-9).all()
     U = model.consensus_embedding_
     np.testing.assert_allclose(U.T @ U, np.eye(4), atol=1e-10)

@@ -125,12 +125,6 @@ def test_fetched_into_the_cache(openml: OpenML, tables: Tables, tmp_path: Path) 
     assert openml.caches == {str(tmp_path)}
 
 
-def test_tables_of_another_shape_are_refused(openml: OpenML, tmp_path: Path) -> None:
-    openml.tables[18] = np.ones((2000, 7))
-    with pytest.raises(DataError):
-        fetch_mfeat(tmp_path)
-
-
 @pytest.mark.parametrize(
     "error", [urllib.error.URLError("Name or service not known"), ValueError("OpenML error")]
 )

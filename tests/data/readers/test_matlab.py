@@ -113,16 +113,6 @@ def test_fields_of_a_struct_are_variables(save: Any, tmp_path: Path) -> None:
     assert [*read(path, views=("data",), labels="data.gt")[0]] == [*values]
 
 
-def test_arrays_of_structs_and_complex_matrices_are_no_views(tmp_path: Path) -> None:
-    array = np.array([[(COLOUR,), (SHAPE,)]], dtype=[("X", object)])
-    save_version_5(tmp_path / "a.mat", data=array, inner={"s": {"X": COLOUR}})
-    with pytest.raises(DataError):
-        read(tmp_path / "a.mat")
-    save_version_5(tmp_path / "a.mat", z=COLOUR + 1j)
-    with pytest.raises(DataError):
-        read(tmp_path / "a.mat")
-
-
 STACKS: dict[str, tuple[Any, str, list[Any]]] = {
     "(n, n, V)": (np.stack([KERNEL, 2 * KERNEL], axis=2), "kernel", [KERNEL, 2 * KERNEL]),
     "(V, n, n)": (np.stack([KERNEL, 2 * KERNEL], axis=0), "kernel", [KERNEL, 2 * KERNEL]),

@@ -93,14 +93,6 @@ def test_samples_that_a_modality_lacks_are_rows_of_nan(tmp_path: Path) -> None:
     np.testing.assert_array_equal(values["protein"], expected)
 
 
-def test_labels_of_a_modality_are_named(tmp_path: Path) -> None:
-    rna = anndata_of(RNA)
-    rna.obs["cell_type"] = KINDS
-    path = write(mudata_of(rna=rna, protein=anndata_of(PROTEIN)), tmp_path / "both.h5mu")
-    with pytest.raises(DataError, match="rna:cell_type"):
-        ingest(path, tmp_path / "s.zarr", labels="cell_type")
-
-
 def test_columns_of_labels(tmp_path: Path) -> None:
     one = anndata_of(RNA)
     one.obs["label"] = KINDS

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -61,15 +60,6 @@ def test_a_damaged_file_and_one_above_the_limit(
     monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     with pytest.raises(DataError):
         read(path)
-
-
-def test_samples_on_columns(tmp_path: Path) -> None:
-    pytest.importorskip("pyarrow")
-    numbers = FRAME.set_index("patient")[["age", "dose"]]
-    numbers.T.to_parquet(tmp_path / "a.parquet")
-    values, loaded = read(Source(tmp_path / "a.parquet", samples_in="columns"))
-    np.testing.assert_array_equal(values["a"], numbers.to_numpy())
-    assert loaded.sample_ids == tuple(FRAME["patient"])
 
 
 def test_a_table_without_columns(tmp_path: Path, path: Path) -> None:

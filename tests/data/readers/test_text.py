@@ -5,7 +5,6 @@ from __future__ import annotations
 import bz2
 import gzip
 import lzma
-import sys
 import tempfile
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,6 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from numpy.typing import NDArray
 
-from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source, SourceContents
 from mscam_dask.data.readers.labels import read_labels
 from mscam_dask.errors import ConfigurationError, DataError
@@ -313,13 +311,3 @@ def test_compressed_text(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(packed(b"1,2\n" * 10**5, suffix))
     with pytest.raises(DataError):
         read(Source(path, max_bytes=10**5))
-
-
-def test_without_pyarrow_zst_names_the_extra(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = tmp_path / "a.csv.zst"
-    path.write_bytes(packed(b"1,2\n", ".zst"))
-    monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(DataError):
-        ingest(path, tmp_path / "s.zarr")

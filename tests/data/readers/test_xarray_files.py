@@ -14,7 +14,6 @@ import zarr
 
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.readers.base import Source
-from mscam_dask.data.store.read import open_store
 from mscam_dask.errors import DataError
 from tests.data.ingested import read
 from tests.data.readers.test_named_arrays import Bomb
@@ -80,17 +79,6 @@ def test_views_metrics_ids_and_labels(save: Any, tmp_path: Path) -> None:
     values, none = read(path, views=("smell",))
     assert values == {}
     assert none.labels is not None
-
-
-def test_chosen_labels_stand_beside_those_by_convention(save: Any, tmp_path: Path) -> None:
-    path = save(tmp_path / "a", dataset())
-    report = ingest(path, tmp_path / "s.zarr", labels="grade", views={"gaps": "d"})
-    data = open_store(report.output)
-    assert [(view.name, view.view_type) for view in data.views] == [("d", "distance")]
-    assert data.labels is not None
-    assert data.labels.tolist() == [5, 6, 7, 8, 9]
-    assert data.sample_ids == ("10", "20", "30", "40", "50")
-    assert any("'labels'" in note for note in report.notes)
 
 
 def test_samples_on_columns_is_refused_where_dimensions_say_where_they_are(tmp_path: Path) -> None:

@@ -13,14 +13,12 @@ import fsspec
 import numpy as np
 import pytest
 
-from mscam_dask.data.ingest import append
 from mscam_dask.data.store.object_store import ObjectPath, as_location
 from mscam_dask.data.store.read import is_store, open_store, verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.errors import (
     ConfigurationError,
     DataError,
-    StoreCorruptError,
     TemporaryFailure,
     redacted,
 )
@@ -64,34 +62,6 @@ def test_other_names_of_the_service(server: ObjectServer, url: str) -> None:
     for alias in {"gs": ["gcs"], "az": ["abfs"]}.get(scheme, []):
         assert as_location(f"{alias}://{rest}") == ObjectPath(url)
         assert open_store(f"{alias}://{rest}").digest() == open_store(url).digest()
-
-
-def test_append_and_overwrite(url: str) -> None:
-    write_store(clustered_data(N), url)
-    before = open_store(url)
-    assert append(clustered_data(6, first=N), url).n_samples == N + 6
-    with pytest.raises(StoreCorruptError):
-        before.views[0].read(0, 1)
-    with pytest.raises(DataError):
-        write_store(clustered_data(30), url)
-    write_store(clustered_data(30), url, overwrite=True)
-    assert open_store(url).n_samples == 30
-
-
-def test_damage_is_found_and_the_object_named(url: str) -> None:
-    write_store(clustered_data(N), url, chunk_size=30)
-    place = as_location(url)
-    assert isinstance(place, ObjectPath)
-    (chunk,) = (file for file in place.sizes() if str(file).endswith("views/1/values/c/1/0"))
-    content = chunk.read_bytes()
-    chunk.write_bytes(content[:-3] + bytes([content[-3] ^ 1]) + content[-2:])
-    with pytest.raises(StoreCorruptError):
-        open_store(url).views[1].read(30, 40)
-    chunk.write_bytes(content)
-    open_store(url).views[1].read(30, 40)
-    place.remove([chunk])
-    with pytest.raises(StoreCorruptError):
-        open_store(url).views[1].read(30, 40)
 
 
 def test_nothing_there(server: ObjectServer, url: str) -> None:

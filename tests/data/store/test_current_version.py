@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import uuid
 
 import pytest
 
 from mscam_dask.data.store import object_store
 from mscam_dask.data.store.atomic_replace import (
-    is_name_taken,
-    new_version,
+    WRITES,
+    is_taken,
     resolve_current,
     set_current,
 )
@@ -29,7 +30,7 @@ def files(object_files: MemoryFiles) -> MemoryFiles:
 
 def written(metadata: bytes = b"{}") -> ObjectPath:
     """A finished write that is not published."""
-    place = new_version(ROOT)
+    place = ROOT / WRITES / uuid.uuid4().hex
     (place / "zarr.json").write_bytes(metadata)
     (place / "values" / "c" / "0").write_bytes(b"chunk")
     return place
@@ -42,14 +43,14 @@ def pointer(place: ObjectPath, metadata: bytes) -> bytes:
 
 def test_a_store_that_was_copied_there_is_removed_and_no_write_is(files: MemoryFiles) -> None:
     unfinished = written()
-    assert not is_name_taken(ROOT)  # nothing was published
+    assert not is_taken(ROOT)  # nothing was published
     with pytest.raises(StoreCorruptError):
         open_store(str(ROOT))
     (ROOT / "zarr.json").write_bytes(b"{}")
     (ROOT / "values" / "c" / "0").write_bytes(b"chunk")
     neighbor = ObjectPath(f"{ROOT}2") / "zarr.json"
     neighbor.write_bytes(b"{}")
-    assert is_name_taken(ROOT)
+    assert is_taken(ROOT)
     place = written()
     set_current(ROOT, place)
     assert resolve_current(ROOT) == place

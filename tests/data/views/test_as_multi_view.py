@@ -98,12 +98,6 @@ def test_dataset_views_ids_and_labels() -> None:
     assert data.label_names == ("a", "b", "c")
 
 
-def test_a_dimension_called_sample_is_that_of_the_samples() -> None:
-    variables = {"a": (("u", "v"), COLOUR), "b": (("u", "v"), COLOUR)}
-    data = as_multi_view(xr.Dataset(variables).rename({"u": "sample"}))
-    assert_holds(data, a=COLOUR, b=COLOUR)
-
-
 @pytest.mark.filterwarnings("ignore:Duplicate dimension names")
 @pytest.mark.parametrize(
     "variables",
@@ -118,14 +112,6 @@ def test_a_dimension_called_sample_is_that_of_the_samples() -> None:
 def test_datasets_that_are_no_views_are_refused(variables: Any) -> None:
     with pytest.raises(DataError):
         as_multi_view(xr.Dataset(variables))
-
-
-def test_store_path_and_multi_view_data_pass_through(tmp_path: Path) -> None:
-    data = as_multi_view({"colour": COLOUR, "shape": SHAPE})
-    assert as_multi_view(data).view_names == data.view_names
-    path = write_store(data, tmp_path / "data.zarr")
-    for form in (path, str(path)):
-        assert_holds(as_multi_view(form), colour=COLOUR, shape=SHAPE)
 
 
 # ----------------------------------------------------------------------------- metrics
@@ -283,12 +269,6 @@ def test_frames_with_the_same_ids_are_put_in_the_order_of_the_first() -> None:
     assert_holds(as_multi_view({"a": frame(COLOUR, index), "b": table}), a=COLOUR, b=SHAPE)
 
 
-def test_reordered_frames_beside_a_view_without_ids_are_refused() -> None:
-    views = {"a": frame(COLOUR, list("pqrs")), "b": frame(SHAPE, list("prqs")), "c": SHAPE}
-    with pytest.raises(DataError):
-        as_multi_view(views)
-
-
 @pytest.mark.parametrize(
     ("kind", "is_first", "columns"),
     [
@@ -340,14 +320,6 @@ def test_a_default_index_is_not_matched_with_its_numbers_in_another_order(reset:
     other = views["b" if reset == "a" else "a"]
     in_order = lost | {reset: pd.DataFrame(COLOUR if reset == "a" else SHAPE).loc[other.index]}
     assert_holds(as_multi_view(in_order), a=COLOUR[order], b=SHAPE[order])
-
-
-def test_a_default_index_beside_the_same_ids_in_its_order_is_matched() -> None:
-    views = {"a": pd.DataFrame(COLOUR), "b": pd.DataFrame(SHAPE, index=list(range(4)))}
-    assert_holds(as_multi_view(views), a=COLOUR, b=SHAPE)
-    moved = pd.DataFrame(SHAPE, index=list(range(4))).iloc[[3, 1, 0, 2]]
-    sorted_ids = pd.DataFrame(COLOUR, index=list(range(4)))
-    assert_holds(as_multi_view({"a": sorted_ids, "b": moved}), a=COLOUR, b=SHAPE)
 
 
 def test_data_arrays_with_samples_on_columns_are_refused_by_their_names() -> None:

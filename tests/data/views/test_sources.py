@@ -101,11 +101,6 @@ def test_arrays_that_are_no_tables_of_real_numbers_are_refused(values: NDArray[A
         ArrayRows(values, "colour")
 
 
-def test_extended_precision_beyond_float64_becomes_infinite_without_a_warning() -> None:
-    huge = np.array([[np.longdouble("1e4000"), 1]])
-    assert ArrayRows(huge, "v").read(0, 1).tolist() == [[np.inf, 1.0]]
-
-
 def test_dask_array_of_unknown_length_is_refused() -> None:
     array = da.ones((6, 2), chunks=3)
     unknown = array[array[:, 0] > 0]

@@ -12,7 +12,6 @@ pytest.importorskip("bokeh", reason="bokeh is an extra")
 
 from mscam_dask.monitor.dashboard import page as module
 from mscam_dask.monitor.dashboard.page import Page, head_html
-from mscam_dask.monitor.dashboard.plots import Line, LinePlot, Mark
 from mscam_dask.monitor.dashboard.run_state import Runs
 from tests.messages import quotes
 from tests.monitor.records import (
@@ -99,25 +98,6 @@ def test_axes_without_points_are_left_out() -> None:
     page.close()
     page.update()
     assert page.run is None
-
-
-@pytest.mark.parametrize(
-    ("values", "ticks"),
-    [
-        ((1.3e-5, 4.8e-5), [1e-5, 2e-5, 5e-5]),
-        ((2e-9, 5e-3), [1e-9, 1e-7, 1e-5, 1e-3]),
-        ((8.3e-4, 9.9e-4), [8e-4, 8.5e-4, 9e-4, 9.5e-4, 1e-3]),
-    ],
-)
-def test_a_logarithmic_axis_has_ticks_all_along_its_curves(
-    values: tuple[float, float], ticks: list[float]
-) -> None:
-    line = Line("a", Mark("#000"), (1, 2), values)
-    plot = LinePlot("residual", "Residual", "unit", lambda _: [line], log=True)
-    assert plot.draw(begun().by_id["01"])
-    (axis,) = plot.figure.yaxis
-    shown: Any = axis.ticker
-    assert [tick for tick in shown.ticks if ticks[0] <= tick <= ticks[-1]] == pytest.approx(ticks)
 
 
 def tiles(html: str) -> dict[str, str]:

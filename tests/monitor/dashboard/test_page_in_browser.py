@@ -171,7 +171,7 @@ def test_the_curves_move_with_the_run_and_show_its_numbers(
             {name.rpartition(":")[2] for name in drawn(browser, "work-cells", "worker")} == workers
         ),
     )
-    shows(browser, "work-busy", "view", [])
+    browser.wait_for("idle workers", lambda: set(drawn(browser, "work-cells", "now")) == {"idle"})
     reads(browser, r"\b5 \w+ 5\b")  # components of the result
     browser.screenshot("dashboard-ended")
     # no script ran, or selenium would meet its dialog; the names are there to be read

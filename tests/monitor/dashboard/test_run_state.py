@@ -89,7 +89,7 @@ def test_tasks_are_counted_by_worker_and_view() -> None:
     run.task_done("colour", "w1", 2.0, 7)
     run.task_done("colour", "w2", 3.0, 6)
     assert run.busy == {}
-    assert run.work["w1", "colour"] == module.Work(n_tasks=2, seconds=3.0, n_bytes=12)
+    assert run.work["w1", "colour"] == {"tasks": 2, "seconds": 3.0, "bytes": 12}
 
 
 json_values = st.recursive(

@@ -110,10 +110,3 @@ def test_encryption_needs_certificates_that_exist(tmp_path: Path) -> None:
         {f"{setting}.ca-file": ca, f"{setting}.client.cert": cert, f"{setting}.client.key": key}
     ):
         check_execution(ExecutionTable(scheduler=address), insecure=False)
-
-
-def test_amounts_of_memory() -> None:
-    for amount in ("4 GiB", "500MB", "1e9", 2**30):
-        check_execution(ExecutionTable(memory_limit=amount), insecure=False)
-    said = refusal(ExecutionTable(memory_limit="4 gigs"))
-    assert "memory_limit = '4 gigs'" in said

@@ -122,7 +122,7 @@ threads = 1  # threads | cores
 memory_limit = "1 GiB"
 [execution.cluster_options]
 cores = 1
-queu = "x"  # 'queu' | 'queue'
+queu = "x"  # queu | 'queue'
 security = "x"  # security | 'slurm'
 """
 
@@ -159,7 +159,7 @@ idle_timeout = 60  # idle_timeout | 'kubernetes'
 
 SLURM_RUNNER = """\
 cluster = "slurm-runner"
-workers = 2  # workers | srun
+workers = 2  # workers | 'slurm-runner'
 lifetime_stagger = "1m"  # lifetime_stagger | 'slurm-runner'
 threads = 1  # threads | 'slurm-runner'
 """

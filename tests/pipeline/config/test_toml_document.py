@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.toml_document import (
@@ -136,23 +133,8 @@ def test_overrides_win_over_the_file_and_over_earlier_ones(tmp_path: Path) -> No
         read_document(file).overridden([parse_override(into_a_number.partition(" ")[2])])
 
 
-def is_text(value: str) -> bool:
-    return not any(0xD800 <= ord(char) < 0xE000 for char in value)  # no lone surrogates in UTF-8
-
-
-texts = st.text(max_size=8).filter(is_text)
-scalars = st.booleans() | st.integers(-(2**63), 2**63 - 1) | st.floats(allow_nan=False) | texts
-values = scalars | st.lists(scalars, max_size=3) | st.dictionaries(texts, scalars, max_size=3)
-
-
-@given(st.dictionaries(texts, st.dictionaries(texts, values, max_size=4), max_size=4))
-def test_written_toml_reads_back_the_same(tables: dict[str, dict[str, Any]]) -> None:
-    found = tomllib.loads(toml_text(tables))
-    assert found == tables
-    assert toml_text(found) == toml_text(tables)  # types too: 1 is not 1.0
-
-
-def test_written_toml_leaves_out_none_and_refuses_what_toml_has_not() -> None:
-    assert tomllib.loads(toml_text({"a": {"b": None, "c": math.nan}}))["a"].keys() == {"c"}
-    with pytest.raises(TypeError, match="complex"):
-        toml_text({"a": {"b": 1j}})
+def test_written_toml_leaves_out_none_and_keeps_types() -> None:
+    tables = {"a": {"b": None, "c": 1, "d": 1.0, "e": ["x", "\u00fc\n"]}}
+    found = tomllib.loads(toml_text(tables))["a"]
+    assert found == {"c": 1, "d": 1.0, "e": ["x", "\u00fc\n"]}
+    assert [type(found[key]) for key in "cd"] == [int, float]

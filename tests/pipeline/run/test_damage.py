@@ -34,25 +34,14 @@ CONTENT = b"of somebody else"
 # --------------------------------------------------------------------------- records
 
 
-@pytest.mark.parametrize(
-    ("before", "after", "command"),
-    [
-        pytest.param(b'"tiny"', b'"t\xffny"', "describe", id="not utf-8"),
-        pytest.param(b"}\n}", b"", "resume", id="cut short"),
-        pytest.param(b'"n_clusters": 3', b'"n_clusters": 2', "report", id="another value"),
-    ],
-)
-def test_a_damaged_record_is_named_with_a_remedy(
-    before: bytes, after: bytes, command: str, finished: RunDirectory
-) -> None:
+def test_a_damaged_record_is_named_with_a_remedy(finished: RunDirectory) -> None:
     content = finished.record.read_bytes()
-    damaged = content.replace(before, after) if after else content[: len(content) // 2]
-    assert damaged != content
-    finished.record.write_bytes(damaged)
-    result = CliRunner().invoke(main, [command, str(finished.path)])
-    assert result.exit_code == StoreCorruptError.exit_code
-    assert "--overwrite" in result.stderr
-    assert finished.record.name in result.stderr
+    finished.record.write_bytes(content[: len(content) // 2])
+    for command in ("describe", "resume", "report"):
+        result = CliRunner().invoke(main, [command, str(finished.path)])
+        assert result.exit_code == StoreCorruptError.exit_code
+        assert "--overwrite" in result.stderr
+        assert finished.record.name in result.stderr
 
 
 def test_every_flipped_bit_of_a_record_is_noticed_or_harmless(finished: RunDirectory) -> None:
@@ -287,7 +276,7 @@ def test_a_run_that_goes_on_lets_no_second_driver_in(pipeline: Write, tmp_path: 
 
 def test_a_damaged_lock_file_still_locks(tmp_path: Path) -> None:
     with RunDirectory.lock(tmp_path / "out") as directory:
-        (directory.path / ".lock").write_bytes(b'{"host": "\xff"}')
+        (directory.path / ".lock").write_bytes(b"process \xff")
         with raises(MscamError, directory.path) as caught:
             resume_run(directory.path)
     assert caught.value.exit_code == 75

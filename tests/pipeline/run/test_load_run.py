@@ -20,8 +20,7 @@ from mscam_dask import MSCAM, MSCAN, Constants, load_run
 from mscam_dask.cli import main
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.ingest import ingest
-from mscam_dask.data.result_arrays import StoredArrays
-from mscam_dask.data.results import read_model, write_result
+from mscam_dask.data.results import StoredArrays, read_model, write_result
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.estimators import _describe, _predict, _stored

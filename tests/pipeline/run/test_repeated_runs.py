@@ -14,7 +14,6 @@ import pytest
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.run.open_data import run_fingerprint
 from mscam_dask.pipeline.run.resume import resolve_target, resume_run
 from mscam_dask.pipeline.run.run import RunOutcome
 from mscam_dask.pipeline.run.run_directory import RunDirectory
@@ -37,7 +36,7 @@ def test_the_same_twice_is_done_once(first: RunOutcome, pipeline: Write, fits: l
     assert second.record == first.record
     assert fits == []
     assert times(first.directory.path) == before
-    fingerprint = run_fingerprint(read_config(pipeline(QUIET)))
+    fingerprint = resolve_target(read_config(pipeline(QUIET))).run_fingerprint
     assert second.directory.path == first.directory.path
     assert first.directory.path.name == f"tiny-{fingerprint[:12]}"
 
@@ -48,7 +47,7 @@ def test_where_and_by_what_a_run_is_computed_is_no_part_of_it(
     def fingerprint(more: str, old: str = "", new: str = "") -> str:
         file = pipeline(more)
         file.write_text(file.read_text().replace(old, new))
-        return run_fingerprint(read_config(file))
+        return resolve_target(read_config(file)).run_fingerprint
 
     here = fingerprint(HERE)
     assert fingerprint("[execution]\nworkers = 2\n[output]\nroot = 'x'\n") == here

@@ -13,12 +13,11 @@ import pytest
 
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
-from mscam_dask.monitor.run_record import DriftRecord, ErrorRecord
 from mscam_dask.pipeline.run.report import METRICS, metrics_text, read_success, write_report
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.pipeline.tls import make_certificates
 from tests.messages import quotes, raises
-from tests.pipeline.runs import HERE, QUIET, Stopped, Write, at, rewritten, run, stop
+from tests.pipeline.runs import HERE, QUIET, Stopped, Write, at, run, stop
 
 prometheus = pytest.importorskip("prometheus_client.parser")
 openmetrics = pytest.importorskip("prometheus_client.openmetrics.parser")
@@ -55,15 +54,6 @@ def test_labels_and_sample_ids_come_from_the_data_or_are_missed_aloud(
     assert 'id="labels"' not in page
 
 
-def test_a_run_without_results_is_told_so(finished: RunDirectory, tmp_path: Path) -> None:
-    with raises(DataError, tmp_path / "absent", "run.json"):
-        write_report(RunDirectory(tmp_path / "absent"))
-    error = ErrorRecord(type="DataError", message="view a is odd")
-    rewritten(finished, state="failed", fit=None, error=error)
-    with raises(DataError, finished.path, "view a is odd"):
-        write_report(finished)
-
-
 def test_a_report_that_fails_does_not_fail_the_run(pipeline: Write, tmp_path: Path) -> None:
     events: list[Event] = []
     block = at((tmp_path / "out/report.html").mkdir, StepFinished, "write")
@@ -72,34 +62,6 @@ def test_a_report_that_fails_does_not_fail_the_run(pipeline: Write, tmp_path: Pa
     notes = [note for event in events for note in getattr(event, "notes", ())]
     said = quotes("report.html", "mscam-dask report")
     assert any(re.search(said, note) for note in notes)
-
-
-def test_samples_that_moved_are_read_from_the_run(finished: RunDirectory) -> None:
-    fit = finished.read_record().fit
-    assert fit is not None
-    drift = DriftRecord(
-        earlier="tiny-0",
-        start="cold",
-        reason="of a test",
-        n_common=60,
-        n_new=0,
-        n_gone=0,
-        n_moved=1,
-        warm_runs=0,
-        cluster_names=(0, 1, 2),
-        sizes_before=fit.cluster_sizes,
-        sizes_after=fit.cluster_sizes,
-        score_before=None,
-        score_after=None,
-    )
-    rewritten(finished, drift=drift)
-    finished.moved.write_text("sample,before,after\nleaf-17,0,2\n")
-    page = write_report(finished).read_text(encoding="utf-8")
-    assert "leaf-17" in page
-    assert 'href="moved.csv"' in page
-    finished.moved.write_text("sample,before,after\nleaf-17,0\n")
-    with raises(DataError, finished.moved):
-        write_report(finished)
 
 
 # --------------------------------------------------------------------------- metrics
@@ -172,7 +134,7 @@ def test_certificates_and_odd_names_of_pipelines(finished: RunDirectory, tmp_pat
     assert record.settings is not None
     files = {"tls_ca": str(made.authority), "tls_cert": str(made.certificate("client"))}
     record.settings["execution"] = {**files, "tls_key": None}
-    text = metrics_text(record, started=record.started, success=None)
+    text = metrics_text(record, None)
     said = values(text)
     for key in files:
         left = said[f"certificate_expiry_timestamp_seconds/{key}"] - time.time()

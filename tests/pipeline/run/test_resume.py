@@ -16,12 +16,7 @@ from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.errors import (
-    ConfigurationError,
-    DataError,
-    StoreCorruptError,
-    TemporaryFailure,
-)
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.pipeline.run.resume import resume_run
@@ -90,14 +85,6 @@ def test_a_run_stopped_anywhere_ends_with_the_same_bits(
         *("samples.csv", "samples.parquet", "data.zarr", "result.zarr", "report.html"),
     }
     assert any(isinstance(event, FitResumed) for event in events) == has_checkpoint
-
-
-def test_a_finished_run_is_left_as_it_is(finished: RunDirectory) -> None:
-    before = finished.record.read_bytes()
-    again = resume_run(finished.path)
-    assert not again.resumed
-    assert again.record == finished.read_record()
-    assert finished.record.read_bytes() == before
 
 
 def test_what_is_no_run_is_refused(tmp_path: Path) -> None:

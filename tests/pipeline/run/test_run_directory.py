@@ -104,18 +104,6 @@ def test_what_a_killed_run_was_still_writing_is_swept(tmp_path: Path) -> None:
     assert {item.name for item in path.iterdir()} == {".lock", "run.json", ".mine.partial"}
 
 
-@pytest.mark.parametrize("overwrite", [True, False])
-def test_a_directory_that_is_held_is_left_alone(tmp_path: Path, overwrite: bool) -> None:
-    path = ended_run(tmp_path / "run")
-    with (
-        RunDirectory.lock(path),
-        raises(TemporaryFailure, path, os.getpid(), platform.node()),
-    ):
-        claim(path, overwrite=overwrite)
-    assert (path / "labels.csv").read_text() == "old"
-    claim(path, overwrite=True)
-
-
 def test_a_file_system_without_locks_is_said(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
