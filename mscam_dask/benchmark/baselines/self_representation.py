@@ -142,7 +142,7 @@ class _ViewState:
         gap = self.basis.vectors.T - self.coefficients
         fit = float(self.basis.singular_values_squared @ np.sum(gap**2, axis=1))
         columns = self.coefficients.T
-        return fit + float(np.vdot(self.smoothness @ columns, columns))
+        return fit + float(np.vdot(np.asarray(self.smoothness @ columns), columns))
 
 
 @dataclasses.dataclass(eq=False, repr=False, kw_only=True)
