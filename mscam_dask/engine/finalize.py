@@ -52,11 +52,14 @@ class _FinalGraph:
     borders: Handle | None = None
 
 
-def finalize(state: LoopState, context: FitContext, session: Session) -> Solution:
+def finalize(
+    state: LoopState, context: FitContext, session: Session, equal: NDArray[np.int64] | None
+) -> Solution:
     """Return the solution: the last graph if it has c components, otherwise the partition graph.
 
     The partition graph is rebuilt from the best partition, or from another one with better borders. With known
-    labels it is the best partition, with known samples in the cluster of their class. Equal samples get one label.
+    labels it is the best partition, with known samples in the cluster of their class. Samples of one group in `equal`
+    (n,), −1 for those of none, get one label.
     """
     stage, final = session.stage("final"), None
     known, n_clusters = context.prepared.order.known, context.parameters.n_clusters
@@ -84,13 +87,13 @@ def finalize(state: LoopState, context: FitContext, session: Session) -> Solutio
             status = Status.MERGED_COMPONENTS if merged else Status.PARTITION_GRAPH
             final = _from_partition(stage, labels, status, context, state.graph)
         final = dataclasses.replace(final, borders=borders)
-    if context.equal is not None:
+    if equal is not None:
         labels = stage.value(final.labels)
-        joined = joined_groups(labels, context.equal, n_clusters)
+        joined = joined_groups(labels, equal, n_clusters)
         if not np.array_equal(joined, labels):
             status = Status.PARTITION_GRAPH if final.status is Status.CONVERGED else final.status
-            labels, equal = canonical_labels(joined), stage.sub("equal")
-            final = _from_partition(equal, labels, status, context, final.learned_graph)
+            labels, one = canonical_labels(joined), stage.sub("equal")
+            final = _from_partition(one, labels, status, context, final.learned_graph)
     directory = session.results_directory
     return _solution(stage, final, context, directory, state.history, state.refined)
 

@@ -89,8 +89,8 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
         scales = [candidate.scales(len(data.views)) for candidate in search.candidates]
         exact_samples = search.candidates[0].exact_samples
         precomputed = precompute_views(
-            session.stage("views"), data, scales, exact_samples=exact_samples
-        ).with_known(known)
+            session.stage("views"), data, scales, exact_samples=exact_samples, known=known
+        )
         if saved is not None:
             precomputed = dataclasses.replace(precomputed, records=saved.prepared)
         search = select_n_clusters(precomputed, search, session)
@@ -111,8 +111,7 @@ def run_fit(  # noqa: PLR0913 - data, settings and targets of a fit
                 state, context = _resume(precomputed, saved, search, session)
             state = outer_loop(state, context, session)
             state = refine(state, context, session)
-            context = dataclasses.replace(context, equal=equal)
-            solution = finalize(state, context, session)
+            solution = finalize(state, context, session, equal)
     session.notify(
         FitFinished(
             status=solution.status.name,
@@ -166,13 +165,7 @@ def _initialize(
     control = RankControl(
         parameters.n_clusters, constants.graph_weight_growth, constants.graph_weight
     )
-    state = LoopState(
-        start.graph,
-        start.spectrum,
-        control,
-        best,
-        next_spectrum=start.next_spectrum,
-    )
+    state = LoopState(start.graph, start.spectrum, control, best)
     session.checkpoints.save(session.stage("checkpoint-0"), state, context)
     session.notify(context.selection)
     return state, context

@@ -52,7 +52,6 @@ class Initialization:
     spectrum: Spectrum | None  # None if the initial graph has more components than clusters
     best: BestPartition
     view_graphs: Graph | None = None  # their mean, if the initial graph is mixed with it
-    next_spectrum: Spectrum | None = None  # of the first iteration, if it is certain to start here
 
     def record(self, names: Sequence[str]) -> CandidateSettings:
         """Record of the setting of views with these names, and of its initial graph."""
@@ -100,12 +99,10 @@ Evaluation = Callable[[], Initialization]
 """Wait for the scores of submitted partitions, and return the initialization with the best one."""
 
 
-def initialize(
-    stage: Stage, prepared: Prepared, parameters: Parameters, *, is_only: bool = False
-) -> Evaluation:
+def initialize(stage: Stage, prepared: Prepared, parameters: Parameters) -> Evaluation:
     """Submit the initialization from the graph of the mean distances; see `evaluate_graph`."""
     graph, k = initial_graph(stage, prepared, parameters)
-    return evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k, is_only=is_only)
+    return evaluate_graph(stage, prepared, parameters, graph, n_neighbors=k)
 
 
 def evaluate_graph(
@@ -116,11 +113,10 @@ def evaluate_graph(
     *,
     n_neighbors: int,
     init_labels: Handle | None = None,
-    is_only: bool = False,
 ) -> Evaluation:
     """Submit the initialization from a graph: its best spectral cut, or its merged components."""
     views, order = prepared.views, prepared.order
-    spectrum = next_spectrum = None
+    spectrum = None
     if graph.n_components > parameters.n_clusters:
         labels = merged_components(stage, views, graph, order, parameters.n_clusters)
         partitions = stage.submit(list, [labels], kind="partitions")
@@ -140,15 +136,10 @@ def evaluate_graph(
             prepared.scorer.view_agreement(compared_views(prepared.validation_views))
             prepared.scorer.points(prepared.bordered)
     scores = prepared.scores(stage, partitions)
-    if is_only and spectrum is not None:
-        next_stage = Stage(stage.executor, "0")
-        next_spectrum = bottom_eigenpairs(next_stage, graph, spectrum, views, parameters)
 
     def gathered() -> Initialization:
         best = best_partition(stage, partitions, scores)
-        return Initialization(
-            parameters, prepared, graph, n_neighbors, spectrum, best, next_spectrum=next_spectrum
-        )
+        return Initialization(parameters, prepared, graph, n_neighbors, spectrum, best)
 
     return gathered
 

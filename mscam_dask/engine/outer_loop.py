@@ -39,9 +39,11 @@ def outer_loop(state: LoopState, context: FitContext, session: Session) -> LoopS
 def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> LoopState:
     """Run one outer iteration: the boxes of the diagram in docs/method.md, in their order."""
     started, prepared, parameters = time.perf_counter(), context.prepared, context.parameters
-    spectrum = state.next_spectrum or bottom_eigenpairs(
-        stage, state.graph, state.spectrum, prepared.views, parameters
-    )
+    spectrum = state.spectrum
+    if spectrum is None or not spectrum.laplacian:
+        # after a restart that of the initial graph is found as before, with the same bits
+        previous = spectrum if state.iteration else None
+        spectrum = bottom_eigenpairs(stage, state.graph, previous, prepared.views, parameters)
     graph_weight, control = state.control.graph_weight, state.control
     distances, solved = projected_sums(stage, spectrum, graph_weight, prepared, parameters)
     cuts = spectral_cuts(stage, spectrum, prepared.order, parameters, init_labels=state.best.labels)

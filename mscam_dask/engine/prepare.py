@@ -37,14 +37,6 @@ class PrecomputedViews:
     sample: PrecomputedViews | None = None  # of large data, on which the settings are selected
     known: NDArray[np.int64] | None = None  # (n,) known labels of some samples, −1 for the others
 
-    def with_known(self, known: NDArray[np.int64] | None) -> PrecomputedViews:
-        """Return the same with known labels of some samples, and the sample with those that it has."""
-        sample = self.sample
-        if known is not None and sample is not None:
-            of_sample = known[sampled_rows(self.n_samples, SIZES.n_scored)]
-            sample = sample.with_known(of_sample if of_sample.max() >= 0 else None)
-        return dataclasses.replace(self, known=known, sample=sample)
-
 
 @dataclasses.dataclass(frozen=True)
 class Prepared:
@@ -77,20 +69,24 @@ def precompute_views(
     data: MultiViewData,
     scales: Sequence[tuple[Scale, ...]],
     *,
-    exact_samples: int | None = None,
+    exact_samples: int,
+    known: NDArray[np.int64] | None,
 ) -> PrecomputedViews:
-    """Read every view and compute its SVD for each scaling."""
-    if exact_samples is not None and data.n_samples > exact_samples:
-        rows = sampled_rows(data.n_samples, SIZES.n_scored)
+    """Read every view and compute its SVD for each scaling; of large data, those of a sample."""
+    n = data.n_samples
+    if n > exact_samples:
+        rows = sampled_rows(n, SIZES.n_scored)
         drawn = MultiViewData(tuple(sampled_view(view, rows) for view in data.views))
-        sample = _precompute(stage, drawn, scales, max_rank=SIZES.max_rank)
-        return dataclasses.replace(sample, n_samples=data.n_samples, data=data, sample=sample)
-    of_sample = uses_sample(data)
-    precomputed = _precompute(stage, data, scales, max_rank=SIZES.max_rank if of_sample else None)
+        of_sample = None if known is None or known[rows].max() < 0 else known[rows]
+        sample = _precompute(stage, drawn, scales, of_sample, max_rank=SIZES.max_rank)
+        return dataclasses.replace(sample, n_samples=n, data=data, sample=sample, known=known)
+    is_sampled = uses_sample(data)
+    max_rank = SIZES.max_rank if is_sampled else None
+    precomputed = _precompute(stage, data, scales, known, max_rank=max_rank)
     n_scored = rows_compared(len(data.views), SIZES.n_scored)
-    if (n_scored == SIZES.n_scored and not of_sample) or n_scored >= data.n_samples:
+    if (n_scored == SIZES.n_scored and not is_sampled) or n_scored >= n:
         return precomputed
-    rows = sampled_rows(data.n_samples, n_scored)
+    rows = sampled_rows(n, n_scored)
     return dataclasses.replace(precomputed, scorer=Scorer(stage, data, rows))
 
 
@@ -98,8 +94,9 @@ def _precompute(
     stage: Stage,
     data: MultiViewData,
     scales: Sequence[tuple[Scale, ...]],
+    known: NDArray[np.int64] | None,
     *,
-    max_rank: int | None = None,
+    max_rank: int | None,
 ) -> PrecomputedViews:
     single = {
         (index, scale): stage.submit(
@@ -125,7 +122,8 @@ def _precompute(
     if not usable:
         raise next(iter(errors.values()))
     first = tuple(records[view] for view in enumerate(next(iter(usable))))
-    return PrecomputedViews(data.view_names, data.n_samples, usable, Scorer(stage, data), first)
+    scorer = Scorer(stage, data)
+    return PrecomputedViews(data.view_names, data.n_samples, usable, scorer, first, known=known)
 
 
 def prepare_views(

@@ -16,7 +16,6 @@ from mscam_dask.engine.initialize import (
     Initialization,
     can_use_view_graphs,
     evaluate_graph,
-    have_view_graphs,
     improve_by_restarts,
     initial_graph,
     initialize,
@@ -126,10 +125,7 @@ def _best_setting(
         leader = initialize(stage, prepared, parameters)()
         records[chosen] = leader.record(precomputed.names)
     else:
-        n_views = len(candidates[0].active_views(len(precomputed.names)))
-        may_mix = choices.initial_graph and have_view_graphs(n_views, precomputed.n_samples)
-        is_only = len(candidates) == 1 and not may_mix
-        leader, records, chosen = _best_of(precomputed, candidates, session, is_only=is_only)
+        leader, records, chosen = _best_of(precomputed, candidates, session)
     if choices.initial_graph and can_use_view_graphs(leader):
         other = _with_view_graphs(session.stage("view-graphs"), leader)
         records.append(other.record(precomputed.names))
@@ -172,8 +168,6 @@ def _best_of(
     precomputed: PrecomputedViews,
     candidates: Sequence[Parameters],
     session: Session,
-    *,
-    is_only: bool = False,
 ) -> tuple[Initialization, list[CandidateSettings], int]:
     """Return the initialization with the best score, the records of all settings, and its position."""
     records: list[CandidateSettings] = []
@@ -182,7 +176,7 @@ def _best_of(
     def submitted(index: int) -> Evaluation:
         stage = session.stage(f"setting-{precomputed.n_samples}-{index}")
         prepared = prepare_views(stage, precomputed, candidates[index])
-        return initialize(stage, prepared, candidates[index], is_only=is_only)
+        return initialize(stage, prepared, candidates[index])
 
     ahead = [submitted(0)]
     for index in range(len(candidates)):

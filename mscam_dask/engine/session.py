@@ -9,9 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
 from mscam_dask.engine.blocks import Graph, Spectrum
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.prepare import Prepared
@@ -95,8 +92,6 @@ class FitContext:
     refines: bool = False
     view_graphs: Graph | None = None  # their mean, if the initial graph was mixed with it
     from_previous_fit: bool = False
-    # (n,) group of the samples that are equal in every view, −1 for the others
-    equal: NDArray[np.int64] | None = None
 
 
 @dataclasses.dataclass(frozen=True)
@@ -104,8 +99,9 @@ class LoopState:
     """State from which the next outer iteration starts."""
 
     graph: Graph
-    # Eigenvectors of the previous graph, from which the eigensolver starts: they change the last bits
-    # of its result. None if the initial graph has more components than clusters: no outer iterations.
+    # Spectrum of the initial graph; later, eigenvectors of the previous graph, from which the eigensolver
+    # starts: they change the last bits of its result. None if the initial graph has more components than
+    # clusters: no outer iterations.
     spectrum: Spectrum | None
     control: RankControl
     best: BestPartition
@@ -114,7 +110,6 @@ class LoopState:
     refined_from: int | None = None  # number of the first iteration of the refinement
     decision_before: Decision | None = None  # after the last iteration before the refinement
     refined: RefinementFinished | None = None  # None before the last iteration of the refinement
-    next_spectrum: Spectrum | None = None  # of the next iteration, if it was submitted already
 
     @property
     def iteration(self) -> int:

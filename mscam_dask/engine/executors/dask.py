@@ -216,12 +216,6 @@ def _spill_threshold_bytes(dask_worker: Any) -> int:
     return int(share * limit / dask_worker.state.nthreads) if spills else 0
 
 
-def _is_usable(worker: Mapping[str, Any]) -> bool:
-    """Return whether a worker starts tasks or runs one; Dask pauses it when its memory is full."""
-    metrics = worker.get("metrics") or {}
-    return worker["status"] == "running" or bool(metrics.get("executing"))
-
-
 class WorkerWatchdog:
     """Check, repeated during a wait, that the cluster has a worker that can run tasks."""
 
@@ -237,39 +231,37 @@ class WorkerWatchdog:
         self._last_seen = time.monotonic()
 
     def check(self) -> bool:
-        """Check for usable workers; whether there is one. An error if there has been none for too long."""
-        workers = self._workers().values()
-        if any(map(_is_usable, workers)):
+        """Check for usable workers; whether there is one. An error if there has been none for too long.
+
+        A worker starts tasks or runs one; Dask pauses it when its memory is full.
+        """
+        workers = list(self._workers().values())
+        metrics = [worker.get("metrics") or {} for worker in workers]
+        if any(
+            worker["status"] == "running" or own.get("executing")
+            for worker, own in zip(workers, metrics, strict=True)
+        ):
             self._last_seen = time.monotonic()
             return True
-        if time.monotonic() - self._last_seen > self._timeout_s:
-            raise self._error(list(workers))
-        return False
-
-    def _error(self, workers: list[Mapping[str, Any]]) -> NoWorkersError:
+        if time.monotonic() - self._last_seen <= self._timeout_s:
+            return False
         if not workers:
-            return NoWorkersError(
+            raise NoWorkersError(
                 f"the Dask scheduler {self._address} has had no worker for {self._timeout_s:g} s. "
                 f"Start workers, for example dask worker {self._address}, and repeat the command."
             )
-        fullest = max(workers, key=lambda worker: _used_bytes(worker) / _limit_bytes(worker))
+        used = [float(own.get("memory") or 0) / _GIB for own in metrics]
+        limits = [float(worker.get("memory_limit") or float("inf")) / _GIB for worker in workers]
+        fullest = max(range(len(workers)), key=lambda index: used[index] / limits[index])
         memory = (
-            f"{_used_bytes(fullest) / _GIB:.2f} of {_limit_bytes(fullest) / _GIB:.2f} GiB in use "
-            f"on {fullest.get('name', 'one')}"
+            f"{used[fullest]:.2f} of {limits[fullest]:.2f} GiB in use "
+            f"on {workers[fullest].get('name', 'one')}"
         )
-        return WorkersPausedError(
+        raise WorkersPausedError(
             f"all {len(workers)} Dask workers of {self._address} have been paused for "
             f"{self._timeout_s:g} s, because their memory is full ({memory}). Give workers more "
             "memory (--memory-limit) or use fewer of them, and repeat the command."
         )
-
-
-def _used_bytes(worker: Mapping[str, Any]) -> float:
-    return float((worker.get("metrics") or {}).get("memory") or 0)
-
-
-def _limit_bytes(worker: Mapping[str, Any]) -> float:
-    return float(worker.get("memory_limit") or float("inf"))
 
 
 def _phase_of(first: str) -> str | None:
