@@ -92,7 +92,7 @@ def batch_cells(
     sizes = np.bincount(batches, minlength=n_batches)
     none = np.zeros((n_batches, filled.shape[1]))
     cells = k_means(filled, n_cells, _N_STARTS)
-    without = _squares_fit(filled, absent, cells, none[batches])
+    without = _squares_fit(filled, absent, cells, batches, none)
     means = _means_of(filled, batches, n_batches)
     starts = [none, means - (sizes @ means) / sizes.sum()]
     starts += _offsets_of_pairs(filled, batches, n_batches, n_cells)
@@ -103,7 +103,7 @@ def batch_cells(
     best = min(fits, key=lambda fit: fit.squares)
     cost = filled.shape[1] * np.log(np.sort(sizes[sizes > 0])[:-1]).sum()
     if without.squares <= best.squares + cost:
-        return dataclasses.replace(without, offsets=none)
+        return without
     return best
 
 
@@ -203,12 +203,14 @@ def _squares_fit(
     rows: NDArray[np.float64],
     absent: NDArray[np.bool_],
     cells: NDArray[np.int64],
+    batches: NDArray[np.int64],
     offsets: NDArray[np.float64],
 ) -> BatchCells:
-    """Fit of some cells with given offsets (m, q) of the samples."""
+    """Fit of some cells with given offsets of the batches."""
     here, cells = np.unique(cells, return_inverse=True)
-    means = _means_of(rows - offsets, cells, len(here))
-    residual = np.where(absent, 0.0, rows - offsets - means[cells])
+    own = rows - offsets[batches]
+    means = _means_of(own, cells, len(here))
+    residual = np.where(absent, 0.0, own - means[cells])
     return BatchCells(cells, means, offsets, float(np.sum(residual**2)))
 
 
@@ -230,8 +232,7 @@ def _iterated(
         if np.array_equal(new, cells) or len(np.unique(new)) < n_cells:
             break
         cells = new
-    found = _squares_fit(rows, absent, cells, offsets[batches])
-    return dataclasses.replace(found, offsets=offsets)
+    return _squares_fit(rows, absent, cells, batches, offsets)
 
 
 def _sums(
