@@ -8,7 +8,6 @@ alone, so that clusters of one batch stay where they are. See docs/method.md.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -395,15 +394,3 @@ def expected_share(cells: NDArray[np.int64], batches: NDArray[np.int64]) -> floa
     np.add.at(counts, (cells, batches), 1.0)
     others = np.maximum(counts.sum(axis=1)[cells] - 1.0, 1.0)
     return float(np.mean((counts[cells, batches] - 1.0) / others))
-
-
-def joined_scores(
-    parts: Sequence[NDArray[np.float64]], samples: Sequence[NDArray[np.int64]], n_samples: int
-) -> NDArray[np.float64]:
-    """Scores (n, Σq) of all views, NaN for the samples that a view does not have."""
-    found = np.full((n_samples, sum(part.shape[1] for part in parts)), np.nan)
-    first = 0
-    for part, rows in zip(parts, samples, strict=True):
-        found[rows, first : first + part.shape[1]] = part
-        first += part.shape[1]
-    return found
