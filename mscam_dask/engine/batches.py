@@ -14,6 +14,7 @@ from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import view_shape
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.linalg.scaling import BatchCorrection
 from mscam_dask.solvers.batch_effects import (
     BatchCells,
@@ -22,7 +23,6 @@ from mscam_dask.solvers.batch_effects import (
     expected_share,
     fit_new_batch,
     group_sums,
-    joined_scores,
     new_correction,
     same_batch_share,
     score_encoder,
@@ -128,10 +128,9 @@ def cells_of_views(
     scored: list[_Scored], batches: NDArray[np.int64], n_batches: int, n_cells: int
 ) -> BatchCells:
     """Cells of the samples of all views."""
-    scores = joined_scores(
-        [one.scores for one in scored], [one.samples for one in scored], len(batches)
-    )
-    return batch_cells(scores, batches, n_batches, n_cells)
+    n = len(batches)
+    scores = [PresentSamples(one.samples, n).spread(one.scores) for one in scored]
+    return batch_cells(np.hstack(scores), batches, n_batches, n_cells)
 
 
 def correction_of_view(

@@ -80,7 +80,7 @@ class ClusterSpaceMixin(
 
         Notes
         -----
-        One pass over each view by row blocks; views of a store are read by the workers of `client`.
+        Views are read by row blocks, those of a store by the workers of `client`.
         """
         check_is_fitted(self)
         if isinstance(top, bool) or not isinstance(top, int | np.integer) or top < 1:

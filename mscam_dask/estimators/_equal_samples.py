@@ -19,10 +19,7 @@ _ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.int64] | None:
-    """Group (n,) of the samples that are equal in every view, −1 for the others; None if all differ.
-
-    Views are read from the narrowest to the widest, until no equal samples are left.
-    """
+    """Group (n,) of the samples that are equal in every view, −1 for the others; None, without reading wider views, if all differ."""
     n_samples = n_samples_of(views[0])
     rows, groups = np.arange(n_samples), np.zeros(n_samples, dtype=np.int64)
     for view in sorted(views, key=lambda one: one.shape[1]):
@@ -44,10 +41,7 @@ def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.
 
 
 def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:
-    """Fingerprint (n,) of each row: equal for equal rows, and for others only by rare collisions.
-
-    It is computed from the bits of the values, so values of any magnitude are distinguished.
-    """
+    """Fingerprint (n,) of the bits of each row: equal for equal rows, and for others only by rare collisions."""
     rng = np.random.default_rng(0)
     weights = rng.integers(2**63, size=view.shape[1], dtype=np.uint64) * np.uint64(2) + np.uint64(1)
     numbers = []

@@ -43,7 +43,7 @@ class FittedAttributes:
     data_warnings_: tuple[DataIssue, ...]
     imputed_shares_: dict[str, NDArray[np.float64]]
     _training: MultiViewData  # without batch effects
-    _training_digests: Mapping[str, str]  # by view, of arrays whose source records none
+    _training_digests: Mapping[str, str]  # by view; empty for a run that was loaded
     _imputers: Mapping[str, Callable[[NDArray[np.float64]], NDArray[np.float64]]]
     _batches: FittedBatches | None
     # Memberships and the preferred cluster by view, when they were computed.

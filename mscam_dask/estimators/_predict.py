@@ -215,7 +215,8 @@ class NeighborPredictMixin(BatchMixin, MultiViewInputMixin):
     def _check_unchanged(self, views: Iterable[RowSource]) -> None:
         """Raise if an array of the fit was changed since; a store verifies its own checksums."""
         for view in views:
-            if not recorded_digest(view) and view_digest(view) != self._training_digests[view.name]:
+            known = None if recorded_digest(view) else self._training_digests.get(view.name)
+            if known is not None and view_digest(view) != known:
                 raise DataError(
                     f"View {view.name!r}: the array given to fit has changed since, but it is read again. Fit again "
                     "with a copy of the array or the path of a store."

@@ -136,10 +136,7 @@ _SHARED = ("client", "callbacks", "checkpoint_store")
 
 
 class SharedResourcesMixin:
-    """Mixin for estimators: clones share client, callbacks and checkpoint store.
-
-    A client is never pickled, callbacks and checkpoint store if they can be; a loaded model fits in its own process.
-    """
+    """Mixin for estimators: clones share client, callbacks and checkpoint store; pickles omit what cannot be pickled."""
 
     client: Client | Cluster | None
     callbacks: Sequence[Observer] | None

@@ -24,7 +24,7 @@ from sklearn.utils.validation import check_is_fitted
 
 from mscam_dask.data.results import StoredModel, StoredResult
 from mscam_dask.data.views.conversion import as_text, is_omics
-from mscam_dask.data.views.missing_cells import impute_methods_of
+from mscam_dask.data.views.missing_cells import LazyImputer, impute_methods_of
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.sample_ids import check_sample_ids
 from mscam_dask.data.views.sources import feature_names_of
@@ -41,7 +41,7 @@ from mscam_dask.types.events import (
     ViewPrepared,
     ViewSettingsSelected,
 )
-from mscam_dask.types.parameters import Constants, ImputeMethod, Parameters
+from mscam_dask.types.parameters import Constants, Parameters
 from mscam_dask.types.result import Assessment, BatchShares, Solution, Status
 from mscam_dask.types.rules import SIZES
 
@@ -128,11 +128,6 @@ def stored_feature_names(model: StoredModel, view: str) -> tuple[str, ...] | Non
     return None if names is None else tuple(names)
 
 
-def stored_impute_methods(model: StoredModel) -> dict[str, ImputeMethod]:
-    """Methods by which the store of the fit fills missing cells, by view."""
-    return dict(model.records.get("impute", {}))
-
-
 def restore_fit(
     estimator: MSCAM,
     result: StoredResult,
@@ -167,6 +162,12 @@ def restore_fit(
         membership=(model.arrays["membership"], model.arrays["view_votes"]),
         coordinates=list(_group(model.arrays, "coordinates/").values()) or None,
     )
+    methods = model.records.get("impute", {})  # of the store
+    estimator._imputers = {
+        view.name: LazyImputer(view, methods[view.name])
+        for view in training.views
+        if view.name in methods
+    }
 
 
 def with_constants(parameters: Mapping[str, Any]) -> dict[str, Any]:

@@ -8,7 +8,6 @@ alone, so that clusters of one batch stay where they are. See docs/method.md.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -92,7 +91,7 @@ def batch_cells(
     sizes = np.bincount(batches, minlength=n_batches)
     none = np.zeros((n_batches, filled.shape[1]))
     cells = k_means(filled, n_cells, _N_STARTS)
-    without = _squares_fit(filled, absent, cells, none[batches])
+    without = _squares_fit(filled, absent, cells, batches, none)
     means = _means_of(filled, batches, n_batches)
     starts = [none, means - (sizes @ means) / sizes.sum()]
     starts += _offsets_of_pairs(filled, batches, n_batches, n_cells)
@@ -103,7 +102,7 @@ def batch_cells(
     best = min(fits, key=lambda fit: fit.squares)
     cost = filled.shape[1] * np.log(np.sort(sizes[sizes > 0])[:-1]).sum()
     if without.squares <= best.squares + cost:
-        return dataclasses.replace(without, offsets=none)
+        return without
     return best
 
 
@@ -203,12 +202,14 @@ def _squares_fit(
     rows: NDArray[np.float64],
     absent: NDArray[np.bool_],
     cells: NDArray[np.int64],
+    batches: NDArray[np.int64],
     offsets: NDArray[np.float64],
 ) -> BatchCells:
-    """Fit of some cells with given offsets (m, q) of the samples."""
+    """Fit of some cells with given offsets of the batches."""
     here, cells = np.unique(cells, return_inverse=True)
-    means = _means_of(rows - offsets, cells, len(here))
-    residual = np.where(absent, 0.0, rows - offsets - means[cells])
+    own = rows - offsets[batches]
+    means = _means_of(own, cells, len(here))
+    residual = np.where(absent, 0.0, own - means[cells])
     return BatchCells(cells, means, offsets, float(np.sum(residual**2)))
 
 
@@ -230,8 +231,7 @@ def _iterated(
         if np.array_equal(new, cells) or len(np.unique(new)) < n_cells:
             break
         cells = new
-    found = _squares_fit(rows, absent, cells, offsets[batches])
-    return dataclasses.replace(found, offsets=offsets)
+    return _squares_fit(rows, absent, cells, batches, offsets)
 
 
 def _sums(
@@ -394,15 +394,3 @@ def expected_share(cells: NDArray[np.int64], batches: NDArray[np.int64]) -> floa
     np.add.at(counts, (cells, batches), 1.0)
     others = np.maximum(counts.sum(axis=1)[cells] - 1.0, 1.0)
     return float(np.mean((counts[cells, batches] - 1.0) / others))
-
-
-def joined_scores(
-    parts: Sequence[NDArray[np.float64]], samples: Sequence[NDArray[np.int64]], n_samples: int
-) -> NDArray[np.float64]:
-    """Scores (n, Σq) of all views, NaN for the samples that a view does not have."""
-    found = np.full((n_samples, sum(part.shape[1] for part in parts)), np.nan)
-    first = 0
-    for part, rows in zip(parts, samples, strict=True):
-        found[rows, first : first + part.shape[1]] = part
-        first += part.shape[1]
-    return found

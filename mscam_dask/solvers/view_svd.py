@@ -133,9 +133,7 @@ def _factor_by_columns(
             part = (rows - offset) @ loadings
             overlap += part.T @ part
         loadings = loadings @ inverse_root(overlap)
-    vectors, loadings = _signed(
-        blocks, offset, loadings, np.empty((total.count, len(s2)), dtype=dtype)
-    )
+    vectors, loadings = _signed(blocks, total.count, offset, loadings, dtype)
     return _Factors(Basis(vectors, s2), offset, loadings, all_s2)
 
 
@@ -147,19 +145,20 @@ def _factor_strongest(
     directions, total = truncated_svd(blocks, shape, offset, max_rank)
     s2 = directions.singular_values_squared
     loadings = directions.vectors / np.sqrt(s2)
-    vectors = np.empty((shape.n_samples, len(s2)), dtype=dtype)
-    vectors, loadings = _signed(blocks, offset, loadings, vectors)
+    vectors, loadings = _signed(blocks, shape.n_samples, offset, loadings, dtype)
     mean_s2 = total / min(shape.n_samples - 1, shape.n_features)
     return _Factors(Basis(vectors, s2), offset, loadings, s2, mean_s2)
 
 
 def _signed(
     blocks: Blocks,
+    n_samples: int,
     offset: NDArray[np.float64],
     loadings: NDArray[np.float64],
-    vectors: NDArray[Any],
+    dtype: type[np.floating[Any]],
 ) -> tuple[NDArray[Any], NDArray[np.float64]]:
-    """Products of rows and loadings, in `vectors`, and the loadings, with canonical signs."""
+    """Products of rows and loadings, and the loadings, with canonical signs."""
+    vectors: NDArray[Any] = np.empty((n_samples, loadings.shape[1]), dtype=dtype)
     for start, stop, rows in blocks():
         vectors[start:stop] = (rows - offset) @ loadings
     signs = column_signs(vectors)

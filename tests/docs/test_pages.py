@@ -154,8 +154,9 @@ def _public_names() -> set[str]:
     return {
         f"{module.__name__}.{name}"
         for module in modules
-        for name in module.__all__
-        if inspect.isclass(getattr(module, name)) or inspect.isfunction(getattr(module, name))
+        for name in getattr(module, "__all__", vars(module))
+        if inspect.isclass(value := getattr(module, name)) or inspect.isfunction(value)
+        if hasattr(module, "__all__") or value.__module__ == module.__name__
     }
 
 

@@ -20,7 +20,6 @@ from mscam_dask.data.readers.combine import gather
 from mscam_dask.data.results import read_model, read_result
 from mscam_dask.data.store.object_store import Location
 from mscam_dask.data.store.read import is_store, open_store
-from mscam_dask.data.views.missing_cells import LazyImputer
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows, restrict_to_present
 from mscam_dask.data.views.sources import RowSource, ViewType, recorded_digest
@@ -28,7 +27,6 @@ from mscam_dask.errors import DataError
 from mscam_dask.estimators._stored import (
     restore_fit,
     stored_feature_names,
-    stored_impute_methods,
     with_constants,
 )
 from mscam_dask.estimators.mscam import MSCAM
@@ -97,12 +95,6 @@ def load_run(path: str | os.PathLike[str]) -> MSCAM:
             estimator.set_params(view_type=others)
         training = MultiViewData(views, sample_ids=sample_ids)
         restore_fit(estimator, result, model, training)
-        methods = stored_impute_methods(model)
-        estimator._imputers = {
-            view.name: LazyImputer(view, methods[view.name])
-            for view in training.views
-            if view.name in methods
-        }
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, DataError):
             raise
