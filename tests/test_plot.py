@@ -23,7 +23,7 @@ from matplotlib.figure import Figure
 from mscam_dask import MSCAM, Constants, plot
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.metrics import clustering_accuracy
-from mscam_dask.plot.palette import CLUSTER_COLORS
+from mscam_dask.plot.pictures import CLUSTER_COLORS
 from tests.synthetic import gaussian_views
 
 N = 90

@@ -13,30 +13,17 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from mscam_dask.cli.errors import handle_errors
-from mscam_dask.cli.options import Extension, execution_options, no_url, with_options
+from mscam_dask.cli.options import Extension, execution_options, file_options, with_options
 from mscam_dask.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
 
 _with_options = with_options(
-    click.option(
-        "--set",
-        "assignments",
-        multiple=True,
-        metavar="TABLE.KEY=VALUE",
-        help="Override a setting of the file, for example output.root=DIR; repeatable.",
+    *file_options(
+        "Output directory; default: runs/<pipeline>, of a comparison with --dataset "
+        "runs/<pipeline>-<data>. Finished fits in it are reused."
     ),
-    click.option(
-        "-o",
-        "--output",
-        type=click.Path(path_type=Path),
-        callback=no_url,
-        help="Output directory; default: runs/<pipeline>, of a comparison with --dataset "
-        "runs/<pipeline>-<data>. Finished fits in it are reused.",
-    ),
-    click.option("--overwrite", is_flag=True, help="Run every fit again."),
-    click.option("--dry-run", is_flag=True, help="Estimate fits, memory and time without running."),
     *execution_options(),
 )
 

@@ -229,15 +229,14 @@ class _Experiment:
 
     def execute(self) -> None:
         """Run the trials, and write the results."""
-        table = self._settings.table
+        table, sweep = self._settings.table, self._settings.sweep
         if self._settings.dataset:
             self._notify(Progress("reading the data"))
         datasets = open_datasets(self._settings, self._path / "data")
         runs = method_runs(self._settings, datasets)
         for run in runs:
             run.check()
-        is_sweep = isinstance(table, SweepTable)
-        protocols = set() if is_sweep else {run.protocol for run in runs}
+        protocols = {run.protocol for run in runs} if sweep is None else set()
         self._update(
             seeds=table.seeds,
             varies=_varies(table),
@@ -257,15 +256,14 @@ class _Experiment:
             for run in runs
             for trial in (*run.search_trials(), *run.final_trials(self._entries))
         )
-        rows = () if is_sweep else tuple(run.row(self._entries) for run in runs)
-        self._update(
-            rows=rows,
-            curves=curves(rows, datasets) if isinstance(table, RobustnessTable) else (),
-            heat_maps=tuple(
-                heat_map(table, run.search_trials(), self._entries) for run in runs if is_sweep
-            ),
-            trials=tuple(self._entries[key] for key in keys),
-        )
+        if sweep is None:
+            self._update(rows=tuple(run.row(self._entries) for run in runs))
+        else:
+            maps = (heat_map(sweep, run.search_trials(), self._entries) for run in runs)
+            self._update(heat_maps=tuple(maps))
+        if isinstance(table, RobustnessTable):
+            self._update(curves=curves(self.record.rows, datasets))
+        self._update(trials=tuple(self._entries[key] for key in keys))
         self._finish()
 
     def _update(self, **changes: Any) -> None:

@@ -25,7 +25,7 @@ from mscam_dask.benchmark.results import (
 )
 from mscam_dask.cli.console import relative, results_console, show, table
 from mscam_dask.data.views.sample_ids import encoded_id
-from mscam_dask.monitor.report.charts import Axes, LineChart, line_chart
+from mscam_dask.monitor.report.figures import Axes, LineChart, line_chart
 from mscam_dask.monitor.report.formatting import number, plural
 from mscam_dask.monitor.report.page import FileLink, render
 from mscam_dask.pipeline.run.run_directory import relative_url, write_whole

@@ -9,9 +9,10 @@ from mscam_dask.cli.errors import lazy_command
 from mscam_dask.cli.options import (
     PATH,
     execution_options,
+    file_options,
     installed_extensions,
     key_option,
-    no_url,
+    run_directory,
     with_options,
 )
 from mscam_dask.pipeline.config.settings import DataTable, ReportTable
@@ -94,22 +95,9 @@ def ingest() -> None:
 
 @main.command()
 @click.argument("pipeline", metavar="PIPELINE.toml", type=PATH)
-@click.option(
-    "--set",
-    "assignments",
-    multiple=True,
-    metavar="TABLE.KEY=VALUE",
-    help="Override a setting of the file, for example cluster.n_clusters=7; repeatable.",
+@with_options(
+    *file_options("Run directory; default: runs/<pipeline>-<digest of settings and data>.")
 )
-@click.option(
-    "-o",
-    "--output",
-    type=PATH,
-    callback=no_url,
-    help="Run directory; default: runs/<pipeline>-<digest of settings and data>.",
-)
-@click.option("--overwrite", is_flag=True, help="Replace an existing run.")
-@click.option("--dry-run", is_flag=True, help="Estimate memory and run time without running.")
 @_max_bytes
 @_execution_options
 @lazy_command("mscam_dask.cli.run:run_file")
@@ -135,7 +123,7 @@ def quickstart() -> None:
 
 
 @main.command()
-@click.argument("run_directory", metavar="RUN_DIR", type=PATH, callback=no_url)
+@click.argument("run_directory", metavar="RUN_DIR", type=run_directory)
 @_execution_options
 @lazy_command("mscam_dask.cli.run:resume_directory")
 def resume() -> None:
@@ -231,7 +219,7 @@ def report() -> None:
 
 
 @main.command()
-@click.argument("run", metavar="[RUN_DIR]", required=False, type=PATH, callback=no_url)
+@click.argument("run", metavar="[RUN_DIR]", required=False, type=run_directory)
 @lazy_command("mscam_dask.cli.results:run_checks")
 def doctor() -> None:
     """Check that pipelines can run here, or that a run is valid.

@@ -121,17 +121,13 @@ def score_text(metrics: dict[str, float | None]) -> str:
 
 def fit_pairs(fit: FitRecord) -> list[tuple[str, str]]:
     """Return names and values of a fit, for `key_values`."""
-    support = (
-        None if fit.assessment is None else f"{fit.assessment.title}: {fit.assessment.message}"
-    )
     by_view = "; scale and alpha per view: see the table" if fit.setting.alpha is None else ""
-    return [
-        ("Clusters", _clusters_text(fit)),
-        ("Status", sentence(fit.message)),
-        *([] if support is None else [("Support", sentence(support))]),
-        ("Sizes", sizes_text(fit)),
-        ("Settings", format_setting(fit.setting) + by_view),
-    ]
+    pairs = [("Clusters", _clusters_text(fit)), ("Status", sentence(fit.message))]
+    if fit.assessment is not None:
+        support = f"{fit.assessment.title}: {fit.assessment.message}"
+        pairs.append(("Support", sentence(support)))
+    settings = format_setting(fit.setting) + by_view
+    return [*pairs, ("Sizes", sizes_text(fit)), ("Settings", settings)]
 
 
 def _clusters_text(fit: FitRecord) -> str:

@@ -57,16 +57,11 @@ def describe_path(place: str) -> int:
         extension.describe(path)
     elif path.is_dir() and any(scan(path.iterdir())):
         show(console, *describe_runs(*list_runs(path)))
-    elif not path.exists():
-        raise DataError(
-            f"There is no {path}. Give a store, the directory of a run or an experiment, or a "
-            "directory of runs."
-        )
     else:
+        state = "holds no store, run or experiment" if path.exists() else "does not exist"
         raise DataError(
-            f"{path} is not a store or a directory of a run or an experiment, and contains no runs. "
-            "Make a store of files (mscam-dask ingest), or give what mscam-dask run, compare or sweep "
-            "wrote."
+            f"{path} {state}. Make a store of files (mscam-dask ingest), or give what mscam-dask run, "
+            "compare or sweep wrote."
         )
     return 0
 

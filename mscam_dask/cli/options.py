@@ -17,17 +17,16 @@ if TYPE_CHECKING:
     from mscam_dask.pipeline.config.toml_document import Document
 
 PATH = click.Path(path_type=Path)
-_SCHEMES = tuple(f"{scheme}:" for scheme in ("s3", "gs", "gcs", "az", "abfs", "file"))
 
 Option = Callable[[Callable[..., Any]], Callable[..., Any]]
 """Decorator that adds an option to a command."""
 
 
-def no_url(_context: click.Context, _option: click.Parameter, path: Path | None) -> Path | None:
-    """Click callback that refuses a URL as a run directory."""
-    if path is not None and path.parts and path.parts[0] in _SCHEMES:
+def run_directory(text: str) -> Path:
+    """Return the path of a run directory; refuse a URL."""
+    if "://" in text:
         raise click.BadParameter("a run directory is on a file system. Give a directory.")
-    return path
+    return Path(text)
 
 
 _CHECKED = (
@@ -37,19 +36,17 @@ _CHECKED = (
 _FILES = ("scheduler_file", "tls_ca", "tls_cert", "tls_key")
 
 
-class _Value(click.ParamType):
-    """Value of a key of a table of settings, with the check of the settings."""
+def _checked(annotation: Any) -> Callable[[str], Any]:
+    """Return the click type of a key of settings, which converts and checks as these do."""
 
-    name = "value"
-
-    def __init__(self, annotation: Any) -> None:
-        self._annotation = annotation
-
-    def convert(self, value: Any, param: Any, ctx: Any) -> Any:
+    def value(text: str) -> Any:
         try:
-            return convert(value, self._annotation, strict=False)
-        except ValueError:
-            self.fail(f"{value!r}; allowed is {allowed_text(self._annotation, value)}")
+            return convert(text, annotation, strict=False)
+        except ValueError as error:
+            allowed = allowed_text(annotation, text)
+            raise click.BadParameter(f"{text!r}; allowed is {allowed}") from error
+
+    return value
 
 
 def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) -> Option:
@@ -58,7 +55,7 @@ def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) ->
     if "multiple" in attributes:
         text += " Repeatable."
     elif "is_flag" not in attributes:
-        attributes = {"type": _Value(annotation), **attributes}
+        attributes = {"type": _checked(annotation), **attributes}
         if "metavar" not in attributes:
             text += f" [{allowed_values(annotation)}]"
     flags = names or (f"--{key.replace('_', '-')}",)
@@ -76,6 +73,18 @@ def execution_options() -> tuple[Option, ...]:
         *(key_option(ExecutionTable, key) for key in _CHECKED),
         *(key_option(ExecutionTable, key, metavar="FILE") for key in _FILES),
         click.option("--insecure", is_flag=True, help="Allow tcp:// to another computer."),
+    )
+
+
+def file_options(output: str) -> tuple[Option, ...]:
+    """Return the options of commands that run a file; `output` is the help text of --output."""
+    example = "for example cluster.n_clusters=7 or output.root=DIR"
+    many = {"multiple": True, "metavar": "TABLE.KEY=VALUE"}
+    return (
+        click.option("--set", "assignments", help=f"A setting, {example}; repeatable.", **many),
+        click.option("-o", "--output", type=run_directory, metavar="DIR", help=output),
+        click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run."),
+        click.option("--dry-run", is_flag=True, help="Estimate memory and time without running."),
     )
 
 

@@ -20,7 +20,12 @@ from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers import partition_graph as partition
 from mscam_dask.solvers.cluster_tree import merge_components, ward_merge
-from mscam_dask.solvers.graph_update import neighbor_graph, spread_affinity
+from mscam_dask.solvers.graph_update import (
+    GraphRows,
+    graph_block,
+    neighbor_graph,
+    spread_affinity,
+)
 from mscam_dask.solvers.known_labels import without_cannot_links
 from mscam_dask.solvers.lda import LinearDiscriminants
 from mscam_dask.solvers.predict import extend_labels
@@ -28,9 +33,7 @@ from mscam_dask.solvers.ridge_view import RidgeView, complete_embedding, joint_e
 from mscam_dask.solvers.row_blocks import added
 from mscam_dask.solvers.row_graph import (
     Components,
-    GraphRows,
     components_of_forests,
-    graph_block,
     linked_blocks,
     mean_rows,
     spanning_forest,

@@ -35,7 +35,6 @@ from mscam_dask.solvers.preprocessing import (
     overlap_of_permutations,
     uninformative_views,
 )
-from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.events import ViewSettingsSelected
 from mscam_dask.types.parameters import Parameters, Scale, ViewSettings
 from mscam_dask.types.rules import CONSTANTS, SIZES
@@ -110,35 +109,33 @@ def _neighbors_of_view(
     Settings that make all rows equal are skipped, and unit length for rows of few columns.
     """
     shape, present = view_shape(source), present_samples(source)
+    default = default_settings(shape, options)
     if present is not None:
         few = int(np.count_nonzero(present.positions[some] >= 0))
         if min(len(present), few) < _MIN_PRESENT:
             nothing = np.full((present.n_samples, 1), -1, dtype=np.int32)
-            of_settings = dict.fromkeys(range(len(options)), nothing)
-            coarse = SampledNeighbors(shape, {0: nothing[: len(some)]})
-            return SampledNeighbors(shape, of_settings), coarse
+            return {default: nothing}, {0: nothing[: len(some)]}
     settings: dict[Scale, dict[float, int]] = {}
     for position, option in enumerate(options):
         scale = option.scale if source.view_type == "features" else options[0].scale
         settings.setdefault(scale, {}).setdefault(option.alpha, position)
     if has_few_columns(shape) and len(settings) > 1:
         settings.pop("unit", None)  # it gives up one dimension
-    default = options[default_settings(shape, options)].scale
-    scales = sorted(settings, key=lambda one: one != default)
+    scales = sorted(settings, key=lambda one: one != options[default].scale)
     views = [
         stage.submit(svd_or_error, source, scale, part=f"{scale}/{source.name}") for scale in scales
     ]
     lists = []
     for scale, view in zip(scales, views, strict=True):
-        tried = list(settings[scale].items())
+        tried = sorted(settings[scale].items(), reverse=True)  # the default is the first
         together = len(tried) if n_views > SIZES.few_views else 1
         lists += [
             stage.submit(sampled_neighbors, view, tried[first : first + together], n_neighbors)
             for first in range(0, len(tried), together)
         ]
     alphas = [max(settings[scale]) for scale in scales]
-    many = stage.submit(default_neighbors, shape, views, alphas, some, n_coarse)
-    return stage.submit(joined_settings, shape, lists), many
+    many = stage.submit(default_neighbors, views, alphas, some, n_coarse)
+    return stage.submit(joined_settings, lists), many
 
 
 def rows_compared(n_views: int, most: int) -> int:
@@ -270,12 +267,8 @@ def _view_settings(agreement: ViewSettingsChoice) -> tuple[ViewSettings, ...]:
 _MIN_PRESENT = 3
 
 
-@dataclasses.dataclass(frozen=True)
-class SampledNeighbors:
-    """Neighbors (m, k) of sampled rows in one view, by the position of the view settings."""
-
-    shape: ViewShape
-    by_settings: dict[int, NDArray[np.int32]]
+SampledNeighbors = dict[int, NDArray[np.int32]]
+"""Neighbors (m, k) of sampled rows in one view, by the position of the view settings, the default first."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -285,20 +278,19 @@ class Rule:
     options: tuple[ViewSettings, ...]
     least_alpha: float = 0.0  # options with at least this α are tried if a view has any
 
-    def lists(self, view: SampledNeighbors) -> dict[int, NDArray[np.int32]]:
-        """Neighbors of a view by the positions of the settings that are tried."""
-        ordered = dict(sorted(view.by_settings.items()))
+    def lists(self, view: SampledNeighbors) -> SampledNeighbors:
+        """Neighbors of a view for the settings that are tried."""
         tried = {
             position: found
-            for position, found in ordered.items()
+            for position, found in view.items()
             if self.options[position].alpha >= self.least_alpha
         }
-        return tried or ordered
+        return tried or view
 
 
 def sampled_neighbors(
     found: TimedView | DataError, settings: list[tuple[float, int]], n_neighbors: int
-) -> dict[int, NDArray[np.int32]]:
+) -> SampledNeighbors:
     """Nearest neighbors (m, k) of all rows of a view by the position of the settings of each α."""
     if isinstance(found, DataError):
         return {}
@@ -313,7 +305,6 @@ def sampled_neighbors(
 
 
 def default_neighbors(
-    shape: ViewShape,
     views: list[TimedView | DataError],
     alphas: list[float],
     some: NDArray[np.int64],
@@ -325,12 +316,12 @@ def default_neighbors(
     if found is None:
         raise next(one for one in views if isinstance(one, DataError))
     if found.present is None:
-        return SampledNeighbors(shape, {0: coarse_neighbors(found.view, alpha, n_neighbors, some)})
+        return {0: coarse_neighbors(found.view, alpha, n_neighbors, some)}
     positions = found.present.positions[some]
     own = PresentSamples(np.flatnonzero(positions >= 0), len(positions))
     k = min(n_neighbors, len(own) - 1)
     lists = coarse_neighbors(found.view, alpha, k, positions[own.samples])
-    return SampledNeighbors(shape, {0: _of_all_samples(own, lists)})
+    return {0: _of_all_samples(own, lists)}
 
 
 def _of_all_samples(present: PresentSamples, lists: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -338,13 +329,9 @@ def _of_all_samples(present: PresentSamples, lists: NDArray[np.int32]) -> NDArra
     return present.spread(present.samples[lists].astype(np.int32), fill=-1)
 
 
-def joined_settings(
-    shape: ViewShape, lists: list[dict[int, NDArray[np.int32]]]
-) -> SampledNeighbors:
+def joined_settings(lists: list[SampledNeighbors]) -> SampledNeighbors:
     """Neighbors of one view for all settings."""
-    return SampledNeighbors(
-        shape, {position: found for part in lists for position, found in part.items()}
-    )
+    return {position: found for part in lists for position, found in part.items()}
 
 
 def votes_of_views(
@@ -366,10 +353,7 @@ def choices_of_views(
 ) -> list[Choice]:
     """Select the settings of some views by the votes of all views; see `choose_view_settings`."""
     lists = [rule.lists(view) for view in views]
-    usual = [
-        list(by)[default_settings(view.shape, [rule.options[position] for position in by])]
-        for view, by in zip(views, lists, strict=True)
-    ]
+    usual = [next(iter(by)) for by in lists]
     return choose_view_settings(lists, _counted(lists, chosen), usual, votes, n_views)
 
 
@@ -378,15 +362,11 @@ def coarse_choices(
 ) -> list[Choice]:
     """Overlap of some views with many neighbors, whose shared numbers are far from Poisson."""
     return [
-        dataclasses.replace(
-            choice, standardized=overlap_of_permutations(view.by_settings[0], votes)
-        )
+        dataclasses.replace(choice, standardized=overlap_of_permutations(view[0], votes))
         for choice, view in zip(choices_of_views(views, votes, *arguments), views, strict=True)
     ]
 
 
-def _counted(
-    lists: list[dict[int, NDArray[np.int32]]], chosen: tuple[int, ...] | None
-) -> list[list[int]]:
+def _counted(lists: list[SampledNeighbors], chosen: tuple[int, ...] | None) -> list[list[int]]:
     """Positions of the settings of each view that vote: the chosen one, or all in the first round."""
     return [list(by) for by in lists] if chosen is None else [[position] for position in chosen]

@@ -166,19 +166,26 @@ def validated_batches(
             f"batches has no value for {missing.size} sample(s), the first {shown}; allowed is a batch for "
             "each sample. Give these samples a batch of their own, or drop them."
         )
-    try:
-        names, codes = np.unique(values, return_inverse=True)
-    except TypeError as error:
-        raise DataTypeError(
-            f"batches has values of several types ({error}); allowed are text or numbers, not both. "
-            "Convert all to text."
-        ) from error
+    names, _, codes = distinct_values(values, "batches")
     if 2 < len(names) == len(values):
         raise DataError(
             f"batches has another value for each of the {len(values)} samples; allowed are batches of several "
             "samples. Give the column that says which samples were measured together."
         )
     return codes.astype(np.int64), tuple(names.tolist())
+
+
+def distinct_values(
+    values: NDArray[Any], name: str
+) -> tuple[NDArray[Any], NDArray[np.int64], NDArray[np.int64]]:
+    """Different values, ascending, the first place of each, and the position (n,) of each value among them."""
+    try:
+        return np.unique(values, return_index=True, return_inverse=True)
+    except TypeError as error:
+        raise DataTypeError(
+            f"{name} has values of several types ({error}); allowed are text or numbers, not both. "
+            "Convert all to text."
+        ) from error
 
 
 def sample_values(values: Any, name: str, X: Any, data: MultiViewData) -> NDArray[Any]:

@@ -240,8 +240,6 @@ def _mean_distances(
     points: NDArray[np.float64], centers: NDArray[np.float64], widths: Sequence[int]
 ) -> NDArray[np.float64]:
     """Root mean square over the views of the distances to the centers; NaN without a common view."""
-    if not (np.isnan(points).any() or np.isnan(centers).any()):
-        return np.asarray(np.sqrt(squared_distances(points, centers)) / np.sqrt(len(widths)))
     totals, counts = np.zeros((len(points), len(centers))), np.zeros((len(points), len(centers)))
     stop = 0
     for width in widths:

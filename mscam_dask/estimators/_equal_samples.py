@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.data.views.presence import present_samples
+from mscam_dask.data.views.presence import n_samples_of, present_samples
 from mscam_dask.data.views.sampling import blocks_of_rows
 from mscam_dask.data.views.sources import RowSource
 from mscam_dask.engine.executors.base import Executor
@@ -23,36 +23,24 @@ def equal_samples(views: Sequence[RowSource], executor: Executor) -> NDArray[np.
 
     Views are read from the narrowest to the widest, until no equal samples are left.
     """
-    rows: NDArray[np.int64] | None = None  # at first all samples, without an array of them
-    groups = np.zeros(0, dtype=np.int64)
-    n_samples = 0
+    n_samples = n_samples_of(views[0])
+    rows, groups = np.arange(n_samples), np.zeros(n_samples, dtype=np.int64)
     for view in sorted(views, key=lambda one: one.shape[1]):
         blocks = map_views(row_fingerprints, blocks_of_rows(view), executor, stage="fingerprints")
         keys, present = np.concatenate(blocks), present_samples(view)
         if present is not None:  # absent samples are alike in the view
             keys = present.spread(keys, 0)
-        n_samples = len(keys)
-        if rows is not None:
-            keys = groups.astype(np.uint64) * _ODD + keys[rows]
-        repeated = _repeated(keys)
+        keys = groups.astype(np.uint64) * _ODD + keys[rows]
+        different, counts = np.unique(keys, return_counts=True)
+        repeated = different[counts > 1]
         if not repeated.size:
             return None
         groups = np.minimum(np.searchsorted(repeated, keys), repeated.size - 1)
         equal = np.flatnonzero(repeated[groups] == keys)
-        rows, groups = equal if rows is None else rows[equal], groups[equal]
+        rows, groups = rows[equal], groups[equal]
     found = np.full(n_samples, -1, dtype=np.int64)
     found[rows] = groups
     return found
-
-
-def _repeated(keys: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Keys that occur twice or more, ascending; a sixteenth of all keys is sorted at a time."""
-    found = []
-    for part in range(16):
-        low, high = np.uint64(part << 60), np.uint64(((part + 1) << 60) - 1)
-        ordered = np.sort(keys[(keys >= low) & (keys <= high)])
-        found.append(np.unique(ordered[1:][ordered[1:] == ordered[:-1]]))
-    return np.concatenate(found)
 
 
 def row_fingerprints(view: RowSource) -> NDArray[np.uint64]:

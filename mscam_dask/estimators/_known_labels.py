@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.errors import ConfigurationError, DataError, DataTypeError
-from mscam_dask.estimators._batches import is_missing, sample_values
+from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.estimators._batches import distinct_values, is_missing, sample_values
 from mscam_dask.solvers.known_labels import UNKNOWN
 
 
@@ -34,13 +34,7 @@ def validated_partial_labels(
             "and -1, None, NaN or empty text for the others. Leave it out if no label is known."
         )
     known = np.full(len(values), UNKNOWN, dtype=np.int64)
-    try:
-        names, first, codes = np.unique(values[has], return_index=True, return_inverse=True)
-    except TypeError as error:
-        raise DataTypeError(
-            f"partial_labels has values of several types ({error}); allowed are text or numbers, not both. "
-            "Convert all to text."
-        ) from error
+    names, first, codes = distinct_values(values[has], "partial_labels")
     known[has] = np.argsort(np.argsort(first))[codes]
     if equal is not None:
         known = _shared_by_equal(known, equal, names[np.argsort(first)], data)

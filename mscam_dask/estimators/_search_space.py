@@ -67,14 +67,13 @@ class SearchSpaceMixin:
         elif self._is_by_view:
             tried = tried[:1]
             common["view_settings"] = self._settings_by_view(data.view_names)
+        asked: dict[str, Any] = {"n_neighbors": self.n_neighbors}
+        if not self._is_by_view:
+            asked |= {"scale": self.scale, "alpha": self.alpha}
+        common |= {name: value for name, value in asked.items() if value is not None}
         found = []
         for scale, alpha, k in tried:
-            one = Parameters(
-                scale=scale if self._is_by_view else _given(self.scale, scale),
-                alpha=alpha if self._is_by_view else _given(self.alpha, alpha),
-                n_neighbors=_given(self.n_neighbors, k),
-                **common,
-            )
+            one = Parameters(**{"scale": scale, "alpha": alpha, "n_neighbors": k, **common})
             if not _any_features(data):
                 one = dataclasses.replace(one, scale=tried[0][0])
             if self.n_neighbors is None:  # a default, which is adapted to the data
@@ -229,7 +228,3 @@ def seed_of(random_state: object, *, is_continued: bool = False) -> int:
 
 def _any_features(data: MultiViewData) -> bool:
     return any(source.view_type == "features" for source in data.views)
-
-
-def _given(value: Any, default: Any) -> Any:
-    return default if value is None else value

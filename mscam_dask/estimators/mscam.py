@@ -19,7 +19,7 @@ from mscam_dask.data.views.missing_cells import (
     impute_views,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.validation import validate
+from mscam_dask.data.views.validation import repeated_samples, validate
 from mscam_dask.engine.checkpoint import CheckpointStore
 from mscam_dask.engine.fit import run_fit
 from mscam_dask.engine.initialize import UNKNOWN
@@ -111,10 +111,7 @@ class MSCAM(
         the callbacks and the checkpoint store. A pickle of the model omits the client, and callbacks and checkpoint
         store if they cannot be pickled; a loaded model fits in its own process.
     callbacks : sequence of callable, optional
-        Called with each event of `mscam_dask.types.events` as it happens: `FitStarted`,
-        `NClustersSelected` (if the number of clusters was selected), `SettingsSelected`, an
-        `IterationFinished` for each outer iteration, `RefinementFinished` (if there was a
-        refinement), `FitFinished` or `FitFailed`.
+        Called with each event of `mscam_dask.types.events` as it happens.
         Ready-made: `mscam_dask.monitor.progress.progress_on` for a terminal or notebook,
         `mscam_dask.monitor.events.JsonLines` for a file. With `client`, the Dask dashboard has a
         page of the fit even without callbacks. An exception in a callback ends the fit. Callbacks of
@@ -364,6 +361,7 @@ class MSCAM(
             known, excluded = None, self.exclude_views or ()
             views = [view for view in data.views if view.name not in excluded]
             equal = equal_samples(views, executor)
+            issues = (*report.issues, *repeated_samples(equal, first.n_clusters))
             if partial_labels is not None:
                 n_clusters = None if self._chooses_count else first.n_clusters
                 known = validated_partial_labels(partial_labels, X, data, n_clusters, equal)
@@ -380,7 +378,7 @@ class MSCAM(
                 known=known,
             )
             self._keep_fit(solution, data, batches=of_batches)
-            self.data_warnings_, self.imputed_shares_ = tuple(report.issues), imputed.shares
+            self.data_warnings_, self.imputed_shares_ = issues, imputed.shares
             stored = [view for view in data.views if view.name in stored_methods]
             self._imputers = {
                 **{view.name: LazyImputer(view, stored_methods[view.name]) for view in stored},
@@ -389,7 +387,7 @@ class MSCAM(
             self._training_digests = report.digests
             self._keep(of_table)
             is_selected = self.exclude_views is None
-            warn_of_result(solution, report.issues, views_selected=is_selected, stacklevel=3)
+            warn_of_result(solution, issues, views_selected=is_selected, stacklevel=3)
         return self
 
     def candidate_settings(self, X: Any) -> tuple[Parameters, ...]:

@@ -122,7 +122,7 @@ def log_run(path: str | os.PathLike[str]) -> str:
     with mlflow.start_run() if active is None else nullcontext(active) as logged:
         mlflow.log_params(_texts({"method": record.method, **flat_settings(record)}))
         mlflow.set_tags({"mscam.run": run.name, "mscam.status": run.fit.status})
-        scores = run_scores(record)
+        scores = run_scores(run)
         mlflow.log_metrics({name: value for name, value in scores.items() if value is not None})
         for name in _OF_ITERATIONS:
             for step, value in enumerate(history[name].values.tolist()):

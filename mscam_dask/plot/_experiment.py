@@ -13,8 +13,7 @@ import pandas as pd
 
 from mscam_dask.data.store.filesystem import read_regular
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.plot.palette import CLUSTER_COLORS, cluster_color
-from mscam_dask.plot.pictures import add_legend, new_axes
+from mscam_dask.plot.pictures import CLUSTER_COLORS, add_legend, cluster_color, new_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

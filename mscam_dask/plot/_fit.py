@@ -10,15 +10,18 @@ from sklearn.metrics.cluster import contingency_matrix
 
 from mscam_dask.data.views.conversion import encode_labels
 from mscam_dask.errors import ConfigurationError, DataError
-from mscam_dask.plot.palette import CLUSTER_COLORS, LEAST_P_VALUE, cluster_color, sample_property
 from mscam_dask.plot.pictures import (
+    CLUSTER_COLORS,
+    LEAST_P_VALUE,
     MAX_NUMBERS,
     add_legend,
     best_order,
+    cluster_color,
     draw_clusters,
     draw_curves,
     draw_edges,
     new_axes,
+    sample_property,
 )
 from mscam_dask.plot.places import (
     DRAW_LIMIT,

@@ -11,9 +11,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.special import gammainc
 
-from mscam_dask.solvers.graph_update import spread_affinity
+from mscam_dask.solvers.graph_update import GraphRows, spread_affinity
 from mscam_dask.solvers.partition_score import ReferenceGraphs
-from mscam_dask.solvers.row_graph import GraphRows, row_weights_between
+from mscam_dask.solvers.row_graph import row_weights_between
 from mscam_dask.types.rules import CONSTANTS, RULES
 
 

@@ -4,7 +4,7 @@ Row i of A solves min Σ_j (d_ij a_ij + γ_i a_ij²) on the simplex, with
 
     d_ij = w · mean_v ω_v ‖z_i − z_j‖² + λ · (n / 2c) · mean_v ‖F_v,i − F_v,j‖²
 
-over the views v, with w the identity weight. `graph_rows` computes the distances d_ij, and
+over the views v, with w the identity weight. `graph_block` computes the distances d_ij, and
 `adaptive_neighbor_weights` the solution in closed form,
 
     a_ij = (d_{i,k+1} − d_ij) / (k d_{i,k+1} − Σ_{h≤k} d_ih) for the k nearest candidates, else 0.
@@ -92,15 +92,29 @@ def candidate_neighbors(
     return CandidateEdges(row_start, indices, distances)
 
 
-def graph_rows(
+@dataclasses.dataclass(frozen=True, slots=True)
+class GraphRows:
+    """A block of rows of a consensus graph."""
+
+    start: int  # first row
+    affinity: csr_array[np.float64]  # (m, n) on the simplex, columns ascending
+
+    @property
+    def stop(self) -> int:
+        """Row after the last."""
+        return self.start + self.affinity.shape[0]
+
+
+def graph_block(
     candidates: CandidateEdges,
     projected: NDArray[np.float64] | None,
     n_neighbors: int,
     data_weight: float,
     projected_weight: float,
+    n_samples: int,
     known: NDArray[np.int64] | None = None,
-) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """Solve the A-step for a block of rows: k neighbors and their weights (m, k), Eq. (29)–(30).
+) -> GraphRows:
+    """Solve the A-step, Eq. (29)–(30), for a block of rows of a graph of `n_samples`.
 
     `projected` is Σ_v ‖F_v,i − F_v,j‖² (m, K), or None. Weights of pairs with other known labels (n,) are 0.
     """
@@ -116,11 +130,12 @@ def graph_rows(
     if shared is not None:
         distances = with_finite_distances(np.where(shared, distances, np.inf))
     if known is None:
-        return select_neighbors(candidates.indices, distances, n_neighbors)
-    linked = with_links(candidates.indices, distances, known, candidates.row_start)
-    chosen, weights = select_neighbors(*linked, n_neighbors)
-    weights[are_cannot_linked(chosen, known, candidates.row_start)] = 0.0
-    return chosen, weights
+        chosen, weights = select_neighbors(candidates.indices, distances, n_neighbors)
+    else:
+        linked = with_links(candidates.indices, distances, known, candidates.row_start)
+        chosen, weights = select_neighbors(*linked, n_neighbors)
+        weights[are_cannot_linked(chosen, known, candidates.row_start)] = 0.0
+    return GraphRows(candidates.row_start, graph_from_neighbors(chosen, weights, n_samples))
 
 
 def select_neighbors(
@@ -202,8 +217,7 @@ def neighbor_graph(
     n = len(points)
     found = candidate_neighbors(points, min(SIZES.max_ties * n_neighbors, n - 1), 0, n)
     if found.indices.shape[1] == n_neighbors:
-        chosen = graph_rows(found, None, n_neighbors, data_weight=1.0, projected_weight=0.0)
-        return graph_from_neighbors(*chosen)
+        return graph_block(found, None, n_neighbors, 1.0, 0.0, n).affinity
     weights = tied_neighbor_weights(with_finite_distances(found.in_double()), n_neighbors)
     return graph_from_neighbors(found.indices, weights)
 

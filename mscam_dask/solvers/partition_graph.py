@@ -27,8 +27,8 @@ from mscam_dask.linalg.incomplete import (
 )
 from mscam_dask.linalg.laplacian import graph_from_neighbors
 from mscam_dask.linalg.neighbors import nearest_neighbors, top_k_columns
-from mscam_dask.solvers.graph_update import CandidateEdges, select_neighbors
-from mscam_dask.solvers.row_graph import Components, GraphRows
+from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows, select_neighbors
+from mscam_dask.solvers.row_graph import Components
 
 _BLOCK_BYTES = 64 * 2**20
 

@@ -76,11 +76,7 @@ class RidgeView:
     effective_rank: float  # (Σs²)² / Σs⁴ over all directions
     encoder: Encoder
     present: PresentSamples | None = None  # samples that the view has; None for all
-
-    @property
-    def mean_distance(self) -> float:
-        """Mean squared distance of two samples, which is one by the choice of the weight."""
-        return 1.0
+    mean_distance: float = 1.0  # mean squared distance of two samples, by the choice of the weight
 
     def of_rows(self, vectors: NDArray[Any]) -> RidgeView:
         """Ridge view of other rows: those of Q in `vectors`."""

@@ -19,8 +19,8 @@ from mscam_dask.linalg.block_eigensolver import (
     split_rows,
 )
 from mscam_dask.linalg.distances import squared_distances_to
-from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors, laplacian
-from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
+from mscam_dask.linalg.laplacian import connected_components, laplacian
+from mscam_dask.solvers.graph_update import CandidateEdges, GraphRows
 from mscam_dask.solvers.known_labels import cut_by_classes
 from mscam_dask.solvers.row_view import EmbeddedRows
 from mscam_dask.solvers.spectral_cut import (
@@ -36,40 +36,11 @@ from mscam_dask.solvers.spectral_cut import (
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class GraphRows:
-    """A block of rows of a consensus graph."""
-
-    start: int  # first row
-    affinity: csr_array[np.float64]  # (m, n) on the simplex, columns ascending
-
-    @property
-    def stop(self) -> int:
-        """Row after the last."""
-        return self.start + self.affinity.shape[0]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class Components:
     """Connected components of a graph: their number, and that of each sample (n,) int32."""
 
     count: int
     labels: NDArray[np.int32]
-
-
-def graph_block(
-    candidates: CandidateEdges,
-    projected: NDArray[np.float64] | None,
-    n_neighbors: int,
-    data_weight: float,
-    projected_weight: float,
-    n_samples: int,
-    known: NDArray[np.int64] | None = None,
-) -> GraphRows:
-    """Solve the A-step for a block of rows of a graph of `n_samples`, with known labels of some rows (n,)."""
-    indices, weights = graph_rows(
-        candidates, projected, n_neighbors, data_weight, projected_weight, known
-    )
-    return GraphRows(candidates.row_start, graph_from_neighbors(indices, weights, n_samples))
 
 
 def mean_rows(blocks: Sequence[GraphRows], weights: Sequence[float]) -> GraphRows:
@@ -265,14 +236,6 @@ def whole_graph(blocks: Sequence[GraphRows], order: NDArray[np.int32]) -> csr_ar
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class VectorSample:
-    """Some rows (m, q) of the eigenvectors in a block, and the sum (q,) of all its rows."""
-
-    rows: NDArray[Any]
-    total: NDArray[np.float64]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class CutSample:
     """Sample of a spectral embedding for k-means."""
 
@@ -341,25 +304,24 @@ class Cuts:
 
 def sample_vectors(
     vectors: NDArray[Any], n_pairs: int, start: int, n_samples: int, n_wanted: int
-) -> VectorSample:
-    """Evenly spaced rows of the first eigenvectors in a block."""
+) -> tuple[NDArray[Any], NDArray[np.float64]]:
+    """Evenly spaced rows (m, q) of the first eigenvectors in a block, and the sum (q,) of all its rows."""
     positions = spread_rows(n_samples, n_wanted) - start
     mine = positions[(positions >= 0) & (positions < len(vectors))]
     used = vectors[:, :n_pairs]
-    return VectorSample(used[mine], used.sum(axis=0, dtype=np.float64))
+    return used[mine], used.sum(axis=0, dtype=np.float64)
 
 
 def cut_sample(
-    samples: Sequence[VectorSample],
+    samples: Sequence[tuple[NDArray[Any], NDArray[np.float64]]],
     values: NDArray[np.float64],
     n_clusters: int,
     n_samples: int,
     n_wanted: int,
 ) -> CutSample:
     """Sample of the spectral embedding from the samples of all blocks."""
-    vectors = np.concatenate([one.rows for one in samples])
-    total = sum((one.total for one in samples[1:]), samples[0].total)
-    mean = (total / n_samples).astype(vectors.dtype)
+    vectors = np.concatenate([rows for rows, _ in samples])
+    mean = (np.sum([total for _, total in samples], axis=0) / n_samples).astype(vectors.dtype)
     values = values[: vectors.shape[1]]
     embedding = walk_embedding(values, vectors, n_clusters, mean=mean)
     return CutSample(embedding, spread_rows(n_samples, n_wanted), values, mean)

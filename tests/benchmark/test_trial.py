@@ -228,11 +228,14 @@ def test_data_that_were_replaced_are_no_result_of_those_before(trial: Trial) -> 
 def test_the_seed_shuffles_views_and_labels_alike_and_pairwise_views_in_both_axes() -> None:
     points, labels = np.arange(7.0), np.arange(7) % 3
     distances = np.abs(points[:, None] - points)
-    data = as_multi_view([distances, points[:, None]], view_type=["distance", "features"])
+    part = np.where(points > 4, np.nan, points)[:, None]
+    kinds = ["distance", "features", "features"]
+    data = as_multi_view([distances, points[:, None], part], view_type=kinds)
     moved = shuffled_data(dataclasses.replace(data, labels=labels), 3)
     order = moved.views[1].read(0, 7).ravel()
     assert sorted(order) == list(range(7)) != list(order)
     np.testing.assert_array_equal(moved.views[0].read(0, 7), np.abs(order[:, None] - order))
+    np.testing.assert_array_equal(moved.views[2].read(0, 5).ravel(), order[order <= 4])
     np.testing.assert_array_equal(moved.labels, order.astype(int) % 3)
 
 

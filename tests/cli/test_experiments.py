@@ -252,21 +252,6 @@ def test_run_takes_the_file_of_an_experiment_and_the_second_time_nothing_is_done
     assert files_of(Path("outputs")) != before
 
 
-def test_a_dry_run_counts_fits_to_do_and_those_kept(here: Path, call: Call) -> None:
-    Path("r.toml").write_text(
-        "[robustness]\nn_samples = 40\ncorruption_rate = [0.0, 0.5]\nmethods = ['knn-sc']\nruns = 1\n"
-    )
-    arguments = ("r.toml", "--in-process", "-o", "r")
-    planned = call("run", *arguments, "--dry-run")
-    assert ["2"] in numbers(planned.stdout)  # fits to do
-    assert call("run", *arguments).exit_code == 0
-    before = files_of(Path("r"))
-    assert call("run", *arguments).exit_code == 0
-    planned = call("compare", *arguments, "--dry-run", "--runs", "3")
-    assert ["2", "4"] in numbers(planned.stdout)  # kept, and to do
-    assert files_of(Path("r")) == before
-
-
 def test_a_file_is_a_pipeline_or_an_experiment(here: Path, call: Call) -> None:
     Path("both.toml").write_text(Path("tiny.toml").read_text() + "[compare]\nruns = 2\n")
     refused = call("run", "both.toml", "--in-process")

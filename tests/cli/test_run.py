@@ -71,24 +71,16 @@ def test_memory_that_a_file_may_declare_is_limited_by_an_option_and_by_the_file(
         result = call("run", "tiny.toml", "--in-process", "-o", "out", *arguments)
         assert result.exit_code == 3
         assert "allowed are 1000" in re.sub(r"\s+", " ", result.stderr)
-    result = call("run", "tiny.toml", "--in-process", "-o", "other", "--max-bytes", "1 MB")
-    assert result.exit_code == 0
 
 
-def test_another_kind_of_cluster_than_the_files(here: Path, call: Call) -> None:
-    text = Path("tiny.toml").read_text()
-    Path("tiny.toml").write_text(
-        f"{text}[execution]\nscheduler = 'tls://x:1'\ntls_ca = 'a'\ntls_cert = 'b'\n"
-    )
-    assert call("run", "tiny.toml", "-o", "a").exit_code == 2
-    assert call("run", "tiny.toml", "-o", "b", "--in-process", "--threads", "1").exit_code == 0
-    Path("tiny.toml").write_text(f"{text}[execution]\nworkers = 3\nmemory_limit = '1 GiB'\n")
-    result = call("run", "tiny.toml", "-o", "c", "--scheduler", "tcp://192.0.2.1:8786")
-    assert result.exit_code == 2
-    assert re.search(quotes("'tcp://192.0.2.1:8786'", "--insecure"), result.stderr)
-    result = call("run", "tiny.toml", "--workers", "2", "--scheduler", "tcp://127.0.0.1:1")
-    assert result.exit_code == 2
-    assert "--workers 2: [execution] workers" in result.stderr
+def test_options_of_clusters_that_conflict_or_are_not_encrypted(here: Path, call: Call) -> None:
+    for scheduler, other, values in (
+        ("tcp://192.0.2.1:8786", (), ("'tcp://192.0.2.1:8786'", "--insecure")),
+        ("tcp://127.0.0.1:1", ("--workers", "2"), ("--workers 2: [execution] workers",)),
+    ):
+        result = call("run", "tiny.toml", "--scheduler", scheduler, *other)
+        assert result.exit_code == 2
+        assert re.search(quotes(*values), result.stderr)
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from sklearn.metrics import adjusted_rand_score
 
 from mscam_dask import MSCAM
 from mscam_dask.errors import DataError, DataWarning
-from tests.clusters import local_client
 from tests.omics import anndata_of
 
 N = 300
@@ -82,14 +81,6 @@ def test_other_kinds_of_views(held: str) -> None:
         views["shape"][3::7] = np.nan
     model = MSCAM(4).fit(views, batches=batches)
     assert adjusted_rand_score(labels, model.labels_) > 0.98
-
-
-def test_the_same_labels_on_a_cluster() -> None:
-    views, _, batches = draw(BALANCED)
-    here = MSCAM(4).fit(views, batches=batches)
-    with local_client(2) as client:
-        there = MSCAM(4, client=client).fit(views, batches=batches)
-    np.testing.assert_array_equal(here.labels_, there.labels_)
 
 
 def test_new_samples_of_known_batches_and_of_a_new_one() -> None:

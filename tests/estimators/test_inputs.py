@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import dask.array as da
@@ -16,7 +15,6 @@ from numpy.testing import assert_array_equal
 from numpy.typing import NDArray
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask.data.ingest import ingest
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from tests.estimators.small import integer_views, pair_views, quick
 
@@ -37,13 +35,9 @@ def dataset(views: list[Array]) -> xr.Dataset:
 FORMS: dict[str, Callable[[list[Array]], Any]] = {
     "tuple": tuple,
     "dict": lambda views: {"b": views[0], "a": views[1]},
-    "fortran": lambda views: [np.asfortranarray(view) for view in views],
-    "float32": lambda views: [view.astype(np.float32) for view in views],
-    "big-endian int": lambda views: [view.astype(">i4") for view in views],
     "read-only": lambda views: [read_only(view.copy()) for view in views],
     "sparse columns": lambda views: [scipy.sparse.csc_array(view) for view in views],
     "sparse and dense": lambda views: [scipy.sparse.coo_array(views[0]), views[1]],
-    "dask": lambda views: [da.from_array(view, chunks=(10, 2)) for view in views],
     "pandas": lambda views: [pd.DataFrame(view) for view in views],
     "xarray": lambda views: [xr.DataArray(view, dims=("sample", "f")) for view in views],
     "dataset, chunked": lambda views: dataset(views).transpose().chunk({"sample": 30}),
@@ -88,13 +82,6 @@ def test_every_form_of_a_table_gives_the_same_clusters() -> None:
     labels = quick().fit([table]).labels_
     for form in TABLES.values():
         assert_same_clusters(form(table), labels, 1)
-
-
-def test_a_store_gives_the_same_clusters(plain_labels: Labels, tmp_path: Path) -> None:
-    store = tmp_path / "views.zarr"
-    ingest(as_multi_view(dict(zip("xy", integer_views(), strict=True))), store)
-    for name in (store, str(store)):
-        assert_same_clusters(name, plain_labels, 2)
 
 
 def test_views_are_not_written_to() -> None:

@@ -99,12 +99,6 @@ def test_rows_of_a_large_store_are_read_by_tasks(
         assert all(np.array_equal(again.view_votes_[view], votes[view]) for view in votes)
 
 
-def test_one_cluster_and_as_many_as_samples() -> None:
-    views, _ = gaussian_views(1, n_samples=12)
-    assert_allclose(quick(1).fit(views).confidence_, 1.0)
-    assert quick(12).fit(views).membership_.shape == (12, 12)
-
-
 def test_refusals() -> None:
     views, _ = gaussian_views(1, n_samples=60)
     model = quick().fit(views)

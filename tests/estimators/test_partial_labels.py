@@ -17,7 +17,6 @@ from sklearn.pipeline import make_pipeline
 from mscam_dask import MSCAM, MSCAN, Constants
 from mscam_dask.errors import ConfigurationError, DataError, DataWarning, MscamError
 from tests.benchmark_sets import path_of, read_set
-from tests.clusters import local_client
 from tests.messages import quotes
 from tests.omics import anndata_of
 from tests.synthetic import gaussian_views
@@ -177,13 +176,6 @@ def test_metadata_routing() -> None:
         model = MSCAM(C, n_jobs=1).set_fit_request(partial_labels=True)
         make_pipeline(model).fit(table, partial_labels=known)
     assert_kept(model.labels_, known)
-
-
-def test_workers_find_the_same_clusters() -> None:
-    views, _, known = draw()
-    with local_client(n_workers=2) as client:
-        found = fit(views, known, client=client).labels_
-    assert_array_equal(found, fit(views, known).labels_)
 
 
 @pytest.mark.parametrize(

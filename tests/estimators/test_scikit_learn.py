@@ -80,16 +80,6 @@ def test_numbers_of_numpy_are_numbers() -> None:
     )
 
 
-def test_a_fitted_model_survives_pickling() -> None:
-    views, _ = gaussian_views(5, n_samples=90)
-    model = quick().fit(views)
-    back = pickle.loads(pickle.dumps(model))
-    assert_array_equal(back.labels_, model.labels_)
-    assert_array_equal(back.predict(views), model.predict(views))
-    assert back.history_.equals(model.history_)
-    assert (back.consensus_graph_ != model.consensus_graph_).nnz == 0
-
-
 def test_clones_share_cluster_callbacks_and_checkpointer() -> None:
     views, _ = gaussian_views(5, n_samples=60)
     told: list[object] = []

@@ -11,6 +11,7 @@ from distributed import Client, LocalCluster
 from numpy.testing import assert_allclose, assert_array_equal
 from sklearn.base import clone
 
+from mscam_dask import MSCAM
 from tests.clusters import local_client
 from tests.estimators.small import quick
 from tests.synthetic import gaussian_views
@@ -23,13 +24,6 @@ def test_number_of_threads_changes_no_bit(n_jobs: Any) -> None:
     other = quick(n_jobs=n_jobs).fit(views)
     assert_array_equal(other.labels_, one.labels_)
     assert other.consensus_graph_.data.tobytes() == one.consensus_graph_.data.tobytes()
-
-
-def test_on_a_cluster() -> None:
-    views, _ = gaussian_views(9, n_samples=90, spread=0.8)
-    with local_client(1, threads_per_worker=2, processes=False) as client:
-        model = quick(client=client).fit(views)
-    assert_array_equal(model.labels_, quick().fit(views).labels_)
 
 
 def test_a_cluster_is_a_client_and_stays_open() -> None:
@@ -46,3 +40,19 @@ def test_a_cluster_is_a_client_and_stays_open() -> None:
     assert_array_equal(model.labels_, quick().fit(views).labels_)
     assert pickle.loads(pickle.dumps(model)).client is None
     assert_allclose(model.confidence_, quick().fit(views).confidence_)  # closed: in this process
+
+
+def test_workers_give_the_same_bits_with_absent_samples_batches_and_known_labels() -> None:
+    views, labels = gaussian_views(0, n_samples=90, spread=1.5)
+    row = np.arange(90)
+    views[0][row % 2 == 1] += 4.0
+    views[1][row % 5 == 0] = np.nan
+    given: Any = {"batches": row % 2, "partial_labels": np.where(row % 9 == 0, labels, -1)}
+    here = MSCAM(3, n_jobs=1).fit(views, **given)
+    with local_client(2) as client:
+        there = MSCAM(3, client=client).fit(views, **given)
+    for model in (there, pickle.loads(pickle.dumps(there))):
+        assert_array_equal(model.labels_, here.labels_)
+    assert_array_equal(there.consensus_graph_.toarray(), here.consensus_graph_.toarray())
+    for name, embedding in here.view_embeddings_.items():
+        assert_array_equal(there.view_embeddings_[name], embedding)

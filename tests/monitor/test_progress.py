@@ -57,8 +57,9 @@ def terminal() -> Console:
 
 def screen(console: Console, progress: TerminalProgress) -> str:
     """What the live part shows at this moment, as text."""
-    with console.capture() as capture:
-        console.print(progress._render())
+    apart = Console(file=io.StringIO(), force_terminal=True, width=console.width, markup=False)
+    with apart.capture() as capture:  # on the console itself the live part is drawn meanwhile
+        apart.print(progress._render())
     return capture.get()
 
 

@@ -11,7 +11,8 @@ from scipy.sparse import csr_array
 
 from mscam_dask.linalg.incomplete import IncompleteBlocks, PresentSamples
 from mscam_dask.solvers.cluster_tree import cluster_tree, merge_components
-from mscam_dask.solvers.row_graph import GraphRows, row_weights_between
+from mscam_dask.solvers.graph_update import GraphRows
+from mscam_dask.solvers.row_graph import row_weights_between
 
 
 def test_weights_between_are_sums_of_the_symmetric_graph() -> None:

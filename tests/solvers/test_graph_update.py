@@ -17,17 +17,18 @@ from mscam_dask.linalg.incomplete import (
     as_incomplete_blocks,
     with_finite_distances,
 )
-from mscam_dask.linalg.laplacian import connected_components, graph_from_neighbors
+from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.linalg.orthonormal import polar_factor
 from mscam_dask.solvers.graph_update import (
     CandidateEdges,
+    GraphRows,
     candidate_neighbors,
-    graph_rows,
+    graph_block,
     neighbor_graph,
     projected_weight,
     spread_affinity,
 )
-from mscam_dask.solvers.row_graph import GraphRows, mean_rows, projected_rows
+from mscam_dask.solvers.row_graph import mean_rows, projected_rows
 from mscam_dask.solvers.row_view import EmbeddedRows
 from tests import oracle
 
@@ -76,18 +77,13 @@ def test_every_row_is_optimal_over_its_candidates(problem: tuple[int, int, int, 
     joint, embedding = points(seed, n), points(seed + 1, n, 2)
     found = candidate_neighbors(joint, min(n - 1, k + 3), 0, n)
     summed = 0.8 * oracle.pair_distances(joint) + weight * oracle.pair_distances(embedding)
-    indices, weights = graph_rows(
-        found,
-        projected_distances(embedding, found),
-        n_neighbors=k,
-        data_weight=0.8,
-        projected_weight=weight,
-    )
+    A = graph_block(found, projected_distances(embedding, found), k, 0.8, weight, n).affinity
     for i in range(n):
         candidates = found.indices[i][found.indices[i] >= 0]
         d = np.sort(summed[i, candidates])
         width = 0.5 * (k * d[k] - d[:k].sum())
-        a = dict(zip(indices[i].tolist(), weights[i].tolist(), strict=True))
+        row = A[[i]]
+        a = dict(zip(row.indices.tolist(), row.data.tolist(), strict=True))
         assert set(a) <= set(candidates.tolist())
         slopes = {j: summed[i, j] + 2 * width * a.get(j, 0.0) for j in candidates.tolist()}
         support = [slopes[j] for j in a if a[j] > 1e-9]
@@ -140,7 +136,7 @@ def test_the_graph_of_one_view_is_the_step_over_all_its_rows(
     # nearer to each other than 1e-5 they count as one distance, whose samples are all kept
     assume(np.all(distances[:, k : k + 1] > (1 + 1e-4) * distances[:, k - 1 : k]))
     found = candidate_neighbors(joint, n - 1, 0, n)
-    whole = graph_from_neighbors(*graph_rows(found, None, k, 0.8, 0.0))
+    whole = graph_block(found, None, k, 0.8, 0.0, n).affinity
     # one factor on all distances changes no weight
     assert_allclose(neighbor_graph(joint, k).toarray(), whole.toarray(), atol=1e-12)
 
@@ -252,9 +248,5 @@ def test_rows_of_incomplete_views_are_those_of_the_means_over_the_shared(seed: i
     expected = oracle.partition_graph(
         with_finite_distances(means), np.zeros(n, dtype=np.int64), k, np.isfinite(means)
     )
-    indices, weights = graph_rows(
-        found, projected[everyone, found.indices], k, data_weight=0.8, projected_weight=0.3
-    )
-    rows = np.zeros((n, n))
-    np.put_along_axis(rows, indices, weights, axis=1)
-    assert_allclose(rows, expected, atol=1e-9)
+    rows = graph_block(found, projected[everyone, found.indices], k, 0.8, 0.3, n).affinity
+    assert_allclose(rows.toarray(), expected, atol=1e-9)

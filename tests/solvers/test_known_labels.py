@@ -10,7 +10,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from mscam_dask.solvers.graph_update import CandidateEdges, graph_rows
+from mscam_dask.solvers.graph_update import CandidateEdges, graph_block
 from mscam_dask.solvers.known_labels import (
     clusters_of_classes,
     cut_by_classes,
@@ -32,10 +32,7 @@ def graph_of(
     n = len(distances)
     indices = np.array([[j for j in range(n) if j != i] for i in range(n)])
     edges = CandidateEdges(0, indices, np.take_along_axis(distances, indices, axis=1))
-    chosen, weights = graph_rows(edges, None, k, 1.0, 0.0, known)
-    graph = np.zeros((n, n))
-    np.put_along_axis(graph, chosen, weights, axis=1)
-    return graph
+    return np.asarray(graph_block(edges, None, k, 1.0, 0.0, n, known).affinity.toarray())
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The dense oracle: each step against the derivative of the function that it minimizes, then the loops."""
+"""The dense oracle: its steps against the derivatives of the functions that they minimize."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.linalg
-from hypothesis import given
-from hypothesis import strategies as st
-from numpy.testing import assert_allclose, assert_array_equal
-from numpy.typing import NDArray
+from numpy.testing import assert_allclose
 
-from mscam_dask.benchmark.baselines.simplex_graphs import project_rows_to_simplex
 from mscam_dask.linalg.orthonormal import polar_factor
 from tests import oracle
-from tests.oracle import Array, DenseProblem, DenseState, Settings, Slips
-
-ALGORITHMS = [oracle.solve_mscam, oracle.solve_mscan]
+from tests.oracle import Array, DenseProblem, DenseState, Slips
 
 
 def random_laplacian(n: int, seed: int) -> Array:
@@ -94,47 +87,3 @@ def test_the_z_step_of_mscan_is_stationary(seed: int) -> None:
         return oracle.mscan_objective(X.T @ X, L, point, **weights)
 
     assert_allclose(numerical_gradient(value, Z), 0.0, atol=1e-8)
-
-
-@given(st.integers(2, 9), st.integers(0, 999), st.data())
-def test_rows_of_the_a_step_solve_eq_29(n: int, seed: int, data: st.DataObject) -> None:
-    k = data.draw(st.integers(1, n - 1))
-    d = oracle.pair_distances(np.random.default_rng(seed).standard_normal((n, 2)))
-    A = oracle.a_step(d, k)
-    assert_allclose(A.sum(axis=1), 1.0)
-    assert_array_equal(np.diag(A), np.zeros(n))
-    for i in range(n):
-        others = np.delete(np.arange(n), i)
-        ascending = np.sort(d[i, others])
-        farther = ascending[k] if k < n - 1 else ascending[k - 1]
-        gamma = 0.5 * np.sum(farther - ascending[:k])
-        if gamma > 1e-9:
-            row = project_rows_to_simplex(-d[i, others][None, :] / (2 * gamma))
-            assert_allclose(A[i, others], row[0], atol=1e-8)
-
-
-def two_views(n: int, seed: int) -> tuple[list[Array], NDArray[np.int64]]:
-    """Three groups of samples, apart from each other in both views."""
-    rng = np.random.default_rng(seed)
-    labels = np.arange(n) % 3
-    views = []
-    for d in (5, 8):
-        directions = np.asarray(scipy.linalg.qr(rng.standard_normal((d, d)))[0])[:3]
-        rows = 6.0 * directions[labels] + 0.3 * rng.standard_normal((n, d))
-        views.append(rows * np.sqrt(min(n, d)) / np.linalg.norm(rows))
-    return views, labels
-
-
-@pytest.mark.parametrize("solve", ALGORITHMS)
-@pytest.mark.parametrize("n_views", [1, 2])
-def test_separated_groups_are_found(solve: Callable[..., oracle.Found], n_views: int) -> None:
-    views, labels = two_views(45, 0)
-    order = np.random.default_rng(0).permutation(45)
-    for samples in (np.arange(45), order):
-        grams = [rows[samples] @ rows[samples].T for rows in views[:n_views]]
-        found = solve(grams, Settings(n_clusters=3, n_neighbors=5))
-        assert found.converged
-        assert found.n_components == 3
-        same = found.labels[:, None] == found.labels
-        assert_array_equal(same, labels[samples][:, None] == labels[samples])
-        assert_allclose(found.graph.sum(axis=1), 1.0)

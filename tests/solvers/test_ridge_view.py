@@ -70,7 +70,7 @@ def ridge_anchors(transformed: Array, alpha: float) -> Array:
 
 
 @pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("alpha", [0.1, 1.0, 10.0, 1e4])
+@pytest.mark.parametrize("alpha", [0.1, 1e4])
 @pytest.mark.parametrize("d", [6, 45])
 def test_anchors_have_the_distances_of_the_ridge_self_representation(
     scale: Scale, alpha: float, d: int
@@ -91,13 +91,13 @@ def test_anchors_have_the_distances_of_the_ridge_self_representation(
 
 
 @pytest.mark.parametrize("view_type", ["features", "kernel", "distance"])
-@pytest.mark.parametrize("n_block_rows", [1, 3, 7, 20])
+@pytest.mark.parametrize("n_block_rows", [1, 7])
 def test_streaming_equals_one_block(view_type: ViewType, n_block_rows: int) -> None:
     rows = random_view(view_type)
-    whole = prepared(rows)
+    whole = prepared(rows, view_type=view_type)
     block_bytes = 8 * rows.shape[1] * n_block_rows
     assert len(list(row_blocks(*rows.shape, block_bytes=block_bytes))) == -(-20 // n_block_rows)
-    streamed = prepared(rows, block_bytes=block_bytes)
+    streamed = prepared(rows, view_type=view_type, block_bytes=block_bytes)
     assert_allclose(ridge_points(streamed), ridge_points(whole), atol=1e-9)
     assert_allclose(
         streamed.basis.singular_values_squared, whole.basis.singular_values_squared, rtol=1e-10
@@ -119,7 +119,7 @@ def test_row_blocks_cover_every_row_once_and_stay_small(n: int, d: int) -> None:
 
 
 @pytest.mark.parametrize("view_type", ["features", "kernel", "distance"])
-@pytest.mark.parametrize("alpha", [0.01, 1.0, 100.0])
+@pytest.mark.parametrize("alpha", [0.01, 100.0])
 def test_encoder_of_the_training_rows_gives_the_anchors(view_type: ViewType, alpha: float) -> None:
     for d in (6, 40):
         rows = random_view(view_type, d=d)

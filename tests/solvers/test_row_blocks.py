@@ -21,7 +21,7 @@ from mscam_dask.linalg.laplacian import connected_components, laplacian
 from mscam_dask.linalg.ridge import Basis
 from mscam_dask.solvers import admm, row_graph, row_view
 from mscam_dask.solvers.cluster_tree import merge_components
-from mscam_dask.solvers.graph_update import candidate_neighbors
+from mscam_dask.solvers.graph_update import GraphRows, candidate_neighbors, graph_block
 from mscam_dask.solvers.ridge_view import RidgeView, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape, gram_of_rows, moments_of_rows
 from mscam_dask.solvers.view_svd import view_svd
@@ -53,21 +53,21 @@ def ridge_rows(view: NDArray[np.float64], scale: Scale = "standard") -> list[Rid
     return [ridge.of_rows(row_view.project_rows(read, *one, ridge)) for one in RANGES]
 
 
-def graph_of(view: NDArray[np.float64], n_neighbors: int = 6) -> list[row_graph.GraphRows]:
+def graph_of(view: NDArray[np.float64], n_neighbors: int = 6) -> list[GraphRows]:
     """Graph by blocks."""
     return [
-        row_graph.graph_block(
+        graph_block(
             candidate_neighbors(view, 2 * n_neighbors, *one), None, n_neighbors, 1.0, 0.0, N
         )
         for one in RANGES
     ]
 
 
-def rows_of_laplacian(graph: list[row_graph.GraphRows]) -> list[eigen.LaplacianRows]:
+def rows_of_laplacian(graph: list[GraphRows]) -> list[eigen.LaplacianRows]:
     return [row_graph.laplacian_rows(block, graph, RANGES) for block in graph]
 
 
-def whole(graph: list[row_graph.GraphRows]) -> csr_array[np.float64]:
+def whole(graph: list[GraphRows]) -> csr_array[np.float64]:
     return row_graph.whole_graph(graph, np.arange(N, dtype=np.int32))
 
 
@@ -116,20 +116,11 @@ def test_the_ridge_view_is_that_of_all_rows(view: NDArray[np.float64], scale: Sc
     assert_allclose(encoder(view), joined, atol=1e-5)
 
 
-def test_a_graph_in_another_order_is_put_back() -> None:
-    rng = np.random.default_rng(0)
-    order = rng.permutation(N).astype(np.int32)
-    graph = csr_array(random_array((N, N), density=0.01, rng=rng))
-    ordered = csr_array(graph[order][:, order])
-    blocks = [row_graph.GraphRows(a, csr_array(ordered[a:b])) for a, b in RANGES]
-    assert_array_equal(row_graph.whole_graph(blocks, order).toarray(), graph.toarray())
-
-
 @pytest.mark.parametrize("density", [0.0, 0.0005, 0.002, 0.02])
 def test_components_of_forests_are_those_of_the_graph(density: float) -> None:
     rng = np.random.default_rng(1)
     graph = csr_array(random_array((N, N), density=density, rng=rng))
-    blocks = [row_graph.GraphRows(a, csr_array(graph[a:b])) for a, b in RANGES]
+    blocks = [GraphRows(a, csr_array(graph[a:b])) for a, b in RANGES]
     forests = [row_graph.spanning_forest(block) for block in blocks]
     found = row_graph.components_of_forests(forests, N)
     count, labels = connected_components(graph)
@@ -152,7 +143,7 @@ def test_rows_of_the_laplacian_are_those_of_the_whole(view: NDArray[np.float64])
 
 
 def spectrum_by_blocks(
-    graph: list[row_graph.GraphRows], view: NDArray[np.float64], n_accurate: int, n_vectors: int
+    graph: list[GraphRows], view: NDArray[np.float64], n_accurate: int, n_vectors: int
 ) -> tuple[eigen.RitzPairs, NDArray[np.float32], int]:
     """Coarse to fine, as `mscam_dask.engine.spectrum` submits it."""
     components = row_graph.components_of_forests(
@@ -309,12 +300,12 @@ def test_components_are_merged_as_those_of_the_whole(view: NDArray[np.float64]) 
     assert_array_equal(merged, merge_components(joined, labels[1], 3))
 
 
-def random_rows(seed: int, n: int = 40) -> tuple[csr_array[np.float64], list[row_graph.GraphRows]]:
+def random_rows(seed: int, n: int = 40) -> tuple[csr_array[np.float64], list[GraphRows]]:
     """A graph, and its rows in two blocks."""
     rng = np.random.default_rng(seed)
     graph = csr_array(random_array((n, n), density=0.2, rng=rng))
     graph.sort_indices()
-    return graph, [row_graph.GraphRows(a, csr_array(graph[a:b])) for a, b in ((0, 25), (25, n))]
+    return graph, [GraphRows(a, csr_array(graph[a:b])) for a, b in ((0, 25), (25, n))]
 
 
 def test_rows_of_a_graph_that_are_split_and_joined_are_in_the_order_of_the_samples() -> None:

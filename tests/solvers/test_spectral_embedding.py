@@ -48,17 +48,6 @@ def test_all_pairs_give_where_the_walks_end(seed: int, c: int) -> None:
     assert_allclose(rows @ rows.T, cosines(ends - ends.mean(axis=0)), atol=1e-8)
 
 
-def test_rows_are_of_unit_length_and_the_eigenvectors_are_handed_on() -> None:
-    values, vectors = np.linalg.eigh(noisy_blocks(0))
-    embedding = walk_embedding(values[:8], vectors[:, :8], 3)
-    assert_allclose(np.linalg.norm(embedding.rows, axis=1), 1.0)
-    assert embedding.rows.shape == (60, 8)
-    assert_array_equal(embedding.vectors, vectors[:, :3])
-    some = embedding.of(np.array([5, 2]))
-    assert_array_equal(some.rows, embedding.rows[[5, 2]])
-    assert_array_equal(some.vectors, vectors[[5, 2], :3])
-
-
 @given(st.lists(st.integers(4, 20), min_size=2, max_size=6), st.integers(0, 2**16))
 @settings(max_examples=20)
 def test_the_limit_of_c_components(sizes: list[int], seed: int) -> None:

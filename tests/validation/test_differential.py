@@ -39,13 +39,7 @@ Labels = NDArray[np.int64]
 
 
 def assert_valid(solution: Solution, n_clusters: int, what: object) -> None:
-    found = violations(
-        solution.labels,
-        solution.consensus_graph,
-        solution.view_contributions,
-        n_connected_components=solution.n_connected_components,
-        reached=True,
-    )
+    found = violations(solution)
     assert not found, (what, found)
     assert solution.n_connected_components == n_clusters, what
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import ClassVar
+from typing import Annotated, ClassVar
 
 import numpy as np
 import scipy.linalg
+from msgspec import Meta
 from scipy.sparse import csr_array
 from scipy.sparse.linalg import ArpackNoConvergence, eigsh
 from sklearn.cluster import KMeans, SpectralClustering
@@ -22,7 +23,7 @@ from mscam_dask.benchmark.baselines.base import (
     check_most,
 )
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.errors import ConfigurationError, DataError
+from mscam_dask.errors import DataError
 from mscam_dask.linalg.distances import squared_distances
 from mscam_dask.linalg.laplacian import (
     connected_components,
@@ -160,14 +161,11 @@ class NeighborSpectral(Baseline):
 
     _title: ClassVar[str] = "kNN-graph spectral clustering"
 
-    n_neighbors: Count = 10
+    n_neighbors: Annotated[int, Meta(ge=2)] = 10
     n_init: Count = 10
 
     def _check(self, data: MultiViewData) -> None:
-        if not 2 <= self.n_neighbors <= data.n_samples:
-            raise ConfigurationError(
-                f"n_neighbors={self.n_neighbors!r} is invalid: allowed is 2 to {data.n_samples}."
-            )
+        check_most("n_neighbors", self.n_neighbors, data.n_samples, f"{data.n_samples} samples")
 
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         rows = np.hstack(views)
@@ -243,17 +241,16 @@ class CoReg(Baseline):
     def _cluster(self, views: tuple[Array, ...], rng: np.random.Generator) -> Labels:
         c, weight = self.n_clusters, self.consensus_weight
         L = [normalized_affinity(gaussian_affinity(view)) for view in views]
-        U = [leading_eigenvectors(matrix, c) for matrix in L]
+        centroid = np.zeros((len(views[0]), c))
         for objective in self._until_settled():
-            if objective:
-                pull = weight * (self.consensus_embedding_ @ self.consensus_embedding_.T)
-                U = [leading_eigenvectors(matrix + pull, c) for matrix in L]
-            # of Σ U_v U_vᵀ
-            centroid = self.consensus_embedding_ = basis_from_rows(np.hstack(U)).vectors[:, :c]
+            pull = weight * (centroid @ centroid.T)
+            U = [leading_eigenvectors(matrix + pull, c) for matrix in L]
+            centroid = basis_from_rows(np.hstack(U)).vectors[:, :c]  # of Σ U_v U_vᵀ
             own = sum(np.vdot(E, matrix @ E) for matrix, E in zip(L, U, strict=True))
             agreement = sum(np.sum((centroid.T @ E) ** 2) for E in U)
             objective.append(float(own + weight * agreement))
-        return kmeans_labels(normalize(self.consensus_embedding_), c, self.n_init, rng)
+        self.consensus_embedding_ = centroid
+        return kmeans_labels(normalize(centroid), c, self.n_init, rng)
 
 
 # Added to the first indicator, because an entry of G that starts at 0 stays at 0.

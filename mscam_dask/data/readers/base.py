@@ -259,6 +259,18 @@ def check_lazy_size(
 
 
 @contextmanager
+def needing(source: Source, install: str, instead: str) -> Iterator[None]:
+    """Turn the lack of a package into a DataError that says how to install it, or what to do instead."""
+    try:
+        yield
+    except ImportError as error:
+        raise DataError(
+            f"{source.path} needs a package that is not installed ({error}). Install it (pip install {install}), or "
+            f"{instead}."
+        ) from error
+
+
+@contextmanager
 def unreadable(source: Source, what: str, *, is_text: bool = False) -> Iterator[None]:
     """Turn a library's errors while reading into a DataError that names the file."""
     from scipy.io.matlab import MatReadError
@@ -318,11 +330,6 @@ def _unpacked(source: Source) -> Any:
     openers = {None: open, ".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
     if source.compression in openers:
         return openers[source.compression](source.file, "rb")
-    try:
+    with needing(source, "'mscam-dask[parquet]'", "unpack the file"):
         import pyarrow as pa
-    except ImportError as error:
-        raise DataError(
-            f"{source.path} is compressed with Zstandard, which needs pyarrow. Install it (pip install "
-            "'mscam-dask[parquet]'), or unpack the file."
-        ) from error
     return pa.input_stream(str(source.file), compression="zstd")

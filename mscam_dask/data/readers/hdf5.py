@@ -5,10 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import ExitStack
-from importlib.util import find_spec
+from importlib import import_module
 from typing import Any
 
-from mscam_dask.data.readers.base import Source, check_lazy_size, check_size
+from mscam_dask.data.readers.base import Source, check_lazy_size, check_size, needing
 from mscam_dask.data.views.sources import BLOCK_BYTES
 from mscam_dask.errors import DataError
 
@@ -19,17 +19,11 @@ def open_hdf5(
     *,
     extra: str,
     needs: Sequence[str] = ("h5py",),
-    instead: str = "",
+    instead: str = "convert it",
 ) -> Any:
     """Open a file that `check_hdf5` passes; else say which `extra` installs what it needs, or what to do `instead`."""
-    for module in needs:
-        if find_spec(module) is None:
-            raise DataError(
-                f"{source.path} is an HDF5 file, which needs {module}. Install it (pip install "
-                f"'mscam-dask[{extra}]'){instead and f', or {instead}'}."
-            )
-    import h5py
-
+    with needing(source, f"'mscam-dask[{extra}]'", instead):
+        h5py, *_ = map(import_module, needs)
     file = stack.enter_context(h5py.File(source.file, "r"))
     check_hdf5(file, source)
     return file

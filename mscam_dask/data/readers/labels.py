@@ -29,12 +29,6 @@ def read_labels(file: Path) -> tuple[NDArray[Any], tuple[str, ...] | None]:
     Labels are the only column beside the ids, or the one that is called labels, class or the like; a line such as
     "T cell" is one label. Returns one label for each row, and the ids of the rows where the table has them.
     """
-    if file.suffix.lower() in (".mat", ".npz"):
-        raise DataError(
-            f"{file} cannot be read as labels; allowed are text with one label per line, and .npy. Pass it "
-            "as a source beside the files of the views, and name the variable of the labels in it: "
-            "labels=NAME (--labels NAME)."
-        )
     if file.suffix == ".npy":
         with unreadable(Source(file), "a NumPy array (.npy) of labels"):
             return np.asarray(np.load(file, allow_pickle=False)), None

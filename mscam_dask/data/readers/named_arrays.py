@@ -233,12 +233,12 @@ def _find_labels(
         )
     best = sorted(known, key=lambda name: (not _is_usual(name), known[name][1] != ""))
     taken = asked if asked in known else best[0] if best and asked is None else None
-    labels, how = (None, "") if taken is None else known[taken]
+    values, how = (None, "") if taken is None else known[taken]
     notes = [f"{source.path}: {taken!r} taken as labels{how and f': {how}'}."] if taken else []
     left = [name for name in best if name != taken]
     if left:
         notes.append(f"{source.path}: left out {left}, which may be labels.")
-    return labels, set(known), notes
+    return values, set(known), notes
 
 
 def _own(name: str) -> str:

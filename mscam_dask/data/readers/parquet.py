@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from mscam_dask.data.readers.base import Selection, Source, check_size, unreadable
+from mscam_dask.data.readers.base import Selection, Source, check_size, needing, unreadable
 from mscam_dask.data.readers.roles import Table
 from mscam_dask.data.readers.text import text_table
 from mscam_dask.data.views.conversion import as_text
@@ -24,14 +24,9 @@ _HEAD_ROWS = 50
 def arrow_tables(source: Source, _selection: Selection, _stack: ExitStack) -> list[Table]:
     """The table of a Parquet or Feather (Arrow IPC) file; the index that pandas stored has the ids."""
     form = "Parquet" if source.suffix in (".parquet", ".pq") else "Feather"
-    try:
+    with needing(source, "'mscam-dask[parquet]'", "save the file as CSV"):
         import pyarrow as pa
         import pyarrow.dataset as ds
-    except ImportError as error:
-        raise DataError(
-            f"{source.path} is a {form} file, which needs pyarrow. Install it (pip install "
-            "'mscam-dask[parquet]'), or save the file as CSV."
-        ) from error
     with unreadable(source, f"a {form} file"):
         stored = ds.dataset(source.file, format="parquet" if form == "Parquet" else "ipc")
         n_values = stored.count_rows() * max(1, len(stored.schema))
@@ -114,16 +109,11 @@ def excel_tables(source: Source, selection: Selection, _stack: ExitStack) -> lis
             with zipfile.ZipFile(source.file) as archive:
                 n_bytes = sum(part.file_size for part in archive.infolist())
             check_size(source, "its sheets", n_bytes)
-        try:
+        needed = _ENGINES.get(source.suffix, "'mscam-dask[excel]'")
+        with needing(source, needed, "save the sheets as CSV"):
             sheets = pd.read_excel(
                 source.file, sheet_name=None, header=None, dtype=object, na_filter=False
             )
-        except ImportError as error:
-            needed = _ENGINES.get(source.suffix, "'mscam-dask[excel]'")
-            raise DataError(
-                f"{source.path} is a workbook, which needs another package. Install it (pip install "
-                f"{needed}), or save the sheets as CSV."
-            ) from error
         cells = {name: sheet.iloc[source.skip :].map(_cell) for name, sheet in sheets.items()}
     filled = {name: sheet for name, sheet in cells.items() if (sheet != "").any(axis=None)}
     if len(filled) < 2:

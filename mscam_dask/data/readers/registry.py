@@ -130,7 +130,8 @@ def table_of(source: Source) -> Table:
                 return table
     raise DataError(
         f"{source.path} is not one table: allowed are text (.csv, .tsv, .txt, also compressed), .parquet, .feather "
-        "and Excel files of one sheet. Convert it."
+        "and Excel files of one sheet. Convert it, or give it as a source of its own and name its variable of labels "
+        "(--labels NAME)."
     )
 
 

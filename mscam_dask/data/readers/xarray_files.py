@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, Literal
@@ -15,7 +14,6 @@ from mscam_dask.data.readers.base import (
     SourceContents,
     check_lazy_size,
     check_samples_on_rows,
-    check_size,
     unreadable,
     view_type_named,
 )
@@ -142,14 +140,12 @@ def _check_arrays(node: Any, source: Source) -> None:
                 f"{source.path}: {name} has pickled Python objects; they are refused, because reading them "
                 "can run code of the person who wrote the store. Write it again with numeric arrays only."
             )
-        chunks, item_bytes = array.shards or array.chunks, array.dtype.itemsize
-        check_size(source, f"a chunk {chunks} of {name}", math.prod(chunks) * item_bytes)
         check_lazy_size(
             source,
             name,
             shape=array.shape,
-            item_bytes=item_bytes,
-            chunks=array.chunks,
+            item_bytes=array.dtype.itemsize,
+            chunks=array.shards or array.chunks,
             stored_bytes=sum(
                 file.stat().st_size for file in (source.file / path).rglob("*") if file.is_file()
             ),

@@ -79,9 +79,9 @@ def _joined(old: RowSource, new: RowSource | None, n_new: int, where: str) -> Ro
     if new is None:
         new = restrict_to_present(LiftedRows(old, np.full(n_new, -1, dtype=np.int64)))
     # with a row for each sample; those of absent samples have arbitrary values
-    whole = [one.source if isinstance(one, PresentRows) else one for one in (old, new)]
+    first, second = (one.source if isinstance(one, PresentRows) else one for one in (old, new))
     has = np.concatenate([presence_table([one])[:, 0] for one in (old, new)])
-    return restrict_to_present(_joined_rows(*whole, where), np.flatnonzero(~has))
+    return restrict_to_present(_joined_rows(first, second, where), np.flatnonzero(~has))
 
 
 def _joined_rows(old: RowSource, new: RowSource, where: str) -> RowSource:

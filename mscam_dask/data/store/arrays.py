@@ -46,46 +46,37 @@ def new_group(place: Location) -> Any:
     return zarr.open_group(zarr_place(place, writable=True), mode="w-", zarr_format=3)
 
 
-def create_array(
-    group: Any,
-    key: str,
-    shape: tuple[int, ...],
-    dtype: np.dtype[Any],
-    dims: tuple[str, ...],
-    *,
-    chunk_rows: int | None = None,
-) -> Any:
-    """Create an array in chunks of rows, compressed and checksummed, that keeps chunks of zeros."""
-    from zarr.codecs import Crc32cCodec, ZstdCodec
-
-    row_bytes = max(1, int(np.prod(shape[1:])) * dtype.itemsize)
-    rows = min(chunk_rows or CHUNK_BYTES // row_bytes, shape[0])
-    return group.create_array(
-        key,
-        shape=shape,
-        chunks=tuple(max(1, size) for size in (rows, *shape[1:])),
-        dtype=dtype,
-        compressors=(ZstdCodec(level=3), Crc32cCodec()),
-        fill_value=0,
-        dimension_names=dims,
-        config={"write_empty_chunks": True},
-    )
-
-
 def put_array(
     group: Any,
     key: str,
     values: NDArray[Any] | ArrayPieces,
     dims: tuple[str, ...] | None = None,
     dtype: np.dtype[Any] | None = None,
+    *,
+    chunk_rows: int | None = None,
 ) -> Any:
-    """Write an array, by default in its own dtype, with the pieces of one chunk in memory; return the Zarr array."""
-    names = dims or tuple(f"dim_{axis}" for axis in range(len(values.shape)))
-    kept = (values.dtype if dtype is None else dtype).newbyteorder("<")
-    array = create_array(group, key, values.shape, kept, names)
+    """Write an array in chunks of rows, compressed and checksummed, that keeps chunks of zeros; return the Zarr array.
+
+    The pieces of one chunk are in memory; `dtype` is by default the array's own.
+    """
+    from zarr.codecs import Crc32cCodec, ZstdCodec
+
+    shape, kept = values.shape, (values.dtype if dtype is None else dtype).newbyteorder("<")
+    row_bytes = max(1, int(np.prod(shape[1:])) * kept.itemsize)
+    rows = min(chunk_rows or CHUNK_BYTES // row_bytes, shape[0])
+    array = group.create_array(
+        key,
+        shape=shape,
+        chunks=tuple(max(1, size) for size in (rows, *shape[1:])),
+        dtype=kept,
+        compressors=(ZstdCodec(level=3), Crc32cCodec()),
+        fill_value=0,
+        dimension_names=dims or tuple(f"dim_{axis}" for axis in range(len(shape))),
+        config={"write_empty_chunks": True},
+    )
     pieces = values.pieces() if isinstance(values, ArrayPieces) else [values]
-    for start, rows in _whole_chunks(pieces, array.chunks[0]):
-        array[start : start + len(rows)] = rows
+    for start, part in _whole_chunks(pieces, array.chunks[0]):
+        array[start : start + len(part)] = part
     return array
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from itertools import accumulate
 from pathlib import Path
@@ -11,9 +11,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar, cast
 
 import numpy as np
+from numpy.typing import NDArray
 
 from mscam_dask.data.store import schema
-from mscam_dask.data.store.arrays import create_array, new_group, put_array
+from mscam_dask.data.store.arrays import ArrayPieces, new_group, put_array
 from mscam_dask.data.store.atomic_replace import (
     WRITES,
     exclusive_writer,
@@ -35,7 +36,13 @@ from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.schema import root_attributes, write_checksums
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import LiftedRows, present_samples
-from mscam_dask.data.views.sources import BLOCK_BYTES, RowSource, ViewDigest, feature_names_of
+from mscam_dask.data.views.sources import (
+    BLOCK_BYTES,
+    RowSource,
+    ViewDigest,
+    feature_names_of,
+    row_ranges,
+)
 from mscam_dask.data.views.validation import check_finite, check_not_empty
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.types.parameters import ImputeMethod
@@ -168,29 +175,28 @@ def write_view(
     *,
     block_bytes: int = BLOCK_BYTES,
 ) -> None:
-    """Write a view, read once by blocks of whole chunks of about `block_bytes`, and its name, view_type and digest."""
+    """Write a view, read once by blocks of about `block_bytes`, and its name, view_type and digest."""
     present, whole = present_samples(view), view
     dtype = schema.stored_dtype(view.dtype)
     if present is not None:
         whole = LiftedRows(view, present.positions)  # with rows of NaN
         dtype = dtype if dtype.kind == "f" else np.dtype("<f8")
-    n_samples, n_columns = whole.shape
-    dims = ("sample", "feature")
-    array = create_array(group, key, whole.shape, dtype, dims, chunk_rows=chunk_size)
-    rows = array.chunks[0]
     digest = ViewDigest(view.shape)
-    step = rows * max(1, block_bytes // (8 * n_columns * rows))  # whole chunks: one write each
-    for start in range(0, n_samples, step):
-        stop = min(start + step, n_samples)
-        block = own = whole.read(start, stop)
-        if present is not None:
-            has = present.positions >= 0
-            columns = has if view.view_type != "features" else np.ones(n_columns, dtype=np.bool_)
-            own = block[np.ix_(has[start:stop], columns)]
-        if not np.isfinite(own).all():
-            check_finite(view)  # reads on to the end, and raises with counts and rows
-        digest.update(own)
-        array[start:stop] = block.astype(dtype)
+
+    def blocks() -> Iterator[NDArray[Any]]:
+        for start, stop in row_ranges(whole, block_bytes=block_bytes):
+            block = own = whole.read(start, stop)
+            if present is not None:
+                has = present.positions >= 0
+                is_pairwise = view.view_type != "features"
+                own = block[np.ix_(has[start:stop], has) if is_pairwise else has[start:stop]]
+            if not np.isfinite(own).all():
+                check_finite(view)  # reads on to the end, and raises with counts and rows
+            digest.update(own)
+            yield block.astype(dtype)
+
+    pieces = ArrayPieces(whole.shape, dtype, blocks)
+    array = put_array(group, key, pieces, ("sample", "feature"), chunk_rows=chunk_size)
     if present is not None:
         array.update_attributes({schema.N_PRESENT: len(present)})
     array.update_attributes(

@@ -94,7 +94,7 @@ class MultiViewData:
                 turned = [view.name for view in self.views if view.shape[0] != count]
                 remedy = (
                     f"View(s) {turned} look like (features, samples): transpose them (files: "
-                    "samples_in='columns', --samples-in VIEW=columns)."
+                    "samples_in='columns', --samples-in columns)."
                 )
                 break
         listing = ", ".join(f"{name!r}: {count}" for name, count in counts.items())

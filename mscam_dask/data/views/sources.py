@@ -272,8 +272,8 @@ def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:
     if resolved.kind not in "biuf":
         raise DataError(
             f"View {name!r} has values of dtype {resolved}; allowed are real numbers (bool, integer, floating "
-            "point). Convert it with view.astype(float), or give numbers in its place, such as a column for each "
-            "category, parts of complex numbers, or days since a date."
+            "point). Give numbers in its place: view.astype(float) of numbers that are objects or text, a column for "
+            "each category, the parts of complex numbers, or days since a date."
         )
     if len(shape) != 2:
         raise DataError(

@@ -6,7 +6,6 @@ import functools
 import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from hashlib import blake2b
 from numbers import Integral
 from typing import Any, Literal
 
@@ -116,7 +115,7 @@ def validate(
     issues = _few_shared(data, n_clusters)
     recorded = [recorded_digest(view) for view in data.views]
     parts = [blocks_of_rows(view) for view in data.views]
-    scan_part = functools.partial(_scan, limit=n_clusters, digest=digest and not all(recorded))
+    scan_part = functools.partial(_scan, digest=digest and not all(recorded))
     found = iter(over(scan_part, list(itertools.chain.from_iterable(parts))))
     scans = [functools.reduce(_Scan.joined, itertools.islice(found, len(part))) for part in parts]
     pairs = list(zip(data.views, scans, strict=True))
@@ -127,8 +126,6 @@ def validate(
     pairwise = [view for view in data.views if view.view_type != "features"]
     allowed = {view.name: scan.rounding for view, scan in pairs}
     list(over(functools.partial(_check_pairwise, allowed=allowed), pairwise))
-    if all(len(scan.distinct) < n_clusters for scan in scans):
-        issues += _repeated_samples(data, n_clusters, over)
     digests = {
         view.name: known or scan.digest_of(view.shape)
         for (view, scan), known in zip(pairs, recorded, strict=True)
@@ -143,16 +140,11 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
         ("n_clusters", n_clusters, n_samples, "a cluster has at least one sample"),
         ("n_neighbors", n_neighbors, n_samples - 1, "a sample is no neighbor of itself"),
     ):
-        if isinstance(value, bool) or not isinstance(value, Integral):
+        is_whole = isinstance(value, Integral) and not isinstance(value, bool)
+        if not is_whole or not 1 <= value <= largest:
             raise ConfigurationError(
-                f"{name}={value!r} is a {type(value).__name__}; allowed are integers from 1 to "
-                f"{largest}. Set {name} to one."
-            )
-        if not 1 <= value <= largest:
-            remedy = f"Set {name} to {'at least 1' if value < 1 else f'at most {largest}'}."
-            raise ConfigurationError(
-                f"{name}={value} with {n_samples} sample(s); allowed are 1 to {largest} ({reason}). "
-                f"{remedy if largest else 'Give at least 2 samples.'}"
+                f"{name}={value!r} with {n_samples} sample(s); allowed are whole numbers from 1 to {largest} "
+                f"({reason}). Set {name} to one{'' if largest else ', for at least 2 samples'}."
             )
 
 
@@ -173,7 +165,7 @@ def check_finite(view: RowSource) -> None:
 def validate_view(view: RowSource) -> tuple[DataIssue, ...]:
     """Return the data warnings of one view that is not empty; raise `DataError` as `validate` does."""
     _check_kind(view)
-    scan = _scan(view, 1, digest=False)
+    scan = _scan(view, digest=False)
     if not scan.is_finite:
         check_finite(view)
     issues = _issues(view, scan)
@@ -267,13 +259,12 @@ def _label_columns(view: RowSource, scan: _Scan) -> dict[int, str]:
 
 @dataclass(frozen=True)
 class _Scan:
-    """Facts about consecutive rows: the range (d,) of each column, NaN where there is one, and digests of rows."""
+    """Facts about consecutive rows: the range (d,) of each column, NaN where there is one, and digests of blocks."""
 
     n_rows: int
     lowest: NDArray[np.float64]
     highest: NDArray[np.float64]
     zero_rows: list[int]
-    distinct: set[bytes]
     blocks: list[bytes]
 
     @property
@@ -292,7 +283,6 @@ class _Scan:
             np.minimum(self.lowest, later.lowest),
             np.maximum(self.highest, later.highest),
             [*self.zero_rows, *(self.n_rows + row for row in later.zero_rows)],
-            self.distinct | later.distinct,
             [*self.blocks, *later.blocks],
         )
 
@@ -303,52 +293,33 @@ class _Scan:
         return digest.hexdigest()
 
 
-def _scan(view: RowSource, limit: int, *, digest: bool) -> _Scan:
-    """Facts about some rows from one read; distinct rows are collected up to `limit`."""
+def _scan(view: RowSource, *, digest: bool) -> _Scan:
+    """Facts about some rows from one read."""
     n_columns = view.shape[1]
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []
-    distinct: set[bytes] = set()
     read = ViewDigest(view.shape)
     for start, stop in row_ranges(view):
         rows = view.read(start, stop)
         np.minimum(lowest, rows.min(axis=0), out=lowest)
         np.maximum(highest, rows.max(axis=0), out=highest)
         zero_rows.extend((np.flatnonzero(~rows.any(axis=1)) + start).tolist())
-        for row in rows:
-            if len(distinct) >= limit:
-                break
-            distinct.add(_digest_of_row(row))
         if digest:
             read.update(rows)
-    return _Scan(view.shape[0], lowest, highest, zero_rows, distinct, read.blocks())
+    return _Scan(view.shape[0], lowest, highest, zero_rows, read.blocks())
 
 
-def _digest_of_row(row: NDArray[np.float64]) -> bytes:
-    return blake2b((row + 0.0).tobytes(), digest_size=16).digest()  # one zero for both signs
-
-
-def _row_numbers(view: RowSource) -> NDArray[np.int64]:
-    """Number of each row among the distinct ones, which are few."""
-    numbers = dict[bytes, int]()
-    rows = itertools.chain.from_iterable(view.read(*block) for block in row_ranges(view))
-    found = [numbers.setdefault(_digest_of_row(row), len(numbers)) for row in rows]
-    return np.array(found, dtype=np.int64)
-
-
-def _repeated_samples(data: MultiViewData, limit: int, over: _Over) -> list[DataIssue]:
-    """Data warning of samples that equal an earlier one in all views, if fewer than `limit` are distinct."""
-    kinds = np.zeros(data.n_samples, dtype=np.int64)
-    for view, numbers in zip(data.views, over(_row_numbers, data.views), strict=True):
-        present = present_samples(view)  # absent samples are alike in a view, and unlike the others
-        own = numbers if present is None else present.spread(numbers, limit)
-        _, kinds = np.unique(kinds * (limit + 1) + own, return_inverse=True)
-    _, first = np.unique(kinds, return_index=True)
-    if len(first) >= limit:
-        return []
-    repeated = np.setdiff1d(np.arange(data.n_samples), first)
+def repeated_samples(groups: NDArray[np.int64] | None, n_clusters: int) -> tuple[DataIssue, ...]:
+    """Data warning if fewer samples are distinct than clusters: `groups` (n,) of equal ones, −1 for others, or None."""
+    if groups is None:
+        return ()
+    equal = np.flatnonzero(groups >= 0)
+    _, first = np.unique(groups[equal], return_index=True)
+    repeated = np.delete(equal, first)
+    if len(groups) - len(repeated) >= n_clusters:
+        return ()
     shown = tuple(repeated[:_SHOWN].tolist())
-    return [DataIssue("", "repeated samples", repeated.size, shown, data.n_samples)]
+    return (DataIssue("", "repeated samples", len(repeated), shown, len(groups)),)
 
 
 def check_not_negative(view: RowSource) -> None:
@@ -393,23 +364,16 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
         "If its rows are in another order than its columns, name both by the sample ids (index and columns of a "
         "frame) or give them in one order"
     )
-    is_wrong, rule, remedy = {
-        "distance": (
-            np.abs(diagonal) > rounding,
-            "the distance of a sample to itself is 0",
-            "if it holds similarities, declare it view_type='kernel'; else set the diagonal to 0",
-        ),
-        "kernel": (
-            diagonal < -rounding,
-            "a kernel's diagonal (squared lengths) is nonnegative",
-            "if it holds distances, declare it view_type='distance'",
-        ),
-    }[view.view_type]
+    is_wrong = diagonal < -rounding
+    rule, other = "squared lengths on the diagonal of a kernel are nonnegative", "distance"
+    if view.view_type == "distance":
+        is_wrong |= diagonal > rounding
+        rule, other = "the distance of a sample to itself is 0", "kernel"
     if is_wrong.any():
         far = int(np.where(is_wrong, np.abs(diagonal), 0).argmax())
         raise DataError(
             f"{view.view_type.capitalize()} view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row "
-            f"{far}; {rule}. {in_order}; {remedy}."
+            f"{far}; {rule}. {in_order}, or declare view_type={other!r} if it is one."
         )
     if n_different:
         raise DataError(

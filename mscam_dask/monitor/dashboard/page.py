@@ -26,7 +26,7 @@ from mscam_dask.monitor.dashboard.plots import (
 )
 from mscam_dask.monitor.dashboard.run_state import Run, Runs, view_shares
 from mscam_dask.monitor.messages import duration, format_event, format_started, printable
-from mscam_dask.plot.palette import LEAST_P_VALUE
+from mscam_dask.plot.pictures import LEAST_P_VALUE
 from mscam_dask.types.events import FitFailed, FitFinished, IterationFinished
 from mscam_dask.types.rules import RULES
 

@@ -42,7 +42,7 @@ from mscam_dask.monitor.report.tables import (
     support,
 )
 from mscam_dask.monitor.run_record import RunRecord
-from mscam_dask.plot.palette import CLUSTER_COLORS, sample_property
+from mscam_dask.plot.pictures import CLUSTER_COLORS, sample_property
 from mscam_dask.plot.places import (
     DRAW_LIMIT,
     DRAW_SEED,

@@ -11,12 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.metrics.cluster import contingency_matrix
 
-from mscam_dask.monitor.report.charts import Axes, line_chart
-from mscam_dask.monitor.report.figures import BlockMatrix, cluster_tree
+from mscam_dask.monitor.report.figures import Axes, BlockMatrix, cluster_tree, line_chart
 from mscam_dask.monitor.report.formatting import number, p_value_text
 from mscam_dask.monitor.run_record import DriftRecord, FitRecord
-from mscam_dask.plot.palette import LEAST_P_VALUE
-from mscam_dask.plot.pictures import best_order
+from mscam_dask.plot.pictures import LEAST_P_VALUE, best_order
 from mscam_dask.types.borders import Borders
 from mscam_dask.types.result import Assessment
 from mscam_dask.types.rules import RULES

@@ -26,19 +26,14 @@ _EXTRAS = {
 }
 
 # Options that the run sets, or that are not values of TOML; those of KubeCluster are in its manifest.
-_OURS = frozenset(
-    (
-        *("asynchronous", "client", "config_name", "host", "job_cls", "job_name", "loop"),
-        *("n_workers", "protocol", "scheduler", "scheduler_cls", "security", "self"),
-        *("silence_logs", "worker_class"),
-    )
-)
-_OF_THE_MANIFEST = frozenset(
-    (
-        *("create_mode", "env", "idle_timeout", "jupyter", "name", "quiet", "resources"),
-        *("scheduler_service_type", "shutdown_on_close", "worker_command"),
-    )
-)
+_OURS = {
+    *("asynchronous", "client", "config_name", "host", "job_cls", "job_name", "loop", "n_workers"),
+    *("protocol", "scheduler", "scheduler_cls", "security", "self", "silence_logs", "worker_class"),
+}
+_OF_THE_MANIFEST = {
+    *("create_mode", "env", "idle_timeout", "jupyter", "name", "quiet", "resources"),
+    *("scheduler_service_type", "shutdown_on_close", "worker_command"),
+}
 
 
 def is_queue(name: str) -> bool:
@@ -87,7 +82,7 @@ def _imported(module: str) -> Any:
             signal.signal(signal.SIGINT, handler)
 
 
-def _reserved(name: str) -> frozenset[str]:
+def _reserved(name: str) -> set[str]:
     """Options of a class that are not for [execution.cluster_options]."""
     return _OURS | _OF_THE_MANIFEST if name == "kubernetes" else _OURS
 

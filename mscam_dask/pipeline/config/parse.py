@@ -91,8 +91,8 @@ class _Reader:
         except ConfigurationError as error:
             return self._add(path, f"{_table_name(path)} {error}")
         if check := self._checks.get(".".join(path)):
-            for key, problem in check(found):
-                self._add((*path, *key), f"{_key_name((*path, *key))} {problem}")
+            for inner, problem in check(found):
+                self._add((*path, *inner), f"{_key_name((*path, *inner))} {problem}")
         return found
 
     def _value(self, value: Any, annotation: Any, path: Key) -> Any:
@@ -155,7 +155,7 @@ class _Reader:
         """Add a problem for each text that is a credential: run directories keep a copy of the file."""
         if isinstance(value, dict):
             for key, item in value.items():
-                self.find_credentials(item, (*path, key))
+                self.find_credentials(item, (*path, str(key)))
         elif isinstance(value, list):
             for item in value:
                 self.find_credentials(item, path)

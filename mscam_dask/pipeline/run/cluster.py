@@ -18,17 +18,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from mscam_dask.data.store.object_store import Location, as_location
-from mscam_dask.errors import (
-    ClusterError,
-    ConfigurationError,
-    NoWorkersError,
-    SchedulerLostError,
-)
-from mscam_dask.pipeline.config.cluster_types import (
-    is_queue,
-    load_class,
-    type_of,
-)
+from mscam_dask.errors import ClusterError, ConfigurationError, NoWorkersError, SchedulerLostError
+from mscam_dask.pipeline.config.cluster_types import is_queue, load_class, type_of
 from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
 from mscam_dask.pipeline.run.cluster_classes import (
     configuration,

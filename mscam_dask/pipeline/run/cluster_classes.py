@@ -17,11 +17,7 @@ from mscam_dask.errors import (
     MscamError,
     holds_a_secret,
 )
-from mscam_dask.pipeline.config.cluster_types import (
-    is_queue,
-    load_class,
-    type_of,
-)
+from mscam_dask.pipeline.config.cluster_types import is_queue, load_class, type_of
 from mscam_dask.pipeline.config.settings import CLUSTER_TYPES, ExecutionTable
 from mscam_dask.pipeline.run.security import certificates, has_certificates, security_of
 

@@ -8,15 +8,13 @@ from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from dask.system import CPU_COUNT
-from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from mscam_dask.data.results import read_result
+from mscam_dask.data.results import StoredResult, read_result
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.errors import MscamError
 from mscam_dask.monitor.messages import plural
@@ -29,7 +27,7 @@ from mscam_dask.pipeline.run.cluster import (
     smallest_memory_bytes,
 )
 from mscam_dask.pipeline.run.stored_run import StoredRun
-from mscam_dask.solvers.spectral_cut import canonical_labels
+from mscam_dask.types.result import Solution
 
 Level = Literal["ok", "warn", "fail"]
 
@@ -156,13 +154,7 @@ def check_run(path: str | Path) -> Iterator[tuple[str, Check]]:
         return
     yield "Results", Check("ok", "labels.csv and result.zarr are as the run wrote them")
     result = read_result(run.directory.result)
-    broken = violations(
-        canonical_labels(result.labels),
-        result.consensus_graph,
-        result.view_contributions,
-        n_connected_components=result.n_connected_components,
-        reached=run.fit.has_requested_components,
-    )
+    broken = violations(result, reached=run.fit.has_requested_components)
     if tuple(np.unique(result.labels).tolist()) != run.fit.cluster_names:
         broken += ("The clusters of labels.csv are not those of run.json.",)
     clusters = plural(len(run.fit.cluster_names), "cluster")
@@ -186,59 +178,36 @@ def _data(run: StoredRun) -> Check:
 _TOLERANCE = 1e-9
 
 
-def violations(
-    labels: NDArray[np.int64],
-    consensus_graph: csr_array[Any],
-    view_contributions: dict[str, float],
-    *,
-    n_connected_components: int,
-    reached: bool = True,
-) -> tuple[str, ...]:
+def violations(result: StoredResult | Solution, *, reached: bool = True) -> tuple[str, ...]:
     """Return the invariants that a result violates, as sentences; empty for a valid result."""
-    found = []
-    if labels.ndim != 1 or labels.dtype.kind != "i":
-        found.append(
-            f"Labels have shape {labels.shape} and dtype {labels.dtype}, not one integer per sample."
-        )
-    elif not np.array_equal(labels, canonical_labels(labels)):
-        found.append("Labels are not numbered from 0 in the order of first appearance.")
-    found += _of_graph(labels, consensus_graph, n_connected_components, reached=reached)
-    shares = np.array(list(view_contributions.values()), dtype=np.float64)
+    labels, graph, found = result.labels, result.consensus_graph, []
+    shares = np.array(list(result.view_contributions.values()), dtype=np.float64)
     if not ((shares >= 0).all() and abs(shares.sum() - 1.0) <= _TOLERANCE):
         found.append(
             f"View contributions are not shares that sum to one, but to {shares.sum():.6g}."
         )
-    return tuple(found)
-
-
-def _of_graph(
-    labels: NDArray[np.int64],
-    graph: csr_array[Any],
-    n_connected_components: int,
-    *,
-    reached: bool,
-) -> Iterator[str]:
     n = len(labels)
     if graph.shape != (n, n):
-        yield f"The graph has shape {graph.shape} for {n} samples."
-        return
+        return *found, f"The graph has shape {graph.shape} for {n} samples."
     if not (np.isfinite(graph.data).all() and (graph.data >= 0).all()):
-        yield "The graph has weights that are negative or not finite."
-        return
+        return *found, "The graph has weights that are negative or not finite."
     if graph.diagonal().any():
-        yield "The graph has edges from a sample to itself."
-    rows = np.asarray(graph.sum(axis=1)).ravel()
+        found.append("The graph has edges from a sample to itself.")
+    rows = np.asarray(graph @ np.ones(n))
     count, components = connected_components(graph, directed=False)
     alone = np.bincount(components)[components] == 1
     wrong = np.flatnonzero(np.abs(rows - ~alone) > _TOLERANCE)
     if len(wrong):
-        yield (
+        found.append(
             f"Rows of the graph do not sum to one in {len(wrong)} of {n} samples, "
             f"sample {wrong[0]} first ({rows[wrong[0]]:.6g})."
         )
-    if count != n_connected_components:
-        yield f"The graph has {count} connected components; {n_connected_components} are recorded."
-    if reached:
-        pairs = len(np.unique(np.stack([labels, components]), axis=1).T)
-        if not pairs == count == len(np.unique(labels)):
-            yield f"The {count} connected components of the graph are not the {len(np.unique(labels))} clusters."
+    recorded, n_clusters = result.n_connected_components, len(np.unique(labels))
+    if count != recorded:
+        found.append(f"The graph has {count} connected components; {recorded} are recorded.")
+    pairs = len(np.unique(np.stack([labels, components]), axis=1).T)
+    if reached and not pairs == count == n_clusters:
+        found.append(
+            f"The {count} connected components of the graph are not the {n_clusters} clusters."
+        )
+    return tuple(found)

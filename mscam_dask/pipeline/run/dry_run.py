@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import math
 import tempfile
 import timeit
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,14 +15,10 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.engine.memory import plan_memory
 from mscam_dask.pipeline.config.cluster_types import type_of
-from mscam_dask.pipeline.config.settings import DataTable, ExecutionTable, Settings
+from mscam_dask.pipeline.config.settings import ExecutionTable, Settings
 from mscam_dask.pipeline.run.cluster import smallest_memory_bytes, spill_threshold_bytes
 from mscam_dask.pipeline.run.cluster_classes import worker_counts
-from mscam_dask.pipeline.run.open_data import (
-    clustering_fingerprint,
-    data_fingerprint,
-    open_data,
-)
+from mscam_dask.pipeline.run.open_data import clustering_fingerprint, open_data
 from mscam_dask.pipeline.run.previous_runs import (
     WarmStart,
     reusable_clustering,
@@ -73,7 +67,12 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
     directory = RunDirectory(place.directory)
     runs = siblings_of(place.settings, directory).finished
     own = last_started(directory, place.run_fingerprint)
-    with _data(place.settings.data, runs if own is None else [own, *runs]) as data:
+    earlier = reusable_store(runs if own is None else [own, *runs], place.data_fingerprint)
+    with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as aside:
+        if earlier is None:
+            data = open_data(place.settings.data, Path(aside) / "data.zarr").data
+        else:
+            data = open_store(earlier.directory.data)
         validate_data(data, settings.cluster)
         same = reusable_clustering(runs, clustering_fingerprint(settings, data.digest()))
         start = warm_start_from(runs, settings, data)
@@ -108,17 +107,6 @@ def plan_run(settings: Settings, output: Path | None = None, *, insecure: bool =
             seconds=seconds,
             basis=basis,
         )
-
-
-@contextlib.contextmanager
-def _data(table: DataTable, runs: Sequence[StoredRun]) -> Iterator[MultiViewData]:
-    """Open the data of a run: in place, of a run with the same sources, or in a temporary store."""
-    earlier = reusable_store(runs, data_fingerprint(table))
-    if earlier is not None:
-        yield open_store(earlier.directory.data)
-        return
-    with tempfile.TemporaryDirectory(prefix="mscam-dry-run-") as aside:
-        yield open_data(table, Path(aside) / "data.zarr").data
 
 
 def limit_of(execution: ExecutionTable, workers: int) -> int | None:

@@ -102,7 +102,7 @@ def compare_runs(runs: Sequence[StoredRun]) -> Comparison:
     return Comparison(
         names=tuple(run.name for run in finished),
         settings={key: row for key, row in settings.items() if any(one != row[0] for one in row)},
-        scores=_by_name([run_scores(run.record) for run in finished]),
+        scores=_by_name([run_scores(run) for run in finished]),
         agreement=tuple(tuple(index for index, _ in row) for row in pairs),
         n_common=tuple(tuple(count for _, count in row) for row in pairs),
     )
@@ -123,17 +123,16 @@ def flat_settings(record: RunRecord) -> dict[str, Any]:
     }
 
 
-def run_scores(record: RunRecord) -> dict[str, float | None]:
+def run_scores(run: StoredRun) -> dict[str, float | None]:
     """Return the sizes and scores of a run with results, its drift and its seconds."""
-    fit, drift = record.fit, record.drift
-    assert fit is not None
+    drift = run.record.drift
     return {
-        "n_samples": None if record.data is None else record.data.n_samples,
-        "n_clusters": fit.n_clusters,
-        "cross_view_information": fit.score,
-        **(record.metrics or {}),
+        "n_samples": run.data.n_samples,
+        "n_clusters": run.fit.n_clusters,
+        "cross_view_information": run.fit.score,
+        **(run.record.metrics or {}),
         **({} if drift is None else {"share_moved": drift.share_moved}),
-        "seconds": record.seconds.get("total"),
+        "seconds": run.record.seconds.get("total"),
     }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -136,17 +136,13 @@ def manifest_of(file: Path, *, n_workers: int, image: str | None = None) -> Any:
         manifest["metadata"]["name"] = name
         manifest["spec"]["scheduler"]["service"]["selector"][_CLUSTER_LABEL] = name
         manifest["spec"]["worker"]["replicas"] = max(n_workers, 1)
-        for container in _containers(manifest):
-            container["image"] = image or container["image"]
+        for role in ("scheduler", "worker"):
+            pod = manifest["spec"][role]["spec"]
+            for container in (*pod.get("initContainers", ()), *pod["containers"]):
+                container["image"] = image or container["image"]
     except (KeyError, TypeError) as error:
         raise ConfigurationError(
             f"The DaskCluster of custom_cluster_spec = '{file}' is not complete: {error}. Compare it with "
             "deploy/k8s/cluster.yaml."
         ) from error
     return manifest
-
-
-def _containers(manifest: Any) -> Iterator[Any]:
-    for role in ("scheduler", "worker"):
-        pod = manifest["spec"][role]["spec"]
-        yield from (*pod.get("initContainers", ()), *pod["containers"])

@@ -28,12 +28,7 @@ from mscam_dask.estimators._stored import stored_model
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, FitResumed, JsonLines, StepFinished, StepStarted
 from mscam_dask.monitor.messages import plural
-from mscam_dask.monitor.run_record import (
-    ErrorRecord,
-    ResumeEntry,
-    RunRecord,
-    blas_libraries,
-)
+from mscam_dask.monitor.run_record import ErrorRecord, ResumeEntry, RunRecord, blas_libraries
 from mscam_dask.pipeline.config.settings import Settings
 from mscam_dask.pipeline.run import steps
 from mscam_dask.pipeline.run.cluster import (

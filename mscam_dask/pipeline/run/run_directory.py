@@ -306,7 +306,7 @@ def lock_directory(root: Path, *, record: str, kind: str) -> Iterator[RunLock]:
             f"{root} is a file; the output of {kind} is a directory. Choose another (-o)."
         )
     # a driver that was killed before its first record leaves no more than these
-    own = re.compile(rf"\{LOCK_NAME}|\.{re.escape(record)}\.[0-9a-f]{{8}}\.partial")
+    own = re.compile(rf"{re.escape(LOCK_NAME)}|\.{re.escape(record)}\.[0-9a-f]{{8}}\.partial")
     is_taken = root.is_dir() and not os.path.lexists(root / record)
     if is_taken and not all(own.fullmatch(item.name) for item in root.iterdir()):
         raise ConfigurationError(

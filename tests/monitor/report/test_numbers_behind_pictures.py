@@ -15,10 +15,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 from scipy.spatial.distance import pdist
 
-from mscam_dask.monitor.report.charts import Axes, line_chart
 from mscam_dask.monitor.report.figures import (
+    Axes,
     block_matrix,
     cluster_tree,
+    line_chart,
     scatter,
 )
 from mscam_dask.monitor.report.tables import (
@@ -26,7 +27,7 @@ from mscam_dask.monitor.report.tables import (
     confusion,
     separation_rows,
 )
-from mscam_dask.plot.palette import sample_property
+from mscam_dask.plot.pictures import sample_property
 from mscam_dask.plot.places import contracted_graph, draw_samples, graph_layout, principal_planes
 from tests.monitor.report.made_up import block_graph
 

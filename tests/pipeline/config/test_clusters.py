@@ -139,6 +139,7 @@ def test_defaults_of_dasks_configuration(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "expected"),
     [
+        ({"scheduler": "tcp://127.0.0.1:9"}, ExecutionTable(scheduler="tcp://127.0.0.1:9")),
         (
             {"cluster": "slurm", "cluster_options": ("cores=4", 'memory="8GB"'), "adapt": "1:8"},
             ExecutionTable(
@@ -154,10 +155,6 @@ def test_defaults_of_dasks_configuration(tmp_path: Path) -> None:
                 cluster="pbs", workers=2, cluster_options={"cores": 1, "memory": "1GB"}
             ),
         ),
-        (
-            {"scheduler": "tcp://127.0.0.1:9"},
-            ExecutionTable(scheduler="tcp://127.0.0.1:9"),
-        ),
     ],
 )  # fmt: skip
 def test_options_of_the_command_line_replace_the_cluster_of_a_file(
@@ -168,6 +165,13 @@ def test_options_of_the_command_line_replace_the_cluster_of_a_file(
         '[execution.cluster_options]\ncores = 1\nmemory = "1GB"\n'
     )
     assert read(tmp_path, file, *execution_overrides(options)) == expected
+
+
+def test_options_replace_a_running_cluster(tmp_path: Path) -> None:
+    file = "scheduler = 'tls://x:1'\ntls_ca = 'a'\ntls_cert = 'b'\nworkers_timeout = 9.0\n"
+    for options in ({"in_process": True, "threads": 1}, {"workers": 2}):
+        expected = ExecutionTable(workers_timeout=9.0, **options)
+        assert read(tmp_path, file, *execution_overrides(options)) == expected
 
 
 @pytest.mark.parametrize(

@@ -16,12 +16,7 @@ from mscam_dask.data.ingest import append, ingest
 from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
-from mscam_dask.errors import (
-    ConfigurationError,
-    DataError,
-    StoreCorruptError,
-    TemporaryFailure,
-)
+from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.events import Event, FitResumed, StepFinished, StepStarted
 from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.pipeline.run.resume import resume_run

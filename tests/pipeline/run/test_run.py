@@ -14,7 +14,7 @@ import pytest
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.data.store.read import open_store
-from mscam_dask.errors import ClusterError, ConfigurationError, DataError
+from mscam_dask.errors import ClusterError, ConfigurationError
 from mscam_dask.metrics import score_partition
 from mscam_dask.monitor.events import Event, StepFinished, StepStarted
 from mscam_dask.monitor.report.formatting import number
@@ -187,21 +187,6 @@ def test_one_cluster_of_the_built_in_digits(tmp_path: Path) -> None:
     assert record.fit is not None
     assert record.fit.status == "SINGLE_CLUSTER"
     assert not any("separated" in getattr(event, "summary", "") for event in events)
-
-
-def test_a_failed_run_says_why(pipeline: Write, tiny: Path, tmp_path: Path) -> None:
-    with np.load(tiny) as archive:
-        arrays = dict(archive)
-    arrays["view_0"][7, 2] = np.nan
-    np.savez(tiny, allow_pickle=False, **arrays)
-    with pytest.raises(DataError):
-        run(pipeline(QUIET), tmp_path / "out")
-    record = RunDirectory(tmp_path / "out").read_record()
-    assert (record.state, record.exit_code) == ("failed", 3)
-    assert record.error is not None
-    assert record.error.type == "DataError"
-    assert "NaN" in record.error.message
-    assert not (tmp_path / "out" / "result.zarr").exists()
 
 
 def test_more_clusters_than_samples_is_said_before_a_cluster_starts(
