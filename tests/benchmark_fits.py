@@ -11,14 +11,7 @@ from numpy.typing import NDArray
 from mscam_dask import MSCAM
 from tests.benchmark_sets import BenchmarkData
 
-__all__ = ["default_fit", "fit_views", "view_types_of"]
-
 _FITS: dict[str, MSCAM] = {}
-
-
-def view_types_of(data: BenchmarkData) -> dict[str, str]:
-    """What each view holds, by name."""
-    return dict(zip(data.names, data.kinds, strict=True))
 
 
 def default_fit(name: str, data: BenchmarkData) -> MSCAM:
@@ -43,5 +36,5 @@ def fit_views(
         if samples is not None:
             view = view[samples]
         views[name] = view if factors is None else view * factors[position]
-    n_clusters = len(np.unique(data.labels))
-    return MSCAM(n_clusters, view_type=view_types_of(data), n_jobs=1, **parameters).fit(views)
+    kinds = dict(zip(data.names, data.kinds, strict=True))
+    return MSCAM(data.n_clusters, view_type=kinds, n_jobs=1, **parameters).fit(views)

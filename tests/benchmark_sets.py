@@ -12,7 +12,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["NAMES", "BenchmarkData", "path_of", "read_set"]
 
 NAMES = (
     "handwritten",

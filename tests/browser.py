@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from selenium.webdriver import Chrome
 
-__all__ = ["Browser", "artifacts_folder", "missing_browser", "open_browser"]
 
 _FLAGS = (
     "--headless=new",

@@ -18,8 +18,7 @@ from distributed import Client, LocalCluster
 from distributed.utils import get_mp_context
 
 from mscam_dask.engine import fit
-
-__all__ = ["local_client", "scheduler_process", "worker_process"]
+from mscam_dask.pipeline.tls import CertificateSet
 
 _START_S = 60.0
 
@@ -60,6 +59,12 @@ def local_client(
         Client(cluster, set_as_default=False) as client,
     ):
         yield client
+
+
+def tls_options(made: CertificateSet, role: str, authority: str = "--tls-ca-file") -> list[str]:
+    """Options of a command of Dask, or of ours, for encryption with these certificates."""
+    files = {authority: made.authority, "--tls-cert": made.certificate(role)}
+    return [str(part) for pair in {**files, "--tls-key": made.key(role)}.items() for part in pair]
 
 
 @contextmanager

@@ -54,7 +54,7 @@ _KEPT_BYTES = 12_000
 def _h5ad(path: Path) -> None:
     made = anndata_of(B.tocsr(), [f"obs{i}" for i in range(20)])
     made.obs["label"] = pd.Categorical.from_codes(Y, ["x", "y", "z"])
-    made.obs["age"] = pd.array(np.where(np.arange(20) % 5, Y, None), dtype="Int64")
+    made.obs["age"] = pd.Series(Y, made.obs_names, dtype="Int64").where(np.arange(20) % 5 > 0)
     made.obsm["X_pca"] = A
     made.obsm["table"] = pd.DataFrame({"u": A[:, 0]}, index=made.obs_names)
     with writable_text():

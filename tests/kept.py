@@ -6,8 +6,6 @@ import shutil
 from collections.abc import Callable
 from pathlib import Path
 
-__all__ = ["emptied", "kept_or_made"]
-
 
 def emptied(path: Path) -> Path:
     """Empty directory at a path; one that is there stays the same one, for processes that work in it."""

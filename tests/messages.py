@@ -7,8 +7,6 @@ from typing import TypeVar
 
 import pytest
 
-__all__ = ["quotes", "raises"]
-
 Failure = TypeVar("Failure", bound=BaseException)
 
 

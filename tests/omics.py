@@ -13,8 +13,6 @@ import pytest
 from numpy.typing import NDArray
 from scipy import sparse
 
-__all__ = ["IDS", "KINDS", "PROTEIN", "RNA", "anndata_of", "mudata_of", "writable_text"]
-
 _rng = np.random.default_rng(0)
 N = 60
 KINDS = np.repeat(np.arange(3), N // 3)

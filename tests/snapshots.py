@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.store.arrays import ArrayPieces
 
-__all__ = ["Memory"]
-
 
 class Memory:
     """Keeps every state, and hands out the one it is told to."""

@@ -7,23 +7,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
 
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.pipeline.run.doctor import violations
 from mscam_dask.solvers.spectral_cut import canonical_labels
 from mscam_dask.types.result import Solution
-
-__all__ = [
-    "assert_partition_and_graph_agree",
-    "distances_between",
-    "gaussian_views",
-    "save_npz",
-    "three_subspaces",
-    "two_subspaces",
-    "values_of",
-]
 
 Array = NDArray[np.float64]
 Labels = NDArray[np.int64]
@@ -72,22 +62,6 @@ def distances_between(rows: Array) -> Array:
     return np.asarray(np.sqrt(np.sum((rows[:, None] - rows[None]) ** 2, axis=2)))
 
 
-def _components(A: csr_array[np.float64]) -> Labels:
-    """Component of each vertex, numbered by first appearance, edges without direction."""
-    parent = list(range(A.shape[0]))
-
-    def root(i: int) -> int:
-        while parent[i] != i:
-            parent[i] = i = parent[parent[i]]
-        return i
-
-    entries = A.tocoo()
-    for i, j, weight in zip(entries.row, entries.col, entries.data, strict=True):
-        if weight > 0:
-            parent[root(int(i))] = root(int(j))
-    return canonical_labels(np.array([root(i) for i in range(len(parent))], dtype=np.int64))
-
-
 def assert_partition_and_graph_agree(solution: Solution, *, n_clusters: int) -> None:
     """What every solution of the reduced solver promises, by definition."""
     A = solution.consensus_graph
@@ -99,8 +73,10 @@ def assert_partition_and_graph_agree(solution: Solution, *, n_clusters: int) -> 
     np.testing.assert_array_equal(np.unique(labels), np.arange(n_clusters))
     promised = violations(solution)
     assert not promised, promised
-    # components, by a search of our own, are the clusters
-    np.testing.assert_array_equal(_components(A), labels)
+    edges = A.copy()
+    edges.eliminate_zeros()
+    pieces = connected_components(edges, directed=False)[1].astype(np.int64)
+    np.testing.assert_array_equal(canonical_labels(pieces), labels)
     assert solution.n_connected_components == n_clusters
     # rows on the simplex, a sample alone in its cluster excepted
     assert A.shape == (n, n)

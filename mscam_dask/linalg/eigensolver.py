@@ -74,7 +74,8 @@ def bottom_eigenpairs(
     elif n_rest > 0:
         start = _RANDOM_PART * rng.standard_normal(n)
         if warm_start is not None:
-            start += warm_start.sum(axis=1)
+            # a checkpoint does not keep the layout, in which rows are summed in another order
+            start += np.ascontiguousarray(warm_start).sum(axis=1)
         vectors, converged = _lanczos_vectors(
             scaled, null, n_rest, bound, start, relative_tolerance, rng
         )

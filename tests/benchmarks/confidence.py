@@ -22,8 +22,6 @@ from tests.benchmark_fits import default_fit
 from tests.benchmark_sets import NAMES, read_set
 from tests.benchmarks.tables import write_head, write_row
 
-__all__ = ["BARS", "Measured", "is_wrong", "measure"]
-
 BARS = {
     "handwritten": 0.95,
     "msrcv1": 0.85,

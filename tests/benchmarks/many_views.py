@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import dataclasses
 import socket
 import statistics
 import sys
@@ -27,17 +26,6 @@ from mscam_dask.types.events import IterationFinished
 from tests.benchmarks.measured import subspace_views
 
 _MIB = 2**20
-
-
-@dataclasses.dataclass(frozen=True)
-class ManyViews:
-    """Measurements of one run."""
-
-    # Median over iterations: seconds over those of the ADMM of its views, divided by the workers
-    ratio: float
-    # Maximum per outer iteration, in both directions, between driver and scheduler
-    megabytes: float
-    n_components: int
 
 
 class CountingRelay:
@@ -95,7 +83,7 @@ class _Watch:
         self._last = now
 
 
-def fit_together(views: list[Any], n_workers: int) -> ManyViews:
+def fit_together(views: list[Any], n_workers: int) -> None:
     """Fit all views on worker processes, and print the measurements."""
     with SubprocessCluster(
         n_workers=n_workers, worker_kwargs={"nthreads": 1, "memory_limit": "8GiB"}
@@ -124,13 +112,8 @@ def fit_together(views: list[Any], n_workers: int) -> ManyViews:
             f"{n_bytes / _MIB:.2f} MiB between driver and scheduler\n"
         )
     sys.stdout.write(
-        f"V = {len(views)}, n = {len(views[0])}: {seconds:.1f} s in all, {on_the_way:.1f} s of "
-        f"them in {len(ratios)} iterations; {model.n_connected_components_} components\n"
-    )
-    return ManyViews(
-        ratio=statistics.median(ratios),
-        megabytes=max(watch.bytes) / _MIB,
-        n_components=model.n_connected_components_,
+        f"V = {len(views)}, n = {len(views[0])}: {seconds:.1f} s in all, {on_the_way:.1f} s of them in {len(ratios)} iterations, "
+        f"median ratio {statistics.median(ratios):.2f}; {model.n_connected_components_} components\n"
     )
 
 
@@ -142,8 +125,8 @@ def fit_alone(views: list[Any], n_outer: int) -> float:
     return time.perf_counter() - started
 
 
-def main(arguments: Sequence[str] | None = None) -> ManyViews:
-    """Measure, print, and return the measurements."""
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Measure and print."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--views", type=int, default=256)
     parser.add_argument("--samples", type=int, default=5000)
@@ -154,11 +137,10 @@ def main(arguments: Sequence[str] | None = None) -> ManyViews:
     )
     options = parser.parse_args(arguments)
     views, _ = subspace_views(options.samples, [options.features] * options.views)
-    measured = fit_together(list(views), options.workers)
+    fit_together(list(views), options.workers)
     if options.alone:
         seconds = fit_alone(list(views[: options.alone]), 3) / options.alone
         sys.stdout.write(f"one view alone: {seconds:.2f} s, in this process\n")
-    return measured
 
 
 if __name__ == "__main__":

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 
 from mscam_dask.data.views.sources import ViewType
 
-__all__ = ["Measured", "SubspaceRows", "exponent", "measure", "peak_bytes", "subspace_views"]
-
 
 @dataclasses.dataclass(frozen=True)
 class Measured:

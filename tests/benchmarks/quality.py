@@ -42,8 +42,8 @@ def row(name: str) -> list[object]:
     model.fit(views)
     seconds = time.perf_counter() - started
     scores = score_partition(labels, model.labels_)
-    found = (scores.accuracy, scores.normalized_mutual_information)
-    found += (scores.adjusted_rand_index, scores.purity)
+    found = [scores.accuracy, scores.normalized_mutual_information]
+    found += [scores.adjusted_rand_index, scores.purity]
     return [
         *(name, len(labels), len(views), data.n_clusters, model.n_connected_components_),
         *(f"{value:.4f}" for value in found),

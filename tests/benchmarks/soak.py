@@ -50,8 +50,8 @@ def held(client: Client) -> dict[str, int]:
 
     gc.collect()
     (worker,) = client.run(of_worker).values()
-    here = {"client_mib": psutil.Process().memory_info().rss // _MIB}
-    return here | client.run_on_scheduler(of_scheduler) | worker
+    scheduler: dict[str, int] = client.run_on_scheduler(of_scheduler)
+    return {"client_mib": psutil.Process().memory_info().rss // _MIB, **scheduler, **worker}
 
 
 def soak(client: Client, n_fits: int) -> dict[str, float]:

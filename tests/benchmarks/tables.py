@@ -14,8 +14,6 @@ from mscam_dask import MSCAM
 from mscam_dask.benchmark.methods import method
 from mscam_dask.metrics import adjusted_rand_index
 
-__all__ = ["PEERS", "ari", "write_head", "write_row"]
-
 PEERS = ("knn-sc", "mlan", "mmsc", "lmvsc", "smvsc", "sc-concat")
 
 

@@ -15,8 +15,6 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.feature_extraction.text import CountVectorizer, TfidfVectorizer
 
-__all__ = ["from_texts"]
-
 Array = NDArray[np.float64]
 Texts = tuple[NDArray[Any], NDArray[Any]]
 _TERMS = {"max_features": 2000, "min_df": 2}

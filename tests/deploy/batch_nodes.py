@@ -15,8 +15,6 @@ import pytest
 
 from tests.deploy.processes import needed, text_of
 
-__all__ = ["Machine", "sge_node", "slurm_node"]
-
 # With the loopback interface alone batch schedulers find no address for their own name.
 _NODE_1 = """
 set -eu

@@ -13,16 +13,6 @@ from typing import Any
 
 import yaml
 
-__all__ = [
-    "DEPLOY",
-    "ROOT",
-    "documents",
-    "imported",
-    "installed_program",
-    "run",
-    "script_environment",
-]
-
 ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "deploy"
 
@@ -57,6 +47,13 @@ def script_environment(**changes: str) -> dict[str, str]:
         "OMP_NUM_THREADS": "1",
         **changes,
     }
+
+
+def write_program(path: Path, text: str) -> Path:
+    """An executable script."""
+    path.write_text(text)
+    path.chmod(0o755)
+    return path
 
 
 def run(

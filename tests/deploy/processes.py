@@ -19,10 +19,6 @@ from mscam_dask.data.datasets import digits_views
 from mscam_dask.data.store.write import write_store
 from mscam_dask.pipeline.config.toml_document import toml_text
 
-__all__ = [
-    "answers", "free_ports", "mscam", "needed", "started", "text_of", "wait_until", "write_pipeline",
-]  # fmt: skip
-
 
 @contextmanager
 def started(

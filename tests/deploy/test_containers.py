@@ -79,15 +79,6 @@ def test_what_workers_spill_goes_to_a_disk_that_their_user_may_write() -> None:
     assert f"install --directory --mode 1777 {folder}" in DOCKERFILE, "MSCAM_UID is any number"
 
 
-def test_the_owner_of_the_runs_is_kept_by_a_file_in_their_volume() -> None:
-    """Docker gives a volume that is empty the owner that the image has at its place, each time."""
-    setup = SERVICES["own-runs"]
-    (volume,), (command,) = setup["volumes"], setup["command"]
-    assert {volume["source"], volume["target"]} == {"runs", "/runs"}
-    assert re.match(r"touch /runs/\S+ && chown ", command)
-    assert set(setup["cap_add"]) == {"CHOWN", "DAC_OVERRIDE"}
-
-
 def test_files_that_are_mounted_or_copied_exist() -> None:
     mounted = {
         volume["source"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY, ROOT, documents, run
+from tests.deploy.files import DEPLOY, ROOT, documents, run, write_program
 
 # In place of mscam-dask: notes its arguments, and ends with the next of `codes`.
 COMMAND = """#!/bin/sh
@@ -24,9 +24,7 @@ class Step:
         self.here = here
         self.n_calls = len(codes)
         (here / "codes").write_text("".join(f"{code}\n" for code in codes))
-        program = here / "mscam-dask"
-        program.write_text(COMMAND.format(here=here))
-        program.chmod(0o755)
+        program = write_program(here / "mscam-dask", COMMAND.format(here=here))
         self.environment = {
             **{name: value for name, value in os.environ.items() if name != "PYTHONPATH"},
             "PATH": f"{here}:{os.environ['PATH']}",

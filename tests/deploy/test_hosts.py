@@ -17,7 +17,8 @@ from pathlib import Path
 
 import pytest
 
-from mscam_dask.pipeline.tls import CertificateSet, make_certificates
+from mscam_dask.pipeline.tls import make_certificates
+from tests.clusters import tls_options
 from tests.deploy.files import run, script_environment
 from tests.deploy.processes import mscam, needed, started, text_of, wait_until, write_pipeline
 
@@ -86,11 +87,6 @@ def hosts() -> Iterator[Hosts]:
         yield made
 
 
-def tls(made: CertificateSet, role: str, authority: str = "--tls-ca-file") -> list[str]:
-    files = {authority: made.authority, "--tls-cert": made.certificate(role)}
-    return [str(part) for pair in {**files, "--tls-key": made.key(role)}.items() for part in pair]
-
-
 def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
     hosts: Hosts, tmp_path: Path
 ) -> None:
@@ -101,7 +97,7 @@ def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
     made, log = make_certificates(tmp_path / "certs"), tmp_path / "scheduler.log"
     here = ("--host", ADDRESSES["scheduler"], "--port", "8786", "--no-dashboard")
     dask = (sys.executable, "-m", "dask")
-    scheduler = (*dask, "scheduler", "--protocol", "tls", *here, *tls(made, "scheduler"))
+    scheduler = (*dask, "scheduler", "--protocol", "tls", *here, *tls_options(made, "scheduler"))
     with ExitStack() as stack:
         stack.enter_context(start(*hosts.on("scheduler", *scheduler), log=log))
         for host, name in (("scheduler", "south"), ("north", "north")):
@@ -111,13 +107,13 @@ def test_a_host_that_is_cut_off_and_comes_back_changes_nothing(
                 "--local-directory",
                 str(tmp_path / name),
                 "--no-dashboard",
-                *tls(made, "worker"),
+                *tls_options(made, "worker"),
             )
             command = hosts.on(host, *SUPERVISED, *worker, *options, *place)
             stack.enter_context(start(*command, log=tmp_path / f"{name}.log"))
         wait_until(lambda: text_of(log).count("Register worker") == 2, log)
         command = mscam("run", pipeline, "--plain", "--scheduler", SCHEDULER)
-        secured = (*command, *tls(made, "client", "--tls-ca"))
+        secured = (*command, *tls_options(made, "client", "--tls-ca"))
         driver = stack.enter_context(start(*hosts.on("driver", *secured), log=printed))
         wait_until(lambda: '"iteration"' in text_of(events), printed, alive=driver)
         hosts.set_link("north", "down")

@@ -166,16 +166,6 @@ def test_the_kustomization_names_files_that_are_there_and_pods_start_them() -> N
         assert volume["configMap"]["name"] == generator["name"]
 
 
-def test_the_runs_pod_can_fail_and_its_end_is_seen() -> None:
-    job, watcher = one("DaskJob"), one("CronJob")["spec"]["jobTemplate"]["spec"]
-    runner = job["spec"]["job"]["spec"]
-    assert runner["restartPolicy"] == "Never"
-    assert runner["activeDeadlineSeconds"] < watcher["activeDeadlineSeconds"]
-    (pods,) = [rule for rule in one("Role")["rules"] if rule["resources"] == ["pods"]]
-    assert pods["resourceNames"] == [f"{job['metadata']['name']}-runner"]
-    assert pods["verbs"] == ["get"]
-
-
 def test_the_secrets_of_the_page_have_what_pods_mount_under_the_names_that_are_made(
     tmp_path: Path,
 ) -> None:
@@ -280,21 +270,3 @@ def test_short_tasks_that_wait_make_the_autoscaler_grow_the_cluster() -> None:
         with dask.config.set({"distributed.adaptive.target-duration": duration}):
             assert target() >= 6
         client.cancel(tasks)
-
-
-def test_stores_inside_the_cluster_and_identities_of_the_cloud_have_a_rule() -> None:
-    (always,) = (
-        item
-        for item in documents(K8S / "networkpolicy.yaml")
-        if item["metadata"]["name"] == "dask-nodes"
-    )
-    peers = [peer for rule in always["spec"]["egress"] for peer in rule["to"]]
-    labels = [
-        peer["namespaceSelector"]["matchLabels"]
-        for peer in peers
-        if len(peer) == 1 and "namespaceSelector" in peer
-    ]
-    assert {"mscam-dask/object-store": "true"} in labels
-    (by_hand,) = documents(K8S / "object-storage.yaml")
-    blocks = [peer["ipBlock"]["cidr"] for rule in by_hand["spec"]["egress"] for peer in rule["to"]]
-    assert "169.254.169.254/32" in blocks

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from tests.deploy.files import ROOT, run, script_environment
+from tests.deploy.files import ROOT, run, script_environment, write_program
 from tests.deploy.processes import free_ports, started, text_of, wait_until
 from tests.synthetic import save_npz, three_subspaces
 
@@ -85,9 +85,7 @@ class Server:
 
     def command(self, here: Path, text: str) -> dict[str, str]:
         """Environment in which a script stands for mscam-dask."""
-        program = here / "mscam-dask"
-        program.write_text(text)
-        program.chmod(0o755)
+        program = write_program(here / "mscam-dask", text)
         return {**self.environment, "MSCAM_DASK": str(program), "HERE": str(here)}
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY, ROOT, installed_program, run
+from tests.deploy.files import DEPLOY, ROOT, installed_program, run, write_program
 from tests.deploy.processes import started, wait_until
 
 SCRIPTS = sorted(
@@ -37,9 +37,8 @@ def nightly(tmp_path: Path) -> dict[str, str]:
     """An environment in which the command is a script that does as `behaviour` says."""
     if shutil.which("flock") is None:
         pytest.skip("flock is not installed (util-linux)")
-    program = tmp_path / "mscam-dask"
-    program.write_text(f'#!/bin/bash\necho "ran: $*"\n. {tmp_path}/behaviour\n')
-    program.chmod(0o755)
+    text = f'#!/bin/bash\necho "ran: $*"\n. {tmp_path}/behaviour\n'
+    program = write_program(tmp_path / "mscam-dask", text)
     return {
         **os.environ,
         "HOME": str(tmp_path),

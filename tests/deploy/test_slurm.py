@@ -7,23 +7,18 @@ import re
 import shutil
 import signal
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
-from tests.deploy.files import DEPLOY, run, script_environment
+from tests.deploy.files import DEPLOY, run, script_environment, write_program
 from tests.deploy.processes import started, text_of, wait_until, write_pipeline
 
 pytest.importorskip("dask_jobqueue")
 
 NIGHTLY = ("bash", DEPLOY / "slurm/nightly.sbatch")
 
-# The queue is long: no job starts.
 PROGRAMS = {
-    "sbatch": 'echo "$$" >>"$FAKE/submitted"; echo "Submitted batch job $$"',
-    "scancel": 'printf "%s\\n" "$@" >>"$FAKE/cancelled"',
-    "squeue": 'cat "$FAKE/submitted"',
     "scontrol": 'echo "$*" >>"$FAKE/controlled"',
     # in the place of the interpreter of a run, where a test says so
     "python-that-ends": "exit $CODE",
@@ -37,8 +32,7 @@ PROGRAMS = {
 def slurm(tmp_path: Path) -> dict[str, str]:
     """An environment with these programs first on the path."""
     for name, text in PROGRAMS.items():
-        (tmp_path / name).write_text(f"#!/usr/bin/env bash\n{text}\n")
-        (tmp_path / name).chmod(0o755)
+        write_program(tmp_path / name, f"#!/usr/bin/env bash\n{text}\n")
     settings = (DEPLOY / "slurm/slurm.dask.yaml").read_text()
     (tmp_path / "slurm.dask.yaml").write_text(settings.replace("interface: null", "interface: lo"))
     return script_environment(
@@ -56,8 +50,8 @@ def slurm(tmp_path: Path) -> dict[str, str]:
     )
 
 
-def said(slurm: dict[str, str], name: str) -> list[str]:
-    return text_of(Path(slurm["FAKE"]) / name).splitlines()
+def controlled(slurm: dict[str, str]) -> list[str]:
+    return text_of(Path(slurm["FAKE"]) / "controlled").splitlines()
 
 
 @pytest.mark.thorough
@@ -66,12 +60,11 @@ def test_a_request_that_slurm_refuses_and_one_that_it_cannot_take_now(
     slurm: dict[str, str], tmp_path: Path
 ) -> None:
     write_pipeline(tmp_path)
-    sbatch = tmp_path / "sbatch"
     for reason, code in (
         ("error: Batch job submission failed: Invalid account or partition", 4),
         ("error: Unable to contact slurm controller (connect failure)", 75),
     ):
-        sbatch.write_text(f"#!/bin/sh\necho '{reason}' >&2\nexit 1\n")
+        write_program(tmp_path / "sbatch", f"#!/bin/sh\necho '{reason}' >&2\nexit 1\n")
         result = run(*NIGHTLY, env=slurm, timeout=110)
         assert result.returncode == code, result.stdout + result.stderr
         assert reason in " ".join(result.stderr.split())
@@ -86,7 +79,7 @@ def test_the_batch_script_ends_as_the_run_does_and_goes_back_into_the_queue_with
 ) -> None:
     fake = {"MSCAM_PYTHON": "python-that-ends", "CODE": str(code)}
     assert run(*NIGHTLY, env={**slurm, **fake}).returncode == code
-    assert said(slurm, "controlled") == requeued
+    assert controlled(slurm) == requeued
 
 
 @pytest.mark.parametrize(
@@ -103,23 +96,7 @@ def test_a_signal_stops_the_run_and_only_the_end_of_its_time_requeues_it(
         batch.send_signal(number)
         assert batch.wait(30) == 75
     assert (tmp_path / "stopped").exists()
-    assert said(slurm, "controlled") == requeued
-
-
-@pytest.mark.thorough
-@pytest.mark.timeout(300)
-def test_the_end_of_the_time_before_a_worker_has_started_cancels_the_jobs_and_requeues(
-    slurm: dict[str, str], tmp_path: Path
-) -> None:
-    write_pipeline(tmp_path)
-    log = tmp_path / "log"
-    with started(*NIGHTLY, log=log, env=slurm) as batch:
-        wait_until(lambda: len(said(slurm, "submitted")) == 2, log, alive=batch)
-        time.sleep(0.5)  # into the wait for a worker
-        batch.send_signal(signal.SIGUSR1)
-        assert batch.wait(60) == 75
-    assert sorted(said(slurm, "cancelled")) == sorted(said(slurm, "submitted"))
-    assert said(slurm, "controlled") == ["requeue 7"]
+    assert controlled(slurm) == requeued
 
 
 def test_the_signal_before_the_time_is_over_reaches_the_batch_script() -> None:

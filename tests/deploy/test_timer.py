@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from mscam_dask.data.datasets import digits_views
-from tests.deploy.files import DEPLOY, ROOT, run, script_environment
+from tests.deploy.files import DEPLOY, ROOT, run, script_environment, write_program
 from tests.deploy.processes import mscam, needed, started, text_of, wait_until
 
 N_FIRST, N_NEW = 600, 6
@@ -89,9 +89,7 @@ def test_nightly_runs_are_resumed_and_follow_the_store(tmp_path: Path) -> None:
     write_digits(tmp_path)
     store, log = tmp_path / "data.zarr", tmp_path / "mscam/nightly.log"
     ingest(*mscam("ingest", tmp_path / "first.npz", "-o", store))
-    program = tmp_path / "mscam-dask"
-    program.write_text(COMMAND)
-    program.chmod(0o755)
+    program = write_program(tmp_path / "mscam-dask", COMMAND)
     env = script_environment(
         XDG_STATE_HOME=str(tmp_path),
         MSCAM_DASK=str(program),

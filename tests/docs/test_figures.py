@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 from pathlib import Path
@@ -14,18 +13,14 @@ import numpy as np
 import pytest
 from scipy.sparse import eye_array
 
+from tests.deploy.files import imported
 from tests.docs.pages import run_page
 
 FIGURES = Path(__file__).resolve().parents[2] / "docs" / "figures"
 
 
 def script(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, FIGURES / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return imported(FIGURES / f"{name}.py")
 
 
 def described(name: str) -> Any:

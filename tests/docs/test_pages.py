@@ -108,20 +108,17 @@ def test_an_example_that_is_wrong_is_noticed(
     pytest.importorskip("sybil", reason="pip install 'mscam-dask[test]'")
     monkeypatch.chdir(tmp_path)
     page = tmp_path / "page.md"
-    page.write_text("```console\n$ mscam-dask describe absent\n```\n", encoding="utf-8")
-    with pytest.raises(AssertionError):
-        run_page(page)
-    page.write_text("```console\n$ echo one two three\none ... four\n```\n", encoding="utf-8")
-    with pytest.raises(AssertionError):
-        run_page(page)
-    page.write_text("```console\n$ echo one two three\nError: ...\n```\n", encoding="utf-8")
-    with pytest.raises(AssertionError):
-        run_page(page)
-    page.write_text("```console\n$ echo one two three\none ... three\n```\n", encoding="utf-8")
+    for example in (
+        "console\n$ mscam-dask describe absent\n",
+        "console\n$ echo one two three\none ... four\n",
+        "console\n$ echo one two three\nError: ...\n",
+        "python\nassert 1 == 2\n",
+    ):
+        page.write_text(f"```{example}```\n")
+        with pytest.raises(AssertionError):
+            run_page(page)
+    page.write_text("```console\n$ echo one two three\none ... three\n```\n")
     assert run_page(page) == 1
-    page.write_text("```python\nassert 1 == 2\n```\n", encoding="utf-8")
-    with pytest.raises(AssertionError):
-        run_page(page)
 
 
 @pytest.mark.thorough

@@ -41,32 +41,3 @@ def test_sentences_are_short_and_do_not_hide_their_subject_behind_what_or_of(pag
         n_words = sum(bool(re.search(r"\w", word)) for word in sentence.split())
         assert n_words <= MAX_WORDS, sentence
         assert not re.match(r"\W*(?:What|Of)\b.*\.\W*$", sentence), sentence
-
-
-def test_sentences_of_a_page() -> None:
-    page = """
-# A heading
-
-First one, by Xu et al. (2017), with `code. here` and
-[a link](page.md). Second: a list
-
-- item two.
-  Its second sentence
-
-```python
-not a sentence
-```
-
-| a | table |
-|---|---|
-
-The value is 0.5 at $x$!
-"""
-    assert list(sentences(page)) == [
-        "A heading",
-        "First one, by Xu et al. (2017), with CODE and a link.",
-        "Second: a list",
-        "item two.",
-        "Its second sentence",
-        "The value is 0.5 at FORMULA!",
-    ]

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tests.deploy.files import ROOT, imported
 
 
 def test_the_page_is_the_generated_one() -> None:
-    spec = importlib.util.spec_from_file_location("settings_page", DOCS / "settings_page.py")
-    assert spec is not None
-    assert spec.loader is not None
-    script = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(script)
-    written = (DOCS / "pipeline-settings.md").read_text(encoding="utf-8")
+    written = (ROOT / "docs/pipeline-settings.md").read_text(encoding="utf-8")
+    script = imported(ROOT / "docs/settings_page.py")
     assert written == script.page(), "run: python docs/settings_page.py"

@@ -6,8 +6,6 @@ import numpy as np
 
 from mscam_dask.data.checkpoints import Checkpoint, ObjectCheckpointStore
 
-__all__ = ["number_in", "state"]
-
 
 def state(number: int, n_values: int = 30) -> Checkpoint:
     rng = np.random.default_rng(number)

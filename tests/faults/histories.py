@@ -12,8 +12,6 @@ from typing import Any, Self
 
 import numpy as np
 
-__all__ = ["HistoryExecutor", "Memory"]
-
 
 @dataclasses.dataclass
 class Memory:

@@ -14,8 +14,6 @@ import xarray as xr
 from tests.data.readers.matlab_files import save_version_73
 from tests.faults.hostile_registry import TABLE, Hostile, overwrite, truncate
 
-__all__ = ["HDF5"]
-
 Fill = Callable[[Any, Path], object]
 """Write into an open file; the second argument is the path of the canary."""
 

@@ -8,8 +8,6 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-__all__ = ["CANARY", "TABLE", "Hostile", "overwrite", "truncate", "write_canary"]
-
 Hostile = Callable[[Path, Path], object]
 
 TABLE = np.random.default_rng(0).normal(size=(20, 3))

@@ -42,7 +42,7 @@ from mscam_dask.pipeline.run.run_directory import RunDirectory
 
 ADDRESS_BYTES = 768 * 2**20  # threads reserve more than they use
 CPU_SECONDS = 10
-SECONDS = 25
+SECONDS = 200  # for a process that only waits
 
 
 def outcome(path: Path, output: Path, canary: float) -> dict[str, Any]:

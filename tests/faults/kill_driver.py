@@ -29,8 +29,6 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
 from tests.synthetic import save_npz
 
-__all__ = ["main", "outcome_of", "write_pipeline"]
-
 
 def write_pipeline(directory: Path, execution: str = "in_process = true\nthreads = 1") -> Path:
     """240 samples of 6 clusters that take the path all its iterations."""

@@ -18,8 +18,6 @@ import pytest
 
 from mscam_dask.data.store.filesystem import LocalFilesystem
 
-__all__ = ["MemoryDisk", "Traced", "failing", "traced"]
-
 Loss = Literal["nothing", "contents", "everything", "some"]
 
 _ROOT = Path("/")

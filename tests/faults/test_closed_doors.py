@@ -21,7 +21,6 @@ from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import read_result
 from mscam_dask.errors import ConfigurationError, DataError
 from mscam_dask.pipeline.config.read_config import read_config
-from mscam_dask.pipeline.config.toml_document import parse_override
 from mscam_dask.pipeline.run.resume import run_pipeline
 from tests.data.readers.matlab_files import save_version_73
 from tests.messages import quotes, raises
@@ -100,9 +99,6 @@ def mat_73(file: Path, trace: Path) -> None:
 
 
 BOOBY_TRAPS: dict[str, Callable[[Path, Path], object]] = {
-    "objects.npz": lambda file, trace: np.savez(file, view_0=objects(trace)),
-    "labels.npz": lambda file, trace: np.savez(file, view_0=np.eye(3), labels=objects(trace)[:, 0]),
-    "objects.npy": lambda file, trace: np.save(file, objects(trace), allow_pickle=True),
     "pickle.npy": bare_pickle,
     "pickle.npz": bare_pickle,
     "two.zarr": zarr_2,
@@ -121,7 +117,7 @@ def test_reading_runs_no_code(name: str, tmp_path: Path) -> None:
     BOOBY_TRAPS[name](source, trace)
     output = tmp_path / "data.zarr"
     with pytest.raises(DataError):
-        ingest(source, output, labels="labels" if name == "labels.npz" else None)
+        ingest(source, output)
     assert not trace.exists()
     assert not output.exists()
 
@@ -190,10 +186,3 @@ def test_a_nul_in_a_path_is_a_configuration_error(key: str, tmp_path: Path) -> N
     table, _, name = key.partition(".")
     with raises(ConfigurationError, file, f"[{table}] {name}", repr("a\0b")):
         read_config(file)
-
-
-@pytest.mark.timeout(20)
-@pytest.mark.parametrize("value", ["[" * 4_000, "1" * 100_000, "a." * 3_000, "{a=" * 1_300])
-def test_an_override_is_refused_at_once(value: str) -> None:
-    with raises(ConfigurationError, "--set cluster.n_clusters="):
-        parse_override(f"cluster.n_clusters={value}")

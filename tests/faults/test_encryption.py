@@ -19,18 +19,13 @@ from mscam_dask.errors import ClusterError, ConfigurationError
 from mscam_dask.pipeline.config.settings import ExecutionTable
 from mscam_dask.pipeline.run.cluster import check_workers, open_cluster
 from mscam_dask.pipeline.tls import CertificateSet, make_certificates
-from tests.clusters import scheduler_process, worker_process
+from tests.clusters import scheduler_process, tls_options, worker_process
 from tests.messages import quotes, raises
 
 pytestmark = [
     pytest.mark.faults,
     pytest.mark.timeout(120),  # a refusal is an answer, not a wait
 ]
-
-
-def dask_options(made: CertificateSet, role: str) -> list[str]:
-    files = {"--tls-ca-file": made.authority, "--tls-cert": made.certificate(role)}
-    return [str(part) for pair in {**files, "--tls-key": made.key(role)}.items() for part in pair]
 
 
 def client_of(address: str, made: CertificateSet, **changes: Any) -> ExecutionTable:
@@ -63,7 +58,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
     year_ago = dt.datetime.now(dt.UTC) - dt.timedelta(days=365)
     expired = make_certificates(root / "expired", days=30, now=year_ago, renew=True)
     foreign = make_certificates(root / "foreign")
-    options = dask_options(ours, "scheduler")
+    options = tls_options(ours, "scheduler")
     with scheduler_process(root, "--protocol", "tls", *options) as (_, address):
         yield Site(address, ours, foreign, expired, root / "log")
 
@@ -80,7 +75,7 @@ def refused(execution: ExecutionTable, *said: object, by_this_side: bool = False
 def test_the_right_authority_is_accepted_and_tasks_run(site: Site, tmp_path: Path) -> None:
     assert site.address.startswith("tls://")
     with (
-        worker_process(site.address, tmp_path, *dask_options(site.ours, "worker")),
+        worker_process(site.address, tmp_path, *tls_options(site.ours, "worker")),
         open_cluster(client_of(site.address, site.ours)) as cluster,
     ):
         check_workers(cluster, [tmp_path])
@@ -107,7 +102,7 @@ def test_certificates_of_another_authority_or_of_last_year(site: Site) -> None:
 
 
 def test_an_expired_scheduler(site: Site, tmp_path: Path) -> None:
-    options = dask_options(site.expired, "scheduler")
+    options = tls_options(site.expired, "scheduler")
     with scheduler_process(tmp_path, "--protocol", "tls", *options) as (_, address):
         refused(client_of(address, site.ours), "expired", by_this_side=True)
 

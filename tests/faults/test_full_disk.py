@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.store.read import verify_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
@@ -21,14 +20,12 @@ from mscam_dask.pipeline.config.read_config import read_config
 from mscam_dask.pipeline.run.resume import resume_run, run_pipeline
 from mscam_dask.pipeline.run.run_directory import RunDirectory
 from mscam_dask.types.events import IterationFinished
-from tests.faults.checkpoint_states import number_in, state
 from tests.faults.kill_driver import outcome_of, write_pipeline
 from tests.messages import raises
 
 pytestmark = pytest.mark.faults
 
 MIB = 2**20
-N_VALUES = 20_000
 
 
 @pytest.fixture
@@ -67,21 +64,6 @@ def is_full(error: BaseException | None) -> bool:
     if error is None:
         return False
     return getattr(error, "errno", None) == errno.ENOSPC or is_full(error.__cause__)
-
-
-def test_a_checkpoint_on_a_full_disk(small_disk: Path) -> None:
-    store = FileCheckpointStore(small_disk / "run" / "checkpoints")
-    store.save(state(0, N_VALUES))
-    filler = fill(small_disk)
-    with raises(TemporaryFailure, store.directory) as caught:
-        store.save(state(1, N_VALUES))
-    assert is_full(caught.value)
-    assert number_in(FileCheckpointStore(store.directory)) == 0
-    filler.unlink()
-    store.save(state(1, N_VALUES))
-    assert number_in(FileCheckpointStore(store.directory)) == 1
-    names = sorted(item.name for item in store.directory.iterdir())
-    assert [name.partition("-")[0] for name in names] == ["00000000", "00000002", "current.json"]
 
 
 def test_a_store_on_a_full_disk(small_disk: Path) -> None:

@@ -18,9 +18,10 @@ import pytest
 pytest.importorskip("h5py")
 pytest.importorskip("h5netcdf")
 
-from tests.faults.hostile_files import CANARY, HOSTILE, write_canary
+from tests.faults.hostile_files import HOSTILE
+from tests.faults.hostile_registry import CANARY, write_canary
 
-pytestmark = [pytest.mark.faults, pytest.mark.timeout(60), pytest.mark.thorough]
+pytestmark = [pytest.mark.faults, pytest.mark.timeout(500), pytest.mark.thorough]
 
 ROOT = Path(__file__).parents[2]
 

@@ -140,36 +140,25 @@ def labels_if_any(path: Path) -> list[int] | None:
 
 
 @of_cuts
-@pytest.mark.thorough
-def test_a_run_that_replaces_another(folder: Path, most: int | None) -> None:
+@pytest.mark.parametrize("is_first", [True, pytest.param(False, marks=pytest.mark.thorough)])
+def test_a_run_that_is_the_first_or_replaces_another(
+    folder: Path, most: int | None, is_first: bool
+) -> None:
     path = folder / "d" / "out"
-    first = run(folder, output=path)
+    before = None if is_first else run(folder, output=path)
 
-    def replace() -> list[int]:
-        return run(folder, "alpha = 0.01\nscale = 'none'", output=path, overwrite=True)
+    def start() -> list[int]:
+        return run(folder, "alpha = 0.01\nscale = 'none'", output=path, overwrite=not is_first)
 
-    trace = traced(folder / "d", replace)
-    second = labels(path)
-    assert first != second, "a test that cannot tell the two"
+    trace = traced(folder / "d", start)
+    after = labels(path)
+    assert before != after, "a test that cannot tell the two"
     for number, cut in enumerate(trace.cuts(most=most)):
-        assert labels_if_any(path) in (first, second), cut
+        assert labels_if_any(path) in (before, after), cut
         if number % 25 == 0:  # and the same command again ends in the new run
-            assert replace() == second, cut
+            assert start() == after, cut
     trace.synced()
-    assert labels(path) == second, "it returned before it was on the disk"
-
-
-@of_cuts
-def test_a_first_run(folder: Path, most: int | None) -> None:
-    path = folder / "d" / "out"
-    trace = traced(folder / "d", lambda: run(folder, output=path))
-    expected = labels(path)
-    for number, cut in enumerate(trace.cuts(most=most)):
-        assert labels_if_any(path) in (None, expected), cut
-        if number % 25 == 0:
-            assert run(folder, output=path) == expected, cut
-    trace.synced()
-    assert labels(path) == expected, "it returned before it was on the disk"
+    assert labels(path) == after, "it returned before it was on the disk"
 
 
 @of_cuts

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import gc
 import json
 import subprocess
 import sys
-import threading
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -96,11 +96,6 @@ def write_small(directory: Path, execution: str = "in_process = true") -> Path:
     return directory / "p.toml"
 
 
-def run_small(directory: Path, execution: str = "in_process = true") -> None:
-    outcome = run_pipeline(read_config(write_small(directory, execution)), directory / "out")
-    assert outcome.record.state == "finished"
-
-
 @pytest.fixture
 def secret_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("AWS_SECRET_ACCESS_KEY", "MY_API_KEY", "GITHUB_TOKEN", "DB_PASSWORD"):
@@ -109,7 +104,7 @@ def secret_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("secret_environment")
 def test_the_environment_is_not_in_a_run_directory(tmp_path: Path) -> None:
-    run_small(tmp_path)
+    run_pipeline(read_config(write_small(tmp_path)), tmp_path / "out")
     assert CANARY.encode() not in everything_in(tmp_path)
 
 
@@ -144,71 +139,32 @@ def test_an_error_of_a_library_is_shown_and_recorded_without_it(
     assert CANARY.encode() not in kept + done.stderr.encode() + done.stdout.encode()
 
 
-class CommandLines(threading.Thread):
-    """Command lines of all processes below this one, from its start to `ended`."""
-
-    def __init__(self) -> None:
-        super().__init__(daemon=True)
-        self.seen: set[tuple[int, bytes]] = set()  # workers may have equal ones
-        self.ended = threading.Event()
-
-    def run(self) -> None:
-        here = psutil.Process()
-        while not self.ended.wait(0.05):
-            for process in here.children(recursive=True):
-                try:
-                    line = Path(f"/proc/{process.pid}/cmdline").read_bytes()
-                    self.seen.add((process.pid, line))
-                except OSError:  # it has ended
-                    continue
-
-
-@pytest.fixture
-def command_lines() -> Iterator[CommandLines]:
-    watching = CommandLines()
-    watching.start()
-    yield watching
-    watching.ended.set()
-    watching.join()
-
-
-@pytest.fixture
-def made_keys(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """Secret lines of the private keys that are made for clusters."""
-    lines: list[bytes] = []
-    temporary: Any = Security.temporary
-
-    def recorded(**options: Any) -> Security:
-        security: Security = temporary(**options)
-        key = security.get_tls_config_for_role("scheduler")["key"]
-        lines.extend(line.encode() for line in key.splitlines() if len(line) > 40)
-        return security
-
-    monkeypatch.setattr(Security, "temporary", recorded)
-    return lines
-
-
-@pytest.mark.skipif(not Path("/proc/self/cmdline").exists(), reason="no /proc")
 @pytest.mark.usefixtures("secret_environment")
 @pytest.mark.thorough
 def test_processes_of_a_run_carry_no_secret_in_command_lines_logs_or_files(
-    tmp_path: Path,
-    command_lines: CommandLines,
-    made_keys: list[bytes],
-    capfd: pytest.CaptureFixture[str],
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
+    command_lines: dict[int, bytes] = {}
+    keys: set[str] = set()  # of the cluster, which keeps them in memory
+
+    def look(_: object) -> None:
+        for item in [] if keys else gc.get_objects():
+            if isinstance(item, Security):
+                keys.update(filter(None, [item.get_tls_config_for_role("scheduler").get("key")]))
+        for process in psutil.Process().children(recursive=True):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                command_lines[process.pid] = "\0".join(process.cmdline()).encode()
+
+    file = write_small(tmp_path, "workers = 2")
     with dask.config.set({"gateway.auth.kwargs": {"password": CANARY}}):
-        run_small(tmp_path, "workers = 2")
-    printed = "".join(capfd.readouterr())
-    kept = (
-        everything_in(tmp_path)
-        + printed.encode()
-        + b"".join(line for _, line in command_lines.seen)
-    )
-    assert sum(b"spawn" in line for _, line in command_lines.seen) >= 2  # workers
-    assert made_keys
-    for secret in (CANARY.encode(), *made_keys):
-        assert secret not in kept
+        run_pipeline(read_config(file), tmp_path / "out", observers=[look])
+    printed = "".join(capfd.readouterr()).encode()
+    kept = everything_in(tmp_path) + printed + b"".join(command_lines.values())
+    assert sum(b"spawn" in line for line in command_lines.values()) >= 2  # workers
+    assert keys
+    lines = [line for key in keys for line in key.splitlines() if len(line) > 40]
+    for secret in (CANARY, *lines):
+        assert secret.encode() not in kept
 
 
 class AsSSH(LocalCluster):

@@ -24,7 +24,6 @@ from mscam_dask import MSCAM
 from mscam_dask.benchmark.baselines.simplex_graphs import LMVSC
 from mscam_dask.data.ingest import ingest
 from mscam_dask.data.results import write_result
-from mscam_dask.data.store.read import open_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.types.result import ArraysInMemory
@@ -158,14 +157,10 @@ def test_dask_array_that_makes_sparse_blocks() -> None:
 
 @pytest.mark.parametrize("form", ["csr", "csc", "bsr", "coo", "csr_matrix"])
 def test_numpy_archive(tmp_path: Path, form: str) -> None:
-    path, store = tmp_path / "words.npz", tmp_path / "words.zarr"
+    path = tmp_path / "words.npz"
     sparse.save_npz(path, damaged(form))
     with refused(path):
-        ingest(path, store)
-    sparse.save_npz(path, FORMS[form](TABLE))
-    ingest(path, store)
-    (view,) = open_store(store).views
-    np.testing.assert_array_equal(view.read(0, 30), TABLE)
+        ingest(path, tmp_path / "words.zarr")
 
 
 @pytest.mark.parametrize(
