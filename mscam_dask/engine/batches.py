@@ -141,7 +141,7 @@ def correction_of_view(
     own, of_cells = batches[scored.samples], cells.cells[scored.samples]
     sums = group_sums(view.read, view_shape(view), of_cells, own, len(cells.means), scored.means)
     correction, means = view_correction(sums)
-    some = np.linspace(0, len(own) - 1, min(len(own), SIZES.min_compared)).astype(np.int64)
+    some = np.linspace(0, len(own) - 1, min(len(own), SIZES.n_coarsely_compared)).astype(np.int64)
     rows = view.read(0, view.shape[0])[some]
     corrected = correction.of_rows(rows, own[some]) if cells.offsets.any() else rows
     before, after = (

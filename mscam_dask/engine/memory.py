@@ -162,6 +162,7 @@ def plan_memory(
             f"compare settings of {name}": max(
                 4 * compared + max(40 * min(m, side) ** 2, products),
                 6 * m * m,
+                10 * min(n_views, 8) * min(m, SIZES.n_coarsely_compared) ** 2,
             ),
             f"reference graphs of {name}": 6 * read
             + scored * (8 if is_pairs else 5 if large else 3) // 2

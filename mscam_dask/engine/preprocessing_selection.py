@@ -9,7 +9,8 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,13 +23,16 @@ from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import TimedView, svd_or_error, view_shape
 from mscam_dask.errors import DataError
+from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers.preprocessing import (
     Choice,
     choose_view_settings,
+    coarse_neighbors,
     default_settings,
     embedding_neighbors,
     has_few_columns,
     neighbor_votes,
+    overlap_of_permutations,
     uninformative_views,
 )
 from mscam_dask.types.events import ViewSettingsSelected
@@ -63,19 +67,25 @@ def select_view_settings(
     rng = np.random.default_rng(seed)
     rows = _drawn(data.n_samples, rows_compared(len(data.views), n_compared), rng)
     k = min(CONSTANTS.validation_neighbors, len(rows) - 1)
-    neighbors = [
-        _neighbors_of_view(stage, sampled_view(source, rows), options, k, len(data.views))
+    some = _drawn(len(rows), SIZES.n_coarsely_compared, rng)
+    n_coarse = max(k, len(some) // CONSTANTS.coarse_divisor)
+    searched = [
+        _neighbors_of_view(
+            stage, sampled_view(source, rows), options, k, some, n_coarse, len(data.views)
+        )
         for source in data.views
     ]
+    neighbors, coarse = zip(*searched, strict=True)
     alphas = sorted({option.alpha for option in options})
     rules = [Rule(tuple(options), least) for least in alphas[:2]]
-    selections = _select(stage, neighbors, rules)
+    selections, of_many = _select(stage, neighbors, coarse, rules)
     # the same for all of them: partitions are compared by the scores of the same views
-    uninformative = uninformative_views(selections[0])
+    uninformative = uninformative_views(selections[0], of_many)
     if not data.covers_samples_without(uninformative):
         uninformative = ()
     overlaps = [
-        max(choice.standardized for choice in of_view) for of_view in zip(*selections, strict=True)
+        max(choice.standardized for choice in of_view)
+        for of_view in zip(*selections, of_many, strict=True)
     ]
     agreements = [
         _agreement(data.view_names, options, choices, uninformative, overlaps)
@@ -90,16 +100,21 @@ def _neighbors_of_view(
     source: RowSource,
     options: Sequence[ViewSettings],
     n_neighbors: int,
+    some: NDArray[np.int64],
+    n_coarse: int,
     n_views: int,
-) -> Handle:
-    """Submit the neighbors of all rows of a view for each candidate setting.
+) -> tuple[Handle, Handle]:
+    """Submit the neighbors of all rows of a view for each candidate setting, and many of `some` rows.
 
     Settings that make all rows equal are skipped, and unit length for rows of few columns.
     """
     shape, present = view_shape(source), present_samples(source)
     default = default_settings(shape, options)
-    if present is not None and len(present) < _MIN_PRESENT:
-        return {default: np.full((present.n_samples, 1), -1, dtype=np.int32)}
+    if present is not None:
+        few = int(np.count_nonzero(present.positions[some] >= 0))
+        if min(len(present), few) < _MIN_PRESENT:
+            nothing = np.full((present.n_samples, 1), -1, dtype=np.int32)
+            return {default: nothing}, {0: nothing[: len(some)]}
     settings: dict[Scale, dict[float, int]] = {}
     for position, option in enumerate(options):
         scale = option.scale if source.view_type == "features" else options[0].scale
@@ -118,30 +133,35 @@ def _neighbors_of_view(
             stage.submit(sampled_neighbors, view, tried[first : first + together], n_neighbors)
             for first in range(0, len(tried), together)
         ]
-    return stage.submit(joined_settings, lists)
+    alphas = [max(settings[scale]) for scale in scales]
+    many = stage.submit(default_neighbors, views, alphas, some, n_coarse)
+    return stage.submit(joined_settings, lists), many
 
 
 def rows_compared(n_views: int, most: int) -> int:
     """Number of rows of each view in which neighbors are searched exhaustively: `most`, or fewer."""
     wanted = int(most * math.sqrt(min(1.0, SIZES.few_views / n_views)))
-    return min(most, max(SIZES.min_compared, wanted))
+    return min(most, max(SIZES.n_coarsely_compared, wanted))
 
 
 def _select(
-    stage: Stage, neighbors: Sequence[Handle], rules: Sequence[Rule]
-) -> list[tuple[Choice, ...]]:
-    """Select the settings of each view by each rule.
+    stage: Stage, neighbors: Sequence[Handle], coarse: Sequence[Handle], rules: Sequence[Rule]
+) -> tuple[list[tuple[Choice, ...]], tuple[Choice, ...]]:
+    """Select the settings of each view by each rule, and its coarse overlap.
 
     In the first round a view is compared with the mean over all settings of every other view, then with
     those selected in the previous round, until nothing changes.
     """
     found: list[tuple[Choice, ...]] = [()] * len(rules)
     chosen: dict[int, tuple[int, ...] | None] = dict.fromkeys(range(len(rules)))
+    overlaps: list[Handle] = []
     for _ in range(SIZES.max_overlap_rounds):
         submitted = [
-            _submit_choices(stage, neighbors, rules[which], before)
+            _submit_choices(stage, choices_of_views, neighbors, rules[which], before)
             for which, before in chosen.items()
         ]
+        if not overlaps:  # they are awaited at the end
+            overlaps = _submit_choices(stage, coarse_choices, coarse, Rule(rules[0].options), None)
         following: dict[int, tuple[int, ...] | None] = {}
         gathered = stage.gather(*submitted)
         for (which, before), groups in zip(chosen.items(), gathered, strict=True):
@@ -152,11 +172,15 @@ def _select(
         chosen = following
         if not chosen:
             break
-    return found
+    return found, tuple(itertools.chain.from_iterable(stage.executor.gather(overlaps)))
 
 
 def _submit_choices(
-    stage: Stage, neighbors: Sequence[Handle], rule: Rule, before: tuple[int, ...] | None
+    stage: Stage,
+    function: Callable[..., list[Choice]],
+    neighbors: Sequence[Handle],
+    rule: Rule,
+    before: tuple[int, ...] | None,
 ) -> list[Handle]:
     """Submit the selection of the settings of each view in one round, by groups of views."""
     n_views = len(neighbors)
@@ -166,9 +190,7 @@ def _submit_choices(
     ]
     total = stage.submit(sum, votes, kind="votes")
     return [
-        stage.submit(
-            choices_of_views, list(neighbors[span]), total, rule, before and before[span], n_views
-        )
+        stage.submit(function, list(neighbors[span]), total, rule, before and before[span], n_views)
         for span in _spans(n_views, max(_MIN_TOGETHER, -(-n_views // _MAX_TASKS)))
     ]
 
@@ -268,10 +290,10 @@ class Rule:
 
 def sampled_neighbors(
     found: TimedView | DataError, settings: list[tuple[float, int]], n_neighbors: int
-) -> SampledNeighbors | DataError:
+) -> SampledNeighbors:
     """Nearest neighbors (m, k) of all rows of a view by the position of the settings of each α."""
     if isinstance(found, DataError):
-        return found
+        return {}
     view, present = found.view, found.present
     lists = {
         position: embedding_neighbors(view, alpha, min(n_neighbors, len(view.basis.vectors) - 1))
@@ -279,20 +301,37 @@ def sampled_neighbors(
     }
     if present is None:
         return lists
-    return {
-        position: present.spread(present.samples[own].astype(np.int32), fill=-1)
-        for position, own in lists.items()
-    }
+    return {position: _of_all_samples(present, own) for position, own in lists.items()}
 
 
-def joined_settings(lists: list[SampledNeighbors | DataError]) -> SampledNeighbors:
-    """Neighbors of one view for all settings, but those that make all rows equal."""
-    found: SampledNeighbors = {}
-    for part in lists:
-        found |= {} if isinstance(part, DataError) else part
-    if not found:
-        raise next(part for part in lists if isinstance(part, DataError))
-    return found
+def default_neighbors(
+    views: list[TimedView | DataError],
+    alphas: list[float],
+    some: NDArray[np.int64],
+    n_neighbors: int,
+) -> SampledNeighbors:
+    """Many neighbors of some rows, with the first scaling that does not make all rows equal."""
+    usable = ((one, a) for one, a in zip(views, alphas, strict=True) if isinstance(one, TimedView))
+    found, alpha = next(usable, (None, 0.0))
+    if found is None:
+        raise next(one for one in views if isinstance(one, DataError))
+    if found.present is None:
+        return {0: coarse_neighbors(found.view, alpha, n_neighbors, some)}
+    positions = found.present.positions[some]
+    own = PresentSamples(np.flatnonzero(positions >= 0), len(positions))
+    k = min(n_neighbors, len(own) - 1)
+    lists = coarse_neighbors(found.view, alpha, k, positions[own.samples])
+    return {0: _of_all_samples(own, lists)}
+
+
+def _of_all_samples(present: PresentSamples, lists: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Neighbor lists (n, k) from those (m, k) among present samples; −1 for the others."""
+    return present.spread(present.samples[lists].astype(np.int32), fill=-1)
+
+
+def joined_settings(lists: list[SampledNeighbors]) -> SampledNeighbors:
+    """Neighbors of one view for all settings."""
+    return {position: found for part in lists for position, found in part.items()}
 
 
 def votes_of_views(
@@ -316,6 +355,16 @@ def choices_of_views(
     lists = [rule.lists(view) for view in views]
     usual = [next(iter(by)) for by in lists]
     return choose_view_settings(lists, _counted(lists, chosen), usual, votes, n_views)
+
+
+def coarse_choices(
+    views: list[SampledNeighbors], votes: NDArray[np.float32], *arguments: Any
+) -> list[Choice]:
+    """Overlap of some views with many neighbors, whose shared numbers are far from Poisson."""
+    return [
+        dataclasses.replace(choice, standardized=overlap_of_permutations(view[0], votes))
+        for choice, view in zip(choices_of_views(views, votes, *arguments), views, strict=True)
+    ]
 
 
 def _counted(lists: list[SampledNeighbors], chosen: tuple[int, ...] | None) -> list[list[int]]:

@@ -128,6 +128,19 @@ def nearest_neighbors(
     return result, distances
 
 
+def approximate_neighbors(
+    embedding: NDArray[np.float64] | WeightedBlocks, n_candidates: int
+) -> NDArray[np.int64]:
+    """K nearest other samples (n, K) by float32 products alone, in no particular order."""
+    points = as_weighted_blocks(embedding)
+    n = len(points)
+    found, *_ = _propose(points, column_facts(points), n_candidates + 1, 0, n)
+    is_self = found == np.arange(n)[:, None]
+    is_self[~is_self.any(axis=1), -1] = True  # a sample hidden behind K + 1 duplicates
+    others: NDArray[np.int64] = found[~is_self].reshape(n, n_candidates)
+    return others
+
+
 def _propose(
     points: WeightedBlocks,
     facts: Sequence[ColumnFacts],

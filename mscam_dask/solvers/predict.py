@@ -234,7 +234,7 @@ def fit_folds(
         fit_votes([view[others] for view in views], labels[others], n_clusters, n_neighbors)
         for others in (folds != fold for fold in range(N_FOLDS))
     )
-    some = spread_rows(len(labels), SIZES.min_compared)
+    some = spread_rows(len(labels), SIZES.n_coarsely_compared)
     views, labels, folds = [view[some] for view in views], labels[some], folds[some]
     # one sample more, spread over all clusters: none is empty in a sample
     counted = np.bincount(labels, minlength=n_clusters).astype(np.float64)

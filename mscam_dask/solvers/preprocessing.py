@@ -16,8 +16,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from mscam_dask.linalg.distances import WeightedBlocks
-from mscam_dask.linalg.neighbor_information import add_mean_graph, shared_neighbors
-from mscam_dask.linalg.neighbors import nearest_neighbors
+from mscam_dask.linalg.neighbor_information import (
+    add_mean_graph,
+    permutation_z,
+    shared_neighbors,
+)
+from mscam_dask.linalg.neighbors import (
+    approximate_neighbors,
+    nearest_neighbors,
+)
 from mscam_dask.solvers.ridge_view import ViewSVD, ridge_view
 from mscam_dask.solvers.row_blocks import ViewShape
 from mscam_dask.types.parameters import ViewSettings
@@ -57,6 +64,15 @@ def embedding_neighbors(view: ViewSVD, alpha: float, n_neighbors: int) -> NDArra
     )
 
 
+def coarse_neighbors(
+    view: ViewSVD, alpha: float, n_neighbors: int, rows: NDArray[np.int64]
+) -> NDArray[np.int32]:
+    """Many neighbors (m, k) among some rows, in any order, to the precision of products."""
+    vectors, weights = ridge_view(view, alpha=alpha).coordinates()
+    points = WeightedBlocks((vectors[rows],), (weights,))
+    return approximate_neighbors(points, n_neighbors).astype(np.int32)
+
+
 def neighbor_votes(
     views: Sequence[Sequence[NDArray[np.integer[Any]]]], n_samples: int
 ) -> NDArray[np.float32]:
@@ -65,6 +81,16 @@ def neighbor_votes(
     for lists in views:
         add_mean_graph(votes, lists)
     return votes
+
+
+def overlap_of_permutations(
+    neighbors: NDArray[np.integer[Any]], votes: NDArray[np.float32]
+) -> float:
+    """Overlap of one view (m, k) with the votes (m, m), in standard errors over permutations."""
+    has = np.flatnonzero(neighbors[:, 0] >= 0)
+    if len(has) < len(votes):
+        neighbors, votes = np.searchsorted(has, neighbors[has]), votes[np.ix_(has, has)]
+    return permutation_z(neighbors, votes) if len(has) > 1 else 0.0
 
 
 def choose_view_settings(
@@ -111,20 +137,23 @@ def _flat(
     return rows[:, None] * n_columns + neighbors
 
 
-def uninformative_views(choices: Sequence[Choice]) -> tuple[int, ...]:
+def uninformative_views(*scales: Sequence[Choice]) -> tuple[int, ...]:
     """Positions of uninformative views; empty if fewer than two informative views would be left.
 
-    Their overlap is within four standard errors of chance, and clearly below the highest: views of noise, but also views
-    with other clusters than the rest.
+    Their overlap is within four standard errors of chance for every number of neighbors (each of `scales`), and clearly
+    below the highest for at least one: views of noise, but also views with other clusters than the rest.
     """
-    most = max(choice.agreement for choice in choices)
+    most = [max(choice.agreement for choice in choices) for choices in scales]
     found = tuple(
         view
-        for view, one in enumerate(choices)
-        if one.agreement <= RULES.clear_overlap * one.error
-        and one.agreement + RULES.clear_overlap * one.error < most
+        for view, of_view in enumerate(zip(*scales, strict=True))
+        if all(one.agreement <= RULES.clear_overlap * one.error for one in of_view)
+        and any(
+            one.agreement + RULES.clear_overlap * one.error < highest
+            for one, highest in zip(of_view, most, strict=True)
+        )
     )
-    return found if len(choices) - len(found) > 1 else ()
+    return found if len(scales[0]) - len(found) > 1 else ()
 
 
 def _best(shares: Mapping[int, NDArray[np.float64]], usual: int, unit: float) -> Choice:

@@ -55,6 +55,8 @@ class MethodConstants:
     # k of the reference graphs and of the neighbor overlaps: the same for every candidate, so that
     # none is favored (0011, 0014).
     validation_neighbors: int = 9
+    # A coarse overlap is that of this part of the compared rows (0014).
+    coarse_divisor: int = 10
     # Weights of the graph by the mean distance and of the mean of the view graphs in a mixed graph.
     # ARI 0.525 to 0.560 on 45 sets (0057).
     graph_weights: tuple[float, float] = (2.0, 1.0)
@@ -83,10 +85,11 @@ class SampleSizes:
     max_incomplete_samples: int = 100_000
     # Rows on which neighbor overlaps are measured; their standard error is then below 0.01.
     n_compared: int = 3000
-    # With more views than `few_views`, fewer rows of each are compared and scored, so that the
-    # searches in all views take as long as in so many, but at least `min_compared` (0014).
+    # Rows for coarse overlaps (0014).
+    n_coarsely_compared: int = 1000
+    # With more views, fewer rows of each are compared and scored, at least `n_coarsely_compared`,
+    # so that the searches in all views take as long as in so many (0014).
     few_views: int = 8
-    min_compared: int = 1000
     # Samples on which batch effects are estimated, the same number of each large batch.
     n_batched: int = 2000
     # Samples of large data on which settings and partitions are scored (0075).

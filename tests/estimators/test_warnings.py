@@ -53,13 +53,13 @@ def test_common_clusters_are_not_warned_of(n_clusters: Any) -> None:
 
 @pytest.mark.thorough
 def test_clusters_that_overlap_much_are_no_chance() -> None:
-    """Few of the nearest neighbors are common: two normals in each view."""
+    """Few of the nearest neighbors are common, but many of the near ones: two normals in each view."""
     rng = np.random.default_rng(0)
     kind = rng.integers(2, size=1500)
     views = [rng.normal(size=(1500, 7)) + 0.9 * (2 * kind[:, None] - 1) / 2 for _ in range(3)]
     model = MSCAM("auto", max_clusters=4, n_jobs=1).fit(views)  # DataWarning is an error here
     assert model.n_clusters_ == 2
-    assert min(model.neighbor_overlap_.values()) > 4
+    assert min(model.neighbor_overlap_.values()) > 5
 
 
 def test_noise_in_one_view_has_no_number_of_clusters() -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -17,6 +19,7 @@ from mscam_dask.linalg.neighbor_information import (
     information,
     joint_information,
     modularity,
+    permutation_z,
     random_walk,
     shared_neighbors,
 )
@@ -152,6 +155,35 @@ def nearest(points: NDArray[np.float64], k: int) -> NDArray[np.int64]:
     distances = ((points[:, None] - points) ** 2).sum(axis=2)
     np.fill_diagonal(distances, np.inf)
     return np.argsort(distances, axis=1)[:, :k]
+
+
+def z_by_definition(first: NDArray[Any], second: NDArray[Any]) -> float:
+    """Standardized inner product of two dense graphs."""
+    n = len(first)
+    center = np.eye(n) - 1.0 / n
+    a, b = (center @ graph @ center for graph in (first, second))
+    expected = a.trace() * b.trace() / (n - 1)
+    variance = (a**2).sum() * (b**2).sum() + (a * a.T).sum() * (b * b.T).sum()
+    return float(n * ((a * b).sum() - expected) / np.sqrt(variance))
+
+
+@given(st.integers(0, 2**32 - 1))
+@settings(max_examples=20)
+def test_z_of_a_graph_and_others_by_definition(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    lists = np.argsort(rng.random((14, 14)), axis=1)[:, :4]  # some are their own neighbors
+    others = rng.random((14, 14))
+    own = graph_of(lists, n=14)
+    assert_allclose(permutation_z(lists, own + others), z_by_definition(own, others), atol=1e-6)
+
+
+def test_hubs_alone_say_nothing() -> None:
+    hubs = np.tile(np.arange(5), (50, 1))  # everybody's neighbors
+    others = np.random.default_rng(0).random((50, 50))
+    assert permutation_z(hubs, graph_of(hubs, n=50) + others) == 0.0
+    lists = nearest(others, 5)
+    equal = np.broadcast_to(others[0], (50, 50))
+    assert permutation_z(lists, graph_of(lists, n=50) + equal) == 0.0
 
 
 @settings(max_examples=30)
