@@ -22,7 +22,7 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import with_view_types
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sampling import SampledRows, sample_per_class, sampled_view
+from mscam_dask.data.views.sampling import cache_chunks, sample_per_class, sampled_view
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, TemporaryFailure
 from mscam_dask.pipeline.run.open_data import (
@@ -85,10 +85,9 @@ def shuffled_data(data: MultiViewData, seed: int) -> MultiViewData:
     """Return the samples in memory, in a random order."""
     order = np.random.default_rng(seed).permutation(data.n_samples)
     ids, labels = data.sample_ids, data.labels
-    views = [sampled_view(view, order) for view in data.views]
     return dataclasses.replace(
         data,
-        views=tuple(each.in_memory() if isinstance(each, SampledRows) else each for each in views),
+        views=tuple(cache_chunks(sampled_view(view, order)) for view in data.views),
         sample_ids=None if ids is None else tuple(ids[index] for index in order),
         labels=None if labels is None else labels[order],
     )

@@ -80,8 +80,8 @@ def _check_positions(lines: list[str], where: str) -> None:
     touching += _touching_integers(rows, fields)
     if touching:
         raise DataError(
-            f"{where} has numbers without a blank between them, or such as seem to, the first {touching[0]!r}. "
-            f"{_OF_FIXED_WIDTH} If they are one number, pass delimiter=' ' (--delimiter ' ')."
+            f"{where} seems to have numbers without a blank between them, the first {touching[0]!r}. "
+            f"{_OF_FIXED_WIDTH} If that is one number, pass delimiter=' ' (--delimiter ' ')."
         )
     gaps = {after[0] - before[1] for row in rows for before, after in pairwise(row)}
     if len(gaps) < 2 or any("\t" in line for line in lines):
@@ -103,7 +103,7 @@ def _check_positions(lines: list[str], where: str) -> None:
 
 
 def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]]) -> list[str]:
-    """First fields of columns of whole numbers, each on several widths of the narrowest and longer than all but one."""
+    """First fields of columns of whole numbers that several columns of the narrowest width fill, none with a 0 ahead."""
     ends = {tuple(stop for _, stop in row) for row in rows}
     if len(ends) != 1 or not all(field.isdecimal() for row in fields for field in row):
         return []
@@ -112,7 +112,15 @@ def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]
     if len(rows) < 2 or (widths - sizes)[:, 1:].min(initial=2) < 2:  # separated by single blanks
         return []
     is_wide = (widths > least) & (widths % least == 0) & (sizes.min(axis=0) > widths - least)
-    return [fields[0][column] for column in np.flatnonzero(is_wide)]
+    return [
+        fields[0][column]
+        for column in np.flatnonzero(is_wide)
+        if all(
+            row[column][-place] != "0"
+            for row in fields
+            for place in range(least, len(row[column]), least)
+        )
+    ]
 
 
 def _is_gct(above: list[str]) -> bool:

@@ -77,7 +77,7 @@ def sample_per_class(
     ids = data.sample_ids
     return dataclasses.replace(
         data,
-        views=tuple(SampledRows(view, chosen).in_memory() for view in data.views),
+        views=tuple(cache_chunks(sampled_view(view, chosen)) for view in data.views),
         labels=data.labels[chosen],
         sample_ids=None if ids is None else tuple(ids[index] for index in chosen),
     )

@@ -16,6 +16,7 @@ from mscam_dask.data.store.read import open_store
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.data.views.presence import presence_table, restrict_to_present
 from mscam_dask.data.views.sampling import (
     CachedChunkRows,
     SampledRows,
@@ -54,6 +55,23 @@ def test_distances_keep_rows_and_columns_and_ids_follow() -> None:
     assert drawn.sample_ids is not None
     kept = np.array([points["abcdef".index(name)] for name in drawn.sample_ids])
     np.testing.assert_array_equal(drawn.views[0].read(0, 4), np.abs(kept[:, None] - kept))
+
+
+@pytest.mark.parametrize("is_lazy", [False, True])
+def test_rows_of_an_incomplete_view_are_those_of_the_drawn_samples(is_lazy: bool) -> None:
+    table = np.arange(24.0).reshape(12, 2)
+    table[[0, 1, 5]] = np.nan
+    rows = DaskRows(da.from_array(table, chunks=(5, 2)), "a") if is_lazy else ArrayRows(table, "a")
+    views = (restrict_to_present(rows, np.array([0, 1, 5])), ArrayRows(np.ones((12, 1)), "b"))
+    ids = tuple(f"{number:02d}" for number in range(12))
+    data = MultiViewData(views, ids, np.repeat([0, 1], 6))
+    drawn = sample_per_class(data, 5, rng=np.random.default_rng(0))
+    assert drawn.sample_ids is not None
+    expected = table[[ids.index(name) for name in drawn.sample_ids]]
+    has = ~np.isnan(expected).any(axis=1)
+    assert not has.all()
+    np.testing.assert_array_equal(presence_table(drawn.views)[:, 0], has)
+    np.testing.assert_array_equal(drawn.views[0].read(0, np.count_nonzero(has)), expected[has])
 
 
 def test_no_labels_and_none_or_too_many_wanted() -> None:
