@@ -207,7 +207,7 @@ def _joined(item: SourceContents, joined: JoinedSamples, first: str) -> SourceCo
     for what, count in counts.items():
         if count != len(own):
             raise DataError(
-                f"{item.where}: {what} has {count} rows for {len(own)} sample ids; there must be one row for "
+                f"{item.where} has {count} rows in {what} for {len(own)} sample ids; there must be one row for "
                 "each. Correct the file, or turn it (samples_in='columns', --samples-in columns)."
             )
     places = joined.places[item.where]
