@@ -208,8 +208,8 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     largest = int(classes[-1])
     if largest + unmatched.size > np.iinfo(np.int64).max:
         raise DataError(
-            f"the first label vector has the label {largest}, which leaves no int64 to name "
-            f"{unmatched.size} more clusters. Number the classes from 0."
+            f"the first label vector has the label {largest}; it, and the names of {unmatched.size} "
+            "clusters without a class, which follow it, must fit int64. Number the classes from 0."
         )
     names = np.empty(clusters.size, dtype=np.int64)
     names[cluster_codes] = classes[class_codes]
