@@ -195,7 +195,7 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     Raises
     ------
     DataError
-        As for the scores, and when the labels are not integers.
+        As for the scores, when the labels are not integers, and when a new name does not fit int64.
 
     Examples
     --------
@@ -205,9 +205,15 @@ def matched_labels(reference: ArrayLike, labels: ArrayLike) -> NDArray[np.int64]
     (classes, _), (clusters, codes), counts = _contingency_table(reference, labels, kinds="biu")
     class_codes, cluster_codes = linear_sum_assignment(counts, maximize=True)
     unmatched = np.setdiff1d(np.arange(clusters.size), cluster_codes)
+    largest = int(classes[-1])
+    if largest + unmatched.size > np.iinfo(np.int64).max:
+        raise DataError(
+            f"the first label vector has the label {largest}; it, and the names of {unmatched.size} "
+            "clusters without a class, which follow it, must fit int64. Number the classes from 0."
+        )
     names = np.empty(clusters.size, dtype=np.int64)
     names[cluster_codes] = classes[class_codes]
-    names[unmatched] = int(classes[-1]) + 1 + np.arange(unmatched.size)
+    names[unmatched] = largest + np.arange(1, unmatched.size + 1)
     return names[codes]
 
 

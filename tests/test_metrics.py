@@ -142,6 +142,15 @@ def test_labels_that_are_no_labels_are_refused(true: ArrayLike, pred: ArrayLike)
             function(true, pred)
 
 
-def test_matching_needs_integers() -> None:
+@pytest.mark.parametrize(
+    "reference",
+    [["a", "b"], np.array([0, 2**63], np.uint64), [0, 2**63 - 1], [0, 2**63 - 2]],
+)
+def test_matching_needs_integers_and_room_for_new_names(reference: ArrayLike) -> None:
     with pytest.raises(DataError):
-        metrics.matched_labels(["a", "b"], [0, 1])
+        metrics.matched_labels(np.tile(reference, 2), np.arange(4))
+
+
+def test_the_largest_integer_is_a_label() -> None:
+    largest = np.iinfo(np.int64).max
+    assert metrics.matched_labels([0, largest], [5, 3]).tolist() == [0, largest]

@@ -204,6 +204,12 @@ def execution_overrides(options: Mapping[str, object]) -> Iterator[Override]:
         option = f"--{name.replace('_', '-')}"
         if isinstance(value, tuple):  # --cluster-option
             for text in value:
+                key, _, given = text.partition("=")
+                if not (key and given):
+                    raise ConfigurationError(
+                        f"--cluster-option {text} is not of the form KEY=VALUE. Example: --cluster-option "
+                        "queue=long."
+                    )
                 key_value = f"execution.cluster_options.{text}"
                 yield parse_override(key_value, f"--cluster-option {text}")
             continue

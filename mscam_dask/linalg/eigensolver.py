@@ -79,7 +79,7 @@ def bottom_eigenpairs(
         vectors, converged = _lanczos_vectors(
             scaled, null, n_rest, bound, start, relative_tolerance, rng
         )
-    values, vectors = _outside_of_null(scaled, null, vectors)
+    values, vectors = _outside_of_null(scaled, null, vectors, n_rest)
     # beyond the null space eigenvalues are positive, even if rounding makes them negative
     positive = np.maximum(values, np.finfo(np.float64).tiny)
     return Spectrum(
@@ -127,35 +127,53 @@ def _lanczos_vectors(
     n = laplacian.shape[0]
     reflected = csr_array(eye_array(n, format="csr") * bound - laplacian)
     transposed, deflation = csr_array(null.T), null * bound
-    operator = LinearOperator(
-        (n, n),
-        matvec=lambda x: reflected @ x - deflation @ (transposed @ x),
-        dtype=np.dtype(np.float64),
-    )
-    n_lanczos = min(n, max(_LANCZOS_VECTORS * n_rest, _MIN_LANCZOS_VECTORS))
-    try:
-        _, vectors = eigsh(
-            operator,
-            n_rest,
-            which="LA",
-            v0=start - null @ (transposed @ start),
-            ncv=n_lanczos,
-            maxiter=_MAX_RESTARTS,
-            tol=tolerance,
-            rng=rng,
+    vectors, values, converged = np.zeros((n, 0)), np.zeros(0), True
+
+    def product(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        """The operator, with the pairs that were found moved to 0 too."""
+        return np.asarray(
+            reflected @ x - deflation @ (transposed @ x) - vectors @ (values * (vectors.T @ x))
         )
-    except ArpackNoConvergence as unfinished:
-        found = unfinished.eigenvectors
-        return np.hstack((found, rng.standard_normal((n, n_rest - found.shape[1])))), False
-    return vectors, True
+
+    operator = LinearOperator((n, n), matvec=product, dtype=np.dtype(np.float64))
+    n_lanczos = min(n, max(_LANCZOS_VECTORS * n_rest, _MIN_LANCZOS_VECTORS))
+    wanted = n_rest
+    more: NDArray[Any]
+    new: NDArray[Any]
+    # From one start, Lanczos finds one vector of a multiple eigenvalue: the rest of the space is searched
+    # too, until nothing there is better than what was found.
+    for _ in range(n_rest + 1):
+        start = start - null @ (transposed @ start) - vectors @ (vectors.T @ start)
+        try:
+            more, new = eigsh(
+                operator,
+                wanted,
+                which="LA",
+                v0=start,
+                ncv=n_lanczos,
+                maxiter=_MAX_RESTARTS,
+                tol=tolerance,
+                rng=rng,
+            )
+        except ArpackNoConvergence as unfinished:
+            more, new, converged = unfinished.eigenvalues, unfinished.eigenvectors, False
+        least = np.sort(values)[-n_rest] if len(values) else -np.inf
+        if more.max(initial=-np.inf) <= least + tolerance * bound:
+            break
+        vectors, values = np.hstack((vectors, new)), np.concatenate((values, more))
+        if not converged:
+            break
+        wanted, start = 1, rng.standard_normal(n)
+    missing = max(0, n_rest - len(values))
+    return np.hstack((vectors, rng.standard_normal((n, missing)))), converged
 
 
 def _outside_of_null(
-    laplacian: csr_array[Any], null: csr_array[Any], vectors: NDArray[np.float64]
+    laplacian: csr_array[Any], null: csr_array[Any], vectors: NDArray[np.float64], n_rest: int
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Rayleigh quotients, ascending, and vectors made orthonormal, outside of the null space."""
+    """The n_rest least Rayleigh quotients, ascending, and vectors made orthonormal, outside of the null space."""
     vectors = vectors - null @ (null.T @ vectors)
     vectors = np.asarray(scipy.linalg.qr(vectors, mode="economic")[0])
     values = np.einsum("ij,ij->j", vectors, laplacian @ vectors)
-    order = np.argsort(values, kind="stable")
+    order = np.argsort(values, kind="stable")[:n_rest]
     return values[order], vectors[:, order]

@@ -171,9 +171,10 @@ def _read_authority(
         authority = x509.load_pem_x509_certificate(made.authority.read_bytes())
         content = made.key(_AUTHORITY).read_bytes()
         key = serialization.load_pem_private_key(content, password=None)
+        if not isinstance(key, ec.EllipticCurvePrivateKey):
+            raise TypeError(f"{made.key(_AUTHORITY)} is not a key of an elliptic curve")
         if key.public_key() != authority.public_key():
             raise ValueError(f"{made.key(_AUTHORITY)} is not its key")
-        assert isinstance(key, ec.EllipticCurvePrivateKey), "of an authority that was made here"
     except (OSError, ValueError, TypeError) as error:
         raise ConfigurationError(f"{made.authority} cannot be used: {error}. {_NEW}") from error
     if authority.not_valid_after_utc <= now:

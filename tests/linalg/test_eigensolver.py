@@ -57,8 +57,9 @@ def difficult_graph(name: str, n: int) -> csr_array[np.float64]:
         return random_graph(n, 8, 0)
     if name == "sparse":  # many components, isolated vertices
         return random_graph(n, 1.5, 1)
-    if name == "path":  # small eigenvalues close together
-        return path_graph(n)
+    if name in ("path", "ring"):  # small eigenvalues close together; those of a ring are double
+        last = csr_array(([float(name == "ring")], ([0], [n - 1])), shape=(n, n))
+        return csr_array(path_graph(n) + last)
     if name == "star":  # the second smallest eigenvalue n - 2 times
         return star_graph(n)
     if name == "complete":
@@ -97,7 +98,9 @@ def check(L: csr_array[np.float64], found: Spectrum, m: int) -> None:
 
 @pytest.mark.parametrize("n", [240, 300])  # a dense solver, and ARPACK
 @pytest.mark.parametrize("n_pairs", [1, 20])
-@pytest.mark.parametrize("name", ["random", "sparse", "path", "star", "complete", "cliques"])
+@pytest.mark.parametrize(
+    "name", ["random", "sparse", "path", "ring", "star", "complete", "cliques"]
+)
 def test_against_the_dense_solver(name: str, n_pairs: int, n: int) -> None:
     L = laplacian(difficult_graph(name, n))
     check(L, solve(L, n_pairs), n_pairs)

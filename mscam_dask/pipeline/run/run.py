@@ -51,6 +51,7 @@ from mscam_dask.pipeline.run.open_data import (
     fit_fingerprint,
     open_data,
     retry_if_replaced,
+    run_fingerprint,
     source_records,
     stamps_of,
 )
@@ -283,19 +284,21 @@ class Run:
 
     def _ingest(self) -> OpenData:
         """Open the data, or link those of a previous run; refuse others than those of the fingerprint."""
-        table, expected = self._settings.data, self.record.data_fingerprint
+        table = self._settings.data
         with self._step("ingest") as summary:
             stamps, earlier_data = stamps_of(table), None
-            earlier = reusable_store(self._siblings.finished, expected)
+            earlier = reusable_store(self._siblings.finished, self.record.data_fingerprint)
             if earlier is not None:
                 link_tree(earlier.directory.data, self.directory.data)
                 earlier_data = earlier.data
             opened = self._opened = open_data(table, self.directory.data, earlier_data)
+            sources = source_records(table)
             fingerprint = retry_if_replaced(lambda: data_fingerprint(table))
             is_written = opened.is_new and stamps_of(table) != stamps
-            if is_written or expected not in (None, fingerprint):
+            present = run_fingerprint(self._settings, fingerprint)
+            if is_written or self.record.run_fingerprint not in (None, present):
                 raise changed_data(", ".join(table.sources), is_resumed=bool(self.record.resumed))
-            record, sources = opened.record(), source_records(table)
+            record = opened.record()
             self._update(sources=sources, data_fingerprint=fingerprint, data=record)
             views = ", ".join(f"{view.name} ({view.shape[1]})" for view in record.views)
             counted = f"{record.n_samples} samples, {plural(len(record.views), 'view')}"
