@@ -311,3 +311,10 @@ def test_compressed_text(tmp_path: Path, suffix: str) -> None:
     path.write_bytes(packed(b"1,2\n" * 10**5, suffix))
     with pytest.raises(DataError):
         read(Source(path, max_bytes=10**5))
+
+
+def test_whole_numbers_in_a_column_of_twice_the_width_are_one_number(tmp_path: Path) -> None:
+    dates = [20200101, 20200102, 20211231]
+    lines = [f"{line:5d}{date:10d}{line:5d}" for line, date in enumerate(dates)]
+    found, _ = table(Source(write(tmp_path, "\n".join(lines)), id_column=False))
+    np.testing.assert_array_equal(np.asarray(found)[:, 1], dates)
