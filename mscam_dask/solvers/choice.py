@@ -99,10 +99,12 @@ def linked_points(rows: NDArray[np.float64]) -> LinkedPoints:
 
 def candidate_partitions(points: LinkedPoints, n_clusters: int) -> list[NDArray[np.int64]]:
     """Candidates with c clusters: reassigned in three rounds, and average linkage with clusters too small for that."""
-    small: list[NDArray[np.int64]] = []
-    for tree, rows in zip(points.trees, (points.scores, points.rows), strict=True):
-        for labels in linkage_partition(tree, points.linked, rows, n_clusters, 2):
-            small += [labels] if np.bincount(labels).min() < SMALLEST else []
+    small = [
+        labels
+        for tree, rows in zip(points.trees, (points.scores, points.rows), strict=True)
+        for labels in linkage_partition(tree, points.linked, rows, n_clusters, 2)
+        if np.bincount(labels).min() < SMALLEST
+    ]
     return reassigned_partitions(points, n_clusters, 3) + small
 
 
@@ -160,8 +162,8 @@ def best_by_borders(
     It is supported, has no cluster of one sample, and the neighbors in all views explain a larger share of its entropy.
     A smaller share suffices if the views separate no pair of clusters of the first that has no border, and if the candidate
     is supported at the level divided by the number of candidates. Of several, the one with most clusters left when they
-    are merged until all borders hold, then one without small clusters, then the one with the largest share. None if the
-    views separate all of these pairs.
+    are merged until all borders hold is taken, then one whose clusters are all large enough for a test, then the one with
+    the largest share. None is taken if the views separate all of these pairs.
     """
     least_share = explained_share(views, partitions[0])
     separated = views_separate(points, partitions[0], n_clusters)
@@ -173,13 +175,13 @@ def best_by_borders(
         corrected = found.of_several(len(partitions) - 1)
         is_better = share > least_share or (not any(separated) and corrected.support)
         if found.support and found.sizes.min() > 1 and is_better:
-            has_small = found.sizes.min() < SMALLEST
-            better.append((found.n_supported, not has_small, share, -index))
+            are_tested = found.sizes.min() >= SMALLEST
+            better.append((found.n_supported, are_tested, share, -index))
     return -max(better)[-1] if better else 0
 
 
 def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -> list[bool]:
-    """Whether views separate, in the same way, each pair of clusters that has no border.
+    """For each pair of clusters that has no border, whether views separate the two in the same way.
 
     The cross-fitted discriminants of each two views are correlated within both clusters; in halves of one cluster they
     have little correlation. Pairs with a cluster of few samples do not count; none does with one view.

@@ -103,7 +103,11 @@ def _check_positions(lines: list[str], where: str) -> None:
 
 
 def _touching_integers(rows: list[list[tuple[int, int]]], fields: list[list[str]]) -> list[str]:
-    """First fields of columns of whole numbers that several columns of the narrowest width fill, none with a 0 ahead."""
+    """First numbers of the columns in which whole numbers seem to touch.
+
+    Such a column is as wide as several of the narrowest one, its numbers fill all but one of these widths, and none of
+    the parts begins with 0.
+    """
     ends = {tuple(stop for _, stop in row) for row in rows}
     if len(ends) != 1 or not all(field.isdecimal() for row in fields for field in row):
         return []

@@ -144,7 +144,7 @@ def check_sizes(n_samples: int, *, n_clusters: int, n_neighbors: int) -> None:
         if not is_whole or not 1 <= value <= largest:
             raise ConfigurationError(
                 f"{name}={value!r} with {n_samples} sample(s); allowed are whole numbers from 1 to {largest} "
-                f"({reason}). Set {name} to one{'' if largest else ', for at least 2 samples'}."
+                f"({reason}). Set {name} to a number in this range{'' if largest else ', of at least 2 samples'}."
             )
 
 
@@ -365,15 +365,19 @@ def _check_pairwise(view: RowSource, *, allowed: Mapping[str, float]) -> None:
         "frame) or give them in one order"
     )
     is_wrong = diagonal < -rounding
-    rule, other = "squared lengths on the diagonal of a kernel are nonnegative", "distance"
+    rule, other, content = (
+        "squared lengths on the diagonal of a kernel are nonnegative",
+        "distance",
+        "distances",
+    )
     if view.view_type == "distance":
         is_wrong |= diagonal > rounding
-        rule, other = "the distance of a sample to itself is 0", "kernel"
+        rule, other, content = "the distance of a sample to itself is 0", "kernel", "similarities"
     if is_wrong.any():
         far = int(np.where(is_wrong, np.abs(diagonal), 0).argmax())
         raise DataError(
             f"{view.view_type.capitalize()} view {view.name!r} has {diagonal[far]:.6g} on the diagonal, in row "
-            f"{far}; {rule}. {in_order}, or declare view_type={other!r} if it is one."
+            f"{far}; {rule}. {in_order}, or declare view_type={other!r} if it holds {content}."
         )
     if n_different:
         raise DataError(

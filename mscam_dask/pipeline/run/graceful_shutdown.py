@@ -161,7 +161,7 @@ class GracefulShutdown:
     def _next_signal(
         self, reader: socket.socket, deadline: float = math.inf, first: float = -math.inf
     ) -> bool:
-        """Wait for one of our signals, but repetitions; False when there will be none, TimeoutError at the deadline."""
+        """Wait for a signal of ours that is no repetition; False when there will be none, TimeoutError at the deadline."""
         while True:
             if deadline < math.inf:
                 left = deadline - time.monotonic()
