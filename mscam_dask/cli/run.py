@@ -204,24 +204,16 @@ def execution_overrides(options: Mapping[str, object]) -> Iterator[Override]:
         option = f"--{name.replace('_', '-')}"
         if isinstance(value, tuple):  # --cluster-option
             for text in value:
-                key, _, given = text.partition("=")
-                if not (key and given):
-                    raise ConfigurationError(
-                        f"--cluster-option {text} is not of the form KEY=VALUE. Example: --cluster-option "
-                        "queue=long."
-                    )
                 key_value = f"execution.cluster_options.{text}"
                 yield parse_override(key_value, f"--cluster-option {text}")
             continue
-        origin = option if value is True else f"{option} {value}"
-        setting = _bounds(str(value)) if name == "adapt" else value
-        yield Override(("execution", name), setting, origin)
-
-
-def _bounds(text: str) -> dict[str, int | str]:
-    """Bounds of --adapt MIN:MAX; the settings refuse what is not a number."""
-    bounds = [int(part) if part.isdecimal() else part for part in text.split(":", 1)]
-    return dict(zip(("minimum", "maximum"), bounds, strict=False))
+        setting = value
+        if name == "adapt":  # MIN:MAX; the settings refuse what is no number
+            bounds = [int(part) if part.isdecimal() else part for part in str(value).split(":", 1)]
+            setting = dict(zip(("minimum", "maximum"), bounds, strict=False))
+        yield Override(
+            ("execution", name), setting, option if value is True else f"{option} {value}"
+        )
 
 
 def _removed_by(given: Set[str]) -> set[str]:

@@ -96,8 +96,8 @@ n_clusters = 4
 DATA_OF_FILES = """\
 [data]
 source = "a.npy"
-path = "b"  # path | mfeat | a.npy
-families = ["pixels"]  # families | digits | a.npy
+path = "b"  # path | mfeat | files
+families = ["pixels"]  # families | digits | files
 [cluster]
 n_clusters = 4
 """
