@@ -205,7 +205,7 @@ def describe() -> None:
     type=PATH,
     help="File to write; default: report.html in the directory.",
 )
-@key_option(ReportTable, "columns", type=PATH, metavar="FILE")
+@key_option(ReportTable, "columns", type=PATH)
 @click.option("--open", "show_in_browser", is_flag=True, help="Open the report in the browser.")
 @lazy_command("mscam_dask.cli.results:report_run")
 def report() -> None:

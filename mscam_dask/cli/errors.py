@@ -16,7 +16,7 @@ import types
 from collections.abc import Callable, Iterator
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from typing import Any, TextIO
 
 import click
 
@@ -129,8 +129,8 @@ def _os_error_message(error: OSError) -> tuple[str, int]:
     why = error.strerror or reason
     if error.errno not in _NOT_ALLOWED:
         return f"{path}: {why}. Check the path.", ConfigurationError.exit_code
-    if path.is_file() and not os.access(path, os.R_OK):
-        message = f"{path} cannot be read: {why}. Change its permissions, or name another file."
+    if path.is_file():
+        message = f"{path}: {why}. Change its permissions, or name another file."
     else:
         directory = next(place for place in (path, *path.parents) if place.is_dir())
         message = (
@@ -148,10 +148,6 @@ def _traceback(
     return without_credentials(lines, os.environ).rstrip()
 
 
-if TYPE_CHECKING:
-    from _typeshed import ReadableBuffer
-
-
 class _TolerantFile(io.FileIO):
     """File that discards what is written after its first error, which it raises unless a pipe is closed."""
 
@@ -160,7 +156,7 @@ class _TolerantFile(io.FileIO):
         self._ignores_all = ignores_all
         self._is_lost = False
 
-    def write(self, content: ReadableBuffer, /) -> int:
+    def write(self, content: Any, /) -> int:
         if not self._is_lost:
             try:
                 return super().write(content)

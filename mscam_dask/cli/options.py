@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import click
 from msgspec import Struct
 
-from mscam_dask.pipeline.config.settings import ExecutionTable, convert, texts_of
+from mscam_dask.pipeline.config.settings import ExecutionTable, convert, extras_of, texts_of
 from mscam_dask.types.allowed import allowed_text, allowed_values, annotations_of
 
 if TYPE_CHECKING:
@@ -27,13 +27,6 @@ def run_directory(text: str) -> Path:
     if "://" in text:
         raise click.BadParameter("a run directory is on a file system. Give a directory.")
     return Path(text)
-
-
-_CHECKED = (
-    *("workers", "threads", "memory_limit", "lifetime", "lifetime_stagger"),
-    *("start_timeout", "workers_timeout", "scheduler"),
-)
-_FILES = ("scheduler_file", "tls_ca", "tls_cert", "tls_key")
 
 
 def _checked(annotation: Any) -> Callable[[str], Any]:
@@ -56,7 +49,9 @@ def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) ->
         text += " Repeatable."
     elif "is_flag" not in attributes:
         attributes = {"type": _checked(annotation), **attributes}
-        if "metavar" not in attributes:
+        if extras_of(annotation).get("path") == "always":
+            attributes["metavar"] = "FILE"
+        elif "metavar" not in attributes:
             text += f" [{allowed_values(annotation)}]"
     flags = names or (f"--{key.replace('_', '-')}",)
     return click.option(*flags, key, help=text.replace("`", ""), **attributes)
@@ -64,14 +59,17 @@ def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) ->
 
 def execution_options() -> tuple[Option, ...]:
     """Return the options of the executor: keys of [execution], and --insecure."""
-    many = {"multiple": True, "metavar": "KEY=VALUE"}
+    others: dict[str, dict[str, Any]] = {
+        "cluster_options": {"multiple": True, "metavar": "KEY=VALUE"},
+        "adapt": {"type": str, "metavar": "MIN:MAX"},
+        "in_process": {"is_flag": True},
+    }
+    names = {"cluster_options": ("--cluster-option",)}
     return (
-        key_option(ExecutionTable, "cluster"),
-        key_option(ExecutionTable, "cluster_options", "--cluster-option", **many),
-        key_option(ExecutionTable, "adapt", type=str, metavar="MIN:MAX"),
-        key_option(ExecutionTable, "in_process", is_flag=True),
-        *(key_option(ExecutionTable, key) for key in _CHECKED),
-        *(key_option(ExecutionTable, key, metavar="FILE") for key in _FILES),
+        *(
+            key_option(ExecutionTable, key, *names.get(key, ()), **others.get(key, {}))
+            for key in annotations_of(ExecutionTable)
+        ),
         click.option("--insecure", is_flag=True, help="Allow tcp:// to another computer."),
     )
 

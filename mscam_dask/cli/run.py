@@ -101,12 +101,6 @@ def run_file(
             insecure=insecure,
             observers=(progress,),
         )
-    if not outcome.resumed:
-        show(
-            results_console(),
-            f"Nothing to do: {relative(outcome.directory.path)} holds this run, finished at "
-            f"{outcome.record.ended}. --overwrite runs it again.",
-        )
     return _summarize(outcome)
 
 
@@ -137,13 +131,6 @@ def resume_directory(
             insecure=insecure,
             observers=(progress,),
         )
-    if not outcome.resumed:
-        show(
-            results_console(),
-            f"Nothing to resume: {relative(outcome.directory.path)} holds a run that finished at "
-            f"{outcome.record.ended}.",
-        )
-        return 0
     return _summarize(outcome)
 
 
@@ -156,6 +143,12 @@ def _summarize(outcome: RunOutcome) -> int:
     """Print the results, and return the exit code."""
     record, directory = outcome.record, outcome.directory
     fit, data = record.fit, record.data
+    if not outcome.resumed:
+        show(
+            results_console(),
+            f"Nothing to do: {relative(directory.path)} holds this run, finished at {record.ended}. "
+            "mscam-dask run --overwrite runs it again.",
+        )
     assert fit is not None
     assert data is not None
     assert record.exit_code is not None

@@ -206,7 +206,7 @@ def environment_overrides(environment: Mapping[str, str]) -> list[Override]:
         if not name.startswith("MSCAM_") or "__" not in name:
             continue
         key = tuple(name.removeprefix("MSCAM_").lower().split("__"))
-        if len(key) < 2 or not all(key):
+        if not all(key):
             raise ConfigurationError(
                 f"the environment variable {name} does not name a table and a key. Use "
                 "MSCAM_TABLE__KEY=value, for example MSCAM_CLUSTER__N_CLUSTERS=10."
