@@ -67,19 +67,17 @@ def test_a_defect_keeps_its_traceback(error: Exception) -> None:
 
 
 def test_a_finished_run_in_a_read_only_directory_has_nothing_to_do(
-    here: Path, call: Call, monkeypatch: pytest.MonkeyPatch
+    run: Path, call: Call, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    arguments = ("run", "tiny.toml", "--in-process", "-o", "out")
-    assert call(*arguments).exit_code == 0
     opened = os.open
 
     def read_only(path: Any, flags: int, *rest: Any, **options: Any) -> int:
-        if flags & (os.O_WRONLY | os.O_RDWR) and Path(path).parent.name == "out":
+        if flags & (os.O_WRONLY | os.O_RDWR) and Path(path).parent == run:
             raise OSError(errno.EROFS, "Read-only file system", str(path))
         return opened(path, flags, *rest, **options)
 
     monkeypatch.setattr(os, "open", read_only)
-    result = call(*arguments)
+    result = call("run", "tiny.toml", "--in-process", "--set", "report.enabled=true", "-o", run)
     assert (result.exit_code, result.stderr) == (0, ""), "no step began"
 
 
