@@ -254,6 +254,7 @@ def test_known_labels_of_a_file(here: Path, call: Call) -> None:
     Path("known.csv").write_text("\n".join(known))
     Path("run.toml").write_text(
         '[data]\nsource = "a.npz"\npartial_labels = "known.csv"\n[cluster]\nn_clusters = 3\n'
+        "[report]\nenabled = false\n"
     )
     made = call("run", "run.toml", "--in-process", "-o", "runs/k")
     assert made.exit_code == 0, made.output

@@ -82,7 +82,9 @@ def _imported(module: str) -> Any:
 
 
 def options_of(name: str, found: Any) -> set[str] | None:
-    """Return the options that a class of the table takes; None when it takes any."""
+    """Return the options that a class of the table takes; None for those that a gateway decides."""
+    if name == "gateway":
+        return None
     if name == "kubernetes":
         return _OF_KUBERNETES
     callables = [found]
@@ -92,13 +94,8 @@ def options_of(name: str, found: Any) -> set[str] | None:
         callables.append(import_module("distributed").Worker)
     elif name == "slurm-runner":
         callables.append(found.__mro__[1])
-    parameters = [
-        part for each in callables for part in inspect.signature(each).parameters.values()
-    ]
-    if name == "gateway" and any(part.kind is part.VAR_KEYWORD for part in parameters):
-        return None
-    variable = (inspect.Parameter.VAR_KEYWORD, inspect.Parameter.VAR_POSITIONAL)
-    return {part.name for part in parameters if part.kind not in variable} - _OURS
+    taken = map(inspect.getfullargspec, callables)
+    return {option for each in taken for option in (*each.args, *each.kwonlyargs)} - _OURS
 
 
 _TLS = {"tls_ca", "tls_cert", "tls_key"}
@@ -193,14 +190,13 @@ def _option_problems(
 ) -> Iterable[tuple[Key, str]]:
     allowed = options_of(name, found)
     for key in options:
-        problem = ""
         if key in _OURS:
             problem = (
                 f"is not for {name!r}: the run sets it, by [execution] workers, tls_ca, tls_cert and tls_key, "
                 "and starts a local cluster on the loopback interface. Remove it."
             )
+            yield ("cluster_options", key), problem
         elif allowed is not None and key not in allowed:
             names = ", ".join(sorted(allowed))
             problem = f"is not an option of {name!r}.{nearest(key, allowed)} Allowed are {names}."
-        if problem:
             yield ("cluster_options", key), problem
