@@ -37,14 +37,7 @@ _ADDRESS_SPACE = 3 * 2**29
 _LIMITS = (MemoryError, ImportError, RuntimeError)
 
 _NOT_ALLOWED = (errno.EACCES, errno.EPERM, errno.EROFS)
-_PATH_ERRORS = (
-    *_NOT_ALLOWED,
-    errno.ENOENT,
-    errno.ENOTDIR,
-    errno.EISDIR,
-    errno.ENAMETOOLONG,
-    errno.ELOOP,
-)
+_NO_PATH = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def handle_errors(command: Callable[..., Any], *, calls: str = "") -> Callable[..., None]:
@@ -101,13 +94,12 @@ def _message_of(error: BaseException) -> tuple[str, int]:
         if isinstance(error, _Terminated):
             return f"{label} Ended by SIGTERM.", TemporaryFailure.exit_code
         return f"Interrupted. {error}".strip(), EXIT_INTERRUPTED
-    typed = error if isinstance(error, MscamError) else system_limit(error)
+    typed = error if isinstance(error, MscamError) else system_limit(error) or _path_error(error)
     if typed is not None:
         return f"{label} {typed}", typed.exit_code
     if not isinstance(error, OSError):
         raise error
-    message, code = _os_error_message(error)
-    return f"{label} {message}", code
+    return f"{label} {type(error).__name__}: {error}", 1
 
 
 class _Terminated(KeyboardInterrupt):
@@ -118,26 +110,25 @@ def _terminate(*_: object) -> None:
     raise _Terminated
 
 
-def _os_error_message(error: OSError) -> tuple[str, int]:
-    """Message with a remedy, and the exit code."""
-    reason = f"{type(error).__name__}: {error}"
-    if not isinstance(error, PermissionError) and error.errno not in _PATH_ERRORS:
-        return reason, 1
+def _path_error(error: BaseException) -> ConfigurationError | None:
+    """Return the typed error for a path that cannot be used; None for other errors."""
+    if not isinstance(error, OSError):
+        return None
+    if error.errno not in (*_NOT_ALLOWED, *_NO_PATH) and not isinstance(error, PermissionError):
+        return None
+    why = error.strerror or f"{type(error).__name__}: {error}"
     if not isinstance(error.filename, str | bytes):
-        return f"{reason}. Check the permissions of this user.", ConfigurationError.exit_code
+        return ConfigurationError(f"{why}. Check the permissions of this user.")
     path = Path(os.fsdecode(error.filename)).absolute()
-    why = error.strerror or reason
-    if error.errno not in _NOT_ALLOWED:
-        return f"{path}: {why}. Check the path.", ConfigurationError.exit_code
+    if error.errno in _NO_PATH:
+        return ConfigurationError(f"{path}: {why}. Check the path.")
     if path.is_file():
-        message = f"{path}: {why}. Change its permissions, or name another file."
-    else:
-        directory = next(place for place in (path, *path.parents) if place.is_dir())
-        message = (
-            f"This user cannot read and write in {directory} ({path.name}: {why}). Change its "
-            "permissions, or give another directory (-o)."
-        )
-    return message, ConfigurationError.exit_code
+        return ConfigurationError(f"{path}: {why}. Change its permissions, or name another file.")
+    directory = next(place for place in (path, *path.parents) if place.is_dir())
+    return ConfigurationError(
+        f"This user cannot read and write in {directory} ({path.name}: {why}). Change its permissions, or "
+        "give another directory (-o)."
+    )
 
 
 def _traceback(

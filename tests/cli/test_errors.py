@@ -40,6 +40,7 @@ def failed(error: Exception) -> Result:
         (PermissionError("denied"), 2, ("PermissionError: denied",)),
         (NotADirectoryError(errno.ENOTDIR, "Not a directory", "a/b"), 2, ("a/b: Not a directory",)),
         (OSError(errno.EIO, "Input/output error", "a"), 1, ("Input/output error: 'a'",)),
+        (OSError("of a library"), 1, ("OSError: of a library",)),
         (RuntimeError("can't start new thread"), 75, ("can't start new thread", "ulimit -u")),
         (BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable"), 75, ("ulimit -u",)),
         (MemoryError("Unable to allocate 8 EiB"), 4, ("Unable to allocate 8 EiB", "ulimit -v")),
@@ -48,7 +49,7 @@ def failed(error: Exception) -> Result:
         (WorkerLostError("task 'admm_view' was given up"), 4, ("task 'admm_view' was given up",)),
     ],
     ids=[
-        *("read-only", "file", "permission", "path", "device"),
+        *("read-only", "file", "permission", "path", "device", "other"),
         *("thread", "process", "memory", "library", "disk", "worker"),
     ],
 )
