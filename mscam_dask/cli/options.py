@@ -5,16 +5,13 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any
 
 import click
 from msgspec import Struct
 
 from mscam_dask.pipeline.config.settings import ExecutionTable, convert, extras_of, texts_of
 from mscam_dask.types.allowed import allowed_text, allowed_values, annotations_of
-
-if TYPE_CHECKING:
-    from mscam_dask.pipeline.config.toml_document import Document
 
 PATH = click.Path(path_type=Path)
 
@@ -103,44 +100,24 @@ def with_options(*options: Option) -> Option:
     return decorate
 
 
-class Extension(Protocol):
-    """Commands that a package adds, and its files and directories in the built-in commands."""
-
-    commands: tuple[click.Command, ...]
-
-    def owns_tables(self, tables: Collection[str]) -> bool:
-        """Return whether a TOML file with these tables is for this extension."""
-
-    def owns_directory(self, directory: Path) -> bool:
-        """Return whether this extension wrote a directory."""
-
-    def run(self, document: Document, **options: Any) -> int:
-        """Run a TOML file with the options of `mscam-dask run`, and return the exit code."""
-
-    def resume(self, directory: Path) -> int:
-        """Resume what was interrupted in a directory, and return the exit code."""
-
-    def describe(self, directory: Path) -> None:
-        """Print the content of a directory."""
-
-    def write_report(self, directory: Path, output: Path | None) -> Path:
-        """Write the report of a directory, and return its file."""
-
-
 @functools.cache
-def installed_extensions() -> tuple[Extension, ...]:
-    """Return the extensions that entry points of installed packages name."""
+def installed_extensions() -> tuple[Any, ...]:
+    """Return the extensions that entry points of installed packages name.
+
+    They add commands, and handle their files and directories in the others; that of this package is
+    `EXPERIMENTS` in benchmark/commands.py.
+    """
     import importlib.metadata
 
     entries = importlib.metadata.entry_points(group="mscam_dask.experiments")
     return tuple(entry.load() for entry in entries)
 
 
-def extension_of_file(tables: Collection[str]) -> Extension | None:
+def extension_of_file(tables: Collection[str]) -> Any:
     """Return the extension that a TOML file with these tables is for, None for a pipeline."""
     return next((each for each in installed_extensions() if each.owns_tables(tables)), None)
 
 
-def extension_of_directory(directory: Path) -> Extension | None:
+def extension_of_directory(directory: Path) -> Any:
     """Return the extension that wrote a directory, None when no extension did."""
     return next((each for each in installed_extensions() if each.owns_directory(directory)), None)

@@ -76,7 +76,7 @@ def run_file(
                 f"--max-bytes is for a pipeline with [data], not for the experiment {pipeline}. Set "
                 "max_bytes in the table of each data set."
             )
-        return extension.run(
+        code: int = extension.run(
             document,
             assignments=assignments,
             output=output,
@@ -85,6 +85,7 @@ def run_file(
             insecure=insecure,
             **execution,
         )
+        return code
     overrides = option_overrides(assignments, execution)
     if max_bytes is not None:
         overrides.append(Override(("data", "max_bytes"), max_bytes, f"--max-bytes {max_bytes}"))
@@ -123,7 +124,8 @@ def resume_directory(
     is_run = RunDirectory(run_directory).record.is_file()
     extension = None if is_run else extension_of_directory(run_directory)
     if extension is not None:
-        return extension.resume(run_directory)
+        code: int = extension.resume(run_directory)
+        return code
     with _progress(plain=plain) as progress:
         outcome = resume_run(
             run_directory,
