@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-from msgspec import Struct
+import msgspec
 
-from mscam_dask.pipeline.config.settings import ExecutionTable, convert, extras_of, texts_of
+from mscam_dask.pipeline.config.settings import ExecutionTable, extras_of, texts_of
 from mscam_dask.types.allowed import allowed_text, allowed_values, annotations_of
 
 PATH = click.Path(path_type=Path)
@@ -31,7 +31,7 @@ def _checked(annotation: Any) -> Callable[[str], Any]:
 
     def value(text: str) -> Any:
         try:
-            return convert(text, annotation, strict=False)
+            return msgspec.convert(text, annotation, strict=False)
         except ValueError as error:
             allowed = allowed_text(annotation, text)
             raise click.BadParameter(f"{text!r}; allowed is {allowed}") from error
@@ -39,7 +39,7 @@ def _checked(annotation: Any) -> Callable[[str], Any]:
     return value
 
 
-def key_option(table: type[Struct], key: str, *names: str, **attributes: Any) -> Option:
+def key_option(table: type[msgspec.Struct], key: str, *names: str, **attributes: Any) -> Option:
     """Return the option of a key of a table of settings, with its text, and its check unless repeatable."""
     annotation, text = annotations_of(table)[key], texts_of(table)[key]
     if "multiple" in attributes:

@@ -13,7 +13,7 @@ import msgspec
 
 from mscam_dask.data.store.object_store import as_location
 from mscam_dask.errors import ConfigurationError, holds_a_secret, redacted
-from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, File, convert, extras_of
+from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, File, extras_of
 from mscam_dask.pipeline.config.toml_document import Document, Key
 from mscam_dask.types.allowed import allowed_text, annotations_of, nearest, table_of
 
@@ -110,7 +110,7 @@ class _Reader:
                 }
         try:
             found = self._absolute(
-                convert(value, annotation), extras_of(annotation).get("path"), path
+                msgspec.convert(value, annotation), extras_of(annotation).get("path"), path
             )
         except ConfigurationError as error:
             return self._add(path, f"{_key_name(path)}: {error}")

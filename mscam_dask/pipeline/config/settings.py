@@ -10,7 +10,6 @@ import ast
 import functools
 import inspect
 import itertools
-import re
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
@@ -36,23 +35,15 @@ FileOrColumn = Annotated[
 ]
 
 
-def _is_memory(text: str) -> bool:
-    from dask.utils import parse_bytes
-
-    return parse_bytes(text) > 0
-
-
-def _is_duration(text: str) -> bool:
-    from dask.utils import parse_timedelta
-
-    return re.match(r"\s*\.?\d", text) is not None and parse_timedelta(text) > 0
-
-
+# Texts that Dask's parse_bytes and parse_timedelta read as a value above 0.
+_NUMBER = r"(?i)^\s*(?=[\d.]*[1-9])(\d+\.?\d*|\.\d+)(e\d\d?)?\s*"
+_UNITS = "[mun]?s|m|h|d|w|(milli|micro|nano)?seconds?|minutes?|hours?|days?|weeks?"
 Memory = Annotated[
-    Count | Text, Meta(title='bytes, or a text such as `"4 GiB"`', extra={"is_valid": _is_memory})
+    Count | Annotated[str, Meta(pattern=rf"{_NUMBER}([kmgtp]i?)?b?\s*\Z")],
+    Meta(title='bytes, or a text such as `"4 GiB"`'),
 ]
 Duration = Annotated[
-    Text, Meta(title='a duration such as `"55 minutes"`', extra={"is_valid": _is_duration})
+    str, Meta(pattern=rf"{_NUMBER}({_UNITS})?\s*\Z", title='a duration such as `"55 minutes"`')
 ]
 
 
@@ -62,18 +53,6 @@ def extras_of(annotation: Any) -> dict[str, Any]:
         return annotation.extra or {}
     parts = map(extras_of, get_args(annotation))
     return {name: value for part in parts for name, value in part.items()}
-
-
-def convert(value: object, annotation: Any, *, strict: bool = True) -> Any:
-    """Return a value as its type, or raise a ValueError."""
-    found = msgspec.convert(value, annotation, strict=strict)
-    is_valid = extras_of(annotation).get("is_valid")
-    try:
-        if is_valid is None or not isinstance(found, str) or is_valid(found):
-            return found
-    except KeyError:  # an unknown unit
-        pass
-    raise ValueError(value)
 
 
 BUILT_IN_SOURCES = ("digits", "mfeat")
