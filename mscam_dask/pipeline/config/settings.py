@@ -6,11 +6,9 @@ enough. docs/settings_page.py writes docs/pipeline-settings.md from them.
 
 from __future__ import annotations
 
-import ast
 import functools
 import inspect
-import itertools
-import sys
+import re
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
@@ -36,6 +34,7 @@ FileOrColumn = Annotated[
 
 
 # Texts that Dask's parse_bytes and parse_timedelta read as a value above 0.
+# msgspec 0.22 crashes on a pattern beside a list with a least length, so that `Text` has none.
 _NUMBER = r"(?i)^\s*(?=[\d.]*[1-9])(\d+\.?\d*|\.\d+)(e\d\d?)?\s*"
 _UNITS = "[mun]?s|m|h|d|w|(milli|micro|nano)?seconds?|minutes?|hours?|days?|weeks?"
 Memory = Annotated[
@@ -356,23 +355,13 @@ def settings_text(settings: Settings) -> str:
     return toml_text(tables)
 
 
-def texts_of(table: type[Struct]) -> dict[str, str]:
-    """Return the text below each field of a table and its bases, for the options and the page of settings."""
-    bases = reversed(table.__mro__[: table.__mro__.index(Struct)])
-    classes = [_texts_in(base.__module__)[base.__name__] for base in bases]
-    return {field: text for texts in classes for field, text in texts.items()}
+# A field of a class, and the text below it.
+_FIELD = re.compile(r'^    (\w+):(?:(?!^    \w+:).)*?^    """(.+?)"""', re.MULTILINE | re.DOTALL)
 
 
 @functools.cache
-def _texts_in(module: str) -> dict[str, dict[str, str]]:
-    """Texts below fields, by class, of the source of a module."""
-    tree = ast.parse(inspect.getsource(sys.modules[module]))
-    return {
-        part.name: {
-            ast.unparse(field.target): " ".join(ast.literal_eval(text.value).split())
-            for field, text in itertools.pairwise(part.body)
-            if isinstance(field, ast.AnnAssign) and isinstance(text, ast.Expr)
-        }
-        for part in tree.body
-        if isinstance(part, ast.ClassDef)
-    }
+def texts_of(table: type[Struct]) -> dict[str, str]:
+    """Return the text below each field of a table and its bases, for the options and the page of settings."""
+    bases = reversed(table.__mro__[: table.__mro__.index(Struct)])
+    fields = _FIELD.findall("\n".join(map(inspect.getsource, bases)))
+    return {name: " ".join(text.split()) for name, text in fields}
