@@ -73,16 +73,14 @@ def execution_options() -> tuple[Option, ...]:
 
 def file_options(output: str) -> tuple[Option, ...]:
     """Return the options of commands that run a file; `output` is the help text of --output."""
-    example = "for example cluster.n_clusters=7 or output.root=DIR"
-    setting = click.option(
-        "--set",
-        "assignments",
-        multiple=True,
-        metavar="TABLE.KEY=VALUE",
-        help=f"A setting, {example}; repeatable.",
-    )
     return (
-        setting,
+        click.option(
+            "--set",
+            "assignments",
+            multiple=True,
+            metavar="TABLE.KEY=VALUE",
+            help="A setting, for example cluster.n_clusters=7 or output.root=DIR; repeatable.",
+        ),
         click.option("-o", "--output", type=run_directory, metavar="DIR", help=output),
         click.option("--overwrite", is_flag=True, help="Replace the results of an earlier run."),
         click.option("--dry-run", is_flag=True, help="Estimate memory and time without running."),

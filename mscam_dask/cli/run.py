@@ -231,25 +231,17 @@ def _show_plan(plan: RunPlan) -> None:
     data = plan.data
     views = ", ".join(f"{view.name} ({view.shape[1]})" for view in data.views)
     held = f"at most {plan.held_bytes / _MIB:.1f} MiB of results on all workers together"
+    selected = f"; selected during the fit: {', '.join(plan.selected)}" if plan.selected else ""
     pairs = [
         ("Run", relative(plan.place.directory)),
         ("To do", _action(plan)),
         ("Data", f"{data.n_samples} samples, {plural(len(data.views), 'view')}: {views}"),
         ("Bytes", f"{plan.read_bytes / _MIB:.1f} MiB of data, {held}"),
-        ("Settings", _settings(plan)),
+        ("Settings", plural(len(plan.settings), "candidate") + selected),
         ("Workers", f"{plan.n_workers}, {_memory(plan)}"),
         ("Time", f"about {duration(plan.seconds)} ({plan.basis})"),
     ]
     show(results_console(), key_values(pairs))
-
-
-def _settings(plan: RunPlan) -> str:
-    count = len(plan.settings)
-    if not plan.selected:
-        return f"{count} candidates" if count > 1 else "1"
-    *others, last = plan.selected
-    names = f"{', '.join(others)} and {last} are" if others else f"{last} is"
-    return f"{count} ({names} selected during the fit)"
 
 
 def _memory(plan: RunPlan) -> str:
