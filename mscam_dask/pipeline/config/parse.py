@@ -59,8 +59,7 @@ def misplaced(
     for field in msgspec.structs.fields(table):
         owners = [name for name, keys in keys_of.items() if field.name in keys]
         if owners and kind not in owners and getattr(table, field.name) != field.default:
-            only = f"only for {', '.join(owners)}. Remove one of them."
-            yield (field.name,), f"is not for {kind!r}, {only}"
+            yield (field.name,), f"is not for {kind!r}, only for {', '.join(owners)}. Remove it."
 
 
 @dataclasses.dataclass

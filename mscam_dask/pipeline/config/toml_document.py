@@ -131,8 +131,8 @@ def parse_override(text: str, origin: str | None = None) -> Override:
     key, origin = _key_of(left), origin or f"--set {text}"
     if len(key) < 2 or not right:
         raise ConfigurationError(
-            f"{origin} is not of the form KEY=VALUE. Examples: --set cluster.n_clusters=10, "
-            "--cluster-option queue=long."
+            f"{origin} is not of the form --set TABLE.KEY=VALUE or --cluster-option KEY=VALUE. Example: "
+            "--set cluster.n_clusters=10."
         )
     return Override(key, _value(right, origin), origin)
 
