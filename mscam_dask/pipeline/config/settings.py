@@ -346,11 +346,8 @@ class Settings(Struct, frozen=True, kw_only=True):
 
 def settings_text(settings: Settings) -> str:
     """Return the text of a pipeline file with these settings, including defaults."""
-    tables = {
-        name: msgspec.to_builtins(table)
-        for name, table in msgspec.structs.asdict(settings).items()
-        if name != "name"
-    }
+    tables = msgspec.to_builtins(settings)
+    del tables["name"]
     tables["cluster"] = {"method": settings.cluster.method, **settings.cluster.parameters}
     return toml_text(tables)
 
