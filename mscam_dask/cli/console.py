@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from textwrap import shorten
@@ -25,10 +26,8 @@ _SHORT = 16  # hexadecimal digits of a digest
 
 def results_console() -> Console:
     """Return the console for results: standard output, without markup."""
-    console = Console(markup=False, highlight=False, soft_wrap=False)
-    if not console.is_terminal:
-        console = Console(markup=False, highlight=False, width=_FILE_WIDTH)
-    return console
+    width = None if sys.stdout.isatty() else _FILE_WIDTH
+    return Console(markup=False, highlight=False, width=width)
 
 
 def show(console: Console, *parts: RenderableType) -> None:
