@@ -40,7 +40,6 @@ from mscam_dask.data.views.sources import (
     BLOCK_BYTES,
     RowSource,
     ViewDigest,
-    feature_names_of,
     row_ranges,
 )
 from mscam_dask.data.views.validation import check_finite, check_not_empty
@@ -207,6 +206,6 @@ def write_view(
             "digest": digest.hexdigest(),
         }
     )
-    names = feature_names_of(view)
-    if names is not None:
-        group[key.rpartition("/")[0]].update_attributes({schema.FEATURE_NAMES: list(names)})
+    if view.feature_names is not None:
+        own = group[key.rpartition("/")[0]]
+        own.update_attributes({schema.FEATURE_NAMES: list(view.feature_names)})

@@ -22,8 +22,6 @@ from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
     check_view,
-    feature_names_of,
-    recorded_digest,
     row_ranges,
 )
 from mscam_dask.errors import ConfigurationError, DataError
@@ -113,7 +111,7 @@ def validate(
         _check_kind(view)
     check_sizes(data.n_samples, n_clusters=n_clusters, n_neighbors=n_neighbors)
     issues = _few_shared(data, n_clusters)
-    recorded = [recorded_digest(view) for view in data.views]
+    recorded = [view.recorded_digest for view in data.views]
     parts = [blocks_of_rows(view) for view in data.views]
     scan_part = functools.partial(_scan, digest=digest and not all(recorded))
     found = iter(over(scan_part, list(itertools.chain.from_iterable(parts))))
@@ -249,7 +247,7 @@ def _label_columns(view: RowSource, scan: _Scan) -> dict[int, str]:
     """Names by position of columns with a usual name of labels whose least and largest values are different whole numbers."""
     return {
         at: name
-        for at, name in enumerate(feature_names_of(view) or ())
+        for at, name in enumerate(view.feature_names or ())
         if name.lower() in LABEL_COLUMNS
         and scan.lowest[at] < scan.highest[at]
         and float(scan.lowest[at]).is_integer()

@@ -18,7 +18,7 @@ from scipy import sparse
 from mscam_dask.data.store.write import write_store
 from mscam_dask.data.views.as_multi_view import as_multi_view
 from mscam_dask.data.views.multi_view import MultiViewData
-from mscam_dask.data.views.sources import ArrayRows, feature_names_of
+from mscam_dask.data.views.sources import ArrayRows
 from mscam_dask.data.views.validation import validate
 from mscam_dask.errors import ConfigurationError, DataError
 from tests.data.conftest import dask_array
@@ -206,7 +206,7 @@ def test_polars_and_arrow_tables_keep_names_of_columns(as_arrow: bool) -> None:
     views = {"v": table({"x": [1, None, 3], "y": [True, None, False], "z": [0.5, 1.0, 2.0]})}
     for given_views in (views, views["v"]):
         (view,) = as_multi_view(given_views).views
-        assert feature_names_of(view) == ("x", "y", "z")
+        assert view.feature_names == ("x", "y", "z")
         np.testing.assert_array_equal(
             view.read(0, 3), [[1, 1, 0.5], [np.nan, np.nan, 1], [3, 0, 2]]
         )
