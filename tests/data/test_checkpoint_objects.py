@@ -80,26 +80,18 @@ def test_a_run_goes_on_in_another_directory(
     assert keys(bucket) == []
 
 
-@pytest.mark.thorough
-def test_a_run_goes_on_from_a_directory(settings: Settings, tmp_path: Path) -> None:
+@pytest.mark.slow
+@pytest.mark.parametrize("overwrite", [False, True])
+def test_a_run_goes_on_from_a_directory_unless_it_is_to_start_again(
+    settings: Settings, tmp_path: Path, *, overwrite: bool
+) -> None:
     shared = f"output.checkpoints='{tmp_path / 'shared'}'"
     elsewhere = read_config(tmp_path / "tiny.toml", [parse_override(shared)])
     with pytest.raises(PreEmpted):
         run_pipeline(elsewhere, tmp_path / "node 1", observers=[pre_empted_after(0)])
-    outcome = run_pipeline(elsewhere, tmp_path / "node 2")
-    assert outcome.record.resumed[0].after_iteration is not None
+    outcome = run_pipeline(elsewhere, tmp_path / "node 2", overwrite=overwrite)
+    assert [entry.after_iteration for entry in outcome.record.resumed] == [1] * (not overwrite)
     assert list((tmp_path / "shared").iterdir()) == []
-
-
-@pytest.mark.slow
-def test_overwrite_starts_the_clustering_again(
-    bucket: Any, settings: Settings, tmp_path: Path
-) -> None:
-    with pytest.raises(PreEmpted):
-        run_pipeline(settings, tmp_path / "node 1", observers=[pre_empted_after(0)])
-    outcome = run_pipeline(settings, tmp_path / "node 2", overwrite=True)
-    assert outcome.record.resumed == ()
-    assert keys(bucket) == []
 
 
 # ----------------------------------------------------------------------------- no way there

@@ -53,18 +53,16 @@ class LiftedRows(RowsOf):
         return rows_at(self.source, self.places[start:stop], self._columns)
 
     def in_memory(self) -> ArrayRows:
-        """Return the rows as an array, for which the source is read once."""
+        """Return the rows as an array, for which the source is read once; those of an array are of its kind."""
+        columns = self._columns
+        if isinstance(self.source, ArrayRows) and (self.places >= 0).all():
+            array: Any = self.source.array
+            held = array[self.places if columns is None else np.ix_(self.places, columns)]
+            return ArrayRows(held, self.name, self.view_type, self.feature_names)
         # single precision stays: half the memory, and no digit lost
         dtype = np.float32 if self.dtype == np.float32 else np.float64
-        rows = rows_at(self.source, self.places, self._columns, dtype=dtype)
+        rows = rows_at(self.source, self.places, columns, dtype=dtype)
         return ArrayRows(rows, self.name, self.view_type, self.feature_names)
-
-    def of_array(self) -> ArrayRows:
-        """Return the rows of an array as an array of its kind; all rows are there."""
-        array: Any = cast("ArrayRows", self.source).array
-        columns = self._columns
-        index = self.places if columns is None else np.ix_(self.places, columns)
-        return ArrayRows(array[index], self.name, self.view_type, self.feature_names)
 
 
 def lifted(
@@ -155,7 +153,7 @@ def restrict_to_present(
                 n_rows, n_columns = view.source.shape
                 may_be_pairs = view.view_type == "features" and n_rows == n_columns
                 if not may_be_pairs:  # whose type may be set later
-                    return restrict_to_present(view.of_array(), columns=columns)
+                    return restrict_to_present(view.in_memory(), columns=columns)
             nowhere = np.isin(view.places, _rows_of_nan(view.source, None))
             absent = np.union1d(absent, np.flatnonzero(nowhere))
         else:

@@ -157,7 +157,8 @@ class ArrayRows(_Array):
 
     def _rows(self, start: int, stop: int) -> NDArray[Any]:
         rows: Any = self.array[start:stop]
-        return rows.toarray() if isinstance(self.array, sparse.csr_array) else rows
+        dense: NDArray[Any] = rows.toarray() if is_sparse(rows) else rows
+        return dense
 
 
 @dataclass(frozen=True, eq=False)

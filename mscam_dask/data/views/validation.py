@@ -322,12 +322,8 @@ def repeated_samples(groups: NDArray[np.int64] | None, n_clusters: int) -> tuple
 
 def check_not_negative(view: RowSource) -> None:
     """Refuse negative distances, in a block to other samples too, with a `DataError`; reads the view once."""
-    lowest = highest = 0.0
-    for start, stop in row_ranges(view):
-        rows = view.read(start, stop)
-        lowest = min(lowest, float(rows.min(initial=0.0)))
-        highest = max(highest, float(rows.max(initial=0.0)))
-    _refuse_negative(view, lowest, _TOLERANCE * max(-lowest, highest))
+    scan = _scan(view, digest=False)
+    _refuse_negative(view, float(scan.lowest.min()), scan.rounding)
 
 
 def _refuse_negative(view: RowSource, lowest: float, allowed: float) -> None:

@@ -120,11 +120,8 @@ images = hnp.arrays(
 
 
 @pytest.mark.parametrize("family", FAMILIES)
-@pytest.mark.parametrize("shape", [(8, 8), (7, 10)], ids=str)
-def test_one_finite_row_per_image_whatever_stands_beside_it(
-    family: str, shape: tuple[int, int]
-) -> None:
-    stack = np.random.default_rng(0).random((5, *shape))
+def test_one_finite_row_per_image_whatever_stands_beside_it(family: str) -> None:
+    stack = np.random.default_rng(0).random((5, 7, 10))
     stack[2] = 0
     rows = FAMILIES[family](stack)
     assert rows.shape[0] == 5
@@ -264,11 +261,8 @@ def test_a_larger_share_corrupts_the_same_samples_and_more(
     ("name", "value"),
     [
         ("n_samples", 1),
-        ("n_samples", 10.5),
         ("corruption_rate", 30),
-        ("corruption_rate", float("nan")),
         ("noise_variance", -1),
-        ("noise_variance", float("inf")),
         ("within_variance", 0),
     ],
 )
