@@ -45,7 +45,7 @@ from mscam_dask.data.store.arrays import (
     open_array,
     put_array,
     put_json,
-    verify_array,
+    verify_arrays,
 )
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import (
@@ -142,15 +142,6 @@ class StoredArrays:
             self.consensus_graph, self.learned_graph, self.view_embeddings, self.view_coordinates
         )
 
-    def verify(self) -> None:
-        """Read every chunk, one at a time; a missing or damaged one is a `StoreCorruptError`."""
-        graphs = ("consensus_graph", "learned_graph")[: 1 + self.has_learned_graph]
-        keys = [f"{graph}/{part}" for graph in graphs for part in _GRAPH_PARTS]
-        keys += [f"view_embeddings/{index}" for index in range(len(self.embedded_views))]
-        keys += [f"view_coordinates/{index}" for index in range(len(self.projected_views))]
-        for key in keys:
-            verify_array(self.root, key)
-
     def _graph(self, key: str) -> csr_array[np.float64]:
         parts = {part: get_array(self.root, f"{key}/{part}") for part in _GRAPH_PARTS}
         shape = (self.n_samples, self.n_samples)
@@ -231,8 +222,7 @@ def write_result(
     try:
         with full_disk_is_temporary(root):
             _write(solution, partial, model, begun)
-            read_result(partial)
-            read_model(partial)
+            verify_arrays(partial, _attributes(partial))
             sync_tree(partial)
             rename_durably(partial, root)
     finally:
@@ -321,7 +311,7 @@ def read_result(path: str | Path) -> StoredResult:
         )
         is_large = stored.n_samples > SIZES.exact_samples
         if is_large:
-            stored.verify()
+            verify_arrays(root, attributes)
         return StoredResult(
             labels=get_array(root, "labels"),
             arrays=stored if is_large else stored.loaded(),

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner
 
 from mscam_dask.cli import main
-from mscam_dask.data.checkpoints import ObjectCheckpointStore
+from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import ConfigurationError
@@ -124,7 +124,7 @@ def test_wrong_credentials_are_said_and_not_shown(
     environment.setenv("AWS_ACCESS_KEY_ID", "AKIAWRONGWRONGWRONG1")
     environment.setenv("AWS_SECRET_ACCESS_KEY", "wrong-and-not-to-be-shown")
     with pytest.raises(ConfigurationError) as refused:
-        ObjectCheckpointStore(PLACE).load()
+        FileCheckpointStore(PLACE).load()
     assert re.match(quotes("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), str(refused.value))
     arguments = ["run", str(tmp_path / "tiny.toml"), "-o", str(tmp_path / "run")]
     result = CliRunner().invoke(main, arguments)
