@@ -237,8 +237,7 @@ def row_ranges(source: RowSource, *, block_bytes: int = BLOCK_BYTES) -> Iterator
 class ViewDigest:
     """SHA-256 of a view's shape and of that of each `DIGEST_ROWS` rows as little-endian float64, no −0."""
 
-    def __init__(self, shape: tuple[int, int]) -> None:
-        self._shape = shape
+    def __init__(self) -> None:
         self._blocks: list[bytes] = []
         self._hash = hashlib.sha256()
         self._n_rows = 0
@@ -255,26 +254,26 @@ class ViewDigest:
                 self._hash, self._n_rows = hashlib.sha256(), 0
             rows = rows[len(part) :]
 
-    def extend(self, blocks: Sequence[bytes]) -> None:
-        """Add the `blocks` of a digest of the next rows; the rows so far are whole blocks."""
-        self._blocks.extend(blocks)
-
     def blocks(self) -> list[bytes]:
         """Return the digest of each block of rows that were added so far."""
         return [*self._blocks, self._hash.digest()] if self._n_rows else list(self._blocks)
 
-    def hexdigest(self) -> str:
-        """Return the digest of what was added so far, 64 hexadecimal digits."""
-        header = f"{self._shape[0]}x{self._shape[1]};".encode()
-        return hashlib.sha256(header + b"".join(self.blocks())).hexdigest()
+    def hexdigest(self, shape: tuple[int, int]) -> str:
+        """Return the digest of the rows that were added, 64 hexadecimal digits."""
+        return digest_of_blocks(shape, self.blocks())
+
+
+def digest_of_blocks(shape: tuple[int, int], blocks: Sequence[bytes]) -> str:
+    """Return the digest of a view from those of its blocks of rows."""
+    return hashlib.sha256(b"%dx%d;" % shape + b"".join(blocks)).hexdigest()
 
 
 def view_digest(source: RowSource) -> str:
     """Read a view once and return its `ViewDigest`, 64 hexadecimal digits."""
-    digest = ViewDigest(source.shape)
+    digest = ViewDigest()
     for start, stop in row_ranges(source):
         digest.update(source.read(start, stop))
-    return digest.hexdigest()
+    return digest.hexdigest(source.shape)
 
 
 def check_view(name: str, shape: tuple[Any, ...], dtype: DTypeLike) -> None:

@@ -22,6 +22,7 @@ from mscam_dask.data.views.sources import (
     RowSource,
     ViewDigest,
     check_view,
+    digest_of_blocks,
     row_ranges,
 )
 from mscam_dask.errors import ConfigurationError, DataError
@@ -125,7 +126,7 @@ def validate(
     allowed = {view.name: scan.rounding for view, scan in pairs}
     list(over(functools.partial(_check_pairwise, allowed=allowed), pairwise))
     digests = {
-        view.name: known or scan.digest_of(view.shape)
+        view.name: known or digest_of_blocks(view.shape, scan.blocks)
         for (view, scan), known in zip(pairs, recorded, strict=True)
         if digest
     }
@@ -284,19 +285,13 @@ class _Scan:
             [*self.blocks, *later.blocks],
         )
 
-    def digest_of(self, shape: tuple[int, int]) -> str:
-        """Return the digest of a view of this shape, all of whose rows were scanned."""
-        digest = ViewDigest(shape)
-        digest.extend(self.blocks)
-        return digest.hexdigest()
-
 
 def _scan(view: RowSource, *, digest: bool) -> _Scan:
     """Facts about some rows from one read."""
     n_columns = view.shape[1]
     lowest, highest = np.full(n_columns, np.inf), np.full(n_columns, -np.inf)
     zero_rows: list[int] = []
-    read = ViewDigest(view.shape)
+    read = ViewDigest()
     for start, stop in row_ranges(view):
         rows = view.read(start, stop)
         np.minimum(lowest, rows.min(axis=0), out=lowest)
