@@ -28,7 +28,7 @@ from mscam_dask.data.views.sources import (
     is_numbering,
     listed,
 )
-from mscam_dask.data.views.validation import check_finite, check_not_negative
+from mscam_dask.data.views.validation import check_values
 from mscam_dask.errors import DataError, DataTypeError, MscamError
 from mscam_dask.estimators._fitted import FittedAttributes
 
@@ -159,9 +159,7 @@ class MultiViewInputMixin(FittedAttributes):
             for source in sources
         ]
         for source in sources:
-            check_finite(source)
-            if source.view_type == "distance":
-                check_not_negative(source)
+            check_values(source)
         return dataclasses.replace(data, views=tuple(sources))
 
 

@@ -42,7 +42,7 @@ from mscam_dask.data.views.sources import (
     ViewDigest,
     row_ranges,
 )
-from mscam_dask.data.views.validation import check_finite, check_not_empty
+from mscam_dask.data.views.validation import check_not_empty, check_values
 from mscam_dask.errors import ConfigurationError, DataError, MscamError
 from mscam_dask.types.parameters import ImputeMethod
 
@@ -193,7 +193,7 @@ def write_view(
                 is_pairwise = view.view_type != "features"
                 own = block[np.ix_(has[start:stop], has) if is_pairwise else has[start:stop]]
             if not np.isfinite(own).all():
-                check_finite(view)  # reads on to the end, and raises with counts and rows
+                check_values(view)  # reads on to the end, and raises with counts and rows
             digest.update(own)
             yield block.astype(dtype)
 

@@ -156,17 +156,19 @@ def check_not_empty(view: RowSource) -> None:
         )
 
 
-def check_finite(view: RowSource) -> None:
-    """Refuse a view with NaN or infinite values, or beyond 1e304, with a `DataError`; reads it once."""
-    refuse_missing_cells([missing_cells(view)])
+def check_values(view: RowSource) -> _Scan:
+    """Refuse values that are NaN, infinite or beyond 1e304, and negative distances; return what one read found."""
+    scan = _scan(view, digest=False)
+    if not scan.is_finite:
+        refuse_missing_cells([missing_cells(view)])
+    _refuse_negative(view, scan)
+    return scan
 
 
 def validate_view(view: RowSource) -> tuple[DataIssue, ...]:
     """Return the data warnings of one view that is not empty; raise `DataError` as `validate` does."""
     _check_kind(view)
-    scan = _scan(view, digest=False)
-    if not scan.is_finite:
-        check_finite(view)
+    scan = check_values(view)
     issues = _issues(view, scan)
     if view.view_type != "features":
         _check_pairwise(view, allowed={view.name: scan.rounding})
@@ -224,8 +226,7 @@ def _issues(view: RowSource, scan: _Scan) -> list[DataIssue]:
             f"View {view.name!r} is constant: all {view.shape[0]} rows are equal in all "
             f"{view.shape[1]} columns, so it cannot tell samples apart. Drop the view."
         )
-    if view.view_type == "distance":
-        _refuse_negative(view, float(scan.lowest.min()), scan.rounding)
+    _refuse_negative(view, scan)
     issues = []
     if scan.zero_rows:
         zeros = np.array(scan.zero_rows[:_SHOWN])
@@ -315,14 +316,9 @@ def repeated_samples(groups: NDArray[np.int64] | None, n_clusters: int) -> tuple
     return (DataIssue("", "repeated samples", len(repeated), shown, len(groups)),)
 
 
-def check_not_negative(view: RowSource) -> None:
-    """Refuse negative distances, in a block to other samples too, with a `DataError`; reads the view once."""
-    scan = _scan(view, digest=False)
-    _refuse_negative(view, float(scan.lowest.min()), scan.rounding)
-
-
-def _refuse_negative(view: RowSource, lowest: float, allowed: float) -> None:
-    if lowest < -allowed:
+def _refuse_negative(view: RowSource, scan: _Scan) -> None:
+    lowest = float(scan.lowest.min())
+    if view.view_type == "distance" and lowest < -scan.rounding:
         raise DataError(
             f"Distance view {view.name!r} has negative values, down to {lowest:.6g}; "
             "distances are nonnegative. If it holds similarities, declare it view_type='kernel'."
