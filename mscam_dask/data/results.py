@@ -118,22 +118,18 @@ class StoredArrays:
 
     @cached_property
     def consensus_graph(self) -> csr_array[np.float64]:
-        """Consensus graph (n, n)."""
         return self._graph("consensus_graph")
 
     @cached_property
     def learned_graph(self) -> csr_array[np.float64]:
-        """Learned graph (n, n)."""
         return self._graph("learned_graph") if self.has_learned_graph else self.consensus_graph
 
     @cached_property
     def view_embeddings(self) -> dict[str, NDArray[np.float64]]:
-        """Embedding (n, c) of each view."""
         return self._of_views("view_embeddings", self.embedded_views)
 
     @cached_property
     def view_coordinates(self) -> dict[str, NDArray[np.float32]]:
-        """Principal coordinates (n, m) of each view."""
         return self._of_views("view_coordinates", self.projected_views)
 
     def loaded(self) -> ArraysInMemory:
