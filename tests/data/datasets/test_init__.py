@@ -11,8 +11,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from hypothesis.extra import numpy as hnp
-from numpy.typing import NDArray
 
 from mscam_dask.data.datasets import (
     FAMILIES,
@@ -111,12 +109,7 @@ def test_sizes_that_make_no_data_are_refused(arguments: Any) -> None:
         subspace_mixture(*arguments, rng=np.random.default_rng(0))
 
 
-Images = NDArray[np.float64]
 SIDE = 8
-
-images = hnp.arrays(
-    np.float64, (2, SIDE, SIDE), elements=st.integers(0, 16).map(lambda level: level / 16)
-)
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -135,9 +128,9 @@ def outline(line: list[bool]) -> int:
     return line.index(True) if any(line) else len(line)
 
 
-@settings(max_examples=10)
-@given(stack=images)
-def test_profiles_by_definition(stack: Images) -> None:
+def test_profiles_by_definition() -> None:
+    stack = np.random.default_rng(0).integers(0, 17, (9, SIDE, SIDE)) / 16
+    stack[0], stack[1, 2:] = 0, 0  # no ink, and columns and rows without
     for image, row in zip(stack, profiles(stack), strict=True):
         ink = (image >= image.max() / 2) & (image.max() > 0)
         expected = [image[i].mean() for i in range(SIDE)]
