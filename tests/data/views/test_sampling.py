@@ -9,6 +9,7 @@ from typing import Any
 import dask.array as da
 import numpy as np
 import pytest
+from scipy import sparse
 
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.read import open_store
@@ -102,6 +103,10 @@ def test_sampled_rows_are_those_of_the_view_and_may_be_had_in_memory(
             np.testing.assert_array_equal(view.read(start, stop), expected[start:stop])
     with pytest.raises(IndexError):
         drawn.read(3, 5)
+    few = sampled_view(ArrayRows(sparse.csr_array(table), "v", view_type), rows)
+    assert isinstance(few, ArrayRows)
+    assert sparse.issparse(few.array)
+    np.testing.assert_array_equal(few.read(0, 4), expected)
 
 
 TABLE = np.random.default_rng(0).random((23, 3))
