@@ -218,7 +218,8 @@ def write_result(
     try:
         with full_disk_is_temporary(root):
             _write(solution, partial, model, begun)
-            verify_arrays(partial, _attributes(partial))
+            read_result(partial)
+            read_model(partial)
             sync_tree(partial)
             rename_durably(partial, root)
     finally:
