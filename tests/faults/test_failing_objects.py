@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from mscam_dask import MSCAM, Constants
-from mscam_dask.data.checkpoints import ObjectCheckpointStore
+from mscam_dask.data.checkpoints import FileCheckpointStore
 from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.object_store import ObjectPath
@@ -103,7 +103,7 @@ def no_server() -> Iterator[None]:
 def number_of(content: Content) -> int | None:
     """Which state objects give back."""
     use(FailingFiles(content))
-    return number_in(ObjectCheckpointStore(WHERE))
+    return number_in(FileCheckpointStore(WHERE))
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +111,7 @@ def stores(no_server: None) -> list[Content]:
     """After 0, 1, 2 and 3 states were saved."""
     found: list[Content] = [{}]
     files = use(FailingFiles())
-    checkpoints = ObjectCheckpointStore(WHERE)
+    checkpoints = FileCheckpointStore(WHERE)
     for number in range(3):
         checkpoints.save(state(number))
         found.append(dict(files.content))
@@ -124,7 +124,7 @@ def prefixes(content: Content) -> set[str]:
 
 def requests_of_save(content: Content, number: int) -> int:
     files = use(FailingFiles(content))
-    ObjectCheckpointStore(WHERE).save(state(number))
+    FileCheckpointStore(WHERE).save(state(number))
     return files.done
 
 
@@ -141,7 +141,7 @@ def test_whatever_request_fails_the_last_or_the_one_before_is_there(
     for position in sorted({*range(0, n_requests, 7), *last}):
         files = use(FailingFiles(stores[saved], position, how))
         try:
-            ObjectCheckpointStore(WHERE).save(state(saved))
+            FileCheckpointStore(WHERE).save(state(saved))
         except TemporaryFailure as error:
             assert RESET in str(error)  # noqa: PT017 - not every request raises
             assert number_of(files.content) in (before, saved)
@@ -149,7 +149,7 @@ def test_whatever_request_fails_the_last_or_the_one_before_is_there(
             assert number_of(files.content) == saved  # a removal was cut off, or an answer
         seen.add(number_of(files.content))
         files = use(FailingFiles(files.content))
-        again = ObjectCheckpointStore(WHERE)
+        again = FileCheckpointStore(WHERE)
         again.load()
         again.save(state(saved + 1))
         assert number_of(files.content) == saved + 1
@@ -162,7 +162,7 @@ def test_whatever_request_fails_the_last_or_the_one_before_is_there(
 def test_the_same_writer_goes_on_after_a_request_without_an_answer(stores: list[Content]) -> None:
     for position in range(0, requests_of_save(stores[2], 2), 3):
         files = use(FailingFiles(stores[2], position, "done"))
-        writer = ObjectCheckpointStore(WHERE)
+        writer = FileCheckpointStore(WHERE)
         for _ in range(2):
             try:
                 writer.save(state(2))
@@ -186,7 +186,7 @@ def test_damage_of_the_newest_is_named_and_the_one_before_taken(
         if how != "lost":
             kept = {"emptied": 0, "cut short": len(content) // 2}.get(how, len(content))
             files.content[name] = bytes(content[:kept])
-        checkpoints = ObjectCheckpointStore(WHERE)
+        checkpoints = FileCheckpointStore(WHERE)
         found = checkpoints.load()
         assert found is not None
         assert found.record["iteration"] == (2 if name == pointer else 1)
@@ -195,7 +195,7 @@ def test_damage_of_the_newest_is_named_and_the_one_before_taken(
 
 def test_a_second_driver_is_noticed(stores: list[Content]) -> None:
     files = use(FailingFiles(stores[2]))
-    first, second = (ObjectCheckpointStore(WHERE) for _ in range(2))
+    first, second = (FileCheckpointStore(WHERE) for _ in range(2))
     assert first.load() is not None
     assert second.load() is not None
     second.save(state(2))
@@ -209,14 +209,14 @@ def test_a_second_driver_is_noticed(stores: list[Content]) -> None:
 
 def test_clearing_leaves_nothing_and_cut_off_nothing_damaged(stores: list[Content]) -> None:
     counted = use(FailingFiles(stores[3]))
-    ObjectCheckpointStore(WHERE).clear()
+    FileCheckpointStore(WHERE).clear()
     for position in range(counted.done):
         files = use(FailingFiles(stores[3], position, "half done"))
         with pytest.raises(TemporaryFailure, match=RESET):
-            ObjectCheckpointStore(WHERE).clear()
+            FileCheckpointStore(WHERE).clear()
         assert number_of(files.content) in (None, 1, 2)
         files = use(FailingFiles(files.content))
-        ObjectCheckpointStore(WHERE).clear()
+        FileCheckpointStore(WHERE).clear()
         assert files.content == {}
 
 
@@ -226,7 +226,7 @@ def test_a_fit_killed_at_any_request_ends_with_the_same_bits() -> None:
 
     def fitted(files: FailingFiles) -> MSCAM:
         use(files)
-        store = ObjectCheckpointStore(WHERE)
+        store = FileCheckpointStore(WHERE)
         model = MSCAM(n_clusters=3, constants=Constants.paper(), max_iter=2, checkpoint_store=store)
         return model.fit(data)
 

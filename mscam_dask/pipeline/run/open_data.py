@@ -31,7 +31,6 @@ from mscam_dask.data.views.as_multi_view import ViewTypeSpec, with_view_types
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.data.views.multi_view import MultiViewData
 from mscam_dask.data.views.presence import PresentRows
-from mscam_dask.data.views.sources import recorded_digest
 from mscam_dask.errors import DataError, MscamError, StoreCorruptError, TemporaryFailure
 from mscam_dask.monitor.run_record import DataRecord, RunRecord, SourceRecord, ViewEntry
 from mscam_dask.pipeline.config.settings import BUILT_IN_SOURCES, DataTable, Settings
@@ -73,7 +72,7 @@ def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
             view_type=view.view_type,
             shape=view.shape,
             dtype=view.dtype.name,
-            digest=recorded_digest(view),
+            digest=view.recorded_digest,
         )
         for view in data.views
     )

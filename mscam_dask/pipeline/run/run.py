@@ -17,11 +17,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore, ObjectCheckpointStore
+from mscam_dask.data.checkpoints import Checkpoint, FileCheckpointStore
 from mscam_dask.data.results import write_result
 from mscam_dask.data.store.atomic_replace import new_partial
 from mscam_dask.data.store.filesystem import failures_are_typed
-from mscam_dask.data.store.object_store import Location, ObjectPath, as_location
+from mscam_dask.data.store.object_store import Location, as_location
 from mscam_dask.data.views.conversion import labeled_samples
 from mscam_dask.errors import MscamError, TemporaryFailure, system_limit, without_credentials
 from mscam_dask.estimators._stored import stored_model
@@ -163,7 +163,7 @@ class Run:
         """Run the steps up to the results, and the report."""
         self._write_metrics()
         if self._settings.output.checkpoints is not None:  # refused before anything is computed
-            _checkpoint_store(as_location(self._settings.output.checkpoints) / "reach").load()
+            FileCheckpointStore(as_location(self._settings.output.checkpoints) / "reach").load()
         if self.record.resumed:
             with self._step("resume") as summary:
                 summary.notes = (*self.record.resumed[-1].warnings, *self._siblings.notes)
@@ -425,7 +425,7 @@ class _Checkpoints:
 
     def __init__(self, run: Run, place: Location) -> None:
         self._run, self._place = run, place
-        self.store = _checkpoint_store(place)
+        self.store = FileCheckpointStore(place)
 
     def load(self) -> Checkpoint | None:
         """Return the last saved checkpoint; None without one."""
@@ -440,11 +440,3 @@ class _Checkpoints:
         self._run.directory.check_lock()
         with defer_signals():
             self.store.save(checkpoint)
-
-
-def _checkpoint_store(place: Location) -> ObjectCheckpointStore:
-    return (
-        ObjectCheckpointStore(place)
-        if isinstance(place, ObjectPath)
-        else FileCheckpointStore(place)
-    )
