@@ -326,6 +326,15 @@ def test_the_last_ones_stay_and_without_keep_all(
     assert remove_old_runs(keep_two, runs[-1]) == ()
 
 
+def test_a_root_that_was_moved_and_left_a_link_holds_the_same_runs(
+    old: Old, keep_two: Settings, tmp_path: Path
+) -> None:
+    old.runs(3)
+    moved = old.root.rename(tmp_path / "moved")
+    old.root.symlink_to(moved)
+    assert remove_old_runs(keep_two, RunDirectory(moved / "tiny-3")) == ("tiny-1",)
+
+
 def test_what_the_next_run_starts_from_stays(old: Old, keep_two: Settings) -> None:
     runs = [old.run(number, reached=number == 2) for number in range(1, 6)]
     assert remove_old_runs(keep_two, runs[-1]) == ("tiny-3", "tiny-1")
