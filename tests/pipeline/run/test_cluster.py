@@ -171,7 +171,7 @@ def test_a_signal_while_a_cluster_is_opened_waits_and_closes_it(
 
 
 @pytest.mark.timeout(120)
-@pytest.mark.parametrize("n_deaths", [1, 9])
+@pytest.mark.parametrize("n_deaths", [1, pytest.param(9, marks=pytest.mark.thorough)])
 def test_a_worker_that_dies_while_it_starts_is_started_again(tmp_path: Path, n_deaths: int) -> None:
     (tmp_path / "deaths").write_text("x" * n_deaths)
     preload = tmp_path / "dies.py"
