@@ -8,7 +8,7 @@ import hashlib
 import os
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import partial
 from typing import Any
 
@@ -70,14 +70,6 @@ EXIT_NOT_CONVERGED = 5
 
 EXIT_DRIFT = 6
 """Exit code of a run whose results are written, but whose drift is above [incremental] max_drift."""
-
-_SCORES = (
-    "accuracy",
-    "normalized_mutual_information",
-    "adjusted_rand_index",
-    "purity",
-    "pairwise_f_score",
-)
 
 Observer = Callable[[Event], None]
 """Function that gets each event of a run, in order."""
@@ -401,8 +393,9 @@ class Run:
     def _evaluate(self, labels_true: NDArray[np.int64], labels_pred: NDArray[np.int64]) -> None:
         with self._step("evaluate") as summary:
             has_label = labeled_samples(labels_true)
-            scores = score_partition(labels_true[has_label], labels_pred[has_label])
-            self._update(metrics={name: float(getattr(scores, name)) for name in _SCORES})
+            scores = asdict(score_partition(labels_true[has_label], labels_pred[has_label]))
+            shown = {name: score for name, score in scores.items() if not name.startswith("n_")}
+            self._update(metrics=shown)
             summary.text = "scored against ground-truth labels"
 
     def _write(self, opened: OpenData, clusters: previous_runs.ClusteringOutput) -> None:
