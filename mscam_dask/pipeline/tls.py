@@ -26,7 +26,7 @@ from pathlib import Path
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
+from cryptography.x509.oid import ExtendedKeyUsageOID
 
 from mscam_dask.errors import ConfigurationError
 
@@ -139,8 +139,8 @@ def _signed(
     hosts: Sequence[x509.GeneralName] = (),
 ) -> x509.Certificate:
     """Certificate of a role, or of the authority itself where there is none yet."""
-    organization = x509.NameAttribute(NameOID.ORGANIZATION_NAME, "mscam_dask")
-    subject = x509.Name([organization, x509.NameAttribute(NameOID.COMMON_NAME, name)])
+    signs = authority is None
+    subject = x509.Name.from_rfc4514_string(f"CN={name},O=mscam_dask")
     builder = x509.CertificateBuilder(
         issuer_name=subject if authority is None else authority.subject,
         subject_name=subject,
@@ -152,12 +152,11 @@ def _signed(
     extensions: dict[x509.ExtensionType, bool] = {
         x509.SubjectKeyIdentifier.from_public_key(key.public_key()): False,
         x509.AuthorityKeyIdentifier.from_issuer_public_key(signing_key.public_key()): False,
+        x509.BasicConstraints(ca=signs, path_length=0 if signs else None): True,
     }
-    if authority is None:
-        extensions[x509.BasicConstraints(ca=True, path_length=0)] = True
+    if signs:
         extensions[_SIGNS] = True
     else:
-        extensions[x509.BasicConstraints(ca=False, path_length=None)] = True
         extensions[x509.ExtendedKeyUsage(_BOTH_SIDES)] = False
         extensions[x509.SubjectAlternativeName(hosts)] = False
     for extension, is_critical in extensions.items():
