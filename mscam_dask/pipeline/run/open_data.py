@@ -9,8 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, TypeVar
@@ -62,6 +62,17 @@ class OpenData:
             has_sample_ids=self.data.sample_ids is not None,
             notes=tuple(dict.fromkeys(self.notes + notes)),
         )
+
+    def was_replaced(self, table: DataTable) -> bool:
+        """Whether the store that [data] names is another one now, and no damaged one."""
+        if not self.is_new:
+            with suppress(DataError, OSError):
+                return open_data(table, Path())._held() != self._held()
+        return False
+
+    def _held(self) -> tuple[str, list[str]]:
+        held = [view.source if isinstance(view, PresentRows) else view for view in self.data.views]
+        return self.data.digest(), [view.path for view in held if isinstance(view, ZarrRows)]
 
 
 def view_entries(data: MultiViewData) -> tuple[ViewEntry, ...]:
@@ -228,28 +239,6 @@ def changed_data(source: str, *, is_resumed: bool = False) -> MscamError:
     return TemporaryFailure(
         f"{source} changed while the run read it. Run the same command again to use the new data."
     )
-
-
-@contextmanager
-def changes_are_temporary(
-    table: DataTable, opened: Callable[[], OpenData | None]
-) -> Iterator[None]:
-    """Translate errors of a store that was replaced while it was read into a temporary failure."""
-    try:
-        yield
-    except (DataError, OSError) as error:
-        before = opened()
-        if before is None or before.is_new:
-            raise
-        with suppress(DataError, OSError):  # where the store is damaged
-            if _identity(open_data(table, Path()).data) != _identity(before.data):
-                raise changed_data(f"The store {before.store}") from error
-        raise
-
-
-def _identity(data: MultiViewData) -> tuple[str, list[str]]:
-    held = [view.source if isinstance(view, PresentRows) else view for view in data.views]
-    return data.digest(), [view.path for view in held if isinstance(view, ZarrRows)]
 
 
 NAME_DIGITS = 12
