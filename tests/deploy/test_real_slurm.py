@@ -6,7 +6,7 @@ import json
 import shutil
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,13 +32,18 @@ class Job:
     """A run that deploy/slurm/nightly.sbatch starts, submitted from the directory of its page."""
 
     def __init__(
-        self, node: Machine, home: Path, *options: str, run: tuple[str, ...] = (), **more: str
+        self,
+        node: Machine,
+        home: Path,
+        *options: str,
+        run: tuple[str, ...] = (),
+        more: Mapping[str, str] | None = None,
     ) -> None:
         for file in (DEPLOY / "slurm").iterdir():
             shutil.copy(file, home)
         write_pipeline(home)
         make_certificates(home / "certs")
-        variables = {"MSCAM_JOBS": "1", "MSCAM_CORES": "1", "MSCAM_MEMORY": "2GiB"} | more
+        variables = {"MSCAM_JOBS": "1", "MSCAM_CORES": "1", "MSCAM_MEMORY": "2GiB", **(more or {})}
         command = ("sbatch", "--parsable", *options, "nightly.sbatch", *run)
         environment = script_environment(MSCAM_PYTHON=sys.executable, **variables)
         self.node, self.home = node, home
@@ -166,7 +171,7 @@ def test_a_run_whose_workers_are_all_preempted_is_requeued_and_resumes(
 def test_a_run_that_would_fail_again_is_not_requeued(
     node: Machine, tmp_path: Path, variables: dict[str, str], code: str, reason: str
 ) -> None:
-    job = Job(node, tmp_path, **variables)
+    job = Job(node, tmp_path, more=variables)
     ended = job.wait("FAILED", "COMPLETED")
     assert (ended["ExitCode"], ended["Restarts"]) == (code, "0")
     assert reason in " ".join(text_of(job.log).split())
