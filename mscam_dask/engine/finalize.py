@@ -201,9 +201,9 @@ def _solution(
 def submit_borders(stage: Stage, labels: Handle, context: FitContext) -> Handle:
     """Submit the borders between the clusters of a partition, in the compared samples."""
     scorer, n_clusters = context.prepared.scorer, context.parameters.n_clusters
-    rows = stage.attribute(scorer.points(context.prepared.bordered), "rows")
+    points = scorer.points(context.prepared.bordered)
     own = stage.submit(compared, labels, scorer.n_samples)
-    return stage.submit(borders, rows, own, n_clusters)
+    return stage.submit(borders, points, own, n_clusters)
 
 
 def choose_partition(
@@ -215,7 +215,7 @@ def choose_partition(
     prepared, n_clusters = context.prepared, context.parameters.n_clusters
     n_compared = prepared.scorer.n_samples
     points = prepared.scorer.points(prepared.bordered)
-    linked = stage.submit(linked_points, stage.attribute(points, "rows"))
+    linked = stage.submit(linked_points, points)
     candidates = stage.submit(candidate_partitions, linked, n_clusters)
     partitions = stage.submit(
         operator.add, [stage.submit(compared, labels, n_compared)], candidates, kind="partitions"

@@ -22,7 +22,7 @@ from mscam_dask.engine.views import view_shape
 from mscam_dask.errors import DataError
 from mscam_dask.linalg.incomplete import PresentSamples
 from mscam_dask.solvers import assessment
-from mscam_dask.solvers.choice import Points
+from mscam_dask.solvers.borders import Points, column_steps
 from mscam_dask.solvers.known_labels import are_enough, n_missed
 from mscam_dask.solvers.partition_score import (
     PartitionScore,
@@ -31,6 +31,7 @@ from mscam_dask.solvers.partition_score import (
     reference_graphs,
     view_scores,
 )
+from mscam_dask.solvers.ridge_view import Encoder
 from mscam_dask.solvers.row_blocks import ViewShape, row_blocks
 from mscam_dask.solvers.spectral_cut import sampled_rows, spread_rows
 from mscam_dask.solvers.view_svd import view_svd
@@ -42,6 +43,10 @@ _MAX_TASKS = 16
 
 # Views whose reference graphs are compared; of more views, evenly spaced ones.
 _MAX_COMPARED = 16
+
+# Samples whose values tell the steps of a column, and the most columns of a view with steps.
+_N_STEPS = 256
+_MAX_STEPS = 1024
 
 
 def compared_views(names: Sequence[str]) -> tuple[str, ...]:
@@ -173,6 +178,7 @@ class ViewPoints:
 
     rows: NDArray[np.float64]
     present: PresentSamples | None
+    steps: NDArray[np.float64]  # (q, r) change by one step of a column on a lattice
 
 
 def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints:
@@ -188,11 +194,24 @@ def points_of_view(source: RowSource, scale: Scale, max_rank: int) -> ViewPoints
     try:
         found = view_svd(
             source.read, shape, scale=scale, name=source.name, dtype=np.float64, max_rank=max_rank
-        ).basis
+        )
     except DataError:  # all rows of a sample are equal
-        return ViewPoints(np.zeros((shape.n_samples, 1)), present_samples(source))
-    rows = found.vectors * np.sqrt(shape.n_samples * found.singular_values_squared)
-    return ViewPoints(rows, present_samples(source))
+        rows = np.zeros((shape.n_samples, 1))
+        return ViewPoints(rows, present_samples(source), np.zeros((0, 1)))
+    lengths = np.sqrt(shape.n_samples * found.basis.singular_values_squared)
+    steps = _lattice_steps(source, shape, found.encoder) * lengths
+    return ViewPoints(found.basis.vectors * lengths, present_samples(source), steps)
+
+
+def _lattice_steps(source: RowSource, shape: ViewShape, encoder: Encoder) -> NDArray[np.float64]:
+    """Changes (q, r) of the singular vectors of a view by one step of each column on a lattice, the largest ones."""
+    if encoder.transform is None:
+        return np.zeros((0, encoder.loadings.shape[1]))
+    rows = np.concatenate([source.read(i, i + 1) for i in spread_rows(shape.n_samples, _N_STEPS)])
+    steps = encoder.transform.of_steps(column_steps(rows), rows)
+    changes = steps[steps > 0.0, None] * encoder.loadings[steps > 0.0]
+    longest = np.argsort(-np.einsum("ij,ij->i", changes, changes), kind="stable")[:_MAX_STEPS]
+    return np.asarray(changes[longest])
 
 
 def _has_negative(source: RowSource, shape: ViewShape) -> bool:
@@ -208,8 +227,9 @@ def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) 
     A sample that a view does not have gets the mean of its neighbors in the other views, or of the view.
     """
     widths = tuple(view.rows.shape[1] for view in views)
+    steps = tuple(view.steps for view in views)
     if graphs is None:
-        return Points(np.hstack([view.rows for view in views]), widths)
+        return Points(np.hstack([view.rows for view in views]), widths, steps)
     total = functools.reduce(operator.add, [assessment.view_graph(graph) for graph in graphs])
     complete = []
     for view in views:
@@ -221,7 +241,7 @@ def joint_points(views: list[ViewPoints], graphs: list[ReferenceGraphs] | None) 
         rows = (weights @ view.rows) / np.where(sums > 0.0, sums, 1.0)
         rows[view.present.samples] = view.rows
         complete.append(rows)
-    return Points(np.hstack(complete), widths)
+    return Points(np.hstack(complete), widths, steps)
 
 
 def compared(labels: NDArray[np.int64], n_compared: int) -> NDArray[np.int64]:

@@ -225,7 +225,7 @@ def choose_count(
         stage, graph, None, prepared.views, parameters, n_pairs=most + 1, all_accurate=True
     )
     points = prepared.scorer.points(prepared.bordered)
-    linked = stage.submit(linked_points, stage.attribute(points, "rows"))
+    linked = stage.submit(linked_points, points)
     partitions = [
         stage.submit(
             best_of_number,

@@ -116,6 +116,15 @@ class RowTransform:
         scaled[:, self.constant] = 0.0
         return scaled
 
+    def of_steps(
+        self, steps: NDArray[np.float64], rows: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Scaled differences (d,) within a column; those of unit rows for the median length of `rows` (m, d)."""
+        if self.kind == "unit":
+            lengths = np.linalg.norm(rows, axis=1)
+            return steps / np.median(lengths[lengths > 0.0]) if lengths.any() else 0.0 * steps
+        return np.where(self.constant, 0.0, np.ldexp(steps, -self.exponent) / self.scale)
+
 
 SCALINGS: dict[str, Callable[[ColumnMoments], tuple[NDArray[np.float64], NDArray[np.float64]]]] = {
     "standard": lambda moments: (moments.mean, moments.standard_deviation),

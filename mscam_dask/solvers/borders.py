@@ -5,6 +5,10 @@ it is tested on. If the density is log-concave along it, as for one normal, unif
 cluster that was cut in two, three adjacent intervals of equal length at the cut have masses with
 m_C² ≥ m_L m_R. A border holds if that is rejected. See docs/method.md.
 
+Values that lie on a lattice (0 and 1, grades, counts) have valleys between any two of them. The samples
+are therefore spread over the largest change of the discriminant by one step up in one column of a
+view and one step down in another, as between two categories.
+
 All borders of a partition, and of every coarser one, come from one (n, K) matrix of discriminant
 functions of K cells, the parts of the clusters.
 """
@@ -31,6 +35,12 @@ _LEAST = 10
 
 _N_FOLDS = 5
 
+# Differences of discriminant functions, as a share of the largest values, that are rounding.
+_ROUNDING = 1e3 * float(np.finfo(np.float64).eps)
+
+# Steps of less than this share of the standard deviation of a column leave no valley.
+_LEAST_STEP = 0.1
+
 # Borders of each cluster that are tested: with the clusters nearest to it.
 _N_NEAREST = 12
 
@@ -55,8 +65,39 @@ def valley_p_value(left: int, center: int, right: int, depth: float = RULES.dept
     return float((likely[c < center].sum() + 0.5 * likely[c == center].sum()) / likely.sum())
 
 
-def borders(points: NDArray[np.float64], labels: NDArray[np.int64], n_clusters: int) -> Borders:
-    """Borders of a partition (n,) into clusters 0 … c−1 of points (n, p); those of a cluster without samples do not hold."""
+@dataclasses.dataclass(frozen=True, slots=True)
+class Points:
+    """Samples as points: the principal coordinates of all views side by side."""
+
+    rows: NDArray[np.float64]  # (n, p)
+    widths: tuple[int, ...]  # columns of each view
+    # of each view, changes (q, p_v) of a point by one step of a column whose values lie on a lattice
+    steps: tuple[NDArray[np.float64], ...] = ()
+
+    @property
+    def views(self) -> list[NDArray[np.float64]]:
+        """Points (n, p_v) of each view."""
+        return np.split(self.rows, np.cumsum(self.widths)[:-1], axis=1)
+
+
+@np.errstate(over="ignore", invalid="ignore")
+def column_steps(rows: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Step (d,) of the lattice of each column of rows (m, d): the median distance of its values to the nearest other value.
+
+    0 where it is small in the column, as for values that are not on a lattice.
+    """
+    gaps = np.diff(np.sort(rows, axis=0), axis=0)
+    # the gap below and above each value; equal values share those of their group
+    below, above = np.full(rows.shape, np.inf), np.full(rows.shape, np.inf)
+    for row in range(1, len(rows)):
+        below[row] = np.where(gaps[row - 1] > 0.0, gaps[row - 1], below[row - 1])
+        above[-row - 1] = np.where(gaps[-row] > 0.0, gaps[-row], above[-row])
+    steps = np.median(np.minimum(below, above), axis=0)
+    return np.where(np.isfinite(steps) & (steps > _LEAST_STEP * rows.std(axis=0)), steps, 0.0)
+
+
+def borders(points: Points, labels: NDArray[np.int64], n_clusters: int) -> Borders:
+    """Borders of a partition (n,) of points into clusters 0 … c−1; those of a cluster without samples do not hold."""
     here, labels = np.unique(labels, return_inverse=True)
     tested = _Tested(points, labels)
     p_values = np.ones((n_clusters, n_clusters))
@@ -73,7 +114,7 @@ def borders(points: NDArray[np.float64], labels: NDArray[np.int64], n_clusters: 
     return Borders(p_values, counts, sizes)
 
 
-def largest_p_value(points: NDArray[np.float64], labels: NDArray[np.int64]) -> float:
+def largest_p_value(points: Points, labels: NDArray[np.int64]) -> float:
     """Largest p-value of the borders of a partition; the first that does not hold ends the search."""
     tested, largest = _Tested(points, labels), 0.0
     for i, j in tested.pairs():
@@ -86,10 +127,14 @@ def largest_p_value(points: NDArray[np.float64], labels: NDArray[np.int64]) -> f
 class _Tested:
     """Cells of a partition and their discriminant functions, from which every border follows."""
 
-    def __init__(self, points: NDArray[np.float64], labels: NDArray[np.int64]) -> None:
+    def __init__(self, points: Points, labels: NDArray[np.int64]) -> None:
         self.sizes = np.bincount(labels)
-        cells, self._parts = nested_cells(points, labels)
-        self._of = cell_functions(points, cells)
+        cells, self._parts = nested_cells(points.rows, labels)
+        of_steps = scipy.linalg.block_diag(*(of.T @ of / 12.0 for of in points.steps))
+        self._of = cell_functions(points.rows, cells, of_steps if of_steps.any() else None)
+        self._rounding = _ROUNDING * np.abs(self._of.values).max()
+        loadings = np.split(self._of.loadings, np.cumsum(points.widths)[:-1])
+        self._steps = [of @ own for of, own in zip(points.steps, loadings, strict=False) if len(of)]
         facing = [_facing(self._of, parts) for parts in self._parts]
         self._neighbors = [neighbors for neighbors, _ in facing]
         self._distances = facing[0][1]
@@ -134,18 +179,31 @@ class _Tested:
         low, high = score[~in_b], score[in_b]
         at_low, at_high = np.median(low), np.median(high)
         distance = at_high - at_low
-        if distance <= 0.0:
+        if distance <= self._rounding:
             return 1.0, none
         variance = (len(low) * low.var() + len(high) * high.var()) / max(1, len(score) - 2)
         middle = 0.5 * (at_low + at_high) + variance / distance * np.log(len(low) / len(high))
         middle = min(middle, at_high - 0.25 * distance)
-        halves = np.histogram(score, middle + (at_high - middle) * _EDGES)[0]
+        edges = middle + (at_high - middle) * _EDGES
+        if not self._steps:
+            halves = np.histogram(score, edges)[0]
+        else:
+            step = max(np.ptp(np.append(of @ weights, 0.0)) for of in self._steps)
+            halves = np.rint(np.diff(_samples_below(score, edges, step))).astype(np.int64)
         left, center, right = halves.reshape(3, 2).sum(axis=1).tolist()
         counts = np.array([right, center, left] if is_swapped else [left, center, right])
         # a heavy tail is not log-concave and has no valley
         if halves[2:4].min() >= min(halves[:2].max(), halves[4:].max()):
             return 1.0, counts
         return valley_p_value(left, center, right), counts
+
+
+def _samples_below(
+    score: NDArray[np.float64], edges: NDArray[np.float64], width: float
+) -> NDArray[np.float64]:
+    """Number of samples below each edge, each spread evenly over an interval of this width."""
+    shares = 0.5 + (edges[:, None] - score) / max(width, _ROUNDING * (edges[-1] - edges[0]))
+    return np.asarray(np.clip(shares, 0.0, 1.0).sum(axis=1))
 
 
 def nested_cells(
@@ -189,11 +247,19 @@ class CellFunctions:
     values: NDArray[np.float64]  # (n, K), with means m and covariance S of the other folds
     cells: NDArray[np.int64]  # (n,)
     sizes: NDArray[np.float64]  # (K,)
+    loadings: NDArray[np.float64]  # (p, K) S⁻¹ m_k of all samples
     gram: NDArray[np.float64]  # (K, K) m_kᵀ S⁻¹ m_l of all samples
 
 
-def cell_functions(points: NDArray[np.float64], cells: NDArray[np.int64]) -> CellFunctions:
-    """Discriminant functions of cells (n,), none empty, of points (n, p), spread over folds by their lengths, not their order."""
+def cell_functions(
+    points: NDArray[np.float64],
+    cells: NDArray[np.int64],
+    of_steps: NDArray[np.float64] | None = None,
+) -> CellFunctions:
+    """Discriminant functions of cells (n,), none empty, of points (n, p), spread over folds by their lengths, not their order.
+
+    The covariance `of_steps` (p, p), of values spread evenly over the steps of a lattice, is added to that within cells.
+    """
     n, k = len(points), int(cells.max()) + 1
     squares = np.einsum("ij,ij->i", points, points)
     fold = np.empty(n, dtype=np.int64)
@@ -206,10 +272,10 @@ def cell_functions(points: NDArray[np.float64], cells: NDArray[np.int64]) -> Cel
         rest = total.merge(left_out, -1)
         others = np.flatnonzero(fold != fold[rows[0]]) if len(rows) else rows
         if len(rows):
-            means, loadings = _discriminants(points, cells, squares, others, rest)
+            means, loadings = _discriminants(points, cells, squares, others, rest, of_steps)
             values[rows] = points[rows] @ loadings - 0.5 * np.einsum("kp,pk->k", means, loadings)
-    means, loadings = _discriminants(points, cells, squares, np.arange(n), total)
-    return CellFunctions(values, cells, total.sizes, means @ loadings)
+    means, loadings = _discriminants(points, cells, squares, np.arange(n), total, of_steps)
+    return CellFunctions(values, cells, total.sizes, loadings, means @ loadings)
 
 
 def _discriminants(
@@ -218,6 +284,7 @@ def _discriminants(
     squares: NDArray[np.float64],
     rows: NDArray[np.int64],
     of: ClassSums,
+    of_steps: NDArray[np.float64] | None,
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Means m (K, p) and S⁻¹ mᵀ (p, K), with S the covariance within cells, shrunk.
 
@@ -241,6 +308,8 @@ def _discriminants(
     rounding, tiny = np.finfo(np.float64).eps * np.sqrt(p), np.finfo(np.float64).tiny
     least = 4.0 * rounding * np.trace(of.squares) / free + tiny
     covariance[np.diag_indices(p)] += max((share + 1e-9) * mean_variance, least)
+    if of_steps is not None:
+        covariance += of_steps
     factor = scipy.linalg.cho_factor(covariance, check_finite=False)
     return means, scipy.linalg.cho_solve(factor, means.T, check_finite=False)
 
@@ -258,9 +327,10 @@ def _facing(
     weights /= weights.sum(axis=1, keepdims=True)
     gram = weights @ of.gram @ weights.T
     squared = np.diag(gram)[:, None] + np.diag(gram) - 2.0 * gram
+    least = squared * (1.0 - 1e-9) - _ROUNDING * np.diag(gram).max()
     neighbors = np.ones((q, q), dtype=bool)
     for third in range(q):
-        neighbors &= squared[:, [third]] + squared[[third], :] >= squared * (1.0 - 1e-9)
+        neighbors &= squared[:, [third]] + squared[[third], :] >= least
     neighbors[np.diag_indices(q)] = False
     return neighbors, squared
 

@@ -16,7 +16,13 @@ from numpy.typing import NDArray
 from scipy.cluster.hierarchy import fcluster, linkage
 from scipy.spatial.distance import pdist
 
-from mscam_dask.solvers.borders import borders, cell_functions, largest_p_value, reassigned
+from mscam_dask.solvers.borders import (
+    Points,
+    borders,
+    cell_functions,
+    largest_p_value,
+    reassigned,
+)
 from mscam_dask.solvers.partition_score import ReferenceGraphs, explained_share
 from mscam_dask.solvers.spectral_cut import k_means, nearest_mean, spread_rows
 from mscam_dask.types.borders import SMALLEST
@@ -67,41 +73,28 @@ def _median_of_noise(ratio: float) -> float:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Points:
-    """Samples as points: the principal coordinates of all views side by side."""
-
-    rows: NDArray[np.float64]  # (n, p)
-    widths: tuple[int, ...]  # columns of each view
-
-    @property
-    def views(self) -> list[NDArray[np.float64]]:
-        """Points (n, p_v) of each view."""
-        return np.split(self.rows, np.cumsum(self.widths)[:-1], axis=1)
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
 class LinkedPoints:
     """Points, and what candidates of every number of clusters need of them."""
 
-    rows: NDArray[np.float64]  # (n, p)
+    points: Points
     scores: NDArray[np.float64]  # (n, q) principal scores
     linked: NDArray[np.int64]  # rows in the trees, evenly spaced ones of many
     trees: tuple[NDArray[np.float64], NDArray[np.float64]]  # average linkage of scores and of rows
 
 
-def linked_points(rows: NDArray[np.float64]) -> LinkedPoints:
+def linked_points(points: Points) -> LinkedPoints:
     """Points with their principal scores and linkage trees."""
-    scores = principal_scores(rows)
-    linked = spread_rows(len(rows), SIZES.n_compared)
-    trees = [linkage(pdist(of[linked]), method="average") for of in (scores, rows)]
-    return LinkedPoints(rows, scores, linked, (trees[0], trees[1]))
+    scores = principal_scores(points.rows)
+    linked = spread_rows(len(scores), SIZES.n_compared)
+    trees = [linkage(pdist(of[linked]), method="average") for of in (scores, points.rows)]
+    return LinkedPoints(points, scores, linked, (trees[0], trees[1]))
 
 
 def candidate_partitions(points: LinkedPoints, n_clusters: int) -> list[NDArray[np.int64]]:
     """Candidates with c clusters: reassigned in three rounds, and average linkage with clusters too small for that."""
     small = [
         labels
-        for tree, rows in zip(points.trees, (points.scores, points.rows), strict=True)
+        for tree, rows in zip(points.trees, (points.scores, points.points.rows), strict=True)
         for labels in linkage_partition(tree, points.linked, rows, n_clusters, 2)
         if np.bincount(labels).min() < SMALLEST
     ]
@@ -113,10 +106,10 @@ def reassigned_partitions(
 ) -> list[NDArray[np.int64]]:
     """Candidates with c clusters, each with some rounds of reassignment."""
     found = [k_means(points.scores, n_clusters, _N_STARTS)]
-    for tree, rows in zip(points.trees, (points.scores, points.rows), strict=True):
+    for tree, rows in zip(points.trees, (points.scores, points.points.rows), strict=True):
         found += linkage_partition(tree, points.linked, rows, n_clusters, SMALLEST)
     return [
-        reassigned(points.rows, labels, n_rounds)
+        reassigned(points.points.rows, labels, n_rounds)
         for labels in found
         if len(np.unique(labels)) == n_clusters
     ]
@@ -171,7 +164,7 @@ def best_by_borders(
         return 0
     better = []
     for index, labels in enumerate(partitions[1:], start=1):
-        found, share = borders(points.rows, labels, n_clusters), explained_share(views, labels)
+        found, share = borders(points, labels, n_clusters), explained_share(views, labels)
         corrected = found.of_several(len(partitions) - 1)
         is_better = share > least_share or (not any(separated) and corrected.support)
         if found.support and found.sizes.min() > 1 and is_better:
@@ -190,7 +183,7 @@ def views_separate(points: Points, labels: NDArray[np.int64], n_clusters: int) -
         return []
     of_views = [cell_functions(rows, labels).values for rows in points.views]
     upper = np.triu_indices(len(of_views), 1)
-    found = borders(points.rows, labels, n_clusters)
+    found = borders(points, labels, n_clusters)
     separated = []
     for i, j in found.unseparated:
         if min(found.sizes[i], found.sizes[j]) < SMALLEST:
@@ -207,10 +200,10 @@ def best_by_p_value(
     points: LinkedPoints, cuts: Sequence[NDArray[np.int64]], n_clusters: int
 ) -> tuple[float, NDArray[np.int64]]:
     """Least of the largest p-values of the borders of partitions into c clusters, and this partition; candidates included."""
-    found = [reassigned(points.rows, labels, 1) for labels in cuts]
+    found = [reassigned(points.points.rows, labels, 1) for labels in cuts]
     found += reassigned_partitions(points, n_clusters, 1)
-    p_values = [largest_p_value(points.rows, labels) for labels in found]
+    p_values = [largest_p_value(points.points, labels) for labels in found]
     if not found:
-        return 1.0, np.zeros(len(points.rows), dtype=np.int64)
+        return 1.0, np.zeros(len(points.scores), dtype=np.int64)
     best = int(np.argmin(p_values))
     return p_values[best], found[best]

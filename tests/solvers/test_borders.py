@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from math import factorial
 
 import numpy as np
@@ -11,7 +12,9 @@ from numpy.testing import assert_allclose, assert_array_equal
 from numpy.typing import NDArray
 
 from mscam_dask.solvers.borders import (
+    Points,
     borders,
+    column_steps,
     largest_p_value,
     nested_cells,
     reassigned,
@@ -29,6 +32,12 @@ def normals(seed: int, sizes: tuple[int, ...], separation: float, p: int) -> tup
     points = rng.normal(size=(len(labels), p))
     points[:, 0] += separation * labels
     return points, labels
+
+
+def as_points(rows: Array) -> Points:
+    """Columns of one view as points, with their steps."""
+    steps = column_steps(rows)
+    return Points(rows, (rows.shape[1],), (np.diag(steps)[steps > 0.0],))
 
 
 @pytest.mark.parametrize("depth", [0.8, 1.0, 2.0])
@@ -56,7 +65,7 @@ def test_one_cluster_cut_anywhere_has_no_border(kind: str) -> None:
         points = getattr(rng, kind)(size=(n, p))
         along = points @ rng.normal(size=p)
         labels = (along > np.quantile(along, rng.uniform(0.05, 0.95))).astype(np.int64)
-        held += largest_p_value(points, labels) <= 0.05
+        held += largest_p_value(as_points(points), labels) <= 0.05
     assert held <= 9  # 5 % and two standard errors
 
 
@@ -67,7 +76,7 @@ def test_one_cluster_cut_anywhere_has_no_border(kind: str) -> None:
 def test_separate_normals_have_a_border(sizes: tuple[int, ...], separation: float, p: int) -> None:
     for seed in range(3):
         points, labels = normals(seed, sizes, separation, p)
-        found = borders(points, labels, 2)
+        found = borders(as_points(points), labels, 2)
         assert found.p_values[0, 1] <= 0.05
         assert found.stand.all()
         assert found.sizes.tolist() == list(sizes)
@@ -77,33 +86,33 @@ def test_separate_normals_have_a_border(sizes: tuple[int, ...], separation: floa
 
 def test_borders_are_symmetric_and_those_of_the_sides() -> None:
     points, labels = normals(0, (200, 150, 100, 50), 3.0, 4)
-    found = borders(points, labels, 4)
+    found = borders(as_points(points), labels, 4)
     assert_array_equal(found.p_values, found.p_values.T)
     assert_array_equal(found.counts, found.counts.transpose(1, 0, 2)[:, :, ::-1])
     for i, j in itertools.combinations(range(4), 2):
         if found.counts[i, j].any() and found.p_values[i, j] < 1.0:
             assert found.p_values[i, j] == valley_p_value(*found.counts[i, j])
     assert_array_equal(np.diag(found.p_values), 0.0)
-    largest = largest_p_value(points, labels)
+    largest = largest_p_value(as_points(points), labels)
     assert (largest > 0.05) == (found.p_values.max() > 0.05)
 
 
 def test_clusters_with_another_between_them_have_no_common_border() -> None:
     points, labels = normals(0, (200, 200, 200), 8.0, 2)
-    found = borders(points, labels, 3)
+    found = borders(as_points(points), labels, 3)
     assert found.p_values[0, 2] == 0.0
     assert not found.counts[0, 2].any()
 
 
 def test_the_order_of_samples_and_clusters_does_not_matter() -> None:
     points, labels = normals(1, (150, 100, 60), 4.0, 5)
-    found = borders(points, labels, 3)
+    found = borders(as_points(points), labels, 3)
     order = np.random.default_rng(0).permutation(len(points))
-    other = borders(points[order], labels[order], 3)
+    other = borders(as_points(points[order]), labels[order], 3)
     assert_allclose(other.p_values, found.p_values)
     assert_array_equal(other.counts, found.counts)
     names = np.array([2, 0, 1])
-    renamed = borders(points, names[labels], 3).in_order(names)
+    renamed = borders(as_points(points), names[labels], 3).in_order(names)
     assert_allclose(renamed.p_values, found.p_values)
     assert_array_equal(renamed.counts, found.counts)
 
@@ -111,26 +120,69 @@ def test_the_order_of_samples_and_clusters_does_not_matter() -> None:
 @pytest.mark.parametrize(("size", "is_large_enough"), [(4, False), (5, True)])
 def test_fewer_than_five_samples_have_no_border(size: int, *, is_large_enough: bool) -> None:
     points, labels = normals(0, (300, size), 20.0, 3)
-    found = borders(points, labels, 2)
+    found = borders(as_points(points), labels, 2)
     assert found.stand.all() == is_large_enough
     assert is_large_enough or (found.p_values[0, 1] == 1.0 and not found.counts[0, 1].any())
 
 
 def test_a_cluster_without_samples_has_no_border() -> None:
     points, labels = normals(0, (100, 100), 8.0, 3)
-    found = borders(points, 2 * labels, 3)
+    found = borders(as_points(points), 2 * labels, 3)
     assert_array_equal(found.p_values[1], [1.0, 0.0, 1.0])
     assert_array_equal(found.sizes, [100, 0, 100])
     assert found.p_values[0, 2] <= 0.05
 
 
+def test_the_step_of_a_column_is_the_distance_of_neighboring_values() -> None:
+    rng = np.random.default_rng(0)
+    grades = rng.permutation(np.repeat([1.0, 2.0, 3.0, 5.0], [40, 30, 20, 10]))
+    columns = np.stack([grades, 0.1 * (grades > 2), 7.0 * (grades < 2), rng.normal(size=100)])
+    assert_allclose(column_steps(columns.T), [1.0, 0.1, 7.0, 0.0])
+    assert_array_equal(column_steps(np.ones((5, 2))), 0.0)
+
+
+def categories(rng: np.random.Generator, n: int) -> Array:
+    """One-hot columns of three independent categories."""
+    return np.hstack([np.eye(4)[rng.integers(4, size=n)] for _ in range(3)])
+
+
+@pytest.mark.parametrize(
+    "draw",
+    [
+        lambda rng, n: rng.integers(2, size=(n, 4)).astype(np.float64),
+        lambda rng, n: rng.binomial(1, 0.1, size=(n, 12)).astype(np.float64),
+        lambda rng, n: np.hstack([rng.normal(size=(n, 3)), rng.integers(2, size=(n, 1))]),
+        categories,
+    ],
+    ids=["bits", "rare bits", "one bit among numbers", "categories"],
+)
+def test_a_value_of_one_column_has_no_border(draw: Callable[..., Array]) -> None:
+    for seed in range(20):
+        rows = draw(np.random.default_rng(seed), 300)
+        labels = (rows[:, -1] > 0).astype(np.int64)
+        assert largest_p_value(as_points(rows), labels) > 0.05
+
+
+def test_values_of_several_columns_have_a_border_and_a_column_does_not_hide_that_of_the_others() -> (
+    None
+):
+    rng = np.random.default_rng(0)
+    labels = rng.integers(2, size=300)
+    bits = (rng.random((300, 20)) < np.where(labels[:, None] == 1, 0.9, 0.1)).astype(np.float64)
+    assert largest_p_value(as_points(bits), labels) <= 0.05
+    numbers = rng.normal(size=(300, 3)) + 7.0 * labels[:, None]
+    assert largest_p_value(as_points(np.column_stack([labels, numbers])), labels) <= 0.05
+
+
 @pytest.mark.parametrize("n_distinct", [1, 2, 3])
-def test_equal_points_do_not_fail(n_distinct: int) -> None:
+def test_equal_points_do_not_fail_and_have_no_border(n_distinct: int) -> None:
     points = np.repeat(np.random.default_rng(0).normal(size=(n_distinct, 4)), 30, axis=0)
     labels = np.arange(len(points)) % 2
-    assert_array_equal(borders(points, labels, 2).p_values, 1.0 - np.eye(2))
+    assert_array_equal(borders(as_points(points), labels, 2).p_values, 1.0 - np.eye(2))
+    uneven = (np.arange(len(points)) % 30 < 5).astype(np.int64)
+    assert_array_equal(borders(as_points(points), uneven, 2).p_values, 1.0 - np.eye(2))
     kinds = np.repeat(np.arange(n_distinct), 30)
-    assert np.isfinite(borders(points, kinds, n_distinct).p_values).all()
+    assert np.isfinite(borders(as_points(points), kinds, n_distinct).p_values).all()
     assert_array_equal(reassigned(points, kinds, 3), kinds)
 
 

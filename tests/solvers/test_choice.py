@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.metrics import adjusted_rand_score
 
-from mscam_dask.solvers.borders import borders
+from mscam_dask.solvers.borders import Points, borders
 from mscam_dask.solvers.choice import (
-    Points,
     best_by_borders,
     best_by_p_value,
     candidate_partitions,
@@ -38,13 +37,13 @@ def test_of_noise_one_direction_is_kept_and_of_a_few_samples_apart_theirs(n: int
 @pytest.mark.parametrize("sizes", [(300, 300), (500, 20), (400, 60, 8)])
 def test_a_candidate_is_the_true_partition_whatever_the_sizes(sizes: tuple[int, ...]) -> None:
     points, labels = normals(0, sizes, 9.0, 6)
-    found = candidate_partitions(linked_points(points), len(sizes))
+    found = candidate_partitions(linked_points(Points(points, (points.shape[1],))), len(sizes))
     assert max(adjusted_rand_score(labels, one) for one in found) == 1.0
     assert all(len(np.unique(one)) == len(sizes) for one in found)
 
 
 def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> None:
-    points = linked_points(np.arange(16.0)[:, None] ** 3)
+    points = linked_points(Points(np.arange(16.0)[:, None] ** 3, (1,)))
     assert linkage_partition(points.trees[0], points.linked, points.scores, 4, 5) == []
     (labels,) = linkage_partition(points.trees[0], points.linked, points.scores, 1, 5)
     assert not labels.any()
@@ -52,7 +51,7 @@ def test_a_tree_without_so_many_groups_of_enough_samples_has_no_partition() -> N
 
 def test_a_candidate_may_have_a_cluster_of_four_samples() -> None:
     points, labels = normals(0, (400, 8, 4), 12.0, 30)
-    *_, found = candidate_partitions(linked_points(points), 3)
+    *_, found = candidate_partitions(linked_points(Points(points, (points.shape[1],))), 3)
     assert adjusted_rand_score(labels, found) == 1.0
 
 
@@ -78,7 +77,7 @@ def test_a_candidate_with_a_border_takes_the_place_of_halves_whatever_neighbors_
 def test_a_weak_border_among_several_candidates_needs_neighbors_that_explain_it() -> None:
     rows, labels = normals(0, (300, 6), 4.5, 6)
     points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
-    p_value = borders(rows, labels, 2).p_values[0, 1]
+    p_value = borders(points, labels, 2).p_values[0, 1]
     candidates = [labels] * (1 + int(0.05 / p_value))
     assert best_by_borders(points, [halves, *candidates], graphs(labels), 2) == 1
     assert best_by_borders(points, [halves, *candidates], graphs(halves), 2) == 0
@@ -117,7 +116,7 @@ def test_clusters_that_views_separate_are_kept_and_clusters_of_one_sample_refuse
     one[:60] += 9.0
     one[399] -= 30.0
     single = np.repeat([0, 1, 2], (60, 339, 1))
-    assert borders(one, single, 3).support
+    assert borders(Points(one, (3, 3)), single, 3).support
     assert best_by_borders(Points(one, (3, 3)), [halves, single], graphs(single), 3) == 0
 
 
@@ -147,7 +146,7 @@ def test_views_separate_clusters_that_overlap_and_no_halves_of_one_cluster() -> 
 
 def test_the_p_value_of_a_number_is_that_of_its_best_partition() -> None:
     rows, labels = normals(0, (200, 100, 50), 9.0, 6)
-    points = linked_points(rows)
+    points = linked_points(Points(rows, (rows.shape[1],)))
     p_values = [best_by_p_value(points, [], number)[0] for number in (2, 3, 4, 5)]
     assert max(p_values[:2]) <= 0.05 < min(p_values[2:])
     value, found = best_by_p_value(points, [labels], 3)
