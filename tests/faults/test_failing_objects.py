@@ -6,12 +6,9 @@ import errno
 from collections.abc import Callable, Iterator
 from typing import Any, Literal, get_args
 
-import numpy as np
 import pytest
 
-from mscam_dask import MSCAM, Constants
 from mscam_dask.data.checkpoints import FileCheckpointStore
-from mscam_dask.data.datasets import subspace_mixture
 from mscam_dask.data.store.atomic_replace import POINTER
 from mscam_dask.data.store.object_store import ObjectPath
 from mscam_dask.errors import TemporaryFailure
@@ -30,12 +27,12 @@ WHERE = ObjectPath("s3://bucket/runs/nightly-0123")
 
 
 RESET = "the connection was reset"
-How = Literal["undone", "half done", "done", "killed"]
+How = Literal["undone", "half done", "done"]
 Content = dict[str, bytes]
 
 
 class FailingFiles(MemoryFiles):
-    """Objects in memory of which operation `position` (from 0) fails, and with "killed" all after it."""
+    """Objects in memory of which operation `position` (from 0) fails."""
 
     def __init__(
         self, content: Content | None = None, position: int | None = None, how: How = "undone"
@@ -77,9 +74,7 @@ class FailingFiles(MemoryFiles):
         """Fail if it is this operation's turn, after a share of it was done."""
         number = self.done
         self.done += 1
-        if self._position is None or number < self._position:
-            return
-        if number == self._position or self._how == "killed":
+        if number == self._position:
             do({"done": 1.0, "half done": 0.5}.get(self._how, 0.0))
             raise OSError(errno.EIO, RESET, name)
 
@@ -171,28 +166,6 @@ def test_the_same_writer_goes_on_after_a_request_without_an_answer(stores: list[
         assert number_of(files.content) == 2
 
 
-@pytest.mark.parametrize("how", ["lost", "emptied", "cut short", "one bit"])
-def test_damage_of_the_newest_is_named_and_the_one_before_taken(
-    stores: list[Content], how: str
-) -> None:
-    whole = stores[3]
-    (newest,) = [name for name in prefixes(whole) if name.startswith("00000002")]
-    pointer = f"{WHERE}/{POINTER}"
-    for name in [name for name in whole if f"/{newest}/" in name or name == pointer]:
-        files = use(FailingFiles(whole))
-        content = bytearray(files.content.pop(name))
-        if how == "one bit":
-            content[len(content) // 2] ^= 4
-        if how != "lost":
-            kept = {"emptied": 0, "cut short": len(content) // 2}.get(how, len(content))
-            files.content[name] = bytes(content[:kept])
-        checkpoints = FileCheckpointStore(WHERE)
-        found = checkpoints.load()
-        assert found is not None
-        assert found.record["iteration"] == (2 if name == pointer else 1)
-        assert any(name in said for said in checkpoints.damage), checkpoints.damage
-
-
 def test_a_second_driver_is_noticed(stores: list[Content]) -> None:
     files = use(FailingFiles(stores[2]))
     first, second = (FileCheckpointStore(WHERE) for _ in range(2))
@@ -218,35 +191,3 @@ def test_clearing_leaves_nothing_and_cut_off_nothing_damaged(stores: list[Conten
         files = use(FailingFiles(files.content))
         FileCheckpointStore(WHERE).clear()
         assert files.content == {}
-
-
-@pytest.mark.slow
-def test_a_fit_killed_at_any_request_ends_with_the_same_bits() -> None:
-    data = subspace_mixture(60, 3, (5, 8), rng=np.random.default_rng(0))
-
-    def fitted(files: FailingFiles) -> MSCAM:
-        use(files)
-        store = FileCheckpointStore(WHERE)
-        model = MSCAM(n_clusters=3, constants=Constants.paper(), max_iter=2, checkpoint_store=store)
-        return model.fit(data)
-
-    def bits(model: MSCAM) -> list[bytes]:
-        graph = model.consensus_graph_
-        arrays: list[Any] = [
-            model.labels_,
-            graph.data,
-            graph.indices,
-            *model.view_embeddings_.values(),
-        ]
-        return [array.tobytes() for array in arrays]
-
-    counting = FailingFiles()
-    undisturbed = bits(fitted(counting))
-    for position in range(0, counting.done, 23):
-        files = FailingFiles(None, position, "killed")
-        try:
-            fitted(files)
-        except (TemporaryFailure, OSError):
-            assert bits(fitted(FailingFiles(files.content))) == undisturbed
-        else:  # it was removing the oldest
-            assert position > counting.done - 30

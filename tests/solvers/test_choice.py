@@ -78,7 +78,7 @@ def test_a_candidate_with_a_border_takes_the_place_of_halves_whatever_neighbors_
 
 
 def test_a_weak_border_among_several_candidates_needs_neighbors_that_explain_it() -> None:
-    rows, labels = normals(0, (300, 5), 9.0, 6)
+    rows, labels = normals(0, (300, 6), 4.5, 6)
     points, halves = Points(rows, (3, 3)), halves_of(rows[:, 0])
     p_value = borders(points, labels, 2).p_values[0, 1]
     candidates = [labels] * (1 + int(0.05 / p_value))

@@ -121,6 +121,8 @@ class ObjectPath:
         found: dict[str, Any] = {}
         with translate_errors(self), suppress(FileNotFoundError):
             found = self.files().find(self.url, detail=True)
+            if isinstance(found, list):  # adlfs, of an object itself
+                found = {path: self.files().info(path) for path in found}
         bucket = self.url.split("/")[2]
         if not found:
             try:
