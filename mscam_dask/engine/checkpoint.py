@@ -20,10 +20,10 @@ from numpy.typing import NDArray
 from mscam_dask.data.checkpoints import Checkpoint
 from mscam_dask.data.sparse import sparse_from_parts
 from mscam_dask.data.views.multi_view import MultiViewData
+from mscam_dask.engine.blocks import Stage
 from mscam_dask.engine.graph import graph_pieces, restore_graph, restore_vectors, row_pieces
 from mscam_dask.engine.scores import BestPartition
 from mscam_dask.engine.session import FitContext, LoopState, Progress, Selected
-from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import ConfigurationError, DataError, StoreCorruptError
 from mscam_dask.solvers.partition_score import PartitionScore
 from mscam_dask.types.parameters import Choices, Parameters

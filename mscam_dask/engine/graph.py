@@ -12,10 +12,17 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from mscam_dask.data.store.arrays import ArrayPieces
-from mscam_dask.engine.blocks import Candidates, Graph, RowOrder, Spectrum, View, block_ranges
+from mscam_dask.engine.blocks import (
+    Candidates,
+    Graph,
+    RowOrder,
+    Spectrum,
+    Stage,
+    View,
+    block_ranges,
+)
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.neighbors import candidates_in_order
-from mscam_dask.engine.stage import Stage
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.laplacian import connected_components
 from mscam_dask.solvers import partition_graph as partition

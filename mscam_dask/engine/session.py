@@ -9,11 +9,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from mscam_dask.engine.blocks import Graph, Spectrum
+from mscam_dask.engine.blocks import Graph, Spectrum, Stage
 from mscam_dask.engine.executors.base import Executor
 from mscam_dask.engine.prepare import Prepared
 from mscam_dask.engine.scores import BestPartition
-from mscam_dask.engine.stage import Stage
 from mscam_dask.errors import redacted
 from mscam_dask.solvers.rank_control import Decision, RankControl
 from mscam_dask.types.events import (

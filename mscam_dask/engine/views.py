@@ -14,9 +14,8 @@ from numpy.typing import NDArray
 from mscam_dask.data.views.presence import present_samples
 from mscam_dask.data.views.sampling import cache_chunks, rows_in_memory
 from mscam_dask.data.views.sources import RowSource
-from mscam_dask.engine.blocks import RowOrder, View
+from mscam_dask.engine.blocks import FAN_IN, RowOrder, Stage, View
 from mscam_dask.engine.executors.base import Handle
-from mscam_dask.engine.stage import FAN_IN, Stage
 from mscam_dask.errors import DataError, StoreCorruptError
 from mscam_dask.linalg.block_eigensolver import Ranges
 from mscam_dask.linalg.incomplete import PresentSamples
