@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from mscam_dask.engine.blocks import Graph
+from mscam_dask.engine.blocks import Graph, Stage
 from mscam_dask.engine.embed import embed_views
 from mscam_dask.engine.executors.base import Handle
 from mscam_dask.engine.graph import component_labels, extended_labels, partition_graph
@@ -24,7 +24,6 @@ from mscam_dask.engine.results import RowsOfViews, gather_arrays, store_arrays
 from mscam_dask.engine.scores import compared, compared_views
 from mscam_dask.engine.session import FitContext, LoopState, Session
 from mscam_dask.engine.spectrum import null_spectrum
-from mscam_dask.engine.stage import Stage
 from mscam_dask.engine.views import principal_coordinates
 from mscam_dask.solvers import cluster_tree
 from mscam_dask.solvers.assessment import agreement_with_clusters, views_agree
