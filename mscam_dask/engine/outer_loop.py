@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 import time
 
@@ -95,14 +94,8 @@ def outer_iteration(stage: Stage, state: LoopState, context: FitContext) -> Loop
         spectrum_converged=converged,
         accepted=accepted,
     )
-    return dataclasses.replace(
-        state,
-        graph=graph,
-        spectrum=start_vectors(spectrum),
-        control=control,
-        best=best,
-        decision=decision,
-        history=(*state.history, record),
+    return LoopState(
+        graph, start_vectors(spectrum), control, best, decision, (*state.history, record)
     )
 
 
