@@ -60,6 +60,10 @@ def table_of_frame(source: Source, frame: pd.DataFrame, form: str) -> Table:
     columns = tuple(map(as_text, frame.columns))
     frame.columns = range(len(columns))
     for place, name in enumerate(columns):
+        if isinstance(
+            frame[place].dtype, pd.CategoricalDtype
+        ):  # a dictionary of Arrow, a factor of R
+            frame[place] = frame[place].astype(frame[place].cat.categories.dtype)
         if frame[place].dtype.kind == "O":
             kind = pd.api.types.infer_dtype(frame[place], skipna=True)
             if kind not in ("string", "bytes", "empty", "boolean", "date", "decimal"):
